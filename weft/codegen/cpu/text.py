@@ -1,0 +1,123 @@
+"""A builder of LLVM IR text: names, blocks, loops. Locals are allocas; SROA turns them into registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Function:
+    """One function under construction. ``lines`` is its body; values are SSA names (str) such as ``%12``."""
+
+    def __init__(self, signature: str, attributes: str = "nounwind") -> None:
+        self.signature = signature
+        self.attributes = attributes
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self._next = 0
+
+    def name(self, hint: str = "v") -> str:
+        self._next += 1
+        return f"%{hint}{self._next}"
+
+    def let(self, text: str, hint: str = "v") -> str:
+        """Append ``%new = text`` and return the new name."""
+        out = self.name(hint)
+        self.lines.append(f"  {out} = {text}")
+        return out
+
+    def do(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def fresh_label(self, hint: str) -> str:
+        self._next += 1
+        return f"{hint}{self._next}"
+
+    def local(self, type_: str, align: int = 0) -> str:
+        """An alloca in the entry block; returns the pointer."""
+        out = self.name("p")
+        self.allocas.append(f"  {out} = alloca {type_}" + (f", align {align}" if align else ""))
+        return out
+
+    def load(self, type_: str, pointer: str, align: int | None = None, extra: str = "") -> str:
+        return self.let(f"load {type_}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
+
+    def store(self, type_: str, value: str, pointer: str, align: int | None = None, extra: str = "") -> None:
+        self.do(f"store {type_} {value}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
+
+    def offset(self, pointer: str, nbytes: str | int) -> str:
+        return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
+
+    def element(self, pointer: str, type_: str, index: str | int) -> str:
+        return pointer if index == 0 else self.let(f"getelementptr {type_}, ptr {pointer}, i64 {index}", "a")
+
+    def add(self, a: str | int, b: str | int) -> str:
+        if isinstance(a, int) and isinstance(b, int):
+            return str(a + b)
+        if b == 0:
+            return str(a)
+        if a == 0:
+            return str(b)
+        return self.let(f"add i64 {a}, {b}", "i")
+
+    def mul(self, a: str | int, b: str | int) -> str:
+        if isinstance(a, int) and isinstance(b, int):
+            return str(a * b)
+        if b == 1:
+            return str(a)
+        if a == 1:
+            return str(b)
+        return "0" if a == 0 or b == 0 else self.let(f"mul i64 {a}, {b}", "i")
+
+    @contextmanager
+    def loop(self, start: str | int, end: str | int, step: str | int = 1) -> Iterator[str]:
+        """``for i in range(start, end, step)``; yields the i64 counter's name."""
+        counter = self.local("i64")
+        head, body, done = (self.fresh_label(h) for h in ("head", "body", "done"))
+        self.store("i64", str(start), counter)
+        self.do(f"br label %{head}")
+        self.label(head)
+        i = self.load("i64", counter)
+        self.do(f"br i1 {self.let(f'icmp slt i64 {i}, {end}', 'c')}, label %{body}, label %{done}")
+        self.label(body)
+        yield i
+        self.store("i64", self.let(f"add i64 {i}, {step}", "i"), counter)
+        self.do(f"br label %{head}")
+        self.label(done)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        then, done = self.fresh_label("then"), self.fresh_label("done")
+        self.do(f"br i1 {condition}, label %{then}, label %{done}")
+        self.label(then)
+        yield
+        self.do(f"br label %{done}")
+        self.label(done)
+
+    def text(self) -> str:
+        body = "\n".join([*self.allocas, *self.lines])
+        return f"{self.signature} {self.attributes} {{\nentry:\n{body}\n}}\n"
+
+
+class Module:
+    """Functions and declarations of one compiled unit."""
+
+    def __init__(self) -> None:
+        self.functions: list[Function] = []
+        self.globals: list[str] = []
+        self._declared: dict[str, str] = {}
+
+    def function(self, signature: str, attributes: str = "nounwind") -> Function:
+        f = Function(signature, attributes)
+        self.functions.append(f)
+        return f
+
+    def declare(self, name: str, declaration: str) -> None:
+        """``declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")``, once."""
+        self._declared[name] = declaration
+
+    def text(self) -> str:
+        return "\n".join([*self._declared.values(), *self.globals, *(f.text() for f in self.functions)])

@@ -1,0 +1,159 @@
+"""Node: one operation asked for, and Graph: a set of them with inputs and outputs.
+
+A node knows what was asked (operation, inputs, parameters) and what comes out (shape, dtype). It knows
+no device and no Array. Nodes are compared by identity; structural keys are computed per graph.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from weft.graph.primitives.table import Primitive
+
+Shape = tuple[int, ...]
+
+
+class Node:
+    """One operation of a graph.
+
+    Immutable but for ``value``: when a run has computed the node, the runtime stores the buffer there and
+    drops ``inputs``, so that the memory of the operands can be reused. A node with a ``value`` is a leaf.
+
+    Attributes
+    ----------
+    op : Primitive
+    inputs : tuple of Node
+    params : dict, never changed after construction; keys in the order the primitive declares them
+    shape, dtype : of the result; ``dtype`` is a ``numpy.dtype`` (ml_dtypes' bfloat16 included)
+    where : (code, instruction) of the user's line, see :func:`user_line`
+    value : None, or the buffer (runtime) or Python number (scalar leaf) that holds the result
+    holder : None, or a weak reference to the Cell through which the user can reach this node
+    """
+
+    __slots__ = ("__weakref__", "dtype", "holder", "inputs", "op", "params", "shape", "value", "where")
+
+    def __init__(
+        self, op: Primitive, inputs: tuple[Node, ...], params: dict[str, Any], shape: Shape, dtype: np.dtype,
+        where: Any = None, value: Any = None,
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.params = params
+        self.shape = shape
+        self.dtype = dtype
+        self.where = where
+        self.value = value
+        self.holder = None
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        shape = ",".join(map(str, self.shape))
+        return f"<{self.op.name} {self.dtype}[{shape}]>"
+
+
+class Graph:
+    """Outputs asked for, as a function of leaves.
+
+    ``inputs`` are the leaves whose contents a run is given, in order: placeholders and nodes with a value.
+    Constants are not among them: they are part of the graph's key.
+    """
+
+    __slots__ = ("inputs", "order", "outputs")
+
+    def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.order = topological(self.outputs, stop=frozenset(self.inputs))
+
+    def key(self) -> tuple:
+        """A hashable description: equal keys mean the same computation on the same shapes and dtypes."""
+        number: dict[Node, int] = {}
+        rows: list[tuple] = []
+        for node in self.inputs:
+            number[node] = len(number)
+            rows.append((node.op.name if node.op.name == "scalar" else "input", node.shape, node.dtype.str, node.dtype.name))
+        for node in self.order:
+            if node in number:
+                continue
+            number[node] = len(number)
+            rows.append((
+                node.op.name, tuple(number[i] for i in node.inputs), _freeze(node.params), node.shape, node.dtype.name,
+            ))
+        return (len(self.inputs), tuple(rows), tuple(number[o] for o in self.outputs))
+
+    def __repr__(self) -> str:
+        number: dict[Node, int] = {}
+        lines = []
+        for node in self.order:
+            number[node] = len(number)
+            args = ", ".join(f"%{number[i]}" for i in node.inputs if i in number)
+            params = ", ".join(f"{k}={v}" for k, v in node.params.items())
+            lines.append(f"%{number[node]} = {node.op.name}({args}{'; ' if params else ''}{params}) {node.dtype}{list(node.shape)}")
+        lines.append("return " + ", ".join(f"%{number[o]}" for o in self.outputs))
+        return "\n".join(lines)
+
+
+def _freeze(params: dict[str, Any]) -> tuple:
+    return tuple(
+        (k, (str(v.dtype), v.item()) if isinstance(v, np.generic) else (type(v).__name__, v)) for k, v in params.items()
+    )
+
+
+def is_leaf(node: Node) -> bool:
+    return node.value is not None or not node.inputs
+
+
+def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) -> tuple[Node, ...]:
+    """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
+    done: set[Node] = set()
+    order: list[Node] = []
+    stack: list[tuple[Node, bool]] = [(o, False) for o in reversed(list(outputs))]
+    while stack:
+        node, entered = stack.pop()
+        if node in done:
+            continue
+        if entered:
+            done.add(node)
+            order.append(node)
+            continue
+        stack.append((node, True))
+        if node in stop or node.value is not None:
+            continue
+        stack.extend((i, False) for i in reversed(node.inputs) if i not in done)
+    return tuple(order)
+
+
+_PACKAGE = __file__.rsplit("/", 2)[0]
+
+
+def user_frame() -> Any:
+    """Where the user's own code stands: (code object, instruction offset), cheap to take, resolved when needed."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return (frame.f_code, frame.f_lasti) if frame is not None else None
+
+
+def user_line(where: Any) -> str:
+    """``file:line`` of what :func:`user_frame` took."""
+    if where is None:
+        return "<unknown>"
+    code, instruction = where
+    positions = list(code.co_positions())
+    line = positions[instruction // 2][0] if instruction >= 0 and instruction // 2 < len(positions) else code.co_firstlineno
+    return f"{code.co_filename}:{line}"

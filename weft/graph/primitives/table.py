@@ -1,0 +1,123 @@
+"""The primitive table: one entry says everything about one operation.
+
+A primitive is shape and dtype rule, NumPy reference, formula in machine operations, derivative, batching
+rule, cost, and the samples its tests are made from. To add one, add one entry (see CONTRIBUTING.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.graph.node import Node, Shape, user_frame
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call that tests make: arrays (NumPy), parameters, and what it is a sample of.
+
+    ``tag`` is one of zero, one, prime, broadcast, strided, special (NaN and infinity), usual.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+    params: dict[str, Any] = field(default_factory=dict)
+    tag: str = "usual"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSample:
+    """A call that must be refused, with the pattern its message must match."""
+
+    arrays: tuple[np.ndarray, ...]
+    params: dict[str, Any]
+    error: type[Exception]
+    match: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """flops: arithmetic operations; bytes: each element of inputs and outputs once."""
+
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Primitive:
+    """One operation.
+
+    kind
+        ``leaf`` (input, scalar, constant), ``elementwise``, ``reduce``, ``shape`` (moves data only),
+        ``index`` (gather, scatter), ``contract`` (dot_general, conv_general), ``window``, ``random``, ``host``.
+    rule(*input_nodes, **params) -> (shape, dtype)
+        raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
+    reference(*arrays, **params) -> ndarray
+        NumPy; computes in the dtype of its inputs, so the tests call it on float64.
+    formula(m, *values, **params) -> value
+        elementwise only: builds the result from machine operations, ``m.add(a, b)`` ...; None means the
+        machine operation of the same name.
+    vjp(cotangent, out, *inputs, **params) -> tuple of Node or None, one an input
+        nodes of the table's own primitives; None where the derivative is zero. The walker sums away
+        broadcast dimensions, rules need not.
+    batch(inputs, dims, **params) -> (Node, dim)
+        ``dims[i]`` is the batch dimension of input i or None.
+    cost(node) -> Cost
+    """
+
+    name: str
+    kind: str
+    rule: Callable[..., tuple[Shape, np.dtype]]
+    reference: Callable[..., np.ndarray] | None = None
+    formula: Callable[..., Any] | None = None
+    vjp: Callable[..., tuple[Node | None, ...]] | None = None
+    batch: Callable[..., tuple[Node, int | None]] | None = None
+    cost: Callable[[Node], Cost] | None = None
+    samples: Callable[[np.random.Generator], Iterable[Sample]] | None = None
+    errors: Callable[[], Iterable[ErrorSample]] | None = None
+    exact: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+TABLE: dict[str, Primitive] = {}
+
+
+def register(primitive: Primitive) -> Primitive:
+    if primitive.name in TABLE:
+        raise ValueError(f"primitive {primitive.name!r} is in the table already")
+    TABLE[primitive.name] = primitive
+    return primitive
+
+
+def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
+    """Ask for one operation: checks shapes and dtypes now, computes nothing."""
+    shape, dtype = op.rule(*inputs, **params)
+    return Node(op, inputs, params, shape, dtype, user_frame())
+
+
+def _leaf_rule(*inputs: Node, **params: Any) -> tuple[Shape, np.dtype]:
+    raise TypeError("leaves are made by input_leaf, scalar_leaf and constant")
+
+
+INPUT = register(Primitive("input", "leaf", _leaf_rule))
+SCALAR = register(Primitive("scalar", "leaf", _leaf_rule))
+CONSTANT = register(Primitive("constant", "leaf", _leaf_rule))
+
+
+def input_leaf(shape: Shape, dtype: np.dtype, value: Any = None) -> Node:
+    """A leaf whose contents a run is given: a placeholder, or (with a value) a buffer that exists."""
+    return Node(INPUT, (), {}, shape, dtype, None, value)
+
+
+def scalar_leaf(value: float | int | bool | None, dtype: np.dtype) -> Node:
+    """A Python number in an expression: an argument of the Program, so that a new number compiles nothing."""
+    return Node(SCALAR, (), {}, (), dtype, None, value)
+
+
+def constant(value: Any, dtype: np.dtype) -> Node:
+    """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
+    return Node(CONSTANT, (), {"value": dtype.type(value)}, (), dtype)
