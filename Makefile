@@ -1,0 +1,46 @@
+# Two commands for a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.PHONY: demo test lint types layers doctest tests setup clean
+
+demo: $(STAMP)
+	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
+	@echo 'Next, all of MNIST (60,000 images; downloaded once):'
+	@echo '$(BIN)/weft train mnist --epochs 5 --batch-size 128'
+
+test: lint types layers tests
+
+setup: $(STAMP)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+tests: $(STAMP)
+	$(BIN)/python -m pytest
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo 'weft needs Python 3.11 or newer: install it, or name one: make PYTHON=python3.12 demo'; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+		|| { echo 'Python lacks venv: install it (Debian, Ubuntu: apt install python3-venv)'; exit 1; }
+	@rm -rf $(VENV)
+	@echo 'Setting up $(VENV) (once, about a minute) ...'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt setuptools 2>.setup.log \
+		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: --no-build-isolation -c constraints.txt \
+			-e '.[plot,data,dev]' 2>>.setup.log \
+		|| { tail -n 3 .setup.log; echo 'weft could not fetch its packages: a network is needed once (the whole log: .setup.log).'; exit 1; }
+	@rm -f .setup.log
+	@touch $@
+
+clean:
+	rm -rf $(VENV) out .setup.log
