@@ -1,0 +1,127 @@
+"""The data sets: digits (shipped with the package) and MNIST (found, or downloaded once)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from weft.errors import DataError
+
+MNIST_FILES = {
+    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+}
+MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Images (N, 1, H, W) float32 in [0, 1] and labels (N,) int32, for training and for the test."""
+
+    x_train: np.ndarray
+    y_train: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+
+
+def load_digits() -> Split:
+    """1,437 training and 360 test images of 8x8 handwritten digits (UCI; licence in ``data/digits``).
+
+    Returns
+    -------
+    Split
+        pixels scaled by 1/16.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.data.load_digits().x_train.shape
+    (1437, 1, 8, 8)
+    """
+    folder = resources.files("weft.data") / "digits"
+    text = gzip.decompress((folder / "digits.csv.gz").read_bytes()).decode()
+    table = np.loadtxt(text.splitlines(), delimiter=",", dtype=np.float32)
+    test = np.zeros(len(table), bool)
+    test[[int(row) for row in (folder / "test_rows.txt").read_text().split()]] = True
+    x, y = table[:, :64].reshape(-1, 1, 8, 8) / np.float32(16), table[:, 64].astype(np.int32)
+    return Split(x[~test], y[~test], x[test], y[test])
+
+
+def load_mnist() -> Split:
+    """60,000 training and 10,000 test images of 28x28, pixels scaled by 1/255.
+
+    Read from ``$WEFT_DATA/mnist``, else from the user's cache folder, else downloaded there (needs pooch:
+    ``pip install weft[data]``). The unpacked bytes are checked.
+
+    Raises
+    ------
+    DataError
+        when the files are damaged, or missing and cannot be downloaded.
+    """
+    arrays = [read_idx(_mnist_bytes(name), name) for name in MNIST_FILES]
+    images = [(a.reshape(-1, 1, 28, 28) * np.float32(1 / 255)) for a in (arrays[0], arrays[2])]
+    labels = [a.astype(np.int32) for a in (arrays[1], arrays[3])]
+    return Split(images[0], labels[0], images[1], labels[1])
+
+
+def read_idx(content: bytes, name: str = "idx file") -> np.ndarray:
+    """An idx file's array (Y. LeCun's format: two zero bytes, dtype, rank, big-endian extents, elements)."""
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != 8:
+        raise DataError(f"{name} is no idx file of bytes")
+    rank = content[3]
+    shape = tuple(int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
+    data = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
+    if data.size != int(np.prod(shape)):
+        raise DataError(f"{name} is cut off: {data.size} bytes of {shape}")
+    return data.reshape(shape)
+
+
+def _mnist_bytes(name: str) -> bytes:
+    folders = [Path(root) / "mnist" for root in [os.environ.get("WEFT_DATA")] if root]
+    folders.append(_cache_folder() / "mnist")
+    for folder in folders:
+        for path in (folder / f"{name}.gz", folder / name):
+            if path.is_file():
+                return _checked(path, name)
+    return _checked(_download(name), name)
+
+
+def _checked(path: Path, name: str) -> bytes:
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+            raise DataError(f"{path} is damaged: {error}; delete it to download it again") from None
+    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if found != MNIST_FILES[name]:
+        raise DataError(f"{path} is damaged: md5 of the unpacked bytes is {found}, expected {MNIST_FILES[name]}")
+    return content
+
+
+def _cache_folder() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("weft"))
+
+
+def _download(name: str) -> Path:
+    try:
+        import pooch
+    except ImportError:
+        raise DataError(
+            f"MNIST's {name} was not found: set WEFT_DATA to a folder with mnist/{name}.gz, "
+            "or pip install weft[data] to download it"
+        ) from None
+    try:
+        return Path(pooch.retrieve(MNIST_URL + name + ".gz", known_hash=None, fname=name + ".gz", path=_cache_folder() / "mnist"))
+    except Exception as error:
+        raise DataError(f"MNIST's {name} is neither in $WEFT_DATA/mnist nor could it be downloaded: {error}") from None

@@ -1,0 +1,93 @@
+"""The command line: ``weft train digits|mnist`` and ``weft info``."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status (errors of data and arguments end in one line, not a traceback)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.run(arguments)
+    except (ValueError, TypeError, IndexError, OSError) as error:
+        print(f"weft: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="weft", description="NumPy code becomes a few fused native kernels.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    train = commands.add_parser("train", help="train the convolutional net on a data set")
+    train.add_argument("data", choices=("digits", "mnist"))
+    train.add_argument("--epochs", type=int, default=None, help="default 30 for digits, 5 for mnist")
+    train.add_argument("--batch-size", type=int, default=8)
+    train.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
+    train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
+    train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
+    train.set_defaults(run=_train)
+    commands.add_parser("info", help="what weft found on this machine").set_defaults(run=_info)
+    return parser
+
+
+def digit_net(side: int):
+    """The seed's net for images of ``side`` x ``side``: conv 10 filters 3x3 + ReLU, max-pool 2, dense 100 + ReLU, dense 10."""
+    from weft import nn
+
+    return nn.Sequential(
+        nn.Conv2d(1, 10, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(10 * (side // 2) ** 2, 100), nn.ReLU(), nn.Linear(100, 10),
+    )
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    import weft as wf
+
+    if arguments.threads is not None:
+        wf.set_num_threads(arguments.threads)
+    split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
+    epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
+    wf.random.seed(arguments.seed)
+    net = digit_net(split.x_train.shape[-1])
+    history = wf.train.fit(
+        net, split.x_train, split.y_train, epochs=epochs, batch_size=arguments.batch_size,
+        optimizer=wf.optim.Adam(lr=arguments.lr), seed=arguments.seed,
+    )
+    if history.interrupted:
+        print(f"interrupted; kept the weights of epoch {history.best}" if history.best else "interrupted in the first epoch")
+    if arguments.save:
+        wf.io.save(arguments.save, net)
+        print(f"weights: {arguments.save}")
+    if arguments.plot and history.epochs:
+        history.plot(arguments.plot)
+        print(f"error curve: {arguments.plot}")
+    guesses = wf.train.predict(net, split.x_test).argmax(1)
+    right = int((guesses == split.y_test).sum())
+    print("labels     ", *split.y_test[:16])
+    print("predictions", *guesses[:16])
+    if history.seconds:
+        print(f"seconds an epoch: {statistics.median(history.seconds):.3f} (median of {len(history.seconds)})")
+    print(f"test accuracy: {100 * right / len(guesses):.2f} % ({right} of {len(guesses)})")
+    return 130 if history.interrupted else 0
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from weft.runtime import get_backend
+
+    table = Table(show_header=False, box=None)
+    for name, value in get_backend("cpu").describe().items():
+        table.add_row(name, str(value))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
