@@ -143,11 +143,11 @@ class Order:
 
     lanes == 1: elements of a block in ascending order into one accumulator; block results then merged
     into the total in ascending order.
-    lanes > 1: element k of the innermost reduced axis goes to accumulator k % lanes; within a block,
-    ascending; at the end of a block the lanes are merged pairwise (0 with lanes/2, ...: halves), then
-    the block's result is merged into the total.
-    block: a number of elements, a multiple of lanes; blocks are cut over the flattened reduced index when
-    every reduced axis is contiguous in it (axes in order); the last may be short.
+    lanes > 1: element k goes to accumulator k % lanes; within a block, ascending; at the end of a block
+    the lanes are merged pairwise (0 with lanes/2, ...: halves), then the block's result is merged into the total.
+    k is always the flattened reduced index (row-major over Reduction.axes), whatever the memory looks like.
+    block: a number of elements, a multiple of lanes; blocks are cut over k; the last may be short.
+    Accumulators and total start from the monoid's identity.
     """
 
     lanes: int

@@ -1,0 +1,81 @@
+"""LLVM types and constants of weft's dtypes.
+
+In registers a bool is ``i1`` and float16 and bfloat16 are ``float`` already rounded to their dtype; in memory
+a bool is a byte 0 or 1 and the halves are 16 bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+
+@lru_cache(maxsize=None)
+def name_of(dtype: np.dtype) -> str:
+    return dtype.name
+
+
+@lru_cache(maxsize=None)
+def is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
+@lru_cache(maxsize=None)
+def is_half(dtype: np.dtype) -> bool:
+    return dtype.name in ("float16", "bfloat16")
+
+
+def is_signed(dtype: np.dtype) -> bool:
+    return dtype.kind == "i"
+
+
+@lru_cache(maxsize=None)
+def llvm_type(dtype: np.dtype) -> str:
+    """The scalar type of a dtype in registers."""
+    if dtype.kind == "b":
+        return "i1"
+    if is_float(dtype):
+        return "double" if dtype.itemsize == 8 else "float"
+    return f"i{8 * dtype.itemsize}"
+
+
+@lru_cache(maxsize=None)
+def memory_type(dtype: np.dtype) -> str:
+    """The scalar type of a dtype in memory."""
+    if dtype.kind == "b":
+        return "i8"
+    if dtype.name == "float16":
+        return "half"
+    return "i16" if dtype.name == "bfloat16" else llvm_type(dtype)
+
+
+def wide(type_: str, lanes: int | None) -> str:
+    """``<lanes x type>``, or the type itself for a scalar (lanes None)."""
+    return type_ if lanes is None else f"<{lanes} x {type_}>"
+
+
+def float_text(value: float) -> str:
+    """A float or double constant: LLVM takes the bits of the double for both."""
+    return "0x" + struct.pack(">d", value).hex().upper()
+
+
+def literal(dtype: np.dtype, value: Any) -> str:
+    """A scalar constant of a dtype as it is written in registers."""
+    if dtype.kind == "b":
+        return "true" if bool(value) else "false"
+    if is_float(dtype):
+        if dtype.itemsize == 8:
+            return float_text(float(value))
+        with np.errstate(over="ignore"):
+            return float_text(float(np.asarray(value).astype(dtype)))
+    bits = 8 * dtype.itemsize
+    number = int(value) & ((1 << bits) - 1)
+    return str(number - (1 << bits) if number >> (bits - 1) else number)
+
+
+def splat_text(type_: str, text: str, lanes: int | None) -> str:
+    """A constant of one scalar text in all lanes."""
+    return text if lanes is None else f"splat ({type_} {text})"
