@@ -1,0 +1,165 @@
+"""How fast is weft beside PyTorch and JAX, each at its best, in one run?
+
+    python benchmarks/first_figures.py [--rounds 3] [--threads 1 2] [--only gemm cnn] [--json FILE]
+
+A process for each (library, threads); the processes take turns, so that a slow minute of the machine meets all
+of them. Every library's outputs are compared with weft's in the same run. Figures are medians over rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import problems
+from measure import seconds_per_call
+
+HERE = Path(__file__).parent
+LIBRARIES = ("weft", "torch", "jax")
+
+
+def cases() -> dict[str, tuple]:
+    """name -> (function of the implementation, arguments)."""
+    out: dict[str, tuple] = {f"gemm {m}x{k}x{n}": ("gemm", m, k, n) for m, k, n in problems.GEMM}
+    for name in problems.CONV:
+        out.update({f"conv {name} {part}": ("conv", name, part) for part in ("forward", "input gradient", "weight gradient")})
+    out.update({f"cnn step batch {b}": ("cnn", b) for b in problems.CNN})
+    out.update({f"mlp step batch {b}": ("mlp", b) for b in problems.MLP})
+    out.update({"softmax 4096x1024": ("softmax",), "batch norm 4096x1024": ("batch_norm",), "call on 10 floats": ("call10",)})
+    return out
+
+
+def worker(library: str, only: list[str], folder: str) -> None:
+    """Measure every case; outputs go to ``folder`` for the comparison, seconds to standard output."""
+    module = importlib.import_module(f"impl_{library}")
+    out: dict[str, object] = {"version": module.VERSION}
+    for name, (function, *args) in cases().items():
+        if only and not any(word in name for word in only):
+            continue
+        start = time.perf_counter()
+        call, show = getattr(module, function)(*args)
+        result = show()
+        first = time.perf_counter() - start
+        np.save(Path(folder) / f"{library} {name.replace('/', '_')}.npy", np.asarray(result))
+        out[name] = {"first": first, "seconds": seconds_per_call(call)}
+    print(json.dumps(out))
+
+
+def calibrate() -> dict[str, float]:
+    """This machine, this minute: NumPy's copy bandwidth and matrix product."""
+    x = np.random.default_rng(0).standard_normal(1 << 24).astype(np.float32)
+    y = np.empty_like(x)
+    a = x[: 1 << 20].reshape(1024, 1024)
+    copy = statistics.median(seconds_per_call(lambda: np.copyto(y, x)))
+    product = statistics.median(seconds_per_call(lambda: a @ a))
+    return {"copy GB/s": 2 * x.nbytes / copy / 1e9, "numpy gemm 1024 GFLOP/s": 2 * 1024**3 / product / 1e9}
+
+
+def import_seconds(library: str) -> float:
+    code = f"import time; import numpy; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
+    return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+def run_worker(library: str, threads: int, only: list[str], folder: str, cache: str) -> dict:
+    env = {
+        **os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads), "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu",
+        "THP_MEM_ALLOC_ENABLE": "1",
+        "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4000000000:glibc.malloc.trim_threshold=16000000000",
+    }
+    if threads == 1:
+        env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    cpus = sorted(os.sched_getaffinity(0))[-threads:]
+    command = ["taskset", "-c", ",".join(map(str, cpus)), sys.executable, __file__, "--worker", library, "--folder", folder]
+    done = subprocess.run([*command, "--only", *only], capture_output=True, text=True, env=env, cwd=HERE)
+    if done.returncode:
+        raise RuntimeError(f"{library} with {threads} threads failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def disagreement(folder: str, library: str, name: str) -> float:
+    """Largest difference to weft's output over the largest magnitude."""
+    ours, theirs = (np.load(Path(folder) / f"{lib} {name.replace('/', '_')}.npy") for lib in ("weft", library))
+    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--libraries", nargs="+", default=list(LIBRARIES))
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--json", default=None)
+    parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        worker(arguments.worker, arguments.only, arguments.folder)
+        return
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
+    record: dict = {
+        "machine": platform.platform(), "cpu": _cpu(), "python": platform.python_version(), "commit": commit,
+        "rounds": [], "import": {},
+    }
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        for number in range(arguments.rounds):
+            for threads in arguments.threads:
+                for library in arguments.libraries:
+                    measured = run_worker(library, threads, arguments.only, folder, cache)
+                    record["rounds"].append({
+                        "round": number, "library": library, "threads": threads, "calibration": calibrate(), "measured": measured,
+                    })
+                    print(f"round {number} {library} {threads} threads done", file=sys.stderr, flush=True)
+        for library in arguments.libraries:
+            record["import"][library] = [import_seconds(library) for _ in range(5)]
+        names = [n for n in cases() if n in record["rounds"][0]["measured"]]
+        record["disagreement"] = {
+            f"{library} {name}": disagreement(folder, library, name)
+            for library in arguments.libraries if library != "weft" for name in names
+        }
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(record, indent=1))
+    _table(record, arguments.libraries, arguments.threads, names)
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.processor()
+
+
+def _table(record: dict, libraries: list[str], threads: list[int], names: list[str]) -> None:
+    for count in threads:
+        print(f"\n{count} thread{'s' if count > 1 else ''}: median microseconds a call; ratio = best other / weft")
+        print(f"{'':34}" + "".join(f"{lib:>12}" for lib in libraries) + f"{'ratio':>8}  {'differs':>8}")
+        for name in names:
+            medians = {
+                lib: statistics.median(
+                    s for r in record["rounds"] if r["library"] == lib and r["threads"] == count
+                    for s in r["measured"][name]["seconds"]
+                ) for lib in libraries
+            }
+            others = [v for lib, v in medians.items() if lib != "weft"]
+            ratio = f"{min(others) / medians['weft']:8.2f}" if others and "weft" in medians else ""
+            differs = max((record["disagreement"].get(f"{lib} {name}", 0.0) for lib in libraries), default=0.0)
+            print(f"{name:34}" + "".join(f"{1e6 * medians[lib]:12.2f}" for lib in libraries) + ratio + f"  {differs:8.1e}")
+    print("\nimport, ms above numpy:", {k: round(1e3 * statistics.median(v), 1) for k, v in record["import"].items()})
+    print("weft, sum of first calls (s), by round:", [
+        round(sum(m["first"] for k, m in r["measured"].items() if k != "version"), 2)
+        for r in record["rounds"] if r["library"] == "weft"
+    ])
+
+
+if __name__ == "__main__":
+    main()
