@@ -1,0 +1,34 @@
+"""Shared set-up: every run starts from an empty cache folder, and a skip outside the committed list is a failure."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
+os.environ["WEFT_CACHE"] = _cache.name
+
+ALLOWED_SKIPS = {
+    line.split("#")[0].strip()
+    for line in (Path(__file__).parent / "allowed_skips.txt").read_text().splitlines()
+    if line.split("#")[0].strip()
+}
+_foreign_skips: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail") and report.nodeid.split("[")[0] not in ALLOWED_SKIPS:
+        _foreign_skips.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if _foreign_skips and session.exitstatus == 0:
+        session.exitstatus = 1
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    for nodeid in _foreign_skips:
+        terminalreporter.write_line(f"SKIPPED but not in tests/allowed_skips.txt: {nodeid}", red=True)
