@@ -1,0 +1,304 @@
+"""Matrix products: a Kernel that is one plain product, as LLVM text.
+
+One driver serves small and large products: loops over work units, K blocks, column panels and row panels
+around one microkernel; what fits in the cache is read in place, the rest from packed copies. Each element
+is one fma chain over ascending k whatever the path, so results do not depend on the plan or on threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from weft.codegen.cpu.gemm_epilogue import Epilogue
+from weft.codegen.cpu.gemm_match import Operand, Product, match_product
+from weft.codegen.cpu.gemm_pack import Packer
+from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
+from weft.codegen.cpu.generate import Generated
+from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.microkernel import Micro, Tile, emit_microkernel
+from weft.codegen.cpu.text import Function, Module
+from weft.schedule.kernel import Kernel
+
+LINE = 64
+
+
+def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Plan] = make_plan) -> Generated | None:
+    """LLVM text for a kernel whose only stage is a plain product of floats, else None.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        One phase with one Contraction. float32 or float64 accumulators; float16 and bfloat16 operands are
+        widened while they are packed. Any strides; k must be evenly spaced in both operands.
+    isa : ISA
+    plan : function, optional
+        Replaces the choice of tile and blocks (tests, measurements).
+    """
+    product = match_product(kernel)
+    if product is None:
+        return None
+    if should_swap(product, isa.lanes(product.accum.itemsize)):
+        product = product.swapped()
+    return _Driver(kernel, product, isa, plan(product, isa)).generate()
+
+
+class _Driver:
+    def __init__(self, kernel: Kernel, product: Product, isa: ISA, plan: Plan) -> None:
+        self.kernel, self.p, self.isa, self.plan = kernel, product, isa, plan
+        self.module = Module()
+        self.symbol = kernel.name
+        self.size = product.accum.itemsize
+        self.scalar = "float" if self.size == 4 else "double"
+        self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(product.outer)))
+        # the narrow last column panel, and where the copies lie in a worker's scratch
+        rest = product.columns % plan.nr
+        self.last_columns = rest
+        self.last_vectors = -(-rest // plan.lanes)
+        unit_panels = -(-plan.panels // plan.m_units)
+        self.unit_panels, self.unit_columns = unit_panels, -(-plan.columns // plan.n_units)
+        self.k_room = (plan.kc + 15) // 16 * 16
+        self.a_along_k = product.a.k == 1 or product.a.free != 1
+        # an odd number of cache lines between packed rows: no two of a tile fall into one cache set
+        self.a_stride = self.k_room + (16 if (self.k_room * self.size // LINE) % 2 == 0 else 0) * 4 // self.size
+        a_elements = unit_panels * plan.rows * (self.a_stride if self.a_along_k else self.k_room)
+        self.a_bytes = _line(a_elements * self.size) if plan.pack_a else 0
+        self.b_bytes = _line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
+        self.tile_bytes = plan.rows * plan.nr * self.size
+        self.t_bytes = unit_panels * self.unit_columns * self.tile_bytes if plan.k_blocks > 1 else 0
+
+    @property
+    def scratch(self) -> int:
+        return self.a_bytes + self.b_bytes + self.t_bytes
+
+    def generate(self) -> Generated:
+        epilogue = Epilogue(self.module, self.kernel, self.p, self.isa)
+        for tall in (True, False):
+            for wide in (True, False):
+                if self._exists(tall, wide):
+                    self._micro(tall, wide, epilogue)
+        self._packs()
+        self._unit()
+        self._entry()
+        return Generated(self.symbol, self.module.text(), 0, self.scratch)
+
+    # ---- pieces
+
+    def _exists(self, tall: bool, wide: bool) -> bool:
+        rows = self.plan.tall > 0 if tall else self.plan.tall < self.plan.panels
+        return rows and (self.p.columns >= self.plan.nr if wide else self.last_columns > 0)
+
+    def _name(self, part: str) -> str:
+        return f"{self.symbol}.{part}"
+
+    def _kernel_name(self, tall: bool, wide: bool) -> str:
+        vectors = f"{self.plan.vectors}" if wide else f"{self.last_vectors}.last"
+        return self._name(f"tile{self.plan.rows - (not tall)}x{vectors}")
+
+    def _micro(self, tall: bool, wide: bool, epilogue: Epilogue) -> None:
+        plan, p = self.plan, self.p
+        vectors = plan.vectors if wide else self.last_vectors
+        tail = 0 if wide else self.last_columns % plan.lanes
+        a_row, a_k = p.a.free, p.a.k
+        if plan.pack_a:
+            a_row, a_k = (self.a_stride, 1) if self.a_along_k else (1, plan.rows)
+        micro = Micro(
+            self._kernel_name(tall, wide), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
+            vectors * plan.lanes if plan.pack_b else p.b.k, plan.kc if plan.k_blocks == 1 else None,
+            0 if plan.pack_b else tail, plan.lanes * self.size if plan.pack_b else self.size,
+            plan.k_blocks > 1, self.isa.fma,
+        )
+
+        def finish(f: Function, tile: Tile) -> None:
+            epilogue.emit(f, tile, tail)
+
+        emit_microkernel(self.module, micro, self.extra, finish)
+
+    def _packs(self) -> None:
+        plan, p = self.plan, self.p
+        target = p.accum.name
+        if plan.pack_a:
+            pack = Packer(self.module, p.a.buffer.dtype.name, target, plan.lanes)
+            if self.a_along_k:
+                pack.rows(self._name("rows"), p.a.free, p.a.k, self.a_stride)
+            else:
+                pack.columns(self._name("rows.tall"), plan.rows, p.a.free, p.a.k, plan.rows)
+                if plan.tall < plan.panels:
+                    pack.columns(self._name("rows.low"), plan.rows - 1, p.a.free, p.a.k, plan.rows)
+        if plan.pack_b:
+            pack = Packer(self.module, p.b.buffer.dtype.name, target, plan.lanes)
+            if p.columns >= plan.nr:
+                pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
+            if self.last_columns:
+                pack.columns(
+                    self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes
+                )
+
+    # ---- one unit of work
+
+    def _unit(self) -> None:
+        plan, p = self.plan, self.p
+        f = self.module.function(f"define internal void @{self._name('unit')}(ptr %args, i64 %unit, ptr %work)")
+        unit, ib = _divmod(f, "%unit", plan.m_units)
+        unit, jb = _divmod(f, unit, plan.n_units)
+        outer: list[str] = []
+        for axis in reversed(p.outer):
+            unit, index = _divmod(f, unit, axis.extent)
+            outer.append(index)
+        outer.reverse()
+        first, stop = _share(f, ib, plan.panels, plan.m_units)
+        left, right = _share(f, jb, plan.columns, plan.n_units)
+        a = self._base(f, p.a, outer)
+        b = self._base(f, p.b, outer)
+        t = f.offset("%work", self.a_bytes + self.b_bytes)
+        with ExitStack() as stack:
+            k0, kc, flags = "0", str(plan.kc), "2"
+            if plan.k_blocks > 1:
+                block = stack.enter_context(f.loop(0, plan.k_blocks))
+                k0 = f.mul(block, plan.kc)
+                kc = _minimum(f, plan.kc, f.let(f"sub i64 {p.k}, {k0}"))
+                begun = f.let(f"zext i1 {f.let(f'icmp ne i64 {block}, 0', 'c')} to i64")
+                last = f.let(f"select i1 {f.let(f'icmp eq i64 {block}, {plan.k_blocks - 1}', 'c')}, i64 2, i64 0")
+                flags = f.let(f"or i64 {begun}, {last}")
+            ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
+            bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.itemsize))
+            if plan.pack_a:
+                self._pack_block(f, ak, first, stop, kc)
+            whole = p.columns // plan.nr
+            calls = _Calls(outer, kc, flags, first, stop, left)
+            if whole:
+                with f.loop(left, _minimum(f, right, whole) if self.last_columns else right) as jp:
+                    self._column(f, ak, bk, t, jp, True, calls)
+            if self.last_columns:
+                with f.when(f.let(f"icmp sgt i64 {right}, {whole}", "c")):
+                    self._column(f, ak, bk, t, str(whole), False, calls)
+        f.do("ret void")
+
+    def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:
+        position = operand.buffer.id
+        pointer = f.load("ptr", f.offset("%args", 8 * position), 8)
+        at: str | int = operand.const
+        for index, stride in zip(outer, operand.outer, strict=True):
+            at = f.add(at, f.mul(index, stride))
+        return f.offset(pointer, f.mul(at, operand.buffer.dtype.itemsize))
+
+    def _row(self, f: Function, panel: str | int) -> str:
+        """First row of a panel; panels after the tall ones are one row lower."""
+        plan = self.plan
+        at = f.mul(panel, plan.rows)
+        if plan.tall == plan.panels:
+            return at
+        over = f.let(f"sub i64 {panel}, {plan.tall}")
+        positive = f.let(f"select i1 {f.let(f'icmp sgt i64 {over}, 0', 'c')}, i64 {over}, i64 0")
+        return f.let(f"sub i64 {at}, {positive}")
+
+    def _pack_block(self, f: Function, a: str, first: str, stop: str, kc: str) -> None:
+        plan, p = self.plan, self.p
+        step = p.a.free * p.a.buffer.dtype.itemsize
+        if self.a_along_k:
+            top = self._row(f, first)
+            count = f.let(f"sub i64 {self._row(f, stop)}, {top}")
+            source = f.offset(a, f.mul(top, step))
+            f.do(f"call void @{self._name('rows')}(ptr {source}, ptr %work, i64 {count}, i64 {kc})")
+            return
+        for tall, lo, hi in self._row_ranges(f, first, stop):
+            with f.loop(lo, hi) as panel:
+                source = f.offset(a, f.mul(self._row(f, panel), step))
+                target = f.offset("%work", f.mul(f.let(f"sub i64 {panel}, {first}"), plan.rows * self.k_room * self.size))
+                f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {target}, i64 {kc})")
+
+    def _row_ranges(self, f: Function, first: str, stop: str) -> list[tuple[bool, str, str]]:
+        plan = self.plan
+        if plan.tall == plan.panels:
+            return [(True, first, stop)]
+        return [(True, first, _minimum(f, stop, plan.tall)), (False, _maximum(f, first, plan.tall), stop)]
+
+    def _column(self, f: Function, a: str, b: str, t: str, jp: str, wide: bool, c: _Calls) -> None:
+        """All row panels of one column panel."""
+        plan, p = self.plan, self.p
+        j = f.mul(jp, plan.nr) if not jp.isdigit() else str(int(jp) * plan.nr)
+        source = f.offset(b, f.mul(j, p.b.free * p.b.buffer.dtype.itemsize))
+        if plan.pack_b:
+            panel = f.offset("%work", self.a_bytes)
+            name = self._name("panel" if wide else "panel.last")
+            f.do(f"call void @{name}(ptr {source}, ptr {panel}, i64 {c.kc})")
+            source = panel
+        column = f.mul(f.let(f"sub i64 {jp}, {c.left}"), self.unit_panels * self.tile_bytes)
+        outer = "".join(f", i64 {o}" for o in c.outer)
+        for tall, lo, hi in self._row_ranges(f, c.first, c.stop):
+            with f.loop(lo, hi) as panel:
+                i = self._row(f, panel)
+                near = f.let(f"sub i64 {panel}, {c.first}")
+                if not plan.pack_a:
+                    rows = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.itemsize))
+                elif self.a_along_k:
+                    rows = f.offset("%work", f.mul(f.let(f"sub i64 {i}, {self._row(f, c.first)}"), self.a_stride * self.size))
+                else:
+                    rows = f.offset("%work", f.mul(near, plan.rows * self.k_room * self.size))
+                tile = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if plan.k_blocks > 1 else t
+                f.do(
+                    f"call void @{self._kernel_name(tall, wide)}(ptr {rows}, ptr {source}, ptr {tile}, ptr {source}, "
+                    f"i64 {c.kc}, i64 {c.flags}, i64 {i}, i64 {j}, ptr %args{outer})"
+                )
+
+    # ---- the entry
+
+    def _entry(self) -> None:
+        plan = self.plan
+        units = plan.m_units * plan.n_units * self.p.batch
+        slots = len(self.kernel.inputs) + len(self.kernel.outputs) + len(self.kernel.scalars)
+        self.module.globals.append("@weft_counters = external global i64")
+
+        f = self.module.function(f"define internal void @{self._name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
+        scratch = "null"
+        if self.scratch:
+            scratch = f.load("ptr", f.offset("%args", 8 * slots), 8)
+        work = f.offset(scratch, f.mul("%worker", self.scratch)) if self.scratch else scratch
+        lo, hi = _share(f, "%chunk", units, max(plan.chunks, 1))
+        with f.loop(lo, hi) as unit:
+            f.do(f"call void @{self._name('unit')}(ptr %args, i64 {unit}, ptr {work})")
+        f.do("ret void")
+
+        f = self.module.function(f"define void @{self.symbol}(ptr %args)")
+        f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+        if plan.chunks:
+            self.module.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
+            f.do(f"call void @weft_parallel(ptr @{self._name('chunk')}, ptr %args, i64 {plan.chunks})")
+        else:
+            f.do(f"call void @{self._name('chunk')}(ptr %args, i64 0, i64 0)")
+        f.do("ret void")
+
+
+class _Calls:
+    """What all tiles of one K block share."""
+
+    def __init__(self, outer: list[str], kc: str, flags: str, first: str, stop: str, left: str) -> None:
+        self.outer, self.kc, self.flags, self.first, self.stop, self.left = outer, kc, flags, first, stop, left
+
+
+def _line(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
+
+
+def _divmod(f: Function, value: str, by: int) -> tuple[str, str]:
+    if by == 1:
+        return value, "0"
+    return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
+
+
+def _share(f: Function, index: str, total: int, parts: int) -> tuple[str, str]:
+    """[from, to) of ``index``'s balanced share of ``total`` things."""
+    if parts == 1:
+        return "0", str(total)
+    after = f.let(f"add i64 {index}, 1")
+    return (
+        f.let(f"udiv i64 {f.mul(index, total)}, {parts}"), f.let(f"udiv i64 {f.mul(after, total)}, {parts}"),
+    )
+
+
+def _minimum(f: Function, a: str | int, b: str | int) -> str:
+    return f.let(f"select i1 {f.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+
+def _maximum(f: Function, a: str | int, b: str | int) -> str:
+    return f.let(f"select i1 {f.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")

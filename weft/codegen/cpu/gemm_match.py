@@ -1,0 +1,186 @@
+"""Recognise a plain matrix product in a Kernel and bring it to one normal form.
+
+Axis groups that step through memory evenly are merged to one axis each; what cannot be merged, and the
+batch, become outer loops. Accesses are flattened on the way, so a merged axis is an ordinary Axis to the
+emitter of the epilogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a product. Strides in elements: along its free axis, along k, along each outer axis."""
+
+    buffer: Buffer
+    const: int
+    free: int
+    k: int
+    outer: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None where its extent is 1."""
+
+    id: int
+    outer: tuple[Axis, ...]
+    m: Axis | None
+    n: Axis | None
+    k: int
+    a: Operand
+    b: Operand
+    accum: np.dtype
+    stores: tuple[Store, ...]
+
+    @property
+    def rows(self) -> int:
+        return self.m.extent if self.m else 1
+
+    @property
+    def columns(self) -> int:
+        return self.n.extent if self.n else 1
+
+    @property
+    def batch(self) -> int:
+        out = 1
+        for axis in self.outer:
+            out *= axis.extent
+        return out
+
+    def swapped(self) -> Product:
+        """The same product with the roles of m and n exchanged: the transposed result."""
+        return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
+
+
+def match_product(kernel: Kernel) -> Product | None:
+    """The kernel's product in normal form, or None where it is something else."""
+    if len(kernel.phases) != 1 or len(kernel.phases[0].stages) != 1 or kernel.scratch:
+        return None
+    c = kernel.phases[0].stages[0]
+    if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64"):
+        return None
+    a, b = _loaded(c.a, c.accum), _loaded(c.b, c.accum)
+    if a is None or b is None or not c.stores or any(s.mode != "set" for s in c.stores):
+        return None
+    outer_axes = (*kernel.phases[0].axes, *c.batch)
+    everything = (*outer_axes, *c.m, *c.n, *c.k)
+    if any(axis.extent == 0 for axis in everything):
+        return None
+    fa, fb = a.flat(), b.flat()
+    store_affines = [f for s in c.stores for f in _affines_of(s)]
+    m_outer, m, m_gone = _merge(c.m, [fa, *store_affines])
+    n_outer, n, n_gone = _merge(c.n, [fb, *store_affines])
+    k_outer, k, k_gone = _merge(c.k, [fa, fb])
+    outer, _, outer_gone = _merge((*outer_axes, *m_outer, *n_outer), [], keep=True)
+    if k_outer:
+        return None
+    resized = {axis.id: axis for axis in (m, n, k) if axis is not None}
+    gone = m_gone | n_gone | k_gone | outer_gone
+    stores = tuple(_flatten_store(s, gone) for s in c.stores)
+    ta, tb = dict(fa.terms), dict(fb.terms)
+
+    def operand(access: Access, flat: Affine, terms: dict[int, int], free: Axis | None) -> Operand:
+        return Operand(
+            access.buffer, flat.const, terms.get(free.id, 0) if free else 0, terms.get(k.id, 0) if k else 0,
+            tuple(terms.get(axis.id, 0) for axis in outer),
+        )
+
+    allowed_a = {axis.id for axis in (*outer_axes, *c.m, *c.k)}
+    allowed_b = {axis.id for axis in (*outer_axes, *c.n, *c.k)}
+    if not set(ta) <= allowed_a or not set(tb) <= allowed_b:
+        return None
+    return Product(
+        c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
+        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores,
+    )
+
+
+def _loaded(value: Value, accum: np.dtype) -> Access | None:
+    """The access behind a load or a widening cast of a load, without guards or gathered indices."""
+    if value.op == "cast" and value.dtype == accum:
+        value = value.args[0]
+    if value.op != "load" or value.dtype.name not in FLOATS or value.dtype.itemsize > accum.itemsize:
+        return None
+    access = value.attr
+    return None if access.guard or any(i.gather for i in access.index) else access
+
+
+def _affines_of(store: Store) -> Iterator[Affine]:
+    """Every affine index, in flattened form, that the store's code evaluates."""
+    yield from _access_affines(store.access)
+    yield from _value_affines(store.value)
+
+
+def _access_affines(access: Access) -> Iterator[Affine]:
+    yield access.flat()
+    for index, _, _ in access.guard:
+        yield index
+    for index in (*access.index, *(g[0] for g in access.guard)):
+        for value, _ in index.gather:
+            yield from _value_affines(value)
+
+
+def _value_affines(value: Value) -> Iterator[Affine]:
+    if value.op == "load":
+        yield from _access_affines(value.attr)
+    elif value.op == "index":
+        yield value.attr
+        for inner, _ in value.attr.gather:
+            yield from _value_affines(inner)
+    for arg in value.args:
+        yield from _value_affines(arg)
+
+
+def _merge(
+    group: tuple[Axis, ...], affines: list[Affine], keep: bool = False
+) -> tuple[tuple[Axis, ...], Axis | None, set[int]]:
+    """(axes left over, the merged innermost axis, ids that no longer exist). ``keep``: only drop extents of 1."""
+    gone = {axis.id for axis in group if axis.extent == 1}
+    live = [axis for axis in group if axis.extent > 1]
+    if keep:
+        return tuple(live), None, gone
+    if not live:
+        return (), None, gone
+    terms = [dict(f.terms) for f in affines]
+    inner = live.pop()
+    while live and all(t.get(live[-1].id, 0) == t.get(inner.id, 0) * inner.extent for t in terms):
+        outer = live.pop()
+        gone.add(outer.id)
+        inner = Axis(inner.id, inner.extent * outer.extent)
+    return tuple(live), inner, gone
+
+
+def _flatten_store(store: Store, gone: set[int]) -> Store:
+    return replace(store, access=_flatten(store.access, gone), value=_flatten_value(store.value, gone))
+
+
+def _flatten(access: Access, gone: set[int]) -> Access:
+    buffer = access.buffer
+    flat = replace(buffer, shape=(int(np.prod(buffer.shape, dtype=np.int64)),))
+    guard = tuple((_drop(index, gone), lo, hi) for index, lo, hi in access.guard)
+    return Access(flat, (_drop(access.flat(), gone),), guard, access.fill)
+
+
+def _drop(index: Affine, gone: set[int]) -> Affine:
+    gather = tuple((_flatten_value(v, gone), c) for v, c in index.gather)
+    return Affine(index.const, tuple((a, c) for a, c in index.terms if a not in gone), gather)
+
+
+def _flatten_value(value: Value, gone: set[int]) -> Value:
+    args = tuple(_flatten_value(v, gone) for v in value.args)
+    attr = value.attr
+    if value.op == "load":
+        attr = _flatten(attr, gone)
+    elif value.op == "index":
+        attr = _drop(attr, gone)
+    return Value(value.op, args, value.dtype, attr)

@@ -1,0 +1,144 @@
+"""Copies of operands into the order in which the microkernel reads them, converted to the accumulator's type.
+
+A *panel* is the vector operand of one column of tiles: ``[k][nr]``. A *block* is the other operand of one
+unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a group of tile rows.
+"""
+
+from __future__ import annotations
+
+from weft.codegen.cpu.microkernel import masked_load
+from weft.codegen.cpu.text import Function, Module
+
+TYPES = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
+SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+
+class Packer:
+    """Emits pack functions for sources of one dtype and an accumulator of another."""
+
+    def __init__(self, module: Module, source: str, target: str, lanes: int) -> None:
+        self.module, self.source, self.target, self.lanes = module, source, target, lanes
+        self.size_in, self.size_out = SIZES[source], SIZES[target]
+        self.out = TYPES[target]
+
+    def convert(self, f: Function, value: str, n: int) -> str:
+        """A value of n elements (0: a scalar) in the accumulator's type."""
+        if self.source == self.target:
+            return value
+
+        def shape(t: str) -> str:
+            return t if n == 0 else f"<{n} x {t}>"
+
+        if self.source == "bfloat16":
+            wide = f.let(f"zext {shape('i16')} {value} to {shape('i32')}")
+            amount = "16" if n == 0 else "<" + ", ".join(["i32 16"] * n) + ">"
+            wide = f.let(f"shl {shape('i32')} {wide}, {amount}")
+            value = f.let(f"bitcast {shape('i32')} {wide} to {shape('float')}")
+            if self.target == "float32":
+                return value
+            return f.let(f"fpext {shape('float')} {value} to {shape('double')}")
+        return f.let(f"fpext {shape(TYPES[self.source])} {value} to {shape(self.out)}")
+
+    def read(self, f: Function, pointer: str, n: int) -> str:
+        t = TYPES[self.source]
+        value = f.load(t if n == 0 else f"<{n} x {t}>", pointer, self.size_in)
+        return self.convert(f, value, n)
+
+    def write(self, f: Function, value: str, pointer: str, n: int) -> None:
+        f.store(self.out if n == 0 else f"<{n} x {self.out}>", value, pointer, self.size_out)
+
+    def copy(self, f: Function, src: str, dst: str, count: int) -> None:
+        """A constant number of adjacent elements, in powers of two."""
+        at = 0
+        while at < count:
+            n = min(self.lanes, 1 << ((count - at).bit_length() - 1))
+            n = 0 if n == 1 else n
+            self.write(f, self.read(f, f.offset(src, at * self.size_in), n), f.offset(dst, at * self.size_out), n)
+            at += max(n, 1)
+
+    def rows(self, name: str, row_stride: int, k_stride: int, out_stride: int) -> None:
+        """``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride]."""
+        f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %rows, i64 %kc)")
+        with f.loop(0, "%rows") as r:
+            src = f.offset("%src", f.mul(r, row_stride * self.size_in))
+            dst = f.offset("%dst", f.mul(r, out_stride * self.size_out))
+            body = f.let(f"and i64 %kc, {-self.lanes}") if k_stride == 1 else "0"
+            if k_stride == 1:
+                with f.loop(0, body, self.lanes) as k:
+                    value = self.read(f, f.offset(src, f.mul(k, self.size_in)), self.lanes)
+                    self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), self.lanes)
+            with f.loop(body, "%kc") as k:
+                value = self.read(f, f.offset(src, f.mul(k, k_stride * self.size_in)), 0)
+                self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), 0)
+        f.do("ret void")
+
+    def columns(self, name: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
+        """``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""
+        f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %kc)")
+        if stride == 1:
+            with f.loop(0, "%kc") as k:
+                self.copy(f, f.offset("%src", f.mul(k, k_stride * self.size_in)),
+                          f.offset("%dst", f.mul(k, out_stride * self.size_out)), count)
+        elif k_stride == 1:
+            self._transposed(f, count, stride, out_stride)
+        else:
+            with f.loop(0, "%kc") as k:
+                self._strided(f, k, count, stride, k_stride, out_stride)
+        f.do("ret void")
+
+    def _strided(self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
+        src = f.offset("%src", f.mul(k, k_stride * self.size_in))
+        dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
+        with f.loop(0, count) as c:
+            value = self.read(f, f.offset(src, f.mul(c, stride * self.size_in)), 0)
+            self.write(f, value, f.offset(dst, f.mul(c, self.size_out)), 0)
+
+    def _transposed(self, f: Function, count: int, stride: int, out_stride: int) -> None:
+        """Squares of a quarter vector by a vector through registers; rows that do not exist repeat the last one."""
+        quad = 16 // self.size_out
+        body = f.let(f"and i64 %kc, {-quad}")
+        with f.loop(0, body, quad) as k:
+            src = f.offset("%src", f.mul(k, self.size_in))
+            dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
+            for first in range(0, count, self.lanes):
+                wide = [
+                    self._gathered(f, src, [min(first + g + r, count - 1) for g in range(0, self.lanes, quad)], stride, quad)
+                    for r in range(quad)
+                ]
+                for u, vector in enumerate(self._turn(f, wide, quad)):
+                    self.write(f, vector, f.offset(dst, (u * out_stride + first) * self.size_out), self.lanes)
+        with f.loop(body, "%kc") as k:
+            self._strided(f, k, count, stride, 1, out_stride)
+
+    def _gathered(self, f: Function, src: str, rows: list[int], stride: int, quad: int) -> str:
+        """quad elements along k of each row, side by side in one vector."""
+        parts = [self.read(f, f.offset(src, row * stride * self.size_in), quad) for row in rows]
+        n = quad
+        while len(parts) > 1:
+            order = ", ".join(f"i32 {x}" for x in range(2 * n))
+            parts = [
+                f.let(f"shufflevector <{n} x {self.out}> {x}, <{n} x {self.out}> {y}, <{2 * n} x i32> <{order}>")
+                for x, y in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            n *= 2
+        return parts[0]
+
+    def _turn(self, f: Function, wide: list[str], quad: int) -> list[str]:
+        """Transpose the quad x quad squares that lie side by side in ``wide``."""
+        vec = f"<{self.lanes} x {self.out}>"
+
+        def shuffle(x: str, y: str, pattern: list[int]) -> str:
+            # pattern: positions within one square's columns; >= quad means from y
+            order = [
+                base + p if p < quad else self.lanes + base + p - quad for base in range(0, self.lanes, quad) for p in pattern
+            ]
+            return f.let(f"shufflevector {vec} {x}, {vec} {y}, <{self.lanes} x i32> <{', '.join(f'i32 {o}' for o in order)}>")
+
+        if quad == 2:
+            return [shuffle(wide[0], wide[1], [0, 2]), shuffle(wide[0], wide[1], [1, 3])]
+        a = [shuffle(wide[0], wide[1], [0, 4, 1, 5]), shuffle(wide[0], wide[1], [2, 6, 3, 7])]
+        b = [shuffle(wide[2], wide[3], [0, 4, 1, 5]), shuffle(wide[2], wide[3], [2, 6, 3, 7])]
+        return [shuffle(a[h], b[h], pattern) for h in (0, 1) for pattern in ([0, 1, 4, 5], [2, 3, 6, 7])]
+
+
+__all__ = ["SIZES", "TYPES", "Packer", "masked_load"]
