@@ -1,0 +1,58 @@
+"""Binding primitives by name: what derivatives and batching rules are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.table import TABLE, bind, constant
+
+
+class _Calls:
+    """``call.add(a, b)`` binds the primitive ``add``; looked up when called, so entries may refer to later ones."""
+
+    def __getattr__(self, name: str) -> Callable[..., Node]:
+        def named(*nodes: Node, **params: Any) -> Node:
+            return bind(TABLE[name], *nodes, **params)
+
+        return named
+
+
+call = _Calls()
+
+
+def number(value: Any, like: Node) -> Node:
+    """A constant of shape () in the dtype of a node."""
+    return constant(value, like.dtype)
+
+
+def full(value: Any, shape: Shape, dtype: np.dtype) -> Node:
+    """A constant repeated; costs no memory traffic once fused."""
+    node = constant(value, dtype)
+    return call.broadcast_to(node, shape=shape) if shape else node
+
+
+def reshape(x: Node, shape: Shape) -> Node:
+    return x if x.shape == shape else call.reshape(x, shape=shape)
+
+
+def permute(x: Node, axes: tuple[int, ...]) -> Node:
+    return x if axes == tuple(range(len(axes))) else call.permute(x, axes=axes)
+
+
+def broadcast_to(x: Node, shape: Shape) -> Node:
+    return x if x.shape == shape else call.broadcast_to(x, shape=shape)
+
+
+def flip(x: Node, axes: tuple[int, ...]) -> Node:
+    """Reverse some axes: a slice with step -1."""
+    start = tuple(n - 1 if d in axes and n else 0 for d, n in enumerate(x.shape))
+    step = tuple(-1 if d in axes else 1 for d in range(len(x.shape)))
+    return call.slice(x, start=start, step=step, shape=x.shape) if axes else x
+
+
+def cast(x: Node, dtype: np.dtype) -> Node:
+    return x if x.dtype == dtype else call.cast(x, dtype=dtype)

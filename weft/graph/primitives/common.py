@@ -1,0 +1,112 @@
+"""What entries of every kind share: the stated zero derivative, costs, and moving batch dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.call import broadcast_to, call, permute, reshape
+from weft.graph.primitives.kinds import FLOAT32, NARROW
+from weft.graph.primitives.table import Cost
+
+Batched = tuple[Node, int | None]
+
+
+def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:
+    """The derivative is zero everywhere: a statement, unlike a missing rule."""
+    return (None,) * len(inputs)
+
+
+def traffic(node: Node) -> int:
+    """Each element of inputs and outputs once."""
+    return node.nbytes + sum(i.nbytes for i in node.inputs)
+
+
+def moving(node: Node) -> Cost:
+    return Cost(0, traffic(node))
+
+
+def per_element(flops: int) -> Callable[[Node], Cost]:
+    return lambda node: Cost(flops * node.size, traffic(node))
+
+
+def per_input_element(node: Node) -> Cost:
+    return Cost(node.inputs[0].size, traffic(node))
+
+
+def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """References of float16 and bfloat16: computed in float32, rounded once at the end, as kernels do."""
+
+    def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
+        narrow = next((a.dtype for a in arrays if a.dtype in NARROW), None)
+        with np.errstate(all="ignore"):
+            if narrow is None:
+                return np.asarray(fn(*arrays, **params))
+            out = np.asarray(fn(*(a.astype(FLOAT32) if a.dtype in NARROW else a for a in arrays), **params))
+            return out.astype(narrow) if out.dtype == FLOAT32 else out
+
+    return reference
+
+
+def front(x: Node, dim: int | None, ndim: int | None = None) -> Node:
+    """The batch dimension moved to the front; then ones, until ``ndim`` dimensions follow it (NumPy's broadcasting)."""
+    if dim is None:
+        return x
+    x = permute(x, (dim, *(d for d in range(len(x.shape)) if d != dim)))
+    if ndim is not None and len(x.shape) - 1 < ndim:
+        x = reshape(x, (x.shape[0],) + (1,) * (ndim - len(x.shape) + 1) + x.shape[1:])
+    return x
+
+
+def extent(inputs: Sequence[Node], dims: Sequence[int | None]) -> int:
+    """How many are batched."""
+    return next(x.shape[d] for x, d in zip(inputs, dims, strict=True) if d is not None)
+
+
+def spread(x: Node, dim: int | None, count: int) -> Node:
+    """In front of x a batch dimension of ``count``, repeating x where it has none."""
+    return front(x, dim) if dim is not None else broadcast_to(x, (count, *x.shape))
+
+
+def rank(x: Node, dim: int | None) -> int:
+    """Dimensions without the batch."""
+    return len(x.shape) - (dim is not None)
+
+
+def batch_elementwise(name: str) -> Callable[..., Batched]:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+        bind = getattr(call, name)
+        if len(inputs) == 1:
+            return bind(*inputs, **params), dims[0]
+        first = next(d for d in dims if d is not None)
+        shapes = {len(x.shape) for x, d in zip(inputs, dims, strict=True) if d is not None}
+        same = all(d == first or (d is None and not x.shape) for x, d in zip(inputs, dims, strict=True))
+        if same and len(shapes) == 1:
+            return bind(*inputs, **params), first
+        ndim = max(map(rank, inputs, dims))
+        return bind(*(front(x, d, ndim) for x, d in zip(inputs, dims, strict=True)), **params), 0
+
+    return rule
+
+
+def shifted(axes: Sequence[int]) -> tuple[int, ...]:
+    """Axes behind a batch dimension in front."""
+    return tuple(a + 1 for a in axes)
+
+
+def inverse(axes: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes ``axes``."""
+    out = [0] * len(axes)
+    for position, axis in enumerate(axes):
+        out[axis] = position
+    return tuple(out)
+
+
+def product(shape: Shape | Sequence[int]) -> int:
+    n = 1
+    for e in shape:
+        n *= e
+    return n

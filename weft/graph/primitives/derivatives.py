@@ -1,0 +1,154 @@
+"""Derivatives of element-wise primitives: ``rule(g, out, *inputs, **params) -> one node an input, or None for zero``.
+
+Each node returned has the shape of the output; the gradient walker sums away what was broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.graph.node import Node
+from weft.graph.primitives import call as c
+from weft.graph.primitives.call import call, number
+from weft.graph.primitives.kinds import FLOATS
+from weft.graph.primitives.table import CONSTANT
+
+One = tuple[Node]
+Two = tuple[Node | None, Node | None]
+mul, div, neg, sub, plus = call.multiply, call.divide, call.negative, call.subtract, call.add
+
+
+def unary(rule: Callable[[Node, Node, Node], Node]) -> Callable[..., One]:
+    """rule(g, out, x) -> the derivative."""
+    return lambda g, out, x: (rule(g, out, x),)
+
+
+def add(g: Node, out: Node, x: Node, y: Node) -> Two:
+    return g, g
+
+
+def subtract(g: Node, out: Node, x: Node, y: Node) -> Two:
+    return g, neg(g)
+
+
+def multiply(g: Node, out: Node, x: Node, y: Node) -> Two:
+    return mul(g, y), mul(g, x)
+
+
+def divide(g: Node, out: Node, x: Node, y: Node) -> Two:
+    part = div(g, y)
+    return part, neg(mul(part, out))
+
+
+def remainder(g: Node, out: Node, x: Node, y: Node) -> Two:
+    return g, neg(mul(g, call.floor_divide(x, y)))
+
+
+def power(g: Node, out: Node, x: Node, y: Node) -> Two:
+    zero, one = number(0, x), number(1, x)
+    if y.op is CONSTANT:
+        exponent = float(y.params["value"])
+        if exponent == 0.0:
+            return None, None
+        return mul(g, mul(y, call.pow(x, c.number(exponent - 1, x)))), None
+    # y == 0 is a constant function, even where x ** (y - 1) is infinite
+    dx = mul(g, call.where(call.equal(y, zero), zero, mul(y, call.pow(x, sub(y, one)))))
+    at_zero = call.equal(x, zero)
+    dy = mul(g, call.where(at_zero, zero, mul(out, call.log(call.where(at_zero, one, x)))))
+    return dx, dy
+
+
+def _chosen(g: Node, wins: Node, ties: Node) -> Node:
+    """g where an operand wins, half of it where the operands are equal."""
+    return call.where(wins, g, call.where(ties, mul(g, number(0.5, g)), number(0, g)))
+
+
+def maximum(g: Node, out: Node, x: Node, y: Node) -> Two:
+    ties = call.equal(x, y)
+    return _chosen(g, call.greater(x, y), ties), _chosen(g, call.greater(y, x), ties)
+
+
+def minimum(g: Node, out: Node, x: Node, y: Node) -> Two:
+    ties = call.equal(x, y)
+    return _chosen(g, call.less(x, y), ties), _chosen(g, call.less(y, x), ties)
+
+
+def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
+    # 1 / (1 + exp(y - x)): finite where out is infinite
+    one = number(1, g)
+
+    def share(a: Node, b: Node) -> Node:
+        difference = call.where(call.equal(a, b), number(0, a), sub(b, a))
+        return div(g, plus(one, call.exp(difference)))
+
+    return share(x, y), share(y, x)
+
+
+def atan2(g: Node, out: Node, y: Node, x: Node) -> Two:
+    part = div(g, plus(call.square(x), call.square(y)))
+    return mul(part, x), neg(mul(part, y))
+
+
+def hypot(g: Node, out: Node, x: Node, y: Node) -> Two:
+    part = div(g, out)
+    return mul(part, x), mul(part, y)
+
+
+def copysign(g: Node, out: Node, x: Node, y: Node) -> Two:
+    turned = call.not_equal(call.signbit(x), call.signbit(y))
+    return call.where(turned, neg(g), g), None
+
+
+def where(g: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, Node, Node]:
+    zero = number(0, g)
+    return None, call.where(condition, g, zero), call.where(condition, zero, g)
+
+
+def cast(g: Node, out: Node, x: Node, dtype: np.dtype) -> tuple[Node | None]:
+    return (c.cast(g, x.dtype) if x.dtype in FLOATS and dtype in FLOATS else None,)
+
+
+def identity(g: Node, out: Node, x: Node) -> One:
+    return (g,)
+
+
+def _over_root(g: Node, radicand: Node) -> Node:
+    return div(g, call.sqrt(radicand))
+
+
+def _one(x: Node) -> Node:
+    return number(1, x)
+
+
+def _per_log(base: float) -> Callable[..., Any]:
+    return unary(lambda g, out, x: div(mul(g, number(1 / math.log(base), g)), x))
+
+
+negative = unary(lambda g, out, x: neg(g))
+absolute = unary(lambda g, out, x: mul(g, call.sign(x)))
+square = unary(lambda g, out, x: mul(g, mul(x, number(2, x))))
+sqrt = unary(lambda g, out, x: div(mul(g, number(0.5, g)), out))
+reciprocal = unary(lambda g, out, x: neg(mul(g, call.square(out))))
+exp = unary(lambda g, out, x: mul(g, out))
+expm1 = unary(lambda g, out, x: mul(g, plus(out, _one(out))))
+log = unary(lambda g, out, x: div(g, x))
+log1p = unary(lambda g, out, x: div(g, plus(x, _one(x))))
+log2 = _per_log(2)
+log10 = _per_log(10)
+sin = unary(lambda g, out, x: mul(g, call.cos(x)))
+cos = unary(lambda g, out, x: neg(mul(g, call.sin(x))))
+tan = unary(lambda g, out, x: mul(g, plus(_one(out), call.square(out))))
+asin = unary(lambda g, out, x: _over_root(g, sub(_one(x), call.square(x))))
+acos = unary(lambda g, out, x: neg(_over_root(g, sub(_one(x), call.square(x)))))
+atan = unary(lambda g, out, x: div(g, plus(_one(x), call.square(x))))
+sinh = unary(lambda g, out, x: mul(g, call.cosh(x)))
+cosh = unary(lambda g, out, x: mul(g, call.sinh(x)))
+tanh = unary(lambda g, out, x: mul(g, sub(_one(out), call.square(out))))
+asinh = unary(lambda g, out, x: _over_root(g, plus(call.square(x), _one(x))))
+acosh = unary(lambda g, out, x: _over_root(g, mul(sub(x, _one(x)), plus(x, _one(x)))))
+atanh = unary(lambda g, out, x: div(g, sub(_one(x), call.square(x))))
+erf = unary(lambda g, out, x: mul(g, mul(number(2 / math.sqrt(math.pi), x), call.exp(neg(call.square(x))))))

@@ -1,0 +1,63 @@
+"""Samples of gather and scatter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from weft.errors import AxisError, DTypeError, ShapeError
+from weft.graph.primitives.draw import numbers, special, strided
+from weft.graph.primitives.kinds import BOOL, INT32
+from weft.graph.primitives.table import ErrorSample, Sample
+
+
+def _cases(rng: np.random.Generator) -> Iterable[tuple[np.ndarray, tuple[np.ndarray, ...], tuple[int, ...], str]]:
+    """(x, indices, axes, tag)"""
+
+    def at(shape: tuple[int, ...], n: int, dtype: Any = np.int64) -> np.ndarray:
+        return rng.integers(-n, n, shape).astype(dtype)
+
+    yield numbers(rng, (4, 3)), (at((0,), 4),), (0,), "zero"
+    yield numbers(rng, (1, 1)), (np.array([0]),), (0,), "one"
+    yield numbers(rng, (7, 13)), (at((5,), 7),), (0,), "prime"
+    yield numbers(rng, (7, 13)), (at((3, 5), 13, np.int32),), (1,), "prime"
+    yield numbers(rng, (7, 5, 3)), (at((4, 1), 7), at((2,), 3)), (0, 2), "broadcast"
+    yield numbers(rng, (4, 3)), (np.array(2),), (0,), "broadcast"
+    yield strided(rng, (5, 4)), (at((6, 2), 5)[:, 0], at((6,), 4)[::-1]), (0, 1), "strided"
+    yield special((3, 4)), (at((5,), 3),), (0,), "special"
+    yield numbers(rng, (4, 3)), (np.array([9, -9, 1, 3]),), (0,), "usual"  # out of range: clamped
+    yield numbers(rng, (4, 3), INT32), (at((6,), 4, np.uint8) % 4,), (0,), "usual"
+
+
+def gather(rng: np.random.Generator) -> Iterable[Sample]:
+    for x, indices, axes, tag in _cases(rng):
+        yield Sample((x, *indices), {"axes": axes}, tag)
+    yield Sample((numbers(rng, (4, 3), BOOL), np.array([1, 2])), {"axes": (1,)})
+
+
+def scatter(rng: np.random.Generator) -> Iterable[Sample]:
+    for mode in ("add", "set"):
+        for x, indices, axes, tag in _cases(rng):
+            shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
+            yield Sample((x, numbers(rng, shape, x.dtype), *indices), {"axes": axes, "mode": mode}, tag)
+
+
+_X, _I = np.ones((4, 3), np.float32), np.array([0, 1])
+
+
+def gather_errors() -> Iterable[ErrorSample]:
+    yield ErrorSample((_X, _X), {"axes": (0,)}, DTypeError, r"gather: indices\[0\] is float32, but must be an integer dtype")
+    yield ErrorSample((_X, _I), {"axes": (2,)}, AxisError, r"gather: axes \(2,\) is out of range")
+    yield ErrorSample((_X, _I), {"axes": (0, 1)}, ShapeError, r"gather: 1 index arrays for axes \(0, 1\)")
+    yield ErrorSample((_X, _I, np.array([0, 1, 2])), {"axes": (0, 1)}, ShapeError, r"gather: .*indices\[0\] \(2,\), indices\[1\] \(3,\)")
+    yield ErrorSample((_X[:0], _I), {"axes": (0,)}, ShapeError, r"gather: x \(0, 3\) has no elements along axes \(0,\)")
+
+
+def scatter_errors() -> Iterable[ErrorSample]:
+    at: dict[str, Any] = {"axes": (0,), "mode": "add"}
+    yield ErrorSample((_X, _X, _I), at, ShapeError, r"scatter: updates \(4, 3\) must have shape \(2, 3\)")
+    yield ErrorSample((_X, _X[:2].astype(np.float64), _I), at, DTypeError, r"scatter: dtypes differ: x float32, updates float64")
+    yield ErrorSample((_X, _X[:2], _I), {"axes": (0,), "mode": "mul"}, ValueError, r"scatter: mode 'mul' must be")
+    yield ErrorSample((_X > 0, _X[:2] > 0, _I), at, DTypeError, r"scatter: x is bool")

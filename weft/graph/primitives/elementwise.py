@@ -1,0 +1,175 @@
+"""Element-wise primitives: one line an operation in a table; :func:`_entry` makes the whole entry of it.
+
+Operands have one dtype and shapes that broadcast. ``float16`` and ``bfloat16`` are computed in float32 and
+rounded. NumPy's answers hold where the hardware leaves a choice: division by zero, wide shifts, NaN, signed zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError, ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives import derivatives as d
+from weft.graph.primitives import draw
+from weft.graph.primitives import formulas as f
+from weft.graph.primitives.common import batch_elementwise, in_float32, per_element, zero_vjp
+from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
+from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
+from weft.graph.primitives.table import Primitive, register
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    return np.asarray(_erf(np.asarray(x, np.float64)), np.float64).astype(x.dtype)
+
+
+def _pow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """NumPy's power; integers to negative powers (which NumPy refuses) are the true value truncated, 0 at base 0."""
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    x, y = np.broadcast_arrays(x, y)
+    out = np.power(x, np.maximum(y, 0))
+    odd = np.where(y % 2 == 0, np.ones_like(x), x)
+    return np.where(y < 0, np.where(x == 1, x, np.where(x + 1 == 0, odd, 0)), out).astype(x.dtype)
+
+
+def _kept(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """NumPy answers integers with floats for some functions; ours stay integers."""
+    return lambda x: x if x.dtype.kind in "iu" else fn(x)
+
+
+def _entry(
+    name: str, arity: int, allowed: frozenset[np.dtype], reference: Callable[..., np.ndarray],
+    formula: f.Formula, vjp: Callable[..., Any], *, out: np.dtype | None = None, flops: int = 1,
+    domain: tuple[float, float] = (-3.0, 3.0), exact: bool = True,
+) -> None:
+    rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
+    register(Primitive(
+        name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
+        per_element(flops), draw.elementwise(arity, allowed, domain), draw.elementwise_errors(name, arity, allowed), exact,
+    ))
+
+
+def _table() -> None:
+    machine, zero = f.machine, zero_vjp
+    # arithmetic
+    _entry("add", 2, ALL, np.add, f.add, d.add)
+    _entry("subtract", 2, NUMBERS, np.subtract, machine("sub"), d.subtract)
+    _entry("multiply", 2, ALL, np.multiply, f.multiply, d.multiply)
+    _entry("divide", 2, FLOATS, np.divide, machine("div"), d.divide, domain=(0.5, 3.0))
+    _entry("floor_divide", 2, NUMBERS, np.floor_divide, machine("floordiv"), zero, flops=4)
+    _entry("remainder", 2, NUMBERS, np.remainder, machine("rem"), d.remainder, flops=4)
+    _entry("pow", 2, NUMBERS, _pow, machine("pow"), d.power, flops=40, domain=(0.3, 2.5), exact=False)
+    _entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative)
+    _entry("abs", 1, NUMBERS, np.abs, f.absolute, d.absolute)
+    _entry("sign", 1, NUMBERS, np.sign, f.sign, zero)
+    _entry("maximum", 2, ALL, np.maximum, f.maximum, d.maximum)
+    _entry("minimum", 2, ALL, np.minimum, f.minimum, d.minimum)
+    _entry("square", 1, NUMBERS, np.square, f.square, d.square)
+    _entry("sqrt", 1, FLOATS, np.sqrt, machine("sqrt"), d.sqrt, flops=4, domain=(0.2, 4.0))
+    _entry("reciprocal", 1, FLOATS, np.reciprocal, f.reciprocal, d.reciprocal, domain=(0.4, 3.0))
+    _entry("floor", 1, NUMBERS, _kept(np.floor), f.only_floats("floor"), zero)
+    _entry("ceil", 1, NUMBERS, _kept(np.ceil), f.only_floats("ceil"), zero)
+    _entry("trunc", 1, NUMBERS, _kept(np.trunc), f.only_floats("trunc"), zero)
+    _entry("round", 1, NUMBERS, _kept(np.rint), f.only_floats("rint"), zero)
+    # comparisons and logic
+    for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
+        _entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL)
+    for name, operation in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
+        _entry(name, 1 if operation == "not" else 2, ALL, getattr(np, name), f.logical(operation), zero, out=BOOL)
+    for name, operation in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor"), ("bitwise_invert", "not")):
+        _entry(name, 1 if operation == "not" else 2, BITS, getattr(np, name), machine(operation), zero)
+    _entry("bitwise_left_shift", 2, INTEGERS, np.left_shift, machine("shl"), zero, domain=(0, 9))
+    _entry("bitwise_right_shift", 2, INTEGERS, np.right_shift, machine("shr"), zero, domain=(0, 9))
+    # exponentials and logarithms
+    _entry("exp", 1, FLOATS, np.exp, machine("exp"), d.exp, flops=15, exact=False)
+    _entry("expm1", 1, FLOATS, np.expm1, machine("expm1"), d.expm1, flops=20, exact=False)
+    _entry("log", 1, FLOATS, np.log, machine("log"), d.log, flops=20, domain=(0.2, 5.0), exact=False)
+    _entry("log1p", 1, FLOATS, np.log1p, machine("log1p"), d.log1p, flops=20, domain=(-0.6, 4.0), exact=False)
+    _entry("log2", 1, FLOATS, np.log2, f.log2, d.log2, flops=25, domain=(0.2, 5.0), exact=False)
+    _entry("log10", 1, FLOATS, np.log10, f.log10, d.log10, flops=25, domain=(0.2, 5.0), exact=False)
+    _entry("logaddexp", 2, FLOATS, np.logaddexp, f.logaddexp, d.logaddexp, flops=40, exact=False)
+    # trigonometry
+    unit = (-0.9, 0.9)
+    _entry("sin", 1, FLOATS, np.sin, machine("sin"), d.sin, flops=20, exact=False)
+    _entry("cos", 1, FLOATS, np.cos, machine("cos"), d.cos, flops=20, exact=False)
+    _entry("tan", 1, FLOATS, np.tan, machine("tan"), d.tan, flops=25, domain=(-1.2, 1.2), exact=False)
+    _entry("asin", 1, FLOATS, np.arcsin, machine("asin"), d.asin, flops=25, domain=unit, exact=False)
+    _entry("acos", 1, FLOATS, np.arccos, machine("acos"), d.acos, flops=25, domain=unit, exact=False)
+    _entry("atan", 1, FLOATS, np.arctan, machine("atan"), d.atan, flops=25, exact=False)
+    _entry("sinh", 1, FLOATS, np.sinh, machine("sinh"), d.sinh, flops=25, exact=False)
+    _entry("cosh", 1, FLOATS, np.cosh, machine("cosh"), d.cosh, flops=25, exact=False)
+    _entry("tanh", 1, FLOATS, np.tanh, machine("tanh"), d.tanh, flops=20, exact=False)
+    _entry("asinh", 1, FLOATS, np.arcsinh, machine("asinh"), d.asinh, flops=30, exact=False)
+    _entry("acosh", 1, FLOATS, np.arccosh, machine("acosh"), d.acosh, flops=30, domain=(1.2, 5.0), exact=False)
+    _entry("atanh", 1, FLOATS, np.arctanh, machine("atanh"), d.atanh, flops=25, domain=unit, exact=False)
+    _entry("atan2", 2, FLOATS, np.arctan2, machine("atan2"), d.atan2, flops=30, exact=False)
+    _entry("erf", 1, FLOATS, erf, machine("erf"), d.erf, flops=25, exact=False)
+    _entry("hypot", 2, FLOATS, np.hypot, f.hypot, d.hypot, flops=10, exact=False)
+    # sign and kind of numbers
+    _entry("copysign", 2, FLOATS, np.copysign, machine("copysign"), d.copysign)
+    _entry("signbit", 1, FLOATS | SIGNED, lambda x: np.signbit(x) if x.dtype.kind != "i" else x < 0, f.signbit, zero, out=BOOL)
+    for name in ("isnan", "isinf", "isfinite"):
+        _entry(name, 1, NUMBERS, getattr(np, name), getattr(f, name), zero, out=BOOL)
+    # nothing to compute
+    _entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0)
+    _entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0)
+
+
+def _dtype_of(name: str, dtype: Any) -> np.dtype:
+    if not isinstance(dtype, np.dtype) or dtype not in ALL:
+        raise DTypeError(f"{name}: dtype {dtype!r} is not one of weft's; use one of {', '.join(sorted(t.name for t in ALL))}.")
+    return dtype
+
+
+def _cast_rule(x: Node, dtype: np.dtype) -> tuple[Shape, np.dtype]:
+    return x.shape, _dtype_of("cast", dtype)
+
+
+def _bitcast_rule(x: Node, dtype: np.dtype) -> tuple[Shape, np.dtype]:
+    if _dtype_of("bitcast", dtype).itemsize != x.dtype.itemsize:
+        raise DTypeError(
+            f"bitcast: x is {x.dtype.name} ({x.dtype.itemsize} bytes an element) and dtype is {dtype.name} "
+            f"({dtype.itemsize}): widths must be equal; astype converts the values."
+        )
+    if BOOL in (dtype, x.dtype) and dtype != x.dtype:
+        raise dtype_error("bitcast", (x,), ("x",), NUMBERS) if x.dtype == BOOL else DTypeError(
+            f"bitcast: x is {x.dtype.name} and dtype is bool, but a bool is 0 or 1: compare with 0 instead."
+        )
+    return x.shape, dtype
+
+
+def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.nextafter(x, y)
+
+
+def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+_table()
+register(Primitive(
+    "nextafter", "elementwise", binary("nextafter", FLOATS, None), _nextafter, f.nextafter, zero_vjp,
+    batch_elementwise("nextafter"), per_element(6), draw.elementwise(2, FLOATS, (-3.0, 3.0)),
+    draw.elementwise_errors("nextafter", 2, FLOATS), True,
+))
+register(Primitive(
+    "where", "elementwise", where_rule, lambda c, x, y: np.where(c, x, y), f.where, d.where,
+    batch_elementwise("where"), per_element(1), draw.where, draw.where_errors, True,
+))
+register(Primitive(
+    "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), per_element(1),
+    draw.casts, draw.cast_errors, True,
+))
+register(Primitive(
+    "bitcast", "elementwise", _bitcast_rule, lambda x, dtype: np.ascontiguousarray(x).reshape(x.shape).view(dtype), f.bitcast,
+    zero_vjp, batch_elementwise("bitcast"), per_element(0), draw.bitcasts, draw.bitcast_errors, True,
+))

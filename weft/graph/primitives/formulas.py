@@ -1,0 +1,209 @@
+"""Formulas of element-wise primitives in machine operations (``weft.schedule.kernel.MACHINE``).
+
+A formula is ``f(m, *values) -> value``: ``m`` has a method for each machine operation, ``m.const(number, like)``
+and ``m.cast(x, dtype)``; each value has ``.dtype``. ``and``, ``or`` and ``not`` are Python's words, hence getattr.
+Formulas see float32 in place of float16 and bfloat16: :func:`widened` casts around them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.graph.primitives.kinds import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, NARROW, SIGNED
+
+Formula = Callable[..., Any]
+_BITS_OF = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+
+
+def widened(formula: Formula) -> Formula:
+    """float16 and bfloat16 are storage: compute in float32, round the result once."""
+
+    def outer(m: Any, *values: Any, **params: Any) -> Any:
+        narrow = next((v.dtype for v in values if v.dtype in NARROW), None)
+        if narrow is None:
+            return formula(m, *values, **params)
+        out = formula(m, *(m.cast(v, FLOAT32) if v.dtype in NARROW else v for v in values), **params)
+        return m.cast(out, narrow) if out.dtype == FLOAT32 else out
+
+    return outer
+
+
+def machine(name: str) -> Formula:
+    """The machine operation itself."""
+    return lambda m, *values: getattr(m, name)(*values)
+
+
+def both(a: Any, b: Any, m: Any) -> Any:
+    return getattr(m, "and")(a, b)
+
+
+def either(a: Any, b: Any, m: Any) -> Any:
+    return getattr(m, "or")(a, b)
+
+
+def invert(a: Any, m: Any) -> Any:
+    return getattr(m, "not")(a)
+
+
+def on_bool(of_bool: Formula, of_numbers: str) -> Formula:
+    return lambda m, x, y: of_bool(m, x, y) if x.dtype == BOOL else getattr(m, of_numbers)(x, y)
+
+
+add = on_bool(machine("or"), "add")
+multiply = on_bool(machine("and"), "mul")
+maximum = on_bool(machine("or"), "max")
+minimum = on_bool(machine("and"), "min")
+equal = on_bool(lambda m, x, y: invert(m.xor(x, y), m), "eq")
+not_equal = on_bool(machine("xor"), "ne")
+less = on_bool(lambda m, x, y: both(invert(x, m), y, m), "lt")
+less_equal = on_bool(lambda m, x, y: either(invert(x, m), y, m), "le")
+greater = on_bool(lambda m, x, y: both(x, invert(y, m), m), "gt")
+greater_equal = on_bool(lambda m, x, y: either(x, invert(y, m), m), "ge")
+
+
+def truth(m: Any, x: Any) -> Any:
+    return x if x.dtype == BOOL else m.ne(x, m.const(0, x))
+
+
+def logical(name: str) -> Formula:
+    return lambda m, *values: getattr(m, name)(*(truth(m, v) for v in values))
+
+
+def only_floats(name: str) -> Formula:
+    """floor and its like leave integers as they are."""
+    return lambda m, x: getattr(m, name)(x) if x.dtype in FLOATS else x
+
+
+def absolute(m: Any, x: Any) -> Any:
+    return m.abs(x) if x.dtype in FLOATS or x.dtype in SIGNED else x
+
+
+def sign(m: Any, x: Any) -> Any:
+    """NumPy's: 0 for both zeros, NaN stays."""
+    zero, one = m.const(0, x), m.const(1, x)
+    if x.dtype not in FLOATS and x.dtype not in SIGNED:
+        return m.select(m.ne(x, zero), one, zero)
+    rest = m.select(m.eq(x, zero), zero, x) if x.dtype in FLOATS else zero
+    return m.select(m.gt(x, zero), one, m.select(m.lt(x, zero), m.const(-1, x), rest))
+
+
+def square(m: Any, x: Any) -> Any:
+    return m.mul(x, x)
+
+
+def reciprocal(m: Any, x: Any) -> Any:
+    return m.div(m.const(1, x), x)
+
+
+def signbit(m: Any, x: Any) -> Any:
+    zero = m.const(0, x)
+    return m.lt(m.copysign(m.const(1, x), x), zero) if x.dtype in FLOATS else m.lt(x, zero)
+
+
+def isnan(m: Any, x: Any) -> Any:
+    return m.ne(x, x)
+
+
+def isinf(m: Any, x: Any) -> Any:
+    return m.eq(m.abs(x), m.const(math.inf, x)) if x.dtype in FLOATS else m.ne(x, x)
+
+
+def isfinite(m: Any, x: Any) -> Any:
+    return m.lt(m.abs(x), m.const(math.inf, x)) if x.dtype in FLOATS else m.eq(x, x)
+
+
+def hypot(m: Any, x: Any, y: Any) -> Any:
+    if x.dtype == FLOAT32:  # squares of float32 neither overflow nor lose bits in float64
+        a, b = m.cast(x, FLOAT64), m.cast(y, FLOAT64)
+        root = m.cast(m.sqrt(m.add(m.mul(a, a), m.mul(b, b))), FLOAT32)
+    else:
+        a, b = m.abs(x), m.abs(y)
+        big, small = m.max(a, b), m.min(a, b)
+        ratio = m.select(m.eq(big, m.const(0, x)), m.const(0, x), m.div(small, big))
+        root = m.mul(big, m.sqrt(m.add(m.const(1, x), m.mul(ratio, ratio))))
+    infinite = either(isinf(m, x), isinf(m, y), m)  # infinite even beside NaN
+    return m.select(infinite, m.const(math.inf, x), root)
+
+
+def logaddexp(m: Any, x: Any, y: Any) -> Any:
+    tail = m.log1p(m.exp(m.neg(m.abs(m.sub(x, y)))))
+    return m.select(m.eq(x, y), m.add(x, m.const(math.log(2), x)), m.add(m.max(x, y), tail))  # eq: equal infinities
+
+
+def _layout(dtype: np.dtype) -> tuple[np.dtype, int, int]:
+    """(integer dtype of the same width, stored mantissa bits, exponent bias)."""
+    if dtype == FLOAT64:
+        return _BITS_OF[8], 52, 1023
+    if dtype == FLOAT32:
+        return _BITS_OF[4], 23, 127
+    return (_BITS_OF[2], 10, 15) if dtype == FLOAT16 else (_BITS_OF[2], 7, 127)
+
+
+def log_base(m: Any, x: Any, per_octave: float, per_log: float) -> Any:
+    """x = 2**e * f with f near 1; e * per_octave + log(f) * per_log: powers of two are exact in base 2."""
+    ints, mantissa, bias = _layout(x.dtype)
+    tiny = m.lt(x, m.const(2.0 ** (1 - bias), x))  # subnormal: scale it up first
+    scaled = m.select(tiny, m.mul(x, m.const(2.0 ** (mantissa + 2), x)), x)
+    bits = m.bitcast(scaled, ints)
+    half = m.const(int(np.array(math.sqrt(0.5), dtype=x.dtype).view(ints)), bits)
+    width = m.const(mantissa, bits)
+    exponent = m.shr(m.sub(bits, half), width)
+    f = m.bitcast(m.sub(bits, m.shl(exponent, width)), x.dtype)
+    e = m.cast(exponent, x.dtype)
+    e = m.select(tiny, m.sub(e, m.const(mantissa + 2, x)), e)
+    part = m.mul(m.log(f), m.const(per_log, x))
+    if per_octave == 1.0:
+        out = m.add(e, part)
+    else:  # the constant in two parts, so that its rounding is not multiplied by e
+        high = float(np.float32(per_octave)) if x.dtype == FLOAT64 else math.floor(per_octave * 4096) / 4096
+        out = m.add(m.mul(e, m.const(high, x)), m.add(m.mul(e, m.const(per_octave - high, x)), part))
+    ordinary = both(m.gt(x, m.const(0, x)), m.lt(x, m.const(math.inf, x)), m)
+    return m.select(ordinary, out, m.log(x))  # zero, negative, infinity, NaN
+
+
+def log2(m: Any, x: Any) -> Any:
+    return log_base(m, x, 1.0, 1 / math.log(2))
+
+
+def log10(m: Any, x: Any) -> Any:
+    return log_base(m, x, math.log10(2), 1 / math.log(10))
+
+
+def nextafter(m: Any, x: Any, y: Any) -> Any:
+    """Steps of the integer that a float's bits are; works on the narrow floats themselves."""
+    ints, _, _ = _layout(x.dtype)
+    bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
+    info = np.iinfo(ints)
+    zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(int(info.max), bx)
+    wx, wy = (x, y) if x.dtype not in NARROW else (m.cast(x, FLOAT32), m.cast(y, FLOAT32))
+    size = both(bx, magnitude, m)
+    away = invert(m.xor(m.gt(wy, wx), m.ge(bx, zero)), m)
+    step = m.add(bx, m.select(away, one, m.const(-1, bx)))
+    from_zero = either(both(by, m.const(int(info.min), bx), m), one, m)
+    out = m.bitcast(m.select(m.eq(size, zero), from_zero, step), x.dtype)
+    nan = either(m.ne(wx, wx), m.ne(wy, wy), m)
+    return m.select(m.eq(wx, wy), y, m.select(nan, m.select(m.ne(wx, wx), x, y), out))
+
+
+def where(m: Any, c: Any, x: Any, y: Any) -> Any:
+    return m.select(c, x, y)
+
+
+def cast(m: Any, x: Any, dtype: np.dtype) -> Any:
+    if x.dtype == dtype:
+        return x
+    if dtype == BOOL:
+        return truth(m, m.cast(x, FLOAT32) if x.dtype in NARROW else x)
+    return m.cast(x, dtype)
+
+
+def bitcast(m: Any, x: Any, dtype: np.dtype) -> Any:
+    return x if x.dtype == dtype else m.bitcast(x, dtype)
+
+
+def identity(m: Any, x: Any) -> Any:
+    return x

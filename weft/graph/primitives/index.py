@@ -1,0 +1,159 @@
+"""gather and scatter: reading and writing at integer indices.
+
+Indices broadcast to a shape I and stand in front: gather gives I + (shape of x without ``axes``), and updates of
+a scatter have that shape. Negative indices count from the end; what is out of range is clamped to the edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives import draw_index as draw
+from weft.graph.primitives.call import call, full, number, permute, reshape
+from weft.graph.primitives.common import Batched, extent, front, moving, rank, shifted, spread
+from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
+from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
+from weft.graph.primitives.table import Cost, Primitive, register
+
+Inputs, Dims, Ints = Sequence[Node], Sequence[int | None], tuple[int, ...]
+
+
+def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Shape:
+    check_axes(name, axes, len(x.shape))
+    names = [f"indices[{k}]" for k in range(len(indices))]
+    if len(axes) != len(indices) or not axes:
+        raise ShapeError(f"{name}: {len(indices)} index arrays for axes {axes}: give one an axis.")
+    shape: Shape | None = indices[0].shape
+    for index in indices:
+        if index.dtype not in INTEGERS:
+            raise dtype_error(name, indices, names, INTEGERS)
+        if shape is not None and index.shape != shape:
+            shape = broadcast(shape, index.shape)
+    if shape is None:
+        raise shapes_error(name, indices, names)
+    if 0 in x.shape and 0 not in shape and any(x.shape[a] == 0 for a in axes):
+        raise ShapeError(f"{name}: x {x.shape} has no elements along axes {axes} to index.")
+    return shape + tuple([n for d, n in enumerate(x.shape) if d not in axes])
+
+
+def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, np.dtype]:
+    return _result_shape("gather", x, indices, axes), x.dtype
+
+
+def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Shape, np.dtype]:
+    if x.dtype != updates.dtype:
+        raise dtype_error("scatter", (x, updates), ("x", "updates"), frozenset((x.dtype, updates.dtype)))
+    if mode not in ("set", "add"):
+        raise ValueError(f"scatter: mode {mode!r} must be 'set' or 'add'.")
+    if mode == "add" and x.dtype not in NUMBERS:
+        raise dtype_error("scatter", (x,), ("x",), NUMBERS)
+    expected = _result_shape("scatter", x, indices, axes)
+    if updates.shape != expected:
+        raise ShapeError(f"scatter: updates {updates.shape} must have shape {expected}: the indices' shape, then x {x.shape} without axes {axes}.")
+    return x.shape, x.dtype
+
+
+def _key(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """x with the indexed axes in front, and indices in range."""
+    front_axes = axes + tuple(d for d in range(x.ndim) if d not in axes)
+    key = []
+    for index, axis in zip(indices, axes, strict=True):
+        n = x.shape[axis]
+        wide = index.astype(np.int64)
+        key.append(np.clip(np.where(wide < 0, wide + n, wide), 0, max(n - 1, 0)))
+    return x.transpose(front_axes), tuple(np.broadcast_arrays(*key))
+
+
+def _gather(x: np.ndarray, *indices: np.ndarray, axes: Ints) -> np.ndarray:
+    view, key = _key(x, indices, axes)
+    return view[key]
+
+
+def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Ints, mode: str) -> np.ndarray:
+    out = np.array(x, copy=True, order="C")
+    view, key = _key(out, indices, axes)
+    if mode == "add":
+        with np.errstate(all="ignore"):
+            np.add.at(view, key, updates)
+    else:
+        view[key] = updates
+    return out
+
+
+def _gather_vjp(g: Node, out: Node, x: Node, *indices: Node, axes: Ints) -> tuple[Node | None, ...]:
+    return (call.scatter(full(0, x.shape, x.dtype), g, *indices, axes=axes, mode="add"), *(None,) * len(indices))
+
+
+def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Node | None, ...]:
+    none = (None,) * len(indices)
+    back = call.gather(g, *indices, axes=axes)
+    if mode == "add":
+        return (g, back, *none)
+    hole = call.scatter(g, full(0, updates.shape, g.dtype), *indices, axes=axes, mode="set")
+    # of several updates of one element the last is the one that counts: find who wrote each
+    shape = updates.shape[: len(updates.shape) - (len(x.shape) - len(axes))]
+    count = 1
+    for n in shape:
+        count *= n
+    if count > 1:
+        writer = reshape(call.iota(shape=(count,), dtype=INT64, axis=0), shape)
+        board = full(0, tuple(x.shape[a] for a in axes), INT64)
+        own = tuple(range(len(axes)))
+        won = call.equal(call.gather(call.scatter(board, writer, *indices, axes=own, mode="set"), *indices, axes=own), writer)
+        won = reshape(won, shape + (1,) * (len(updates.shape) - len(shape)))
+        back = call.where(won, back, number(0, back))
+    return (hole, back, *none)
+
+
+def _batched_indices(inputs: Inputs, dims: Dims, count: int) -> tuple[Node, list[Node]]:
+    """Indices with the batch in front, and the batch's own index."""
+    ndim = max(map(rank, inputs, dims))
+    own = reshape(call.iota(shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * ndim)
+    return own, [front(i, d, ndim) for i, d in zip(inputs, dims, strict=True)]
+
+
+def _gather_batch(inputs: Inputs, dims: Dims, axes: Ints) -> Batched:
+    x, indices, index_dims = inputs[0], inputs[1:], dims[1:]
+    if all(d is None for d in index_dims):
+        out = call.gather(front(x, dims[0]), *indices, axes=shifted(axes))
+        return out, max(len(i.shape) for i in indices)
+    count = extent(inputs, dims)
+    own, moved = _batched_indices(indices, index_dims, count)
+    if dims[0] is None:
+        return call.gather(x, *moved, axes=axes), 0
+    return call.gather(front(x, dims[0]), own, *moved, axes=(0, *shifted(axes))), 0
+
+
+def _scatter_batch(inputs: Inputs, dims: Dims, axes: Ints, mode: str) -> Batched:
+    count = extent(inputs, dims)
+    x, updates = spread(inputs[0], dims[0], count), spread(inputs[1], dims[1], count)
+    indices, index_dims = inputs[2:], dims[2:]
+    if all(d is None for d in index_dims):
+        lead = max(len(i.shape) for i in indices)  # the batch goes behind the indices' dimensions
+        order = (*range(1, lead + 1), 0, *range(lead + 1, len(updates.shape)))
+        return call.scatter(x, permute(updates, order), *indices, axes=shifted(axes), mode=mode), 0
+    own, moved = _batched_indices(indices, index_dims, count)
+    return call.scatter(x, updates, own, *moved, axes=(0, *shifted(axes)), mode=mode), 0
+
+
+def _scatter_cost(node: Node) -> Cost:
+    adds = node.inputs[1].size if node.params["mode"] == "add" else 0
+    return Cost(adds, moving(node).bytes)
+
+
+def _gather_cost(node: Node) -> Cost:
+    """Only what is read of x counts."""
+    return Cost(0, 2 * node.nbytes + sum(i.nbytes for i in node.inputs[1:]))
+
+
+def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, cost: Any, samples: Any, errors: Any) -> None:
+    register(Primitive(name, "index", rule, reference, None, vjp, batch, cost, samples, errors, True))
+
+
+_entry("gather", _gather_rule, _gather, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors)
+_entry("scatter", _scatter_rule, _scatter, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter, draw.scatter_errors)

@@ -1,0 +1,142 @@
+"""Reductions: sum, product, max and min (any and all on bool), positions of extremes, cumulative sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives import draw
+from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
+from weft.graph.primitives.common import (
+    Batched, front, in_float32, inverse, per_input_element, product, zero_vjp,
+)
+from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
+from weft.graph.primitives.rules import check_axes, check_axis, dtype_error
+from weft.graph.primitives.table import Primitive, register
+
+
+def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
+    return tuple(1 if d in axes else n for d, n in enumerate(shape))
+
+
+def _rule(name: str, allowed: frozenset[np.dtype], identity: bool, out: np.dtype | None = None) -> Callable[..., Any]:
+    def rule(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Shape, np.dtype]:
+        shape = x.shape
+        if x.dtype not in allowed:
+            raise dtype_error(name, (x,), ("x",), allowed)
+        check_axes(name, axes, len(shape))
+        if not identity and 0 in shape and any(shape[a] == 0 for a in axes):
+            raise ShapeError(f"{name}: x {shape} has no elements along axes {axes}, and {name} of nothing is not defined.")
+        if keepdims:
+            return kept_shape(shape, axes), out or x.dtype
+        return tuple([n for d, n in enumerate(shape) if d not in axes]), out or x.dtype
+
+    return rule
+
+
+def _batch(name: str) -> Callable[..., Batched]:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], keepdims: bool) -> Batched:
+        x, dim = inputs[0], dims[0]
+        assert dim is not None
+        order = [d for d in range(len(x.shape)) if d != dim]  # dimensions of x without the batch
+        moved = tuple(order[a] for a in axes)
+        return getattr(call, name)(x, axes=moved, keepdims=keepdims), dim if keepdims else dim - sum(a < dim for a in moved)
+
+    return rule
+
+
+def _kept(node: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    return node if keepdims else reshape(node, kept_shape(x.shape, axes))
+
+
+def _sum_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node]:
+    return (broadcast_to(_kept(g, x, axes, keepdims), x.shape),)
+
+
+def _extreme_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node]:
+    """An even split among the elements equal to the extreme."""
+    winners = cast(call.equal(x, _kept(out, x, axes, keepdims)), x.dtype)
+    count = call.reduce_sum(winners, axes=axes, keepdims=True)
+    return (call.multiply(winners, call.divide(_kept(g, x, axes, keepdims), count)),)
+
+
+def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Node]:
+    """Products of pairs, pairs of pairs, ...: no division, so zeros in x and further derivatives are right."""
+    free = tuple(d for d in range(len(x.shape)) if d not in axes)
+    order = free + axes
+    lead = tuple(x.shape[d] for d in free)
+    n = product([x.shape[d] for d in axes])
+    level = reshape(permute(x, order), (*lead, n))
+    swapped: list[tuple[int, Node]] = []  # (extent, each element's partner)
+    axis = len(lead)
+    while n > 1:
+        if n % 2:
+            level = call.concat(level, full(1, (*lead, 1), x.dtype), axis=axis)
+        pairs = reshape(level, (*lead, (n + 1) // 2, 2))
+        swapped.append((n, flip(pairs, (axis + 1,))))
+        n = (n + 1) // 2
+        halves = [
+            reshape(call.slice(pairs, start=(0,) * (axis + 1) + (k,), step=(1,) * (axis + 2), shape=(*lead, n, 1)), (*lead, n))
+            for k in (0, 1)
+        ]
+        level = call.multiply(*halves)
+    down = reshape(g, (*lead, 1))
+    for n, partner in reversed(swapped):
+        half = (n + 1) // 2
+        down = reshape(call.multiply(reshape(down, (*lead, half, 1)), partner), (*lead, half * 2))
+        if n % 2:
+            down = call.slice(down, start=(0,) * (axis + 1), step=(1,) * (axis + 1), shape=(*lead, n))
+    down = broadcast_to(down, (*lead, product([x.shape[d] for d in axes])))  # n == 0
+    return (permute(reshape(down, tuple(x.shape[d] for d in order)), inverse(order)),)
+
+
+def _reduced(fn: Any) -> Callable[..., np.ndarray]:
+    return in_float32(lambda x, axes, keepdims: fn.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype))
+
+
+def _position(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    def reference(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        free = tuple(d for d in range(x.ndim) if d not in axes)
+        flat = x.transpose(free + axes).reshape([x.shape[d] for d in free] + [product([x.shape[d] for d in axes])])
+        out = np.asarray(fn(flat, axis=-1)).astype(np.int64)
+        return out.reshape(kept_shape(x.shape, axes)) if keepdims else out
+
+    return in_float32(reference)
+
+
+def _cumulative_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
+    if x.dtype not in NUMBERS:
+        raise dtype_error("cumulative_sum", (x,), ("x",), NUMBERS)
+    check_axis("cumulative_sum", axis, len(x.shape))
+    return x.shape, x.dtype
+
+
+def _cumulative_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
+    return (flip(call.cumulative_sum(flip(g, (axis,)), axis=axis), (axis,)),)
+
+
+def _cumulative_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
+    return call.cumulative_sum(front(inputs[0], dims[0]), axis=axis + 1), 0
+
+
+def _entry(name: str, allowed: frozenset[np.dtype], reference: Any, vjp: Any, identity: bool, out: np.dtype | None = None) -> None:
+    register(Primitive(
+        name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,
+        draw.reductions(allowed, identity), draw.reduction_errors(name, allowed, identity),
+    ))
+
+
+_entry("reduce_sum", NUMBERS, _reduced(np.add), _sum_vjp, True)
+_entry("reduce_prod", NUMBERS, _reduced(np.multiply), _prod_vjp, True)
+_entry("reduce_max", ALL, _reduced(np.maximum), _extreme_vjp, False)
+_entry("reduce_min", ALL, _reduced(np.minimum), _extreme_vjp, False)
+_entry("argmax", ALL, _position(np.argmax), zero_vjp, False, INT64)
+_entry("argmin", ALL, _position(np.argmin), zero_vjp, False, INT64)
+register(Primitive(
+    "cumulative_sum", "scan", _cumulative_rule, in_float32(lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)), None,
+    _cumulative_vjp, _cumulative_batch, per_input_element, draw.cumulative, draw.cumulative_errors,
+))

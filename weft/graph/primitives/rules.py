@@ -1,0 +1,134 @@
+"""Shape and dtype rules that many primitives share, and the messages they refuse with.
+
+Rules run once for every operation a user writes: the common case (equal shapes, a known dtype) makes no
+tuple and formats no string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from weft.errors import AxisError, DTypeError, ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.kinds import BOOL, words
+
+Rule = Callable[..., tuple[Shape, np.dtype]]
+
+
+@lru_cache(maxsize=4096)
+def broadcast(a: Shape, b: Shape) -> Shape | None:
+    """The shape two shapes broadcast to, or None."""
+    if len(a) < len(b):
+        a, b = b, a
+    head = len(a) - len(b)
+    out = list(a[:head])
+    for m, n in zip(a[head:], b, strict=True):
+        if m == n or n == 1:
+            out.append(m)
+        elif m == 1:
+            out.append(n)
+        else:
+            return None
+    return tuple(out)
+
+
+def _reduction_behind(node: Node) -> Node | None:
+    """The reduction that gave a node its shape, looking through element-wise nodes (a mean is a sum and a division)."""
+    for _ in range(16):
+        if node.op.kind == "reduce" and "axes" in node.params:
+            return node if not node.params["keepdims"] and node.inputs else None
+        if node.op.kind != "elementwise":
+            return None
+        following = next((i for i in node.inputs if i.shape == node.shape and i.inputs), None)
+        if following is None:
+            return None
+        node = following
+    return None
+
+
+def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
+    for k, node in enumerate(nodes):
+        reduction = _reduction_behind(node)
+        if reduction is None:
+            continue
+        axes = reduction.params["axes"]
+        kept: Shape | None = tuple(1 if d in axes else n for d, n in enumerate(reduction.inputs[0].shape))
+        for j, other in enumerate(nodes):
+            if j != k and kept is not None:
+                kept = broadcast(kept, other.shape)
+        if kept is not None:
+            axis = axes[0] if len(axes) == 1 else axes
+            return f" {names[k]} is a reduction over axis {axis}: write keepdims=True there."
+    return ""
+
+
+def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> ShapeError:
+    shapes = ", ".join(f"{n} {node.shape}" for n, node in zip(names, nodes, strict=True))
+    hint = _keepdims_hint(nodes, names)
+    if not hint:
+        hint = " Dimensions are matched from the last and must be equal or 1: reshape or transpose an operand."
+    return ShapeError(f"{name}: shapes do not broadcast: {shapes}.{hint}")
+
+
+def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: frozenset[np.dtype]) -> DTypeError:
+    bad = next((k for k, node in enumerate(nodes) if node.dtype not in allowed), None)
+    if bad is not None:
+        return DTypeError(f"{name}: {names[bad]} is {nodes[bad].dtype.name}, but must be {words(allowed)}: cast it with astype.")
+    pairs = ", ".join(f"{n} {node.dtype.name}" for n, node in zip(names, nodes, strict=True))
+    return DTypeError(f"{name}: dtypes differ: {pairs}. Cast with astype('{nodes[0].dtype.name}').")
+
+
+def unary(name: str, allowed: frozenset[np.dtype], out: np.dtype | None) -> Rule:
+    def rule(x: Node) -> tuple[Shape, np.dtype]:
+        if x.dtype not in allowed:
+            raise dtype_error(name, (x,), ("x",), allowed)
+        return x.shape, out or x.dtype
+
+    return rule
+
+
+def binary(name: str, allowed: frozenset[np.dtype], out: np.dtype | None) -> Rule:
+    def rule(x1: Node, x2: Node) -> tuple[Shape, np.dtype]:
+        dtype = x1.dtype
+        if dtype not in allowed or (dtype is not x2.dtype and dtype != x2.dtype):
+            raise dtype_error(name, (x1, x2), ("x1", "x2"), allowed)
+        shape: Shape | None = x1.shape
+        if shape != x2.shape:
+            shape = broadcast(x1.shape, x2.shape)
+            if shape is None:
+                raise shapes_error(name, (x1, x2), ("x1", "x2"))
+        return shape, out or dtype  # type: ignore[return-value]
+
+    return rule
+
+
+def where_rule(condition: Node, x1: Node, x2: Node) -> tuple[Shape, np.dtype]:
+    if condition.dtype != BOOL:
+        raise dtype_error("where", (condition,), ("condition",), frozenset((BOOL,)))
+    if x1.dtype != x2.dtype:
+        raise dtype_error("where", (x1, x2), ("x1", "x2"), frozenset((x1.dtype, x2.dtype)))
+    shape: Shape | None = x1.shape
+    if shape != x2.shape or shape != condition.shape:
+        shape = broadcast(x1.shape, x2.shape)
+        if shape is not None:
+            shape = broadcast(shape, condition.shape)
+        if shape is None:
+            raise shapes_error("where", (condition, x1, x2), ("condition", "x1", "x2"))
+    return shape, x1.dtype
+
+
+def check_axis(name: str, axis: int, ndim: int, what: str = "axis") -> None:
+    if not 0 <= axis < ndim:
+        raise AxisError(f"{name}: {what} {axis} is out of range for an array of {ndim} dimensions.")
+
+
+def check_axes(name: str, axes: tuple[int, ...], ndim: int, what: str = "axes") -> None:
+    """Axes must be there and different from each other; order is free."""
+    for axis in axes:
+        if not 0 <= axis < ndim:
+            raise AxisError(f"{name}: {what} {axes} is out of range for an array of {ndim} dimensions.")
+    if len(axes) > 1 and len(set(axes)) != len(axes):
+        raise AxisError(f"{name}: {what} {axes} names an axis twice.")

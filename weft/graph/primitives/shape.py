@@ -1,0 +1,258 @@
+"""Primitives that only move data: index expressions of whoever reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError, ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives import draw_shape as draw
+from weft.graph.primitives.call import call, full, permute, reshape
+from weft.graph.primitives.common import Batched, extent, front, inverse, moving, product, shifted, spread, zero_vjp
+from weft.graph.primitives.kinds import NUMBERS
+from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error
+from weft.graph.primitives.table import Primitive, register
+
+Inputs, Dims, Ints = Sequence[Node], Sequence[int | None], tuple[int, ...]
+_builtin_slice = slice
+
+
+def _check_extents(name: str, shape: Ints) -> None:
+    if shape and min(shape) < 0:
+        raise ShapeError(f"{name}: shape {shape} has a negative extent.")
+
+
+# reshape
+
+
+def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, np.dtype]:
+    _check_extents("reshape", shape)
+    if product(shape) != x.size:
+        raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {product(shape)}.")
+    return shape, x.dtype
+
+
+def _reshape_vjp(g: Node, out: Node, x: Node, shape: Ints) -> tuple[Node]:
+    return (reshape(g, x.shape),)
+
+
+def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
+    x = front(inputs[0], dims[0])
+    return reshape(x, (x.shape[0], *shape)), 0
+
+
+# permute
+
+
+def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, np.dtype]:
+    shape = x.shape
+    check_axes("permute", axes, len(shape))
+    if len(axes) != len(shape):
+        raise ShapeError(f"permute: axes {axes} must name each of the {len(shape)} dimensions of x {shape} once.")
+    return tuple([shape[a] for a in axes]), x.dtype
+
+
+def _permute_vjp(g: Node, out: Node, x: Node, axes: Ints) -> tuple[Node]:
+    return (permute(g, inverse(axes)),)
+
+
+def _permute_batch(inputs: Inputs, dims: Dims, axes: Ints) -> Batched:
+    return permute(front(inputs[0], dims[0]), (0, *shifted(axes))), 0
+
+
+# broadcast_to
+
+
+def _broadcast_rule(x: Node, shape: Ints) -> tuple[Shape, np.dtype]:
+    _check_extents("broadcast_to", shape)
+    if broadcast(x.shape, shape) != shape:
+        raise ShapeError(
+            f"broadcast_to: x {x.shape} does not broadcast to shape {shape}: dimensions are matched from the last, "
+            "and each of x must be equal or 1."
+        )
+    return shape, x.dtype
+
+
+def _broadcast_vjp(g: Node, out: Node, x: Node, shape: Ints) -> tuple[Node]:
+    lead = len(shape) - len(x.shape)
+    axes = tuple(d for d in range(len(shape)) if d < lead or (x.shape[d - lead] == 1 and shape[d] != 1))
+    return (reshape(call.reduce_sum(g, axes=axes, keepdims=False), x.shape) if axes else g,)
+
+
+def _broadcast_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
+    x = front(inputs[0], dims[0], len(shape))
+    return call.broadcast_to(x, shape=(x.shape[0], *shape)), 0
+
+
+# slice
+
+
+def _check_slice(name: str, of: Shape, start: Ints, step: Ints, shape: Ints) -> None:
+    if not len(start) == len(step) == len(shape) == len(of):
+        raise ShapeError(f"{name}: start {start}, step {step} and shape {shape} must have an entry for each dimension of x {of}.")
+    for n, begin, by, count in zip(of, start, step, shape, strict=True):
+        last = begin + (count - 1) * by
+        if count and not (by and 0 <= begin < n and 0 <= last < n):
+            raise ShapeError(f"{name}: start {start}, step {step} and shape {shape} leave x {of}; steps must not be 0.")
+
+
+def _slice_rule(x: Node, start: Ints, step: Ints, shape: Ints) -> tuple[Shape, np.dtype]:
+    _check_extents("slice", shape)
+    _check_slice("slice", x.shape, start, step, shape)
+    return shape, x.dtype
+
+
+def slices(start: Ints, step: Ints, shape: Ints) -> tuple[Any, ...]:
+    """The same as NumPy's slices."""
+    out = []
+    for begin, by, count in zip(start, step, shape, strict=True):
+        end: int | None = begin + by * count
+        if count == 0:
+            begin, end, by = 0, 0, 1
+        out.append(_builtin_slice(begin, None if end is not None and end < 0 else end, by))
+    return tuple(out)
+
+
+def _slice_vjp(g: Node, out: Node, x: Node, start: Ints, step: Ints, shape: Ints) -> tuple[Node]:
+    if any(abs(by) != 1 and n > 1 for by, n in zip(step, shape, strict=True)) or 0 in shape:
+        return (call.slice_set(full(0, x.shape, x.dtype), g, start=start, step=step),)
+    turned = [by < 0 and n > 1 for by, n in zip(step, shape, strict=True)]
+    low = tuple(begin - n + 1 if t else begin for begin, n, t in zip(start, shape, turned, strict=True))
+    if any(turned):
+        back = tuple(n - 1 if t else 0 for n, t in zip(shape, turned, strict=True))
+        g = call.slice(g, start=back, step=tuple(-1 if t else 1 for t in turned), shape=shape)
+    high = tuple(n - a - m for n, a, m in zip(x.shape, low, shape, strict=True))
+    return (call.pad(g, low=low, high=high, value=0) if any(low) or any(high) else g,)
+
+
+def _slice_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints, shape: Ints) -> Batched:
+    x = front(inputs[0], dims[0])
+    return call.slice(x, start=(0, *start), step=(1, *step), shape=(x.shape[0], *shape)), 0
+
+
+# pad
+
+
+def _pad_rule(x: Node, low: Ints, high: Ints, value: Any) -> tuple[Shape, np.dtype]:
+    if not len(low) == len(high) == len(x.shape):
+        raise ShapeError(f"pad: low {low} and high {high} must have an entry for each dimension of x {x.shape}.")
+    if any(n < 0 for n in low + high):
+        raise ShapeError(f"pad: low {low} and high {high} must not be negative: slice x {x.shape} instead.")
+    return tuple([a + n + b for a, n, b in zip(low, x.shape, high, strict=True)]), x.dtype
+
+
+def _pad(x: np.ndarray, low: Ints, high: Ints, value: Any) -> np.ndarray:
+    out = np.full([a + n + b for a, n, b in zip(low, x.shape, high, strict=True)], np.asarray(value).astype(x.dtype), x.dtype)
+    out[tuple(_builtin_slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
+    return out
+
+
+def _pad_vjp(g: Node, out: Node, x: Node, low: Ints, high: Ints, value: Any) -> tuple[Node]:
+    return (call.slice(g, start=tuple(a if n else 0 for a, n in zip(low, x.shape, strict=True)), step=(1,) * len(low), shape=x.shape),)
+
+
+def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) -> Batched:
+    return call.pad(front(inputs[0], dims[0]), low=(0, *low), high=(0, *high), value=value), 0
+
+
+# concat
+
+
+def _concat_rule(*xs: Node, axis: int) -> tuple[Shape, np.dtype]:
+    if not xs:
+        raise ShapeError("concat: there are no arrays: give one at least.")
+    first = xs[0]
+    check_axis("concat", axis, len(first.shape))
+    total = 0
+    for k, x in enumerate(xs):
+        if x.dtype != first.dtype:
+            raise dtype_error("concat", (first, x), ("arrays[0]", f"arrays[{k}]"), frozenset((first.dtype, x.dtype)))
+        if x.shape[:axis] != first.shape[:axis] or x.shape[axis + 1:] != first.shape[axis + 1:]:
+            raise ShapeError(
+                f"concat: arrays[0] {first.shape} and arrays[{k}] {x.shape} must have equal shapes but for axis {axis}."
+            )
+        total += x.shape[axis]
+    return (*first.shape[:axis], total, *first.shape[axis + 1:]), first.dtype
+
+
+def _concat_vjp(g: Node, out: Node, *xs: Node, axis: int) -> tuple[Node, ...]:
+    parts, at = [], 0
+    for x in xs:
+        start = tuple(at if d == axis and x.shape[d] else 0 for d in range(len(x.shape)))
+        parts.append(call.slice(g, start=start, step=(1,) * len(x.shape), shape=x.shape))
+        at += x.shape[axis]
+    return tuple(parts)
+
+
+def _concat_batch(inputs: Inputs, dims: Dims, axis: int) -> Batched:
+    count = extent(inputs, dims)
+    return call.concat(*(spread(x, d, count) for x, d in zip(inputs, dims, strict=True)), axis=axis + 1), 0
+
+
+# iota
+
+
+def _iota_rule(shape: Ints, dtype: np.dtype, axis: int) -> tuple[Shape, np.dtype]:
+    _check_extents("iota", shape)
+    check_axis("iota", axis, len(shape))
+    if dtype not in NUMBERS:
+        raise DTypeError(f"iota: dtype {dtype} must be an integer or float dtype.")
+    return shape, dtype
+
+
+def _iota(shape: Ints, dtype: np.dtype, axis: int) -> np.ndarray:
+    line = np.arange(shape[axis]).astype(dtype)
+    return np.broadcast_to(line.reshape([-1 if d == axis else 1 for d in range(len(shape))]), shape)
+
+
+def _iota_batch(inputs: Inputs, dims: Dims, **params: Any) -> Batched:
+    return call.iota(**params), None
+
+
+# slice_set
+
+
+def _slice_set_rule(x: Node, value: Node, start: Ints, step: Ints) -> tuple[Shape, np.dtype]:
+    if x.dtype != value.dtype:
+        raise dtype_error("slice_set", (x, value), ("x", "value"), frozenset((x.dtype, value.dtype)))
+    _check_slice("slice_set", x.shape, start, step, value.shape)
+    return x.shape, x.dtype
+
+
+def _slice_set(x: np.ndarray, value: np.ndarray, start: Ints, step: Ints) -> np.ndarray:
+    out = np.array(x, copy=True, order="C")
+    out[slices(start, step, value.shape)] = value
+    return out
+
+
+def _slice_set_vjp(g: Node, out: Node, x: Node, value: Node, start: Ints, step: Ints) -> tuple[Node, Node]:
+    hole = call.slice_set(g, full(0, value.shape, g.dtype), start=start, step=step)
+    return hole, call.slice(g, start=start, step=step, shape=value.shape)
+
+
+def _slice_set_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints) -> Batched:
+    count = extent(inputs, dims)
+    x, value = (spread(n, d, count) for n, d in zip(inputs, dims, strict=True))
+    return call.slice_set(x, value, start=(0, *start), step=(1, *step)), 0
+
+
+def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, samples: Any, errors: Any, kind: str = "shape") -> None:
+    register(Primitive(name, kind, rule, reference, None, vjp, batch, moving, samples, errors, True))
+
+
+_entry("reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape), _reshape_vjp, _reshape_batch, draw.reshape,
+       draw.reshape_errors)
+_entry("permute", _permute_rule, lambda x, axes: np.transpose(x, axes), _permute_vjp, _permute_batch, draw.permute,
+       draw.permute_errors)
+_entry("broadcast_to", _broadcast_rule, lambda x, shape: np.broadcast_to(x, shape), _broadcast_vjp, _broadcast_batch,
+       draw.broadcast_to, draw.broadcast_errors)
+_entry("slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, _slice_batch,
+       draw.slice_, draw.slice_errors)
+_entry("pad", _pad_rule, _pad, _pad_vjp, _pad_batch, draw.pad, draw.pad_errors)
+_entry("concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch, draw.concat,
+       draw.concat_errors)
+_entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, draw.iota, draw.iota_errors)
+_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, draw.slice_set, draw.slice_set_errors, "index")
