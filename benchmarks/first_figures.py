@@ -87,9 +87,9 @@ def run_worker(library: str, threads: int, only: list[str], folder: str, cache: 
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def disagreement(folder: str, library: str, name: str) -> float:
-    """Largest difference to weft's output over the largest magnitude."""
-    ours, theirs = (np.load(Path(folder) / f"{lib} {name.replace('/', '_')}.npy") for lib in ("weft", library))
+def disagreement(folder: str, first: str, library: str, name: str) -> float:
+    """Largest difference to the first library's output over the largest magnitude."""
+    ours, theirs = (np.load(Path(folder) / f"{lib} {name.replace('/', '_')}.npy") for lib in (first, library))
     return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
@@ -124,8 +124,8 @@ def main() -> None:
             record["import"][library] = [import_seconds(library) for _ in range(5)]
         names = [n for n in cases() if n in record["rounds"][0]["measured"]]
         record["disagreement"] = {
-            f"{library} {name}": disagreement(folder, library, name)
-            for library in arguments.libraries if library != "weft" for name in names
+            f"{library} {name}": disagreement(folder, arguments.libraries[0], library, name)
+            for library in arguments.libraries[1:] for name in names
         }
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(record, indent=1))
