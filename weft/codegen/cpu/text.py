@@ -109,6 +109,7 @@ class Module:
         self.functions: list[Function] = []
         self.globals: list[str] = []
         self._declared: dict[str, str] = {}
+        self._once: set[str] = set()
 
     def function(self, signature: str, attributes: str = "nounwind") -> Function:
         f = Function(signature, attributes)
@@ -118,6 +119,13 @@ class Module:
     def declare(self, name: str, declaration: str) -> None:
         """``declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")``, once."""
         self._declared[name] = declaration
+
+    def once(self, name: str) -> bool:
+        """True the first time it is asked for a name: for helper functions and globals shared by a module."""
+        if name in self._once:
+            return False
+        self._once.add(name)
+        return True
 
     def text(self) -> str:
         return "\n".join([*self._declared.values(), *self.globals, *(f.text() for f in self.functions)])

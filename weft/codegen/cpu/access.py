@@ -1,0 +1,454 @@
+"""Loads and stores: addresses, strides, guards and masks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat, key_of
+from weft.codegen.cpu.types import is_signed, literal, llvm_type, memory_type, name_of, splat_text, wide
+from weft.schedule.kernel import Access, Affine, Store, Value
+
+if TYPE_CHECKING:
+    from weft.codegen.cpu.emit import Emitter
+
+_INT64 = np.dtype(np.int64)
+
+
+def index_value(e: Emitter, affine: Affine, dtype: np.dtype, vector: bool) -> str:
+    """The integer of an Affine as a value of ``dtype``."""
+    name = _affine(e, affine, vector)
+    return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
+
+
+def _narrow(e: Emitter, name: str, dtype: np.dtype, vector: bool) -> str:
+    from weft.codegen.cpu.machine import Ops, cast
+
+    return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, _INT64, dtype)
+
+
+def _integer(e: Emitter, v: Value, vector: bool) -> str:
+    """An index value as i64 (in lanes if asked)."""
+    name, is_vector = e.value(v)
+    if v.dtype.itemsize < 8 or v.dtype.kind == "b":
+        lanes = e.env.lanes if is_vector else None
+        word = "sext" if is_signed(v.dtype) else "zext"
+        name = e.f.let(f"{word} {wide(llvm_type(v.dtype), lanes)} {name} to {wide('i64', lanes)}")
+    return e.splat(name, "i64") if vector and not is_vector else name
+
+
+def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
+    """(SSA sum of the terms that do not differ between lanes or int, constant): lane 0 of the vector axis included."""
+    env = e.env
+    const = affine.const
+    groups: dict[int, list[tuple[str, int]]] = {}
+    for a, c in affine.terms:
+        const += c * env.offsets.get(a, 0)
+        text = env.axes[a]
+        if text.startswith("%"):
+            level = 0 if env.levels is None else env.level_of.get(a, len(env.levels) - 1)
+            groups.setdefault(level, []).append((text, c))
+        else:
+            const += c * int(text)
+    for v, c in affine.gather:
+        deps = dependencies(v, env.deps)
+        level, vector = e.place(deps)
+        if not vector:
+            keep, e.f.lines = e.f.lines, e.lines(level)
+            name = _integer(e, v, False)
+            e.f.lines = keep
+            if name.startswith("%"):
+                groups.setdefault(level, []).append((name, c))
+            else:
+                const += c * int(name)
+    total: str | int = 0
+    for level in sorted(groups):
+        memo = e.memo(level)
+        key = ("sum", total, tuple(groups[level]))
+        if key not in memo:
+            keep, e.f.lines = e.f.lines, e.lines(level)
+            for text, c in groups[level]:
+                total = e.f.add(total, e.f.mul(text, c))
+            e.f.lines = keep
+            memo[key] = total
+        total = memo[key]
+    return total, const
+
+
+def _affine(e: Emitter, affine: Affine, vector: bool) -> str:
+    """An Affine as i64 (in lanes if asked)."""
+    base, const = _uniform_terms(e, affine)
+    start = e.f.add(base, const)
+    if not vector:
+        return start
+    total = e.splat(start, "i64")
+    step = dict(affine.terms).get(e.env.vector, 0) if e.env.vector is not None else 0
+    if step:
+        total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {_ramp(e, step)}")
+    for v, c in affine.gather:
+        if e.place(dependencies(v, e.env.deps))[1]:
+            lanes = _integer(e, v, True)
+            if c != 1:
+                lanes = e.f.let(f"mul {wide('i64', e.env.lanes)} {lanes}, splat (i64 {c})")
+            total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {lanes}")
+    return total
+
+
+def _ramp(e: Emitter, step: int) -> str:
+    return "<" + ", ".join(f"i64 {i * step}" for i in range(e.env.lanes)) + ">"
+
+
+def _pointer(e: Emitter, access: Access, affine: Affine) -> str:
+    """The address of lane 0: outer terms first, each summed at its own level, the constant last."""
+    env = e.env
+    type_ = memory_type(access.buffer.dtype)
+    pointer = env.pointers[key_of(access.buffer)]
+    const = affine.const
+    groups: dict[int, list[tuple[str, int]]] = {}
+    for a, c in affine.terms:
+        const += c * env.offsets.get(a, 0)
+        text = env.axes[a]
+        if text.startswith("%"):
+            level = 0 if env.levels is None else env.level_of.get(a, len(env.levels) - 1)
+            groups.setdefault(level, []).append((text, c))
+        else:
+            const += c * int(text)
+    for v, c in affine.gather:
+        level, vector = e.place(dependencies(v, env.deps))
+        if vector:
+            continue
+        keep, e.f.lines = e.f.lines, e.lines(level)
+        name = _integer(e, v, False)
+        e.f.lines = keep
+        if name.startswith("%"):
+            groups.setdefault(level, []).append((name, c))
+        else:
+            const += c * int(name)
+    for level in sorted(groups):
+        memo = e.memo(level)
+        key = ("address", type_, pointer, tuple(groups[level]))
+        if key not in memo:
+            keep, e.f.lines = e.f.lines, e.lines(level)
+            total: str | int = 0
+            for text, c in groups[level]:
+                total = e.f.add(total, e.f.mul(text, c))
+            memo[key] = e.f.element(pointer, type_, total)
+            e.f.lines = keep
+        pointer = memo[key]
+    return e.f.offset(pointer, const * access.buffer.dtype.itemsize)
+
+
+def _guards(e: Emitter, access: Access) -> tuple[str | None, str | None]:
+    """(uniform i1 or None, lane mask or None) of an access's guards, the Env's mask not included."""
+    uniform: str | None = None
+    mask: str | None = None
+    for affine, lo, hi in access.guard:
+        deps: set = {a for a, _ in affine.terms}
+        for v, _ in affine.gather:
+            deps |= dependencies(v, e.env.deps)
+        _, vector = e.place(frozenset(deps))
+        lanes = e.env.lanes if vector else None
+        type_ = wide("i64", lanes)
+        index = _affine(e, affine, vector)
+        if not vector and not index.startswith("%"):
+            inside = lo <= int(index) < hi
+            if inside:
+                continue
+            uniform = "false"
+            continue
+        # one unsigned comparison: index - lo < hi - lo
+        moved = e.f.let(f"sub {type_} {index}, {splat_text('i64', str(lo), lanes)}") if lo else index
+        ok = e.f.let(f"icmp ult {type_} {moved}, {splat_text('i64', str(max(hi - lo, 0)), lanes)}", "g")
+        if vector:
+            mask = ok if mask is None else e.f.let(f"and {wide('i1', lanes)} {mask}, {ok}")
+        elif uniform != "false":
+            uniform = ok if uniform is None else e.f.let(f"and i1 {uniform}, {ok}")
+    return uniform, mask
+
+
+def _both(e: Emitter, a: str | None, b: str | None) -> str | None:
+    if a is None or b is None:
+        return a or b
+    return e.f.let(f"and {wide('i1', e.env.lanes)} {a}, {b}")
+
+
+def _from_memory(e: Emitter, name: str, dtype: np.dtype, lanes: int | None) -> str:
+    """A loaded value as it is kept in registers."""
+    kind = name_of(dtype)
+    if kind == "bool":
+        return e.f.let(f"icmp ne {wide('i8', lanes)} {name}, {splat_text('i8', '0', lanes)}")
+    if kind == "float16":
+        return e.f.let(f"fpext {wide('half', lanes)} {name} to {wide('float', lanes)}")
+    if kind == "bfloat16":
+        bits = e.f.let(f"zext {wide('i16', lanes)} {name} to {wide('i32', lanes)}")
+        high = e.f.let(f"shl {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
+        return e.f.let(f"bitcast {wide('i32', lanes)} {high} to {wide('float', lanes)}")
+    return name
+
+
+def to_memory(e: Emitter, name: str, dtype: np.dtype, lanes: int | None) -> str:
+    """A register value as it is written."""
+    kind = name_of(dtype)
+    if kind == "bool":
+        return e.f.let(f"zext {wide('i1', lanes)} {name} to {wide('i8', lanes)}")
+    if kind == "float16":
+        return e.f.let(f"fptrunc {wide('float', lanes)} {name} to {wide('half', lanes)}")
+    if kind == "bfloat16":
+        bits = e.f.let(f"bitcast {wide('float', lanes)} {name} to {wide('i32', lanes)}")
+        high = e.f.let(f"lshr {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
+        return e.f.let(f"trunc {wide('i32', lanes)} {high} to {wide('i16', lanes)}")
+    return name
+
+
+def _memory_literal(dtype: np.dtype, fill: object) -> str:
+    """``fill`` as a constant of the memory type."""
+    if name_of(dtype) == "bool":
+        return "1" if fill else "0"
+    if name_of(dtype) == "float16":
+        return f"0xH{np.asarray(fill).astype(np.float16).view(np.uint16).item():04X}"
+    if name_of(dtype) == "bfloat16":
+        return str(np.asarray(fill).astype(dtype).view(np.int16).item())
+    return literal(dtype, fill)
+
+
+def _mangle(type_: str, lanes: int) -> str:
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(type_, type_)
+    return f"v{lanes}{short}"
+
+
+def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
+    """A load; where the guard is false, the fill."""
+    lanes = e.env.lanes if vector else None
+    raw = _load_raw(e, access, vector)
+    name = _from_memory(e, raw, access.buffer.dtype, lanes)
+    if dtype != access.buffer.dtype:
+        from weft.codegen.cpu.machine import Ops, cast
+
+        name = cast(Ops(e.f, e.m, e.isa, lanes), name, access.buffer.dtype, dtype)
+    return name
+
+
+def _dummy(e: Emitter) -> str:
+    """64 bytes that may always be read: where a load goes whose guard is false."""
+    memo = e.memo(0)
+    if "dummy" not in memo:
+        memo["dummy"] = e.f.local("[256 x i8]", 64)
+    return memo["dummy"]
+
+
+def _load_raw(e: Emitter, access: Access, vector: bool) -> str:
+    f, buffer = e.f, access.buffer
+    type_, size = memory_type(buffer.dtype), buffer.dtype.itemsize
+    uniform, mask = _guards(e, access)
+    fill = _memory_literal(buffer.dtype, access.fill)
+    lanes = e.env.lanes if vector else None
+    if uniform == "false":
+        return splat_text(type_, fill, lanes) if vector else _named(e, type_, fill)
+    affine = flat(access)
+    if not vector:
+        pointer = _pointer(e, access, affine)
+        if uniform is None:
+            return f.load(type_, pointer, size)
+        pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {_dummy(e)}", "a")
+        read = f.load(type_, pointer, size)
+        return f.let(f"select i1 {uniform}, {type_} {read}, {type_} {fill}")
+    assert lanes is not None
+    vtype = wide(type_, lanes)
+    scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    step = dict(affine.terms).get(e.env.vector, 0)
+    mask = _both(e, mask, e.env.mask)
+    if scattered:
+        if uniform is not None:
+            mask = _both(e, mask, e.splat(uniform, "i1"))
+        pointers = _pointers(e, access, affine)
+        read = _gather(e, pointers, mask, fill, type_, size)
+        return read
+    if step == 0:  # the lanes differ by the guard only
+        pointer = _pointer(e, access, affine)
+        if uniform is not None:
+            mask = _both(e, mask, e.splat(uniform, "i1"))
+        if mask is None:
+            one = f.load(type_, pointer, size)
+            return e.splat(one, type_)
+        some = f.let(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)} {mask})")
+        e.m.declare(f"or.v{lanes}i1", f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)})")
+        one = f.load(type_, f.let(f"select i1 {some}, ptr {pointer}, ptr {_dummy(e)}", "a"), size)
+        return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {splat_text(type_, fill, lanes)}")
+    pointer = _pointer(e, access, affine)
+    if mask is None:
+        if uniform is not None and abs(step) * lanes * size <= 256:
+            back = f.offset(_dummy(e), (lanes - 1) * -step * size if step < 0 else 0)
+            pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {back}", "a")
+            read = _load_strided(e, pointer, step, type_, size)
+            return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {splat_text(type_, fill, lanes)}")
+        if uniform is None:
+            return _load_strided(e, pointer, step, type_, size)
+    if uniform is not None:
+        mask = _both(e, mask, e.splat(uniform, "i1"))
+    if step == 1:
+        name = f"llvm.masked.load.{_mangle(type_, lanes)}.p0"
+        e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
+        fills = splat_text(type_, fill, lanes)
+        return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
+    return _gather(e, _pointers(e, access, affine), mask, fill, type_, size)
+
+
+def _named(e: Emitter, type_: str, text: str) -> str:
+    return e.f.let(f"select i1 true, {type_} {text}, {type_} {text}")
+
+
+def _load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) -> str:
+    """All lanes from pointer, ``step`` elements apart; nothing outside first and last lane is read."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    if step == 1:
+        return f.load(vtype, pointer, size)
+    order = [f"i32 {i}" for i in range(2 * lanes)]
+    if step == -1:
+        read = f.load(vtype, f.offset(pointer, -(lanes - 1) * size), size)
+        return f.let(f"shufflevector {vtype} {read}, {vtype} poison, <{lanes} x i32> <{', '.join(reversed(order[:lanes]))}>")
+    if abs(step) == 2 and lanes > 1:
+        low = f.offset(pointer, 0 if step > 0 else -2 * (lanes - 1) * size)
+        a = f.load(vtype, low, size)
+        b = f.load(vtype, f.offset(low, (lanes - 1) * size), size)
+        places = [i if i < lanes else lanes + i - (lanes - 1) for i in range(0, 2 * lanes, 2)]
+        if step < 0:
+            places.reverse()
+        text = ", ".join(order[p] for p in places)
+        return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{text}>")
+    out = "poison"
+    for i in range(lanes):
+        one = f.load(type_, f.offset(pointer, i * step * size), size)
+        out = f.let(f"insertelement {vtype} {out}, {type_} {one}, i32 {i}")
+    return out
+
+
+def _pointers(e: Emitter, access: Access, affine: Affine) -> str:
+    """A vector of addresses."""
+    index = _affine(e, affine, True)
+    base = e.env.pointers[key_of(access.buffer)]
+    return e.f.let(f"getelementptr {memory_type(access.buffer.dtype)}, ptr {base}, {wide('i64', e.env.lanes)} {index}", "a")
+
+
+def _gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, size: int) -> str:
+    lanes = e.env.lanes
+    vtype = wide(type_, lanes)
+    name = f"llvm.masked.gather.{_mangle(type_, lanes)}.v{lanes}p0"
+    e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
+    mask = mask or "splat (i1 true)"
+    fills = splat_text(type_, fill, lanes)
+    return e.f.let(
+        f"call {vtype} @{name}({wide('ptr', lanes)} align {size} {pointers}, {wide('i1', lanes)} {mask}, {vtype} {fills})"
+    )
+
+
+# stores
+
+
+def emit_store_access(e: Emitter, store: Store) -> None:
+    """See :func:`weft.codegen.cpu.emit.emit_store`."""
+    env, f = e.env, e.f
+    access = store.access
+    deps: set = access_axes(access)
+    for v in access_values(access):
+        deps |= dependencies(v, env.deps)
+    vector = env.vector is not None and (env.vector in deps or any(e.place(dependencies(v, env.deps))[1]
+                                                                   for v in access_values(access)))
+    if store.mode == "add" and env.vector is not None:
+        vector = True
+    if vector:
+        name = e.in_lanes(store.value, True)
+    else:
+        name, is_vector = e.value(store.value)
+        if is_vector:  # every lane writes the same element: the last one stays
+            name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {env.lanes - 1}")
+    lanes = env.lanes if vector else None
+    dtype = access.buffer.dtype
+    if store.value.dtype != dtype:
+        from weft.codegen.cpu.machine import Ops, cast
+
+        name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
+    if store.mode == "add":
+        _add(e, access, name, lanes)
+        return
+    _store(e, access, to_memory(e, name, dtype, lanes), lanes)
+
+
+def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
+    f = e.f
+    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.itemsize
+    uniform, mask = _guards(e, access)
+    if uniform == "false":
+        return
+    affine = flat(access)
+    if lanes is None:
+        pointer = _pointer(e, access, affine)
+        if uniform is None:
+            f.store(type_, raw, pointer, size)
+            return
+        with f.when(uniform):
+            f.store(type_, raw, pointer, size)
+        return
+    vtype = wide(type_, lanes)
+    step = dict(affine.terms).get(e.env.vector, 0)
+    scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    mask = _both(e, mask, e.env.mask)
+    if uniform is not None:
+        mask = _both(e, mask, e.splat(uniform, "i1"))
+    if step == 1 and not scattered:
+        pointer = _pointer(e, access, affine)
+        if mask is None:
+            if e.env.stream:
+                f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !0")
+            else:
+                f.store(vtype, raw, pointer, size)
+            return
+        name = f"llvm.masked.store.{_mangle(type_, lanes)}.p0"
+        e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
+        f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
+        return
+    if mask is None and not scattered and step:
+        pointer = _pointer(e, access, affine)
+        for i in range(lanes):
+            one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
+            f.store(type_, one, f.offset(pointer, i * step * size), size)
+        return
+    name = f"llvm.masked.scatter.{_mangle(type_, lanes)}.v{lanes}p0"
+    e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
+    pointers = _pointers(e, access, affine)
+    f.do(
+        f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
+        f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
+    )
+
+
+def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
+    """buffer[...] += value."""
+    from weft.codegen.cpu.machine import Ops, add
+
+    f, dtype = e.f, access.buffer.dtype
+    type_, size = memory_type(dtype), dtype.itemsize
+    affine = flat(access)
+    step = dict(affine.terms).get(e.env.vector, 0) if lanes is not None else 0
+    scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    if lanes is None or (step and not scattered):  # no two lanes meet: read, add, write
+        old = _from_memory(e, _load_raw(e, access, lanes is not None), dtype, lanes)
+        new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
+        _store(e, access, to_memory(e, new, dtype, lanes), lanes)
+        return
+    uniform, mask = _guards(e, access)
+    if uniform == "false":
+        return
+    mask = _both(e, mask, e.env.mask)
+    if uniform is not None:
+        mask = _both(e, mask, e.splat(uniform, "i1"))
+    pointers = _pointers(e, access, affine)
+    ops = Ops(f, e.m, e.isa, None)
+    for i in range(lanes):
+        go = f.let(f"extractelement {wide('i1', lanes)} {mask}, i32 {i}") if mask is not None else "true"
+        with f.when(go):
+            pointer = f.let(f"extractelement {wide('ptr', lanes)} {pointers}, i32 {i}")
+            one = f.let(f"extractelement {wide(llvm_type(dtype), lanes)} {name}, i32 {i}")
+            old = _from_memory(e, f.load(type_, pointer, size), dtype, None)
+            f.store(type_, to_memory(e, add(ops, old, one, dtype), dtype, None), pointer, size)

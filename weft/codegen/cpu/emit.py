@@ -1,0 +1,149 @@
+"""Values to LLVM text: one expression at one iteration, or at ``lanes`` neighbouring ones."""
+
+from __future__ import annotations
+
+from weft.codegen.cpu.access import emit_load, emit_store_access, index_value
+from weft.codegen.cpu.env import Env, Level, dependencies, key_of, operands
+from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.machine import Ops, machine
+from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.types import llvm_type, memory_type, wide
+from weft.schedule.kernel import Store, Value
+
+__all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "llvm_type", "memory_type", "wide"]
+
+
+def emit_value(f: Function, m: Module, isa: ISA, value: Value, env: Env) -> str:
+    """The SSA name (or constant) of a value: ``<lanes x T>`` where env.vector is set, else a scalar.
+
+    T is :func:`llvm_type` of value.dtype. What does not depend on the vector axis is computed once as a
+    scalar; what does not depend on an open loop is computed in front of it (env.levels).
+    """
+    e = Emitter(f, m, isa, env)
+    name, vector = e.value(value)
+    return name if vector or env.vector is None else e.splat(name, llvm_type(value.dtype))
+
+
+def emit_store(f: Function, m: Module, isa: ISA, store: Store, env: Env) -> None:
+    """Write store.value to its place: only allowed lanes touch memory.
+
+    Mode "add" reads, adds and writes; lanes in order where several may meet the same element.
+    """
+    e = Emitter(f, m, isa, env)
+    emit_store_access(e, store)
+
+
+class Emitter:
+    """Emission of values into one function under one Env."""
+
+    __slots__ = ("env", "f", "isa", "m")
+
+    def __init__(self, f: Function, m: Module, isa: ISA, env: Env) -> None:
+        self.f = f
+        self.m = m
+        self.isa = isa
+        self.env = env
+
+    # where code goes
+
+    def place(self, deps: frozenset) -> tuple[int, bool]:
+        """The level that a value with these dependencies belongs to, and whether it differs between lanes."""
+        env = self.env
+        vector = env.vector is not None and (
+            env.vector in deps or any(type(d) is tuple and d[1] not in env.uniform for d in deps)
+        )
+        if env.levels is None:
+            return 0, vector
+        level = 0
+        last = len(env.levels) - 1
+        for d in deps:
+            at = env.acc_level.get(d[1], last) if type(d) is tuple else env.level_of.get(d, last)
+            level = max(level, at)
+        return level, vector
+
+    def memo(self, level: int) -> dict:
+        return self.env.memo if self.env.levels is None else self.env.levels[level].memo
+
+    def lines(self, level: int) -> list[str]:
+        return self.f.lines if self.env.levels is None else self.env.levels[level].lines
+
+    def splat(self, name: str, type_: str) -> str:
+        """A scalar in all lanes, made where the scalar is known."""
+        lanes = self.env.lanes
+        if not name.startswith("%"):
+            return f"splat ({type_} {name})"
+        level = self.memo_level(name)
+        memo = self.memo(level)
+        key = ("splat", name, lanes)
+        if key not in memo:
+            keep, self.f.lines = self.f.lines, self.lines(level)
+            memo[key] = Ops(self.f, self.m, self.isa, lanes).splat(name, type_)
+            self.f.lines = keep
+        return memo[key]
+
+    def memo_level(self, name: str) -> int:
+        levels = self.env.levels
+        if levels is None:
+            return 0
+        for i, level in enumerate(levels):
+            if ("at", name) in level.memo:
+                return i
+        return len(levels) - 1
+
+    # values
+
+    def value(self, value: Value) -> tuple[str, bool]:
+        """(name, whether it is a vector) of a value and of all that it needs."""
+        env = self.env
+        found = self.find(value)
+        if found is not None:
+            return found
+        stack = [value]
+        while stack:
+            v = stack[-1]
+            if self.find(v) is not None:
+                stack.pop()
+                continue
+            waiting = [a for a in operands(v) if self.find(a) is None]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            level, vector = self.place(dependencies(v, env.deps))
+            if env.levels is None or level == len(env.levels) - 1:
+                name = self.one(v, vector)
+            else:
+                keep, self.f.lines = self.f.lines, env.levels[level].lines
+                name = self.one(v, vector)
+                self.f.lines = keep
+            memo = self.memo(level)
+            memo[(env.tag if vector else None, id(v))] = name
+            memo[("at", name)] = True
+        found = self.find(value)
+        assert found is not None
+        return found
+
+    def find(self, v: Value) -> tuple[str, bool] | None:
+        level, vector = self.place(dependencies(v, self.env.deps))
+        name = self.memo(level).get((self.env.tag if vector else None, id(v)))
+        return None if name is None else (name, vector)
+
+    def in_lanes(self, v: Value, vector: bool) -> str:
+        """The operand v as the lanes of its user need it."""
+        name, is_vector = self.value(v)
+        return self.splat(name, llvm_type(v.dtype)) if vector and not is_vector else name
+
+    def one(self, v: Value, vector: bool) -> str:
+        """Emit one value whose operands are known."""
+        ops = Ops(self.f, self.m, self.isa, self.env.lanes if vector else None)
+        if v.op == "const":
+            return ops.const(v.dtype, v.attr)
+        if v.op == "scalar":
+            return self.env.scalars[v.attr]
+        if v.op == "acc":
+            return self.env.accs[v.attr]
+        if v.op == "index":
+            return index_value(self, v.attr, v.dtype, vector)
+        if v.op == "load":
+            return emit_load(self, v.attr, v.dtype, vector)
+        return machine(ops, v, [self.in_lanes(a, vector) for a in v.args])

@@ -1,0 +1,119 @@
+"""Where a Value is evaluated: what its axes, accumulators, buffers and scalars are called, and where code may go.
+
+Levels. A nest of loops is written from inside out: each open loop has a Level with its own list of lines, and
+the loop's text is appended to the outer level's list when it closes. So whatever is appended to an outer
+level's list stands in front of the loop: a value that does not depend on the loop is emitted there, once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weft.schedule.kernel import Access, Affine, Buffer, Value
+
+
+@dataclass(slots=True)
+class Level:
+    """One open loop (or block): its lines and what was computed in it."""
+
+    lines: list[str]
+    memo: dict = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Env:
+    """One iteration (or ``lanes`` neighbouring ones along the axis ``vector``).
+
+    axes: axis id -> i64 SSA name or integer text; for the vector axis the index of lane 0.
+    offsets: a constant added to an axis (unrolled copies share addresses through it).
+    mask: SSA <lanes x i1>, or None for all lanes.
+    accs: accumulator id -> SSA value; a vector, or a scalar where the id is in ``uniform``.
+    pointers: buffer key (see :func:`key_of`) -> SSA pointer. scalars: number -> SSA value.
+    memo: what was emitted here already (when ``levels`` is None).
+    levels: open loops, outermost first; level_of: axis id -> its level; acc_level: the same of accumulators.
+    tag: names the unrolled copy: copies share what does not depend on the vector axis.
+    """
+
+    axes: dict[int, str] = field(default_factory=dict)
+    vector: int | None = None
+    lanes: int = 1
+    mask: str | None = None
+    accs: dict[int, str] = field(default_factory=dict)
+    pointers: dict[int, str] = field(default_factory=dict)
+    scalars: dict[int, str] = field(default_factory=dict)
+    memo: dict = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    uniform: frozenset[int] | set[int] = frozenset()
+    levels: list[Level] | None = None
+    level_of: dict[int, int] = field(default_factory=dict)
+    acc_level: dict[int, int] = field(default_factory=dict)
+    deps: dict[int, frozenset] = field(default_factory=dict)
+    tag: int = 0
+    stream: bool = False  # stores bypass the cache
+
+    @property
+    def width(self) -> int | None:
+        return self.lanes if self.vector is not None else None
+
+
+def key_of(buffer: Buffer) -> int:
+    """The key of a buffer in Env.pointers: its id, complemented for kernel scratch."""
+    return buffer.id if buffer.scope == "arg" else ~buffer.id
+
+
+def operands(value: Value) -> tuple[Value, ...]:
+    """What must be computed before a value: arguments, and index values of a load."""
+    if value.op == "load":
+        return tuple(access_values(value.attr))
+    if value.op == "index":
+        return tuple(v for v, _ in value.attr.gather)
+    return value.args
+
+
+def access_values(access: Access) -> list[Value]:
+    found = [v for affine in access.index for v, _ in affine.gather]
+    found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
+    return found
+
+
+def access_axes(access: Access) -> set[int]:
+    axes = {a for affine in access.index for a, _ in affine.terms}
+    axes.update(a for affine, _, _ in access.guard for a, _ in affine.terms)
+    return axes
+
+
+def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
+    """Axis ids and ("acc", id) a value depends on; ``known`` caches by identity."""
+    stack = [value]
+    while stack:
+        v = stack[-1]
+        if id(v) in known:
+            stack.pop()
+            continue
+        waiting = [a for a in operands(v) if id(a) not in known]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        found: set = set()
+        if v.op == "load":
+            found |= access_axes(v.attr)
+        elif v.op == "index":
+            found |= {a for a, _ in v.attr.terms}
+        elif v.op == "acc":
+            found.add(("acc", v.attr))
+        for a in operands(v):
+            found |= known[id(a)]
+        known[id(v)] = frozenset(found)
+    return known[id(value)]
+
+
+def flat(access: Access) -> Affine:
+    """The element offset of an access; computed without the intermediate Affines of Access.flat."""
+    const, terms, gather = 0, {}, []
+    for index, stride in zip(access.index, access.buffer.strides, strict=True):
+        const += index.const * stride
+        for a, c in index.terms:
+            terms[a] = terms.get(a, 0) + c * stride
+        gather += [(v, c * stride) for v, c in index.gather]
+    return Affine(const, tuple(sorted((a, c) for a, c in terms.items() if c)), tuple(gather))

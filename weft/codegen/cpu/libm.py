@@ -1,0 +1,27 @@
+"""Functions of the C library, lane by lane: the runtime resolves the symbols in the process."""
+
+from __future__ import annotations
+
+from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.types import wide
+
+
+def libm(o: Ops, name: str, t: str, args: list[str]) -> str:
+    """``name`` (the double's, as ``exp``) on each lane of float or double registers."""
+    symbol = name + ("f" if t == "float" else "")
+    types = ", ".join([t] * len(args))
+    o.m.declare(symbol, f"declare {t} @{symbol}({types})")
+    if o.lanes is None:
+        return o.f.let(f"call {t} @{symbol}({', '.join(f'{t} {a}' for a in args)})")
+    vt = wide(t, o.lanes)
+    helper = f"weft.{symbol}.{o.lanes}"
+    if o.m.once(helper):
+        names = [f"%x{i}" for i in range(len(args))]
+        f = o.m.function(f"define internal {vt} @{helper}({', '.join(f'{vt} {n}' for n in names)})", "nounwind noinline")
+        out = "poison"
+        for lane in range(o.lanes):
+            ones = [f.let(f"extractelement {vt} {n}, i32 {lane}") for n in names]
+            one = f.let(f"call {t} @{symbol}({', '.join(f'{t} {a}' for a in ones)})")
+            out = f.let(f"insertelement {vt} {out}, {t} {one}, i32 {lane}")
+        f.do(f"ret {vt} {out}")
+    return o.f.let(f"call {vt} @{helper}({', '.join(f'{vt} {a}' for a in args)})")
