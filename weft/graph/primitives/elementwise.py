@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import draw

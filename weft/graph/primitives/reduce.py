@@ -12,7 +12,13 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives import draw
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import (
-    Batched, front, in_float32, inverse, per_input_element, product, zero_vjp,
+    Batched,
+    front,
+    in_float32,
+    inverse,
+    per_input_element,
+    product,
+    zero_vjp,
 )
 from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
 from weft.graph.primitives.rules import check_axes, check_axis, dtype_error

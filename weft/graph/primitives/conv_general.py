@@ -1,0 +1,202 @@
+"""conv_general: convolution (cross-correlation) over any number of spatial dimensions, closed under vjp.
+
+``dims = (x_perm, w_perm, out_perm)``: positions in x of (N, C, *spatial), in w of (O, I, *spatial), in the result
+of (N, O, *spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w;
+``padding`` is ((low, high), ...) of the dilated x and may be negative (cropping), as gradients need it.
+With ``groups`` G, I is C / G, and the g-th part of the output channels sees the g-th part of the input channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives import draw_contract as draw
+from weft.graph.primitives.call import call, flip, permute, reshape
+from weft.graph.primitives.common import Batched, front, in_float32, inverse, product, traffic
+from weft.graph.primitives.kinds import NUMBERS
+from weft.graph.primitives.rules import check_axes, dtype_error
+from weft.graph.primitives.table import Cost, Primitive, register
+
+Ints = tuple[int, ...]
+Pads = tuple[tuple[int, int], ...]
+Dims = tuple[Ints, Ints, Ints]
+
+
+def dilated(n: int, dilation: int) -> int:
+    return (n - 1) * dilation + 1 if n else 0
+
+
+def _rule(
+    x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
+) -> tuple[Shape, np.dtype]:
+    if x.dtype not in NUMBERS or x.dtype != w.dtype:
+        raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
+    ndim = len(x.shape)
+    if ndim < 3 or len(w.shape) != ndim:
+        raise ShapeError(f"conv_general: x {x.shape} and w {w.shape} must both have two dimensions more than there are spatial ones.")
+    for axes, what in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
+        check_axes("conv_general", axes, ndim, what)
+        if len(axes) != ndim:
+            raise ShapeError(f"conv_general: {what} {axes} must name {ndim} dimensions.")
+    spatial = ndim - 2
+    if not len(stride) == len(padding) == len(lhs_dilation) == len(rhs_dilation) == spatial:
+        raise ShapeError(
+            f"conv_general: stride {stride}, padding {padding}, lhs_dilation {lhs_dilation} and rhs_dilation {rhs_dilation} must "
+            f"have {spatial} entries, one a spatial dimension."
+        )
+    if min(stride + lhs_dilation + rhs_dilation) < 1 or groups < 1:
+        raise ShapeError(f"conv_general: stride {stride}, dilations {lhs_dilation}, {rhs_dilation} and groups {groups} must be >= 1.")
+    sx, sw = [x.shape[d] for d in dims[0]], [w.shape[d] for d in dims[1]]
+    if sx[1] != sw[1] * groups or sw[0] % groups:
+        raise ShapeError(
+            f"conv_general: x {x.shape} has {sx[1]} channels and w {w.shape} takes {sw[1]} a group and gives {sw[0]}: with groups "
+            f"{groups}, w must take {sx[1] / groups:g} channels and give a multiple of {groups}."
+        )
+    out = [sx[0], sw[0]]
+    for n, k, s, (low, high), ld, rd in zip(sx[2:], sw[2:], stride, padding, lhs_dilation, rhs_dilation, strict=True):
+        extent = dilated(n, ld) + low + high - dilated(k, rd)
+        if extent < 0 or k < 1:
+            raise ShapeError(
+                f"conv_general: the window of w {w.shape} (dilation {rhs_dilation}) is larger than x {x.shape} with padding {padding}."
+            )
+        out.append(extent // s + 1)
+    shape = [0] * ndim
+    for position, n in zip(dims[2], out, strict=True):
+        shape[position] = n
+    return tuple(shape), x.dtype
+
+
+def _prepared(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
+    """Dilated, then padded or cropped."""
+    n, c, *spatial = x.shape
+    wide = np.zeros([n, c] + [dilated(e, d) for e, d in zip(spatial, lhs_dilation, strict=True)], x.dtype)
+    wide[(slice(None), slice(None), *(slice(None, None, d) for d in lhs_dilation))] = x
+    wide = np.pad(wide, [(0, 0), (0, 0)] + [(max(a, 0), max(b, 0)) for a, b in padding])
+    crop = (slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(padding, wide.shape[2:], strict=True))
+    return wide[(slice(None), slice(None), *crop)]
+
+
+def _reference(
+    x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
+) -> np.ndarray:
+    x, w = _prepared(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
+    n, c = x.shape[:2]
+    o, i, *kernel = w.shape
+    out_spatial = [
+        (e - dilated(k, d)) // s + 1 for e, k, d, s in zip(x.shape[2:], kernel, rhs_dilation, stride, strict=True)
+    ]
+    out = np.zeros([n, groups, o // groups, product(out_spatial)], x.dtype)
+    for at in np.ndindex(*kernel):
+        window = x[(slice(None), slice(None), *(
+            slice(p * d, p * d + (e - 1) * s + 1, s) for p, d, e, s in zip(at, rhs_dilation, out_spatial, stride, strict=True)
+        ))]
+        weights = w[(slice(None), slice(None), *at)].reshape(groups, o // groups, i)
+        out += np.matmul(weights, window.reshape(n, groups, i, -1) if window.size else np.zeros((n, groups, i, out.shape[-1]), x.dtype))
+    return out.reshape([n, o, *out_spatial]).transpose(inverse(dims[2]))
+
+
+# vjp
+
+
+def _split(x: Node, axis: int, groups: int, to: int) -> Node:
+    """Take ``groups`` off the front of one axis and put them in front of the extent of axis ``to``: C, N -> C/G, G*N."""
+    if groups == 1:
+        return x
+    shape = x.shape
+    x = reshape(x, (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1:]))
+    rest = [d for d in range(len(x.shape)) if d != axis]
+    where = rest.index(to if to < axis else to + 1)
+    x = permute(x, (*rest[:where], axis, *rest[where:]))
+    merged = [n for d, n in enumerate(shape)]
+    merged[axis] //= groups
+    merged[to] *= groups
+    return reshape(x, tuple(merged))
+
+
+def _vjp(
+    g: Node, out: Node, x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int,
+    dims: Dims,
+) -> tuple[Node, Node]:
+    x_dims, w_dims, out_dims = dims
+    sx, sw = [x.shape[d] for d in x_dims[2:]], [w.shape[d] for d in w_dims[2:]]
+    so = [g.shape[d] for d in out_dims[2:]]
+    wide_x = [dilated(n, d) for n, d in zip(sx, lhs_dilation, strict=True)]
+    wide_w = [dilated(n, d) for n, d in zip(sw, rhs_dilation, strict=True)]
+    wide_g = [dilated(n, d) for n, d in zip(so, stride, strict=True)]
+
+    # to x: g, its elements apart by the stride, with w turned round and its channels exchanged
+    turned = flip(_split(w, w_dims[0], groups, w_dims[1]), w_dims[2:])
+    low = [k - 1 - pad[0] for k, pad in zip(wide_w, padding, strict=True)]
+    high = [n + k - 1 - m - a for n, k, m, a in zip(wide_x, wide_w, wide_g, low, strict=True)]
+    dx = call.conv_general(
+        g, turned, stride=lhs_dilation, padding=tuple(zip(low, high, strict=True)), lhs_dilation=stride,
+        rhs_dilation=rhs_dilation, groups=groups, dims=(out_dims, (w_dims[1], w_dims[0], *w_dims[2:]), x_dims),
+    )
+
+    # to w: x with g as its window; images are summed over and take the place of channels
+    def exchanged(d: Ints) -> Ints:
+        return (d[1], d[0], *d[2:])
+
+    low = [pad[0] for pad in padding]
+    high = [k + m - 1 - n - a for k, m, n, a in zip(wide_w, wide_g, wide_x, low, strict=True)]
+    dw = call.conv_general(
+        _split(x, x_dims[1], groups, x_dims[0]), g, stride=rhs_dilation, padding=tuple(zip(low, high, strict=True)),
+        lhs_dilation=lhs_dilation, rhs_dilation=stride, groups=groups,
+        dims=(exchanged(x_dims), exchanged(out_dims), exchanged(w_dims)),
+    )
+    return dx, dw
+
+
+# batching
+
+
+def _into(x: Node, dim: int, axis: int) -> Node:
+    """Merge the batch dimension into the front of ``axis`` (an axis of x without the batch)."""
+    x = front(x, dim)
+    x = permute(x, (*range(1, axis + 1), 0, *range(axis + 1, len(x.shape))))
+    return reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2:]))
+
+
+def _out_of(x: Node, axis: int, count: int) -> Node:
+    """Split a batch of ``count`` off the front of ``axis``; it stands at ``axis`` then."""
+    return reshape(x, (*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1:]))
+
+
+def _batch(
+    inputs: Sequence[Node], batch_dims: Sequence[int | None], stride: Ints, padding: Pads, lhs_dilation: Ints,
+    rhs_dilation: Ints, groups: int, dims: Dims,
+) -> Batched:
+    (x, w), (bx, bw) = inputs, batch_dims
+
+    def conv(x: Node, w: Node, groups: int) -> Node:
+        return call.conv_general(
+            x, w, stride=stride, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation, groups=groups, dims=dims
+        )
+
+    if bw is None:  # more images
+        assert bx is not None
+        count = x.shape[bx]
+        return _out_of(conv(_into(x, bx, dims[0][0]), w, groups), dims[2][0], count), dims[2][0]
+    count = w.shape[bw]
+    channel = dims[2][1]
+    if bx is None and groups == 1:  # more output channels
+        return _out_of(conv(x, _into(w, bw, dims[1][0]), 1), channel, count), channel
+    if bx is None:  # each example has groups of its own: the images are repeated for them
+        x, bx = call.broadcast_to(x, shape=(count, *x.shape)), 0
+    out = conv(_into(x, bx, dims[0][1]), _into(w, bw, dims[1][0]), groups * count)
+    return _out_of(out, channel, count), channel
+
+
+def _cost(node: Node) -> Cost:
+    w, dims = node.inputs[1], node.params["dims"]
+    per_output = product([w.shape[d] for d in dims[1][1:]])
+    return Cost(2 * node.size * per_output, traffic(node))
+
+
+register(Primitive(
+    "conv_general", "contract", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.convolutions, draw.convolution_errors,
+))

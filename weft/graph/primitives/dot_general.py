@@ -1,0 +1,106 @@
+"""dot_general: every product of two arrays. Result: batch, then the free axes of a, then those of b.
+
+``contract`` and ``batch`` are ``((axes of a), (axes of b))``. Products of float16 and bfloat16 are summed in
+float32 and rounded once; products of integers wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives import draw_contract as draw
+from weft.graph.primitives.call import call, permute
+from weft.graph.primitives.common import Batched, in_float32, inverse, product, traffic
+from weft.graph.primitives.kinds import NUMBERS
+from weft.graph.primitives.rules import check_axes, dtype_error
+from weft.graph.primitives.table import Cost, Primitive, register
+
+Pair = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([d for d in range(ndim) if d not in contract and d not in batch])
+
+
+def _rule(a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Shape, np.dtype]:
+    dtype = a.dtype
+    if dtype not in NUMBERS or (dtype is not b.dtype and dtype != b.dtype):
+        raise dtype_error("dot_general", (a, b), ("a", "b"), NUMBERS)
+    sa, sb = a.shape, b.shape
+    check_axes("dot_general", contract[0] + batch[0], len(sa), "axes of a")
+    check_axes("dot_general", contract[1] + batch[1], len(sb), "axes of b")
+    for what, (axes_a, axes_b) in (("contracted", contract), ("batch", batch)):
+        if len(axes_a) != len(axes_b):
+            raise ShapeError(f"dot_general: {what} axes {axes_a} of a and {axes_b} of b must pair up.")
+        for i, j in zip(axes_a, axes_b, strict=True):
+            if sa[i] != sb[j]:
+                raise ShapeError(
+                    f"dot_general: a {sa} and b {sb}: {what} axis {i} of a has {sa[i]} elements and axis {j} of b has {sb[j]}: "
+                    "they must be equal; transpose an operand if its axes are in another order."
+                )
+    shape = [sa[d] for d in batch[0]]
+    shape += [n for d, n in enumerate(sa) if d not in contract[0] and d not in batch[0]]
+    shape += [n for d, n in enumerate(sb) if d not in contract[1] and d not in batch[1]]
+    return tuple(shape), dtype
+
+
+def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair) -> np.ndarray:
+    free_a, free_b = free_axes(a.ndim, contract[0], batch[0]), free_axes(b.ndim, contract[1], batch[1])
+    nb = [a.shape[d] for d in batch[0]]
+    m, n = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
+    k = product([a.shape[d] for d in contract[0]])
+    left = a.transpose(batch[0] + free_a + contract[0]).reshape(product(nb), product(m), k)
+    right = b.transpose(batch[1] + contract[1] + free_b).reshape(product(nb), k, product(n))
+    return np.matmul(left, right).reshape(nb + m + n)
+
+
+def _vjp(g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Node, Node]:
+    free_a = free_axes(len(a.shape), contract[0], batch[0])
+    free_b = free_axes(len(b.shape), contract[1], batch[1])
+    nb, na = len(batch[0]), len(free_a)
+    lead = tuple(range(nb))
+    of_a, of_b = tuple(range(nb, nb + na)), tuple(range(nb + na, nb + na + len(free_b)))
+
+    # g . b over b's free axes: dimensions come as batch, a's free axes, then b's contracted axes in b's order
+    rest = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
+    da = call.dot_general(g, b, contract=(of_b, free_b), batch=(lead, batch[1]))
+    da = permute(da, inverse(batch[0] + free_a + tuple(contract[0][i] for i in rest)))
+
+    # a . g over a's free axes: batch, a's contracted axes in a's order, b's free axes
+    rest = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
+    db = call.dot_general(a, g, contract=(free_a, of_a), batch=(batch[0], lead))
+    return da, permute(db, inverse(batch[1] + tuple(contract[1][i] for i in rest) + free_b))
+
+
+def _shift(axes: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
+    """Axes of the unbatched operand, in the batched one."""
+    return axes if dim is None else tuple(a + (a >= dim) for a in axes)
+
+
+def _batch(inputs: Sequence[Node], dims: Sequence[int | None], contract: Pair, batch: Pair) -> Batched:
+    (a, b), (da, db) = inputs, dims
+    pairs: list[Pair] = [(_shift(p[0], da), _shift(p[1], db)) for p in (contract, batch)]
+    if da is not None and db is not None:
+        both = ((da, *pairs[1][0]), (db, *pairs[1][1]))
+        return call.dot_general(a, b, contract=pairs[0], batch=both), 0
+    out = call.dot_general(a, b, contract=pairs[0], batch=pairs[1])  # the batch is one more free axis
+    nb = len(batch[0])
+    free_a = free_axes(len(a.shape), *(p[0] for p in pairs))
+    if da is not None:
+        return out, nb + free_a.index(da)
+    assert db is not None
+    return out, nb + len(free_a) + free_axes(len(b.shape), *(p[1] for p in pairs)).index(db)
+
+
+def _cost(node: Node) -> Cost:
+    a = node.inputs[0]
+    return Cost(2 * node.size * product([a.shape[d] for d in node.params["contract"][0]]), traffic(node))
+
+
+register(Primitive(
+    "dot_general", "contract", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.products, draw.product_errors,
+))

@@ -1,0 +1,28 @@
+"""Samples of host primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from weft.errors import AxisError, DTypeError
+from weft.graph.primitives.draw import numbers, special, strided
+from weft.graph.primitives.kinds import INT32
+from weft.graph.primitives.table import ErrorSample, Sample
+
+
+def argsort(rng: np.random.Generator) -> Iterable[Sample]:
+    yield Sample((numbers(rng, (0, 3)),), {"axis": 0}, "zero")
+    yield Sample((numbers(rng, (1, 1)),), {"axis": 1}, "one")
+    yield Sample((numbers(rng, (7, 13)),), {"axis": 1}, "prime")
+    yield Sample((numbers(rng, (7, 13)),), {"axis": 0}, "prime")
+    yield Sample((numbers(rng, (3, 1, 5)),), {"axis": 2}, "broadcast")
+    yield Sample((strided(rng, (3, 5)),), {"axis": 1}, "strided")
+    yield Sample((special((3, 4)),), {"axis": 1}, "special")
+    yield Sample((numbers(rng, (3, 40), INT32),), {"axis": 1})
+
+
+def argsort_errors() -> Iterable[ErrorSample]:
+    yield ErrorSample((np.ones((2, 3), np.float32),), {"axis": 2}, AxisError, r"argsort: axis 2 is out of range")
+    yield ErrorSample((np.ones((2, 3), np.complex64),), {"axis": 0}, DTypeError, r"argsort: x is complex64")
