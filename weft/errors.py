@@ -15,3 +15,7 @@ class AxisError(IndexError, ValueError):
 
 class DataError(ValueError):
     """Data or weight files that are missing, damaged or do not fit."""
+
+
+class TraceError(TypeError):
+    """The content of an array was needed where only its shape and dtype are known."""

@@ -1,0 +1,59 @@
+"""Cell: everything mutable. It holds the node that is its content now; a write gives it another node.
+
+Nodes never change their meaning, so the node itself is the cell's version: whoever remembers what a cell held
+(views, captured inputs of a jitted function) compares nodes by identity.
+
+While a function is traced its cells are not touched: the trace keeps what was read and written, see
+``weft.transforms.trace``. ``LOCAL`` says which trace this thread is in.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from weft.graph.node import Node
+
+
+class Tracing(Protocol):
+    """What a trace offers to cells."""
+
+    looks: str  # why a look is refused here; empty where it is allowed
+
+    def read(self, cell: Cell) -> Node: ...
+    def write(self, cell: Cell, node: Node) -> None: ...
+    def scalar(self, value: float, dtype: Any) -> Node | None: ...
+
+
+class _Local(threading.local):
+    trace: Any = None  # the innermost trace of this thread
+    keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
+
+
+LOCAL = _Local()
+
+
+class Cell:
+    """A content that can be replaced. ``_trace`` is the trace it was made in, None outside."""
+
+    __slots__ = ("__weakref__", "_node", "_trace")
+
+    _node: Node
+    _trace: Any
+
+
+def read(cell: Cell) -> Node:
+    """What the cell holds, as this thread sees it."""
+    trace = LOCAL.trace
+    if trace is None or cell._trace is trace:
+        return cell._node
+    return trace.read(cell)
+
+
+def write(cell: Cell, node: Node) -> None:
+    """Replace the content, as this thread sees it."""
+    trace = LOCAL.trace
+    if trace is None or cell._trace is trace:
+        cell._node = node
+    else:
+        trace.write(cell, node)

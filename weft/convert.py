@@ -1,0 +1,148 @@
+"""Nodes from what users write: Arrays, NumPy arrays, numbers, lists; and operands brought to one dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import weft.graph.primitives  # noqa: F401  fills the table
+from weft import execute
+from weft.cell import LOCAL, Cell
+from weft.dtypes import as_dtype, bool as BOOL, float32, float64, int64, promote, weak
+from weft.errors import DTypeError
+from weft.graph.node import Node
+from weft.graph.primitives.table import TABLE, bind, constant, input_leaf, scalar_leaf
+
+_NUMBER_DTYPES = {float: float32, int: int64, bool: BOOL}
+
+
+def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
+    """A Python number in ``dtype``: floats are arguments of the Program, so that new ones compile nothing; integers,
+    bools and (inside a traced function) all numbers belong to its text."""
+    if type(value) is float:
+        trace = LOCAL.trace
+        if trace is None or not trace.fixes_numbers:
+            return scalar_leaf(value, dtype)
+    try:
+        return constant(value, dtype)
+    except OverflowError:
+        raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array with .astype") from None
+
+
+def cast(node: Node, dtype: np.dtype) -> Node:
+    """``node`` in ``dtype``."""
+    return node if node.dtype == dtype else bind(TABLE["cast"], node, dtype=dtype)
+
+
+def as_node(x: Any, like: np.dtype | None = None) -> Node:
+    """The node of anything that can be an array.
+
+    Parameters
+    ----------
+    x : Array, NumPy array or scalar (dtypes are kept), Python number, or nested lists of these
+    like : the dtype of the array that a Python number meets; without it floats are float32, integers int64
+
+    Raises
+    ------
+    DTypeError
+        when ``x`` is nothing that can be an array, or has a dtype that weft does not have.
+    """
+    if isinstance(x, Cell):
+        return x.node  # type: ignore[attr-defined]
+    kind = type(x)
+    if kind in _NUMBER_DTYPES:
+        return number_node(x, weak(kind, like) if like is not None else _NUMBER_DTYPES[kind])
+    if isinstance(x, np.ndarray | np.generic):
+        return numpy_node(np.asarray(x))
+    if isinstance(x, list | tuple):
+        if any(isinstance(leaf, Cell) for leaf in _leaves(x)):
+            return _stacked(x)
+        return numpy_node(_from_list(x))
+    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
+        return numpy_node(np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x))
+    if hasattr(x, "__float__") and not isinstance(x, str | bytes):
+        return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
+    raise DTypeError(f"cannot make an array of {x!r} (a {kind.__name__}); arrays, numbers and lists of numbers can be")
+
+
+def numpy_node(array: np.ndarray) -> Node:
+    """A leaf with a copy of a NumPy array."""
+    try:
+        dtype = as_dtype(array.dtype)
+    except DTypeError:
+        raise DTypeError(
+            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32 and float64"
+        ) from None
+    return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype).reshape(array.shape)))
+
+
+def _from_list(x: Any) -> np.ndarray:
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise DTypeError(f"cannot make an array of {x!r}: its rows have different lengths") from None
+    if array.dtype == np.float64 and not any(isinstance(leaf, np.generic | np.ndarray) for leaf in _leaves(x)):
+        return array.astype(np.float32)
+    return array
+
+
+def _leaves(x: Any) -> Any:
+    stack = [x]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list | tuple):
+            stack.extend(item)
+        else:
+            yield item
+
+
+def _stacked(x: Any) -> Node:
+    """Nested lists with Arrays in them: stacked lazily."""
+    parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in x]
+    nodes = operands(*parts)
+    shapes = {n.shape for n in nodes}
+    if len(shapes) > 1:
+        raise DTypeError(f"cannot make an array of a list whose items have different shapes: {sorted(shapes)}")
+    (shape,) = shapes
+    rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in nodes]
+    return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
+
+
+def operands(*xs: Any) -> tuple[Node, ...]:
+    """The nodes of several operands, cast to the one dtype that NumPy's rules give them.
+
+    Python numbers take the dtype of the arrays they meet; a Python float among integers makes float32.
+    """
+    dtype: np.dtype | None = None
+    found: list[Any] = []
+    kinds: set[type] = set()
+    for x in xs:
+        kind = type(x)
+        if kind in _NUMBER_DTYPES:
+            kinds.add(kind)
+            found.append(x)
+            continue
+        if isinstance(x, Cell) and getattr(x, "weak", False):
+            kinds.add(float)
+            found.append(x)
+            continue
+        node = x if kind is Node else as_node(x)
+        dtype = node.dtype if dtype is None or dtype is node.dtype else promote(dtype, node.dtype)
+        found.append(node)
+    if kinds:
+        strongest = float if float in kinds else int if int in kinds else bool
+        dtype = weak(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
+    assert dtype is not None
+    return tuple(
+        cast(x, dtype) if type(x) is Node else x.as_dtype_node(dtype) if isinstance(x, Cell) else number_node(_number(x, dtype), dtype)
+        for x in found
+    )
+
+
+def _number(x: Any, dtype: np.dtype) -> Any:
+    """A Python number as the dtype takes it: bools and integers among floats become floats of the program's text."""
+    return x if dtype != BOOL else bool(x)
+
+
+__all__ = ["as_node", "cast", "float64", "number_node", "numpy_node", "operands"]

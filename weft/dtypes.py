@@ -1,0 +1,223 @@
+"""The dtypes: NumPy's own objects, plus bfloat16 from ml_dtypes; how they mix.
+
+Arrays mix as NumPy's do, with one difference: where NumPy makes float64 out of integers (``int64 + float32``,
+``int32 / int32``) weft makes float32. Python numbers take the dtype of the array they meet; a Python float that
+meets integers makes float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.errors import DTypeError
+
+float32 = np.dtype(np.float32)
+float64 = np.dtype(np.float64)
+float16 = np.dtype(np.float16)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+int8, int16, int32, int64 = (np.dtype(d) for d in (np.int8, np.int16, np.int32, np.int64))
+uint8, uint16, uint32, uint64 = (np.dtype(d) for d in (np.uint8, np.uint16, np.uint32, np.uint64))
+bool = np.dtype(np.bool_)  # noqa: A001  the array API's name
+
+SIGNED = (int8, int16, int32, int64)
+UNSIGNED = (uint8, uint16, uint32, uint64)
+INTEGERS = frozenset(SIGNED + UNSIGNED)
+FLOATS = (float16, bfloat16, float32, float64)
+ALL = (bool, *SIGNED, *UNSIGNED, *FLOATS)
+
+_NAMES = {d.name: d for d in ALL}
+_KNOWN: dict[Any, np.dtype] = {
+    **_NAMES, **{d: d for d in ALL}, **{d.type: d for d in ALL}, float: float32, int: int64, type(True): bool,
+}
+
+
+def as_dtype(dtype: Any) -> np.dtype:
+    """What the user wrote as a ``numpy.dtype`` that weft has.
+
+    Parameters
+    ----------
+    dtype : dtype, scalar type, name or Python type; ``float`` means float32, ``int`` int64
+
+    Raises
+    ------
+    DTypeError
+        when it is no dtype, or one that weft does not have.
+
+    Examples
+    --------
+    >>> from weft.dtypes import as_dtype
+    >>> as_dtype("bfloat16"), as_dtype(float)
+    (dtype(bfloat16), dtype('float32'))
+    """
+    try:
+        return _KNOWN[dtype]
+    except (KeyError, TypeError):
+        pass
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        raise DTypeError(f"{dtype!r} is not a dtype; weft has {', '.join(_NAMES)}") from None
+    native = found.newbyteorder("=")
+    if native in _KNOWN:
+        return _KNOWN[native]
+    raise DTypeError(f"weft has no dtype {found.name!r}; it has {', '.join(_NAMES)}")
+
+
+def is_float(dtype: np.dtype) -> Any:
+    """Whether ``dtype`` is one of the float dtypes (NumPy calls bfloat16 a void, so ``kind`` does not tell)."""
+    return dtype in _FLOAT_SET
+
+
+_FLOAT_SET = frozenset(FLOATS)
+
+
+def _promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    if a == b:
+        return a
+    floats = [d for d in (a, b) if d in _FLOAT_SET]
+    if len(floats) == 2:
+        return float32 if {a, b} == {float16, bfloat16} else _KNOWN[np.promote_types(a, b)]
+    if len(floats) == 1:
+        other = a if floats[0] is b else b
+        if floats[0] == bfloat16:
+            return bfloat16 if other == bool or other.itemsize == 1 else float32
+        found = np.promote_types(a, b)
+        return float32 if found == float64 and floats[0] != float64 else _KNOWN[found]
+    found = np.promote_types(a, b)
+    return float32 if found == float64 else _KNOWN[found]  # uint64 with a signed integer
+
+
+_PROMOTED: dict[tuple[np.dtype, np.dtype], np.dtype] = {(a, b): _promote(a, b) for a in ALL for b in ALL}
+
+
+def promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The dtype of ``a`` and ``b`` together.
+
+    Examples
+    --------
+    >>> from weft.dtypes import int64, float32, promote
+    >>> promote(int64, float32)
+    dtype('float32')
+    """
+    try:
+        return _PROMOTED[a, b]
+    except KeyError:
+        return _PROMOTED[as_dtype(a), as_dtype(b)]
+
+
+def weak(kind: type, dtype: np.dtype) -> np.dtype:
+    """The dtype of a Python number of type ``kind`` with an array of ``dtype``."""
+    if kind is float:
+        return dtype if dtype in _FLOAT_SET else float32
+    if kind is int:
+        return int64 if dtype == bool else dtype
+    return dtype
+
+
+def floating(dtype: np.dtype) -> np.dtype:
+    """What true division, means and roots of ``dtype`` give: itself for floats, float32 for the rest."""
+    return dtype if dtype in _FLOAT_SET else float32
+
+
+def summed(dtype: np.dtype) -> np.dtype:
+    """What a sum or product of ``dtype`` gives: NumPy's int64 and uint64 for smaller integers and bool."""
+    if dtype == bool or dtype in SIGNED:
+        return int64
+    return uint64 if dtype in UNSIGNED else dtype
+
+
+def result_type(*operands: Any) -> np.dtype:
+    """The dtype that arrays, dtypes and Python numbers have together.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.result_type(wf.int32, 2.0)
+    dtype('float32')
+    """
+    found: np.dtype | None = None
+    numbers = [x for x in operands if type(x) in (int, float, _PYBOOL)]
+    for x in operands:
+        if type(x) in (int, float, _PYBOOL):
+            continue
+        dtype = as_dtype(getattr(x, "dtype", x))
+        found = dtype if found is None else promote(found, dtype)
+    for x in numbers:
+        found = as_dtype(type(x)) if found is None else weak(type(x), found)
+    if found is None:
+        raise DTypeError("result_type needs at least one array, dtype or number")
+    return found
+
+
+_PYBOOL = type(True)
+
+
+def can_cast(from_: Any, to: Any, /) -> Any:
+    """Whether values of ``from_`` may become ``to`` by promotion (the array API's rule).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
+    (True, False)
+    """
+    source, target = as_dtype(getattr(from_, "dtype", from_)), as_dtype(to)
+    return promote(source, target) == target
+
+
+_KINDS: dict[str, tuple[np.dtype, ...]] = {
+    "bool": (bool,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
+    "real floating": FLOATS, "complex floating": (), "numeric": SIGNED + UNSIGNED + FLOATS,
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    """Whether ``dtype`` is of a kind: a name of the array API ("integral", "real floating" ...), a dtype, or a tuple.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isdtype(wf.bfloat16, "real floating")
+    True
+    """
+    if isinstance(kind, tuple):
+        return any(isdtype(dtype, k) for k in kind)
+    found = as_dtype(dtype)
+    if isinstance(kind, str) and kind in _KINDS:
+        return found in _KINDS[kind]
+    if isinstance(kind, str) and kind not in _NAMES:
+        raise DTypeError(f"isdtype: unknown kind {kind!r}; known are {', '.join(map(repr, _KINDS))}")
+    return found == as_dtype(kind)
+
+
+def finfo(dtype: Any) -> Any:
+    """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.finfo(wf.float32).eps)
+    1.1920928955078125e-07
+    """
+    found = as_dtype(getattr(dtype, "dtype", dtype))
+    if found not in _FLOAT_SET:
+        raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
+    return ml_dtypes.finfo(found) if found == bfloat16 else np.finfo(found)
+
+
+def iinfo(dtype: Any) -> np.iinfo:
+    """Limits of an integer dtype.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.iinfo(wf.int8).max
+    127
+    """
+    found = as_dtype(getattr(dtype, "dtype", dtype))
+    if found not in SIGNED + UNSIGNED:
+        raise DTypeError(f"iinfo: {found.name} is not an integer dtype; use finfo")
+    return np.iinfo(found)

@@ -1,0 +1,226 @@
+"""What ``a[index]`` means: a path (basic indexing, a view) and, for integer arrays and masks, a gather behind it."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.cell import Cell
+from weft.convert import as_node, numpy_node
+from weft.dtypes import INTEGERS, int64
+from weft.dtypes import bool as BOOL
+from weft.errors import ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.table import TABLE, bind, constant
+from weft.look import look
+from weft.views import Path, inverse, reshape_step
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """``path`` leads to a view; where ``indices`` are given, elements are gathered from it along ``axes``.
+
+    The gathered dimensions stand in front; ``order`` is the permutation that puts them where NumPy has them
+    (None: they stay).
+    """
+
+    path: Path
+    axes: tuple[int, ...] = ()
+    indices: tuple[Node, ...] = ()
+    order: tuple[int, ...] | None = None
+
+
+def select(index: Any, shape: Shape) -> Selection:
+    """Read an index as NumPy does.
+
+    Raises
+    ------
+    IndexError
+        for too many indices, positions out of range and things that are no index.
+    """
+    items = list(index) if type(index) is tuple else [index]
+    items = [_item(i) for i in items]
+    items = _whole(items, shape)
+    plain = all(isinstance(i, int | slice) or i is None for i in items)
+    start, step, extent, final = [], [], [], []
+    advanced: list[tuple[int, Any]] = []  # (axis of the view, index)
+    apart, last = False, -2
+    dim = 0
+    for place, item in enumerate(items):
+        if item is None:
+            final.append(1)
+            continue
+        n = shape[dim]
+        if isinstance(item, slice):
+            first, stop, by = item.indices(n)
+            count = len(range(first, stop, by))
+            start.append(first if count else 0)
+            step.append(by)
+            extent.append(count)
+            final.append(count)
+        elif plain:
+            if not -n <= item < n:
+                raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
+            start.append(item % n)
+            step.append(1)
+            extent.append(1)
+        else:
+            if advanced and place != last + 1:
+                apart = True
+            last = place
+            advanced.append((len(final), _checked(item, n, dim, shape)))
+            start.append(0)
+            step.append(1)
+            extent.append(n)
+            final.append(n)
+        dim += 1
+    path: Path = ()
+    if tuple(extent) != shape or any(b != 1 for b in step):
+        path = (("slice", {"start": tuple(start), "step": tuple(step), "shape": tuple(extent)}),)
+    if tuple(final) != tuple(extent):
+        path += (reshape_step(tuple(final)),)
+    if plain:
+        return Selection(path)
+    axes = tuple(a for a, _ in advanced)
+    indices = tuple(i for _, i in advanced)
+    lead = max(len(i.shape) for i in indices)
+    first = axes[0]
+    order = None
+    if not apart and first > 0:
+        rest = len(final) - len(axes)
+        order = (*range(lead, lead + first), *range(lead), *range(lead + first, lead + rest))
+    return Selection(path, axes, indices, order)
+
+
+def gathered(view: Node, chosen: Selection) -> Node:
+    """The elements that the selection takes from the view."""
+    out = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes)
+    return out if chosen.order is None else bind(TABLE["permute"], out, axes=chosen.order)
+
+
+def scattered(view: Node, chosen: Selection, value: Node, mode: str = "set") -> Node:
+    """The view with ``value`` (broadcast) where the selection leads."""
+    target = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes).shape
+    shown = target if chosen.order is None else tuple(target[a] for a in chosen.order)
+    value = fitted(value, shown)
+    if chosen.order is not None:
+        value = bind(TABLE["permute"], value, axes=inverse(chosen.order))
+    return bind(TABLE["scatter"], view, value, *chosen.indices, axes=chosen.axes, mode=mode)
+
+
+def fitted(value: Node, shape: Shape) -> Node:
+    """``value`` broadcast to the shape it is written to; leading ones may be too many, as in NumPy."""
+    if value.shape == shape:
+        return value
+    have = value.shape
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    fits = len(have) <= len(shape) and all(m in (1, n) for m, n in zip(have[::-1], shape[::-1], strict=False))
+    if not fits:
+        raise ShapeError(f"an array of shape {value.shape} does not fit where it is written: shape {shape}")
+    if have != value.shape:
+        value = bind(TABLE["reshape"], value, shape=have)
+    return bind(TABLE["broadcast_to"], value, shape=shape) if have != shape else value
+
+
+def mask_of(index: Any, shape: Shape) -> Node | None:
+    """The mask as a node, where the index is one boolean mask over leading dimensions."""
+    if isinstance(index, np.ndarray | list) and np.asarray(index).dtype == np.bool_:
+        index = np.asarray(index)
+    elif not (isinstance(index, Cell) and index.dtype == BOOL):  # type: ignore[attr-defined]
+        return None
+    if index.ndim == 0 or index.shape != shape[: index.ndim]:  # type: ignore[union-attr]
+        return None
+    node = as_node(index)
+    return bind(TABLE["reshape"], node, shape=node.shape + (1,) * (len(shape) - len(node.shape)))
+
+
+def _item(item: Any) -> Any:
+    """One part of an index: None, Ellipsis, slice, int, or an integer or boolean array."""
+    if item is None or item is Ellipsis or type(item) is int or isinstance(item, Cell):
+        return item
+    if isinstance(item, slice):
+        return slice(*(None if p is None else _bound(p) for p in (item.start, item.stop, item.step)))
+    if isinstance(item, bool | np.bool_):
+        return np.asarray(item)
+    if isinstance(item, list | tuple | np.ndarray):
+        found = np.asarray(item)
+        if found.size == 0 and not isinstance(item, np.ndarray):
+            found = found.astype(np.int64)
+        if found.ndim == 0 and found.dtype.kind in "iu":
+            return int(found)
+        return found
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise IndexError(
+            f"{item!r} is no index: integers, slices, None, ..., integer arrays and boolean masks are"
+        ) from None
+
+
+def _bound(part: Any) -> int:
+    try:
+        return operator.index(part)
+    except TypeError:
+        raise TypeError(f"the bounds of a slice must be integers or None, not {part!r}") from None
+
+
+def _whole(items: list[Any], shape: Shape) -> list[Any]:
+    """One item a dimension: the ellipsis filled in, masks as the integer arrays they mean."""
+    out: list[Any] = []
+    ellipsis = -1
+    for item in items:
+        if item is Ellipsis:
+            if ellipsis >= 0:
+                raise IndexError("an index can have only one ellipsis (...)")
+            ellipsis = len(out)
+        else:
+            out.append(item)
+    used = sum(0 if i is None else (i.ndim if _is_mask(i) else 1) for i in out)
+    if used > len(shape):
+        raise IndexError(f"too many indices: the array has {len(shape)} dimensions (shape {shape}), {used} were indexed")
+    place = len(out) if ellipsis < 0 else ellipsis
+    out[place:place] = [slice(None)] * (len(shape) - used)
+    full: list[Any] = []
+    for item in out:
+        if _is_mask(item):
+            dim = sum(1 for i in full if i is not None)
+            full.extend(_positions(item, shape, dim))
+        else:
+            full.append(item)
+    return full
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, np.ndarray | Cell) and item.dtype == BOOL  # type: ignore[union-attr]
+
+
+def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
+    """A mask as integer arrays. Its content must be known: how many elements it takes is the shape of the result."""
+    if mask.shape != shape[dim : dim + mask.ndim]:
+        raise IndexError(f"the boolean mask has shape {mask.shape}, the dimensions it masks are {shape[dim : dim + mask.ndim]}")
+    if mask.ndim == 0:
+        raise IndexError("a single bool is no index here: write a[None] or a[0:0]")
+    return np.nonzero(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
+
+
+def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
+    """An index array as a node; where its content is at hand, out-of-range positions are refused."""
+    if isinstance(item, int):
+        if not -n <= item < n:
+            raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
+        return constant(item % n, int64)
+    if isinstance(item, Cell):
+        node = item.node  # type: ignore[attr-defined]
+        if node.dtype not in INTEGERS:
+            raise IndexError(f"index arrays must hold integers or bools, not {node.dtype.name}: cast with .astype('int64')")
+        return node
+    if item.dtype.kind not in "iu":
+        raise IndexError(f"index arrays must hold integers or bools, not {item.dtype}")
+    if item.size and not (-n <= item.min() and item.max() < n):
+        bad = item.min() if item.min() < -n else item.max()
+        raise IndexError(f"index {bad} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
+    return numpy_node(item)

@@ -1,0 +1,101 @@
+"""Looks: computing what was asked for, and with it what live handles hold.
+
+A look walks the pending graph behind the nodes it wants. Pending nodes in it that a living Array holds are
+computed by the same run, so that nothing is computed twice. Computed nodes keep their buffer and drop their
+inputs. Pending graphs are cut at ``MOST_NODES`` or ``MOST_BYTES``: then they are computed unasked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import execute
+from weft.cell import LOCAL
+from weft.errors import TraceError
+from weft.graph.node import Graph, Node, topological, user_frame, user_line
+
+MOST_NODES = 2000
+MOST_BYTES = 256 << 20
+EVERY = 256  # wrapped nodes between two checks of the size of the pending graph
+
+
+def materialise(nodes: Sequence[Node]) -> None:
+    """Give each of ``nodes`` a value (not while a gradient needs their inputs, see :func:`values`)."""
+    wanted = [n for n in nodes if n.value is None]
+    if not wanted:
+        return
+    order = topological(wanted)
+    leaves, pending = [], []
+    for node in order:
+        if node.value is not None:
+            leaves.append(node)
+        elif node.op.kind == "leaf" and node.op.name != "constant":
+            raise TraceError(_refusal(node))
+        else:
+            pending.append(node)
+    asked = set(wanted)
+    outputs = [n for n in pending if n in asked or _held(n)]
+    results = execute.run(Graph(leaves, outputs), [n.value for n in leaves])
+    for node, value in zip(outputs, results, strict=True):
+        node.value = value
+        node.inputs = ()
+
+
+def values(nodes: Sequence[Node]) -> list[Any]:
+    """The buffers of ``nodes``. Inside a gradient nothing is stored: the graph must stay whole to be walked."""
+    if not LOCAL.keep:
+        materialise(nodes)
+        return [n.value for n in nodes]
+    order = topological(nodes)
+    for node in order:
+        if node.value is None and node.op.kind == "leaf" and node.op.name != "constant":
+            raise TraceError(_refusal(node))
+    leaves = [n for n in order if n.value is not None]
+    return execute.run(Graph(leaves, nodes), [n.value for n in leaves])
+
+
+def _held(node: Node) -> bool:
+    """Whether a living Array holds this pending node (it may be asked for later)."""
+    holder = node.holder
+    if holder is None or node.op.kind == "leaf":
+        return False
+    cell = holder()
+    return cell is not None and cell._node is node
+
+
+def look(node: Node) -> np.ndarray:
+    """The content of a node as a read-only NumPy array."""
+    value = node.value
+    if value is None or LOCAL.keep:
+        value = values([node])[0]
+    if node.op.name == "scalar":
+        return np.asarray(value, dtype=node.dtype)
+    return execute.to_numpy(value, node.shape, node.dtype)
+
+
+def _refusal(node: Node) -> str:
+    trace = LOCAL.trace
+    inside = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
+    return (
+        f"{user_line(user_frame())}: the value of this array is not known inside {inside}; numpy(), float(), bool(), print, "
+        f"if and while need it. Use wf.where for choices, or return the array and look at it outside"
+    )
+
+
+def cut(node: Node) -> None:
+    """Compute the pending graph behind ``node`` where it has grown too large."""
+    if LOCAL.trace is not None or LOCAL.keep:
+        return
+    order = topological((node,))
+    if len(order) >= MOST_NODES or sum(n.nbytes for n in order if n.value is None) >= MOST_BYTES:
+        materialise((node,))
+
+
+def known(node: Node) -> bool:
+    """Whether the node can be computed here: it rests on no placeholder of a trace."""
+    if node.value is not None:
+        return True
+    return all(n.value is not None or n.op.kind != "leaf" or n.op.name == "constant" for n in topological((node,)))
