@@ -1,0 +1,46 @@
+"""vmap's walk: evaluate a graph again, for many examples at once, with the batching rules of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft.graph.node import Node, topological
+from weft.graph.primitives import bind
+
+Batched = tuple[Node, int | None]
+
+
+def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batched]:
+    """What the outputs become when some nodes are replaced by batched ones.
+
+    Parameters
+    ----------
+    outputs : nodes
+    mapping : for nodes of the graph, what stands in their place and its batch dimension (None: not batched)
+
+    Returns
+    -------
+    list of (Node, dimension or None) : None where an output does not depend on anything batched
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from weft.graph.primitives import TABLE, bind, input_leaf
+    >>> x, rows = input_leaf((3,), np.dtype(np.float32)), input_leaf((8, 3), np.dtype(np.float32))
+    >>> batch([bind(TABLE["square"], x)], {x: (rows, 0)})
+    [(<square float32[8,3]>, 0)]
+    """
+    done: dict[Node, Batched] = dict(mapping)
+    for node in topological(outputs, stop=frozenset(mapping)):
+        if node in done:
+            continue
+        parts = [done[i] for i in node.inputs] if node.value is None else []
+        if any(dim is not None for _, dim in parts):
+            if node.op.batch is None:
+                raise TypeError(f"vmap: {node.op.name} has no batching rule.")
+            done[node] = node.op.batch([x for x, _ in parts], [dim for _, dim in parts], **node.params)
+        elif all(x is i for (x, _), i in zip(parts, node.inputs, strict=False)):
+            done[node] = node, None
+        else:
+            done[node] = bind(node.op, *(x for x, _ in parts), **node.params), None
+    return [done[o] for o in outputs]

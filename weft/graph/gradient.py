@@ -1,0 +1,93 @@
+"""Reverse-mode derivatives: one walk over a graph, from outputs back to what is differentiated by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.errors import DTypeError, ShapeError
+from weft.graph.node import Node, Shape, topological
+from weft.graph.primitives.call import broadcast_to, call, full, reshape
+from weft.graph.primitives.kinds import FLOATS
+
+
+def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]) -> list[Node]:
+    """Gradient of sum(outputs * cotangents) with respect to each node of ``wrt``.
+
+    Parameters
+    ----------
+    outputs : nodes
+    cotangents : one node an output, of its dtype, of its shape or one that broadcasts to it
+    wrt : nodes, float; what lies before them is not looked at, so each counts as independent
+
+    Returns
+    -------
+    list of Node : of the shapes and dtypes of ``wrt``; zeros where no path leads
+
+    Raises
+    ------
+    DTypeError
+        for an output or a node of ``wrt`` that is not float.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from weft.graph.interpret import interpret
+    >>> from weft.graph.node import Graph
+    >>> from weft.graph.primitives import TABLE, bind, constant, input_leaf
+    >>> x = input_leaf((3,), np.dtype(np.float32))
+    >>> y = bind(TABLE["square"], x)
+    >>> (dx,) = backward([y], [constant(1, y.dtype)], [x])
+    >>> interpret(Graph([x], [dx]), [np.array([1, 2, 3], np.float32)])
+    [array([2., 4., 6.], dtype=float32)]
+    """
+    for what, nodes in (("output", outputs), ("argument", wrt)):
+        for k, node in enumerate(nodes):
+            if node.dtype not in FLOATS:
+                raise DTypeError(f"grad: {what} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype.")
+    stop = frozenset(wrt)
+    order = topological(outputs, stop=stop)
+    reached: set[Node] = set()
+    for node in order:
+        if node in stop or (node.value is None and node.dtype in FLOATS and any(i in reached for i in node.inputs)):
+            reached.add(node)
+
+    sums: dict[Node, Node] = {}
+    for node, g in zip(outputs, cotangents, strict=True):
+        if g.dtype != node.dtype:
+            raise DTypeError(f"grad: a cotangent is {g.dtype.name} and its output {node.dtype.name}: they must be equal.")
+        if node in reached:
+            _accumulate(sums, node, broadcast_to(g, node.shape))
+    for node in reversed(order):
+        if node not in reached or node in stop or node not in sums:
+            continue
+        vjp = node.op.vjp
+        if vjp is None:
+            raise NotDifferentiable(node)
+        parts = vjp(sums.pop(node), node, *node.inputs, **node.params)
+        for operand, part in zip(node.inputs, parts, strict=True):
+            if part is not None and operand in reached:
+                _accumulate(sums, operand, unbroadcast(part, operand.shape))
+    return [sums[node] if node in sums else full(0, node.shape, node.dtype) for node in wrt]
+
+
+class NotDifferentiable(TypeError):
+    """A derivative was asked of something that has none."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(f"grad: {node.op.name} of {node.dtype.name}{list(node.shape)} has no derivative.")
+
+
+def _accumulate(sums: dict[Node, Node], node: Node, part: Node) -> None:
+    if part.shape != node.shape or part.dtype != node.dtype:
+        raise ShapeError(f"grad: the derivative of {node!r} came out as {part!r}: the rule of one of its readers is wrong.")
+    before = sums.get(node)
+    sums[node] = part if before is None else call.add(before, part)
+
+
+def unbroadcast(x: Node, shape: Shape) -> Node:
+    """Sum away the dimensions that broadcasting a ``shape`` added or repeated."""
+    if x.shape == shape:
+        return x
+    lead = len(x.shape) - len(shape)
+    axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (shape[d - lead] == 1 and n != 1))
+    return reshape(call.reduce_sum(x, axes=axes, keepdims=False), shape)

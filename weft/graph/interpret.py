@@ -1,0 +1,68 @@
+"""Evaluate a graph with the NumPy references: the oracle of the tests, and what runs graphs too small to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.graph.node import Graph, Node
+from weft.graph.primitives import CONSTANT
+
+
+def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
+    """Evaluate every output.
+
+    Parameters
+    ----------
+    graph : Graph
+    values : an array (or, for scalar leaves, a number) for each of ``graph.inputs``, of its shape and dtype
+
+    Returns
+    -------
+    list of ndarray, one an output; they may share memory with values or with each other
+
+    Raises
+    ------
+    ValueError
+        if a value is missing or has another shape than its input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from weft.graph.node import Graph
+    >>> from weft.graph.primitives import TABLE, bind, input_leaf
+    >>> x = input_leaf((3,), np.dtype(np.float32))
+    >>> interpret(Graph([x], [bind(TABLE["square"], x)]), [np.array([1, 2, 3], np.float32)])
+    [array([1., 4., 9.], dtype=float32)]
+    """
+    if len(values) != len(graph.inputs):
+        raise ValueError(f"interpret: the graph has {len(graph.inputs)} inputs and {len(values)} values were given.")
+    known: dict[Node, np.ndarray] = {}
+    for k, (node, value) in enumerate(zip(graph.inputs, values, strict=True)):
+        array = np.asarray(value, node.dtype)
+        if array.shape != node.shape:
+            raise ValueError(f"interpret: value {k} has shape {array.shape} and input {k} has {node.shape}.")
+        known[node] = array
+    uses: dict[Node, int] = dict.fromkeys(graph.outputs, 1)  # outputs are kept
+    for node in graph.order:
+        for i in node.inputs:
+            uses[i] = uses.get(i, 0) + 1
+    for node in graph.order:
+        if node in known:
+            continue
+        if node.op is CONSTANT:
+            known[node] = np.asarray(node.params["value"], node.dtype)
+            continue
+        if node.op.reference is None or node.value is not None:
+            raise ValueError(f"interpret: {node!r} is a leaf, but not among the graph's inputs.")
+        result = np.asarray(node.op.reference(*(known[i] for i in node.inputs), **node.params))
+        if result.dtype != node.dtype or result.shape != node.shape:
+            raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")
+        known[node] = result
+        for i in node.inputs:  # free what nobody reads any more
+            uses[i] -= 1
+            if not uses[i]:
+                del known[i]
+    return [known[o] for o in graph.outputs]
