@@ -1,0 +1,68 @@
+"""The stores of a convolution, emitted on finished sums."""
+
+from __future__ import annotations
+
+from weft.codegen.cpu.conv_match import Conv
+from weft.codegen.cpu.conv_tile import Number
+from weft.codegen.cpu.emit import Env, Level, emit_store, key_of
+from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.types import llvm_type
+from weft.schedule.kernel import Axis, Kernel
+
+
+class Stores:
+    """The stores inside one function: construct where its arguments can be read, call where sums are ready."""
+
+    def __init__(self, f: Function, module: Module, isa: ISA, kernel: Kernel, conv: Conv, number: Number) -> None:
+        self.f, self.module, self.isa, self.conv, self.number = f, module, isa, conv, number
+        self.pointers = {
+            key_of(b): f.load("ptr", f.offset("%args", 8 * b.id)) for b in (*kernel.inputs, *kernel.outputs)
+        }
+        first = len(kernel.inputs) + len(kernel.outputs)
+        self.scalars = {i: _scalar(f, f.offset("%args", 8 * (first + i)), dtype) for i, dtype in enumerate(kernel.scalars)}
+
+    def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
+        """All stores at ``live`` neighbours from ``at`` on along one axis; sums: their vector."""
+        lanes = self.number.lanes
+        mask = None
+        if live < lanes:
+            mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
+        env = Env(
+            axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)}, vector=along.id, lanes=lanes, mask=mask,
+            accs={self.conv.contraction.id: sums}, pointers=self.pointers, scalars=self.scalars,
+        )
+        if outer is not None:
+            env.levels = [outer, Level(self.f.lines)]
+            env.level_of = {axis.id: 0 for axis in axes} | {along.id: 1}
+        for store in self.conv.contraction.stores:
+            emit_store(self.f, self.module, self.isa, store, env)
+
+    def row(self, axes: dict[Axis, str], along: Axis, sums: str) -> None:
+        """All stores at ``axes`` x the whole of ``along``; ``sums`` points to their sums, contiguous and readable in vectors."""
+        f, number = self.f, self.number
+        outer = Level(f.lines)
+        f.lines = []
+        whole = along.extent // number.lanes * number.lanes
+        if whole == number.lanes:
+            self.emit(axes, along, 0, f.load(number.vector, sums, number.size), number.lanes, outer)
+        elif whole:
+            with f.loop(0, whole, number.lanes) as c:
+                self.emit(axes, along, c, f.load(number.vector, f.element(sums, number.type, c), number.size), number.lanes, outer)
+        if along.extent > whole:
+            last = f.load(number.vector, f.offset(sums, whole * number.size), number.size)
+            self.emit(axes, along, whole, last, along.extent - whole, outer)
+        outer.lines.extend(f.lines)
+        f.lines = outer.lines
+
+
+def _scalar(f: Function, pointer: str, dtype) -> str:
+    """A run-time scalar as it is kept in registers."""
+    if dtype.name == "bool":
+        return f.let(f"icmp ne i8 {f.load('i8', pointer)}, 0")
+    if dtype.name == "float16":
+        return f.let(f"fpext half {f.load('half', pointer)} to float")
+    if dtype.name == "bfloat16":
+        bits = f.let(f"shl i32 {f.load('i32', pointer)}, 16")
+        return f.let(f"bitcast i32 {bits} to float")
+    return f.load(llvm_type(dtype), pointer)

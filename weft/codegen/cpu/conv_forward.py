@@ -1,0 +1,199 @@
+"""Forward convolution and input gradient: vectors of pixels, broadcast weights.
+
+A chunk is a block of images x rows, perhaps of a group of filter panels. It copies its part of the image with
+borders into the worker's scratch (conv_plan.Layout), so that each tap of a tile is one contiguous load at a
+constant displacement; a panel's sums go to a scratch plane from which the stores are emitted row by row.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.codegen.cpu.conv_epilogue import Stores
+from weft.codegen.cpu.conv_match import Conv, coefficient
+from weft.codegen.cpu.conv_pack import memory, pack_image, pack_weights
+from weft.codegen.cpu.conv_plan import make_plan
+from weft.codegen.cpu.conv_tile import Number, PixelTile, pixel_tile
+from weft.codegen.cpu.generate import Generated
+from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.text import Function, Module
+from weft.schedule.kernel import Axis, Kernel
+
+INLINE = 2e6  # operations below which chunks are run in a loop of this thread
+PACK_PARALLEL = 1 << 16  # weights above which packing them is shared out
+
+
+def line(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def minimum(f: Function, a: str | int, b: str | int) -> str:
+    return f.let(f"select i1 {f.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+
+def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
+    """The digits of ``value``, last fastest."""
+    out = []
+    for radix in reversed(radices[1:]):
+        out.insert(0, f.let(f"urem i64 {value}, {radix}") if radix > 1 else "0")
+        value = f.let(f"udiv i64 {value}, {radix}") if radix > 1 else value
+    return [value, *out]
+
+
+class Forward:
+    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA) -> None:
+        self.kernel, self.conv, self.isa = kernel, conv, isa
+        accum = conv.contraction.accum
+        self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
+        self.plan = make_plan(conv, isa, accum.itemsize)
+        self.module = Module()
+        self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
+        self.mr = self.plan.tile.mr
+        self.panels = self.plan.panels(conv.filters.extent)
+        self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
+        size = accum.itemsize
+        layout, tile = self.plan.layout, self.plan.tile
+        slack = (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
+        self.panel_bytes = line(self.k * self.mr * size)
+        self.shared = line(conv.group.extent * self.panels * self.panel_bytes)
+        self.image_bytes = line((conv.chan.extent * layout.chan_pitch + slack) * size)
+        self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
+        self.worker = self.image_bytes + line(self.mr * self.out_pitch * size)
+        self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
+
+    def name(self, part: str) -> str:
+        return f"@{self.kernel.name}.{part}"
+
+    def generate(self) -> Generated:
+        plan, layout = self.plan, self.plan.layout
+        vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
+        for rows in {self.mr, self.last_rows}:
+            tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps)
+            pixel_tile(self.module, self.number, self.name(f"tile{rows}"), tile, self.out_pitch)
+        self._pack()
+        self._chunk()
+        self._entry()
+        return Generated(self.kernel.name, self.module.text(), self.shared, self.worker)
+
+    def _argument(self, f: Function, index: int) -> str:
+        return f.load("ptr", f.offset("%args", 8 * index))
+
+    def _pack(self) -> None:
+        """Chunk of packing: one panel of weights of one group."""
+        conv = self.conv
+        f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
+        group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
+        to = f.offset(self._argument(f, self.slots), f.mul("%chunk", self.panel_bytes))
+        _, width = memory(conv.weights.buffer)
+        source = f.offset(self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width))
+        if self.last_rows == self.mr:
+            pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
+        else:
+            with f.when(f.let(f"icmp slt i64 {panel}, {self.panels - 1}")):
+                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
+            with f.when(f.let(f"icmp eq i64 {panel}, {self.panels - 1}")):
+                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.last_rows)
+        f.do("ret void")
+
+    def _chunk(self) -> None:
+        conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
+        f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
+        stores = Stores(f, self.module, self.isa, self.kernel, conv, number)
+        radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
+        group, image_block, row_block, filter_group = digits(f, "%chunk", radices)
+        scratch = self._argument(f, self.slots)
+        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.shared))
+        out = f.offset(image, self.image_bytes)
+        first = f.mul(image_block, layout.images)
+        images = minimum(f, f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
+        row0 = f.mul(row_block, layout.rows)
+        rows = minimum(f, f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
+        _, width = memory(conv.image.buffer)
+        source = f.offset(self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width))
+        pack_image(f, conv, layout, number, source, image, conv.chan, conv.chan.extent, conv.free, first, images, row0)
+
+        start = f.mul(filter_group, plan.panels_a_group)
+        end = minimum(f, f.add(start, plan.panels_a_group), self.panels)
+        weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))
+        with f.loop(start, end) as panel:
+            w = f.offset(weights, f.mul(panel, self.panel_bytes))
+            for rows_here, last in ((self.mr, False), (self.last_rows, True)):
+                if last and self.last_rows == self.mr:
+                    continue
+                compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
+                with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
+                    self._tiles(f, self.name(f"tile{rows_here}"), image, w, out, images, rows)
+            filter0 = f.mul(panel, self.mr)
+            filters = minimum(f, f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
+            self._stores(f, stores, out, group, first, images, row0, rows, filter0, filters)
+        f.do("ret void")
+
+    def _tiles(self, f: Function, tile: str, image: str, weights: str, out: str, images: str, rows: str) -> None:
+        """Cover the block's pixels with tiles."""
+        plan, layout, size, lanes = self.plan, self.plan.layout, self.number.size, self.number.lanes
+        counts: list[str | int] = [images, rows, *plan.pixels[1:]]
+        steps = [layout.image_pitch, *layout.pitches]
+        levels, nv = plan.tile.levels, plan.tile.nv
+
+        def call(at: str | int) -> None:
+            offset = f.mul(at, size)
+            f.do(f"call void {tile}(ptr {f.offset(image, offset)}, ptr {weights}, ptr {f.offset(out, offset)})")
+
+        def nest(depth: int, at: str | int) -> None:
+            left = len(counts) - depth
+            if levels == 0 and left == 2:
+                with f.loop(0, counts[depth], nv) as r, f.loop(0, counts[depth + 1], lanes) as c:
+                    call(f.add(at, f.add(f.mul(r, steps[depth]), c)))
+            elif levels == left:
+                span: str | int = 1
+                for n, s in zip(counts[depth:], steps[depth:], strict=True):
+                    span = f.add(span, f.mul(n - 1 if isinstance(n, int) else f.let(f"sub i64 {n}, 1"), s))
+                with f.loop(0, span, nv * lanes) as c:
+                    call(f.add(at, c))
+            else:
+                with f.loop(0, counts[depth]) as i:
+                    nest(depth + 1, f.add(at, f.mul(i, steps[depth])))
+
+        nest(0, 0)
+
+    def _stores(
+        self, f: Function, stores: Stores, out: str, group: str, first: str, images: str, row0: str, rows: str,
+        filter0: str, filters: str,
+    ) -> None:
+        conv, layout, size = self.conv, self.plan.layout, self.number.size
+        axes: dict[Axis, str] = {conv.group: group}
+        with f.loop(0, filters) as i:
+            axes[conv.filters] = f.add(filter0, i)
+            plane = f.offset(out, f.mul(i, self.out_pitch * size))
+            with f.loop(0, images) as n:
+                axes[conv.free] = f.add(first, n)
+                self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * size)), 0, row0, rows)
+
+    def _rows(self, f: Function, stores: Stores, axes: dict[Axis, str], at: str, depth: int, row0: str, rows: str) -> None:
+        windows = self.conv.windows
+        if depth == len(windows) - 1:
+            stores.row(axes, windows[-1].pixel, at)
+            return
+        with f.loop(0, rows if depth == 0 else windows[depth].pixel.extent) as r:
+            axes[windows[depth].pixel] = f.add(r, row0) if depth == 0 else r
+            here = f.offset(at, f.mul(r, self.plan.layout.pitches[depth] * self.number.size))
+            self._rows(f, stores, axes, here, depth + 1, row0, rows)
+
+    def _entry(self) -> None:
+        self.module.globals.append("@weft_counters = external global i64")
+        f = self.module.function(f"define void @{self.kernel.name}(ptr %args)")
+        f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+        packs = self.conv.group.extent * self.panels
+        parallel_chunks(f, self.module, self.name("pack"), packs, self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL)
+        parallel_chunks(f, self.module, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
+        f.do("ret void")
+
+
+def parallel_chunks(f: Function, module: Module, body: str, chunks: int, parallel: bool) -> None:
+    if parallel and chunks > 1:
+        module.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
+        f.do(f"call void @weft_parallel(ptr {body}, ptr %args, i64 {chunks})")
+    else:
+        with f.loop(0, chunks) as i:
+            f.do(f"call void {body}(ptr %args, i64 {i}, i64 0)")

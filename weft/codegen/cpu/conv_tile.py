@@ -1,0 +1,187 @@
+"""The two inner loops of convolutions: a tile of filters x pixel vectors, and a tile of filters x columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.codegen.cpu.text import Function, Module
+
+MAX_UNROLL = 32  # steps of k written out
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What accumulates: LLVM's scalar type, bytes, and lanes of a vector."""
+
+    type: str
+    size: int
+    lanes: int
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x {self.type}>"
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}f{8 * self.size}"
+
+
+def declare_fma(module: Module, number: Number) -> None:
+    v = number.vector
+    module.declare(f"llvm.fma.{number.suffix}", f"declare {v} @llvm.fma.{number.suffix}({v}, {v}, {v})")
+
+
+def fma(f: Function, number: Number, a: str, b: str, c: str) -> str:
+    v = number.vector
+    return f.let(f"call {v} @llvm.fma.{number.suffix}({v} {a}, {v} {b}, {v} {c})")
+
+
+def splat(f: Function, number: Number, scalar: str) -> str:
+    one = f.let(f"insertelement {number.vector} poison, {number.type} {scalar}, i64 0")
+    return f.let(f"shufflevector {number.vector} {one}, {number.vector} poison, <{number.lanes} x i32> zeroinitializer")
+
+
+@dataclass(frozen=True, slots=True)
+class PixelTile:
+    """mr filters x nv vectors of pixels, summed over channels and taps in ascending order.
+
+    vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's
+    planes. Weights are packed [channel][tap][mr].
+    """
+
+    mr: int
+    nv: int
+    vstep: int
+    chans: int
+    chan_pitch: int
+    taps: tuple[int, ...]
+
+
+def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
+    """Emit the sum; returns the pointers of the accumulators, [mr][nv]."""
+    declare_fma(module, number)
+    v, size = number.vector, number.size
+    accs = [[f.local(v) for _ in range(tile.nv)] for _ in range(tile.mr)]
+    for row in accs:
+        for acc in row:
+            f.store(v, "zeroinitializer", acc)
+
+    def step(px: str, w: str, at: int, wat: int) -> None:
+        vectors = [f.load(v, f.offset(px, (at + j * tile.vstep) * size), size) for j in range(tile.nv)]
+        for i in range(tile.mr):
+            x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * size), size))
+            for j in range(tile.nv):
+                old = f.load(v, accs[i][j])
+                f.store(v, fma(f, number, x, vectors[j], old), accs[i][j])
+
+    count = len(tile.taps)
+    if count > MAX_UNROLL:
+        _looped_taps(f, module, number, tile, pixels, weights, step)
+        return accs
+    unroll = max(1, min(tile.chans, 12 // count))
+    main = tile.chans // unroll
+
+    def chans(px: str, w: str, n: int) -> None:
+        for u in range(n):
+            for t, at in enumerate(tile.taps):
+                step(px, w, u * tile.chan_pitch + at, (u * count + t) * tile.mr)
+
+    px_p, w_p = f.local("ptr"), f.local("ptr")
+    f.store("ptr", pixels, px_p)
+    f.store("ptr", weights, w_p)
+    if main == 1:
+        chans(pixels, weights, unroll)
+        px_end, w_end = f.offset(pixels, unroll * tile.chan_pitch * size), f.offset(weights, unroll * count * tile.mr * size)
+    else:
+        with f.loop(0, main):
+            px, w = f.load("ptr", px_p), f.load("ptr", w_p)
+            chans(px, w, unroll)
+            f.store("ptr", f.offset(px, unroll * tile.chan_pitch * size), px_p)
+            f.store("ptr", f.offset(w, unroll * count * tile.mr * size), w_p)
+        px_end, w_end = f.load("ptr", px_p), f.load("ptr", w_p)
+    if tile.chans % unroll:
+        chans(px_end, w_end, tile.chans % unroll)
+    return accs
+
+
+def _looped_taps(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str, step) -> None:
+    """Many taps: groups that look alike from their first tap are one loop body over a table of displacements."""
+    count, size = len(tile.taps), number.size
+    group = 1
+    for width in range(MAX_UNROLL, 1, -1):
+        shapes = {tuple(t - tile.taps[g] for t in tile.taps[g : g + width]) for g in range(0, count, width)}
+        if count % width == 0 and len(shapes) == 1:
+            group = width
+            break
+    firsts = [tile.taps[g] * size for g in range(0, count, group)]
+    inside = [t - tile.taps[0] for t in tile.taps[:group]]
+    table = f"@taps{len(module.globals)}"
+    words = ", ".join(f"i64 {x}" for x in firsts)
+    module.globals.append(f"{table} = private unnamed_addr constant [{len(firsts)} x i64] [{words}]")
+    w_p, px_p = f.local("ptr"), f.local("ptr")
+    f.store("ptr", weights, w_p)
+    f.store("ptr", pixels, px_p)
+    with f.loop(0, tile.chans):
+        px = f.load("ptr", px_p)
+        with f.loop(0, len(firsts)) as g:
+            at = f.load("i64", f.element(table, "i64", g))
+            here, w = f.offset(px, at), f.load("ptr", w_p)
+            for t, more in enumerate(inside):
+                step(here, w, more, t * tile.mr)
+            f.store("ptr", f.offset(w, group * tile.mr * size), w_p)
+        f.store("ptr", f.offset(px, tile.chan_pitch * size), px_p)
+
+
+def pixel_tile(module: Module, number: Number, name: str, tile: PixelTile, out_pitch: int) -> None:
+    """``void name(ptr pixels, ptr weights, ptr out)``: the tile, written to scratch at [mr][pixel]."""
+    f = module.function(f"define internal void {name}(ptr noalias %px, ptr noalias %w, ptr noalias %out)")
+    accs = accumulate(f, module, number, tile, "%px", "%w")
+    for i, row in enumerate(accs):
+        for j, acc in enumerate(row):
+            at = f.offset("%out", (i * out_pitch + j * tile.vstep) * number.size)
+            f.store(number.vector, f.load(number.vector, acc), at, number.size)
+    f.do("ret void")
+
+
+def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, out_pitch: int) -> None:
+    """``void name(ptr rows, ptr col0.., ptr out, i64 spans, i64 steps, i64 pitch)``: dot products along pixels.
+
+    out[i * out_pitch + j] += sum of rows[i] * column[j] over spans of ``steps`` vectors, ``pitch`` bytes apart.
+    """
+    declare_fma(module, number)
+    v, size = number.vector, number.size
+    cols = ", ".join(f"ptr noalias %c{j}" for j in range(columns))
+    f = module.function(f"define internal void {name}(ptr noalias %r, {cols}, ptr noalias %out, i64 %spans, i64 %steps, i64 %pitch)")
+    accs = [[f.local(v) for _ in range(columns)] for _ in range(rows)]
+    for row in accs:
+        for acc in row:
+            f.store(v, "zeroinitializer", acc)
+    with f.loop(0, "%spans") as span:
+        base = f.mul(span, "%pitch")
+        end = f.add(base, f.mul("%steps", number.lanes * size))
+        with f.loop(base, end, number.lanes * size) as at:
+            columns_now = [f.load(v, f.offset(f"%c{j}", at), size) for j in range(columns)]
+            row_at = f.offset("%r", at)
+            for i in range(rows):
+                x = f.load(v, f.offset(row_at, i * row_pitch * size), size)
+                for j in range(columns):
+                    f.store(v, fma(f, number, x, columns_now[j], f.load(v, accs[i][j])), accs[i][j])
+    for i, row in enumerate(accs):
+        for j, acc in enumerate(row):
+            at = f.offset("%out", (i * out_pitch + j) * size)
+            total = f.let(f"fadd {number.type} {f.load(number.type, at)}, {lane_sum(f, number, f.load(v, acc))}")
+            f.store(number.type, total, at)
+    f.do("ret void")
+
+
+def lane_sum(f: Function, number: Number, vector: str) -> str:
+    """The lanes added by halves."""
+    width = number.lanes
+    while width > 1:
+        half = width // 2
+        wide, type_ = f"<{width} x {number.type}>", f"<{half} x {number.type}>"
+        low = f.let(f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {i}' for i in range(half))}>")
+        high = f.let(f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {half + i}' for i in range(half))}>")
+        vector = f.let(f"fadd {type_} {low}, {high}")
+        width = half
+    return f.let(f"extractelement <1 x {number.type}> {vector}, i64 0")
