@@ -72,7 +72,7 @@ class _Driver:
         return self.a_bytes + self.b_bytes + self.t_bytes
 
     def generate(self) -> Generated:
-        epilogue = Epilogue(self.module, self.kernel, self.p, self.isa)
+        epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
         for tall in (True, False):
             for wide in (True, False):
                 if self._exists(tall, wide):

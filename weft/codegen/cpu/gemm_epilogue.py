@@ -1,43 +1,191 @@
-"""The stores of a product, emitted on its accumulators."""
+"""The stores of a product, emitted on its accumulators: in registers where short, else once in a function of its own."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from weft.codegen.cpu.emit import Env, emit_store, emit_value, llvm_type
+from weft.codegen.cpu.env import access_values, dependencies, operands
 from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.microkernel import Tile, mask_text
 from weft.codegen.cpu.text import Function, Module
-from weft.schedule.kernel import Kernel
+from weft.schedule.kernel import Kernel, Value
+
+INLINE_COST = 500
+_CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",
+                    "or", "xor", "not", "load", "const", "scalar", "index", "acc", "cast", "fma", "bitcast"))
+_MIDDLE = frozenset(("div", "sqrt", "floor", "ceil", "trunc", "rint", "shl", "shr", "copysign"))
 
 
 class Epilogue:
-    def __init__(self, module: Module, kernel: Kernel, product: Product, isa: ISA) -> None:
-        self.module, self.kernel, self.p, self.isa = module, kernel, product, isa
-        self.lanes = isa.lanes(product.accum.itemsize)
-        self.scalar = "float" if product.accum.itemsize == 4 else "double"
+    """Emits a product's stores for tiles of one module."""
 
-    def emit(self, f: Function, tile: list[list[str]], tail: int) -> None:
-        """Store a tile whose first element is (%i, %j); ``tail``: lanes in use of each row's last vector, 0 for all."""
-        p = self.p
-        vec = f"<{self.lanes} x {self.scalar}>"
-        size = p.accum.itemsize
-        for store in p.stores:
-            assert store.value.op == "acc"
-            access = store.access
-            flat = access.flat()
-            base = f.load("ptr", f.offset("%args", 8 * access.buffer.id), 8)
-            terms = dict(flat.terms)
-            at = str(flat.const)
-            for n, axis in enumerate(p.outer):
-                at = f.add(at, f.mul(f"%o{n}", terms.get(axis.id, 0)))
-            sm, sn = terms.get(p.m.id, 0) if p.m else 0, terms.get(p.n.id, 0) if p.n else 0
-            at = f.add(at, f.add(f.mul("%i", sm), f.mul("%j", sn)))
-            base = f.offset(base, f.mul(at, size))
-            for r, row in enumerate(tile):
-                for v, value in enumerate(row):
-                    pointer = f.offset(base, (r * sm + v * self.lanes * sn) * size)
-                    live = tail if tail and v == len(row) - 1 else self.lanes
-                    if sn == 1 and live == self.lanes:
-                        f.store(vec, value, pointer, size)
-                        continue
-                    for lane in range(live):
-                        x = f.let(f"extractelement {vec} {value}, i32 {lane}")
-                        f.store(self.scalar, x, f.offset(pointer, lane * sn * size), size)
+    def __init__(self, module: Module, kernel: Kernel, product: Product, isa: ISA, symbol: str) -> None:
+        self.module, self.kernel, self.p, self.isa, self.symbol = module, kernel, product, isa, symbol
+        self.lanes = isa.lanes(product.accum.itemsize)
+        self.scalar = llvm_type(product.accum)
+        self.vector = f"<{self.lanes} x {self.scalar}>"
+        self.size = product.accum.itemsize
+        self.deps: dict[int, frozenset] = {}
+        roots = [s.value for s in product.stores]
+        self.values = _all_values(roots + [v for s in product.stores for v in access_values(s.access)])
+        self.cost = sum(_cost(v) for v in self.values)
+        self.outlined: set[int] = set()
+
+    # ---- a tile in registers
+
+    def emit(self, f: Function, tile: Tile, tail: int) -> None:
+        """Store a tile whose first element is (%i, %j). ``tail``: lanes in use of each row's last vector, 0 for all."""
+        rows, vectors = len(tile), len(tile[0])
+        if self.cost * rows * vectors > INLINE_COST and rows * vectors > 1:
+            self._call(f, tile, tail)
+            return
+        base = self._env(f, "%i", "%j")
+        columns, lines = {}, {}
+        for v in range(vectors):
+            env = self._at(base, 0, v, tail if v == vectors - 1 else 0)
+            self._hoist(f, env, column=True)
+            columns[v] = env.memo
+        for r in range(rows):
+            env = self._at(base, r, 0, 0)
+            env.vector = None
+            self._hoist(f, env, column=False)
+            lines[r] = env.memo
+        for r in range(rows):
+            for v in range(vectors):
+                live = tail if v == vectors - 1 else 0
+                env = self._at(base, r, v, live)
+                env.memo = {**columns[v], **lines[r]}
+                self._store(f, env, tile[r][v], live)
+
+    def _env(self, f: Function, i: str, j: str) -> Env:
+        """What every element shares: pointers, scalars, the outer loops."""
+        axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
+        if self.p.m:
+            axes[self.p.m.id] = i
+        if self.p.n:
+            axes[self.p.n.id] = j
+        used = {a for v in self.values for a in _buffers(v)} | {s.access.buffer.id for s in self.p.stores}
+        pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
+        first = len(self.kernel.inputs) + len(self.kernel.outputs)
+        scalars = {
+            v.attr: load_scalar(f, self.kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
+            for v in self.values if v.op == "scalar"
+        }
+        return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps)
+
+    def _at(self, base: Env, r: int, v: int, live: int) -> Env:
+        offsets = {}
+        if self.p.m:
+            offsets[self.p.m.id] = r
+        if self.p.n:
+            offsets[self.p.n.id] = v * self.lanes
+        return replace(
+            base, offsets=offsets, memo={}, vector=self.p.n.id if self.p.n else None,
+            mask=mask_text(self.lanes, live) if live else None,
+        )
+
+    def _hoist(self, f: Function, env: Env, column: bool) -> None:
+        """Emit what depends on the column only (or the row only) once for all rows (columns)."""
+        mine = self.p.n if column else self.p.m
+        other = self.p.m if column else self.p.n
+        if mine is None:
+            return
+        stack: list[Value] = [s.value for s in self.p.stores]
+        seen: set[int] = set()
+        while stack:
+            value = stack.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            deps = dependencies(value, self.deps)
+            if mine.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps):
+                emit_value(f, self.module, self.isa, value, env)
+            else:
+                stack.extend(operands(value))
+
+    def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
+        """One vector (or, where n is a single column, one element): all values first, then all stores."""
+        if env.vector is None:
+            acc = f.let(f"extractelement {self.vector} {acc}, i32 0")
+        env.accs = {self.p.id: acc}
+        for store in self.p.stores:
+            emit_value(f, self.module, self.isa, store.value, env)
+        for store in self.p.stores:
+            emit_store(f, self.module, self.isa, store, env)
+
+    # ---- a tile in memory, for long epilogues
+
+    def _call(self, f: Function, tile: Tile, tail: int) -> None:
+        rows, vectors = len(tile), len(tile[0])
+        width = self.lanes * self.size
+        room = f.local(f"[{rows * vectors} x {self.vector}]", width)
+        for r in range(rows):
+            for v in range(vectors):
+                f.store(self.vector, tile[r][v], f.offset(room, (r * vectors + v) * width), width)
+        outer = "".join(f", i64 %o{n}" for n in range(len(self.p.outer)))
+        full = vectors - bool(tail)
+        f.do(f"call void @{self._outline(0)}(ptr {room}, i64 {rows}, i64 {full}, i64 {vectors}, i64 %i, i64 %j, ptr %args{outer})")
+        if tail:
+            part = f.offset(room, full * width)
+            j = f.add("%j", full * self.lanes)
+            name = self._outline(tail)
+            f.do(f"call void @{name}(ptr {part}, i64 {rows}, i64 1, i64 {vectors}, i64 %i, i64 {j}, ptr %args{outer})")
+
+    def _outline(self, tail: int) -> str:
+        """``@name(tile, rows, vectors, stride, i, j, args, outer...)`` for full vectors or those with ``tail`` lanes."""
+        name = f"{self.symbol}.epilogue{tail or ''}"
+        if tail in self.outlined:
+            return name
+        self.outlined.add(tail)
+        outer = "".join(f", i64 %o{n}" for n in range(len(self.p.outer)))
+        f = self.module.function(
+            f"define internal void @{name}(ptr %tile, i64 %rows, i64 %vectors, i64 %stride, i64 %i, i64 %j, ptr %args{outer})"
+        )
+        width = self.lanes * self.size
+        base = self._env(f, "%i", "%j")
+        with f.loop(0, "%rows") as r, f.loop(0, "%vectors") as v:
+            at = f.add(f.mul(r, "%stride"), v)
+            acc = f.load(self.vector, f.offset("%tile", f.mul(at, width)), width)
+            env = self._at(base, 0, 0, tail)
+            env.axes = dict(base.axes)
+            if self.p.m:
+                env.axes[self.p.m.id] = f.add("%i", r)
+            if self.p.n:
+                env.axes[self.p.n.id] = f.add("%j", f.mul(v, self.lanes))
+            self._store(f, env, acc, tail)
+        f.do("ret void")
+        return name
+
+
+def load_scalar(f: Function, dtype, pointer: str) -> str:
+    """A run-time scalar from its argument slot, as it is kept in registers."""
+    if dtype.kind == "b":
+        return f.let(f"icmp ne i8 {f.load('i8', pointer, 1)}, 0")
+    if dtype.name == "float16":
+        return f.let(f"fpext half {f.load('half', pointer, 2)} to float")
+    if dtype.name == "bfloat16":
+        bits = f.let(f"shl i32 {f.let('zext i16 ' + f.load('i16', pointer, 2) + ' to i32')}, 16")
+        return f.let(f"bitcast i32 {bits} to float")
+    return f.load(llvm_type(dtype), pointer, dtype.itemsize)
+
+
+def _all_values(roots: list[Value]) -> list[Value]:
+    seen: dict[int, Value] = {}
+    stack = list(roots)
+    while stack:
+        value = stack.pop()
+        if id(value) not in seen:
+            seen[id(value)] = value
+            stack.extend(operands(value))
+    return list(seen.values())
+
+
+def _buffers(value: Value) -> list[int]:
+    return [value.attr.buffer.id] if value.op == "load" else []
+
+
+def _cost(value: Value) -> int:
+    """Instructions, roughly."""
+    return 1 if value.op in _CHEAP else 4 if value.op in _MIDDLE else 40

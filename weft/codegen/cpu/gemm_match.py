@@ -7,8 +7,8 @@ emitter of the epilogue.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def match_product(kernel: Kernel) -> Product | None:
     if any(axis.extent == 0 for axis in everything):
         return None
     fa, fb = a.flat(), b.flat()
-    store_affines = [f for s in c.stores for f in _affines_of(s)]
+    store_affines = _affines_of(c.stores)
     m_outer, m, m_gone = _merge(c.m, [fa, *store_affines])
     n_outer, n, n_gone = _merge(c.n, [fb, *store_affines])
     k_outer, k, k_gone = _merge(c.k, [fa, fb])
@@ -86,7 +86,8 @@ def match_product(kernel: Kernel) -> Product | None:
         return None
     resized = {axis.id: axis for axis in (m, n, k) if axis is not None}
     gone = m_gone | n_gone | k_gone | outer_gone
-    stores = tuple(_flatten_store(s, gone) for s in c.stores)
+    flattener = _Flattener(gone)
+    stores = tuple(flattener.store(s) for s in c.stores)
     ta, tb = dict(fa.terms), dict(fb.terms)
 
     def operand(access: Access, flat: Affine, terms: dict[int, int], free: Axis | None) -> Operand:
@@ -115,30 +116,32 @@ def _loaded(value: Value, accum: np.dtype) -> Access | None:
     return None if access.guard or any(i.gather for i in access.index) else access
 
 
-def _affines_of(store: Store) -> Iterator[Affine]:
-    """Every affine index, in flattened form, that the store's code evaluates."""
-    yield from _access_affines(store.access)
-    yield from _value_affines(store.value)
+def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:
+    """Every affine index, in flattened form, that the stores' code evaluates."""
+    out: list[Affine] = []
+    seen: set[int] = set()
+    stack: list[Value] = [s.value for s in stores]
 
+    def access(a: Access) -> None:
+        out.append(a.flat())
+        for index in (*a.index, *(g[0] for g in a.guard)):
+            stack.extend(v for v, _ in index.gather)
+        out.extend(g[0] for g in a.guard)
 
-def _access_affines(access: Access) -> Iterator[Affine]:
-    yield access.flat()
-    for index, _, _ in access.guard:
-        yield index
-    for index in (*access.index, *(g[0] for g in access.guard)):
-        for value, _ in index.gather:
-            yield from _value_affines(value)
-
-
-def _value_affines(value: Value) -> Iterator[Affine]:
-    if value.op == "load":
-        yield from _access_affines(value.attr)
-    elif value.op == "index":
-        yield value.attr
-        for inner, _ in value.attr.gather:
-            yield from _value_affines(inner)
-    for arg in value.args:
-        yield from _value_affines(arg)
+    for s in stores:
+        access(s.access)
+    while stack:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        stack.extend(value.args)
+        if value.op == "load":
+            access(value.attr)
+        elif value.op == "index":
+            out.append(value.attr)
+            stack.extend(v for v, _ in value.attr.gather)
+    return out
 
 
 def _merge(
@@ -160,27 +163,33 @@ def _merge(
     return tuple(live), inner, gone
 
 
-def _flatten_store(store: Store, gone: set[int]) -> Store:
-    return replace(store, access=_flatten(store.access, gone), value=_flatten_value(store.value, gone))
+class _Flattener:
+    """Rewrites stores without the axes that are gone; shared values stay shared."""
 
+    def __init__(self, gone: set[int]) -> None:
+        self.gone = gone
+        self.done: dict[int, Value] = {}
 
-def _flatten(access: Access, gone: set[int]) -> Access:
-    buffer = access.buffer
-    flat = replace(buffer, shape=(int(np.prod(buffer.shape, dtype=np.int64)),))
-    guard = tuple((_drop(index, gone), lo, hi) for index, lo, hi in access.guard)
-    return Access(flat, (_drop(access.flat(), gone),), guard, access.fill)
+    def store(self, store: Store) -> Store:
+        return replace(store, access=self.access(store.access), value=self.value(store.value))
 
+    def access(self, access: Access) -> Access:
+        buffer = access.buffer
+        flat = replace(buffer, shape=(prod(buffer.shape),))
+        guard = tuple((self.index(index), lo, hi) for index, lo, hi in access.guard)
+        return Access(flat, (self.index(access.flat()),), guard, access.fill)
 
-def _drop(index: Affine, gone: set[int]) -> Affine:
-    gather = tuple((_flatten_value(v, gone), c) for v, c in index.gather)
-    return Affine(index.const, tuple((a, c) for a, c in index.terms if a not in gone), gather)
+    def index(self, index: Affine) -> Affine:
+        gather = tuple((self.value(v), c) for v, c in index.gather)
+        return Affine(index.const, tuple((a, c) for a, c in index.terms if a not in self.gone), gather)
 
-
-def _flatten_value(value: Value, gone: set[int]) -> Value:
-    args = tuple(_flatten_value(v, gone) for v in value.args)
-    attr = value.attr
-    if value.op == "load":
-        attr = _flatten(attr, gone)
-    elif value.op == "index":
-        attr = _drop(attr, gone)
-    return Value(value.op, args, value.dtype, attr)
+    def value(self, value: Value) -> Value:
+        found = self.done.get(id(value))
+        if found is None:
+            attr = value.attr
+            if value.op == "load":
+                attr = self.access(attr)
+            elif value.op == "index":
+                attr = self.index(attr)
+            found = self.done[id(value)] = Value(value.op, tuple(self.value(v) for v in value.args), value.dtype, attr)
+        return found

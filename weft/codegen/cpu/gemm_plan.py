@@ -77,11 +77,13 @@ def should_swap(p: Product, lanes: int) -> bool:
     return p.columns < lanes and p.rows > p.columns
 
 
-def make_plan(p: Product, isa: ISA) -> Plan:
+def make_plan(p: Product, isa: ISA, tile=None, pa=None, pb=None, kcx=None, mcx=None, ncx=None) -> Plan:
     size = p.accum.itemsize
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
     rows, vectors = choose_tile(m, n, min(k, 256), lanes, isa.registers)
+    if tile:
+        rows, vectors = tile
     nr = vectors * lanes
     flops = 2 * m * n * k * p.batch
 
@@ -95,6 +97,12 @@ def make_plan(p: Product, isa: ISA) -> Plan:
         kc = max(32, isa.l1 // 2 // (nr * size))
         kc = -(-k // -(-k // kc))  # balanced
         kc = min(k, -(-kc // 8) * 8)
+    if pa is not None:
+        pack_a = pa
+    if pb is not None:
+        pack_b = pb
+    if kcx:
+        kc = min(kcx, k)
     panels = -(-m // rows)
     rows = -(-m // panels)
     tall = m - panels * (rows - 1)
@@ -105,6 +113,10 @@ def make_plan(p: Product, isa: ISA) -> Plan:
         mc = max(rows, int(isa.l2 * 0.4) // (kc * size))
         m_units = max(1, round(m / mc + 0.3))
         n_units = max(1, round(n / 512))
+    if mcx:
+        m_units = -(-m // mcx)
+    if ncx:
+        n_units = -(-n // ncx)
     wanted = min(8, flops // CHUNK_FLOPS) if flops > SERIAL_FLOPS else 1
     while m_units * n_units * p.batch < wanted:
         # split the longer side; packing costs a share of the other operand each time

@@ -62,11 +62,11 @@ def mask_text(lanes: int, live: int) -> str:
 
 
 def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
+    """The first ``live`` lanes, zero beyond; nothing beyond is touched."""
     name = f"llvm.masked.load.{suffix}.p0"
-    module.declare(name, f"declare {type_} @{name}(ptr, i32, <{lanes} x i1>, {type_})")
-    return f.let(
-        f"call {type_} @{name}(ptr {pointer}, i32 {align}, <{lanes} x i1> {mask_text(lanes, live)}, {type_} zeroinitializer)"
-    )
+    module.declare(name, f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
+    mask = mask_text(lanes, live)
+    return f.let(f"call {type_} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
 
 
 def emit_microkernel(

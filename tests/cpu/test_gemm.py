@@ -1,0 +1,359 @@
+"""Matrix products against float64 NumPy: transposes, batches, odd sizes, blocks, epilogues; same bits on every path."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+
+import llvmlite.binding as llvm
+import ml_dtypes
+import numpy as np
+import pytest
+
+from weft.codegen.cpu.gemm import generate_gemm
+from weft.codegen.cpu.gemm_match import match_product
+from weft.codegen.cpu.gemm_plan import Plan, make_plan
+from weft.codegen.cpu.isa import ISA, host_isa
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+
+F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
+BF = np.dtype(ml_dtypes.bfloat16)
+
+# Chunks run in an order that the test chooses: chunk = (c * @step) % n, worker = chunk & 1.
+RUNTIME = """
+@weft_counters = global [8 x i64] zeroinitializer
+@step = global i64 1
+@chunks = global i64 0
+define void @weft_parallel(ptr %body, ptr %context, i64 %n) {
+entry:
+  store i64 %n, ptr @chunks
+  %step = load i64, ptr @step
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%next, %head]
+  %scaled = mul i64 %i, %step
+  %chunk = urem i64 %scaled, %n
+  %worker = and i64 %chunk, 1
+  call void %body(ptr %context, i64 %chunk, i64 %worker)
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %head, label %done
+done:
+  ret void
+}
+"""
+
+
+class Compiled:
+    """One kernel in memory, called with NumPy arrays."""
+
+    def __init__(self, kernel: Kernel, isa: ISA | None = None, plan=make_plan) -> None:
+        isa = isa or host_isa()
+        self.generated = generate_gemm(kernel, isa, plan)
+        assert self.generated is not None
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        module = llvm.parse_assembly(self.generated.ir)
+        module.verify()
+        module.link_in(llvm.parse_assembly(RUNTIME))
+        self.machine = llvm.Target.from_default_triple().create_target_machine(features=isa.features, opt=2)
+        builder = llvm.create_pass_builder(self.machine, llvm.create_pipeline_tuning_options(speed_level=0))
+        manager = llvm.create_new_function_pass_manager()
+        manager.add_sroa_pass()
+        for function in module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
+        self.engine = llvm.create_mcjit_compiler(module, self.machine)
+        self.engine.finalize_object()
+        self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.get_function_address(kernel.name))
+
+    def word(self, name: str) -> ctypes.c_int64:
+        return ctypes.c_int64.from_address(self.engine.get_global_value_address(name))
+
+    def __call__(self, *arrays: np.ndarray, scalars: tuple = (), step: int = 1) -> None:
+        g = self.generated
+        raw = np.full(g.scratch + 2 * g.worker_scratch + 64, 0xFF, np.uint8)  # NaN: reading what was not written shows
+        self.word("step").value = step
+        slots = [a.ctypes.data for a in arrays]
+        slots += [int.from_bytes(np.asarray(s).tobytes().ljust(8, b"\0"), "little") for s in scalars]
+        args = np.array([*slots, (raw.ctypes.data + 63) // 64 * 64], np.uint64)
+        self.function(args.ctypes.data)
+
+
+def load(buffer: Buffer, *index) -> Value:
+    return Value("load", (), buffer.dtype, Access(buffer, tuple(i if isinstance(i, Affine) else along(i) for i in index)))
+
+
+def op(name: str, *args: Value, dtype=None) -> Value:
+    return Value(name, args, np.dtype(dtype or args[0].dtype))
+
+
+def product(m, n, k, dtype=F4, ta=False, tb=False, accum=None, batch=0) -> Kernel:
+    """C = A @ B, or with transposed operands, or a batch of them."""
+    accum = accum or dtype
+    am, an, ak, ab = Axis(0, m), Axis(1, n), Axis(2, k), Axis(3, batch)
+    lead, lead_axes = ((batch,), (ab,)) if batch else ((), ())
+    a = Buffer(0, dtype, (*lead, *((k, m) if ta else (m, k))))
+    b = Buffer(1, dtype, (*lead, *((n, k) if tb else (k, n))))
+    c = Buffer(2, accum, (*lead, m, n))
+    contraction = Contraction(
+        5, lead_axes, (am,), (an,), (ak,), load(a, *lead_axes, *((ak, am) if ta else (am, ak))),
+        load(b, *lead_axes, *((an, ak) if tb else (ak, an))), accum,
+        (Store(Access(c, tuple(along(x) for x in (*lead_axes, am, an))), Value("acc", (), accum, 5)),),
+    )
+    return Kernel("product", (Phase((), (contraction,)),), (a, b), (c,))
+
+
+def with_stores(kernel: Kernel, stores, inputs=(), outputs=None, scalars=()) -> Kernel:
+    contraction = replace(kernel.phases[0].stages[0], stores=tuple(stores))
+    return replace(
+        kernel, phases=(Phase((), (contraction,)),), inputs=(*kernel.inputs, *inputs),
+        outputs=tuple(outputs or kernel.outputs), scalars=scalars,
+    )
+
+
+def random(rng, shape, dtype=F4) -> np.ndarray:
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def close(got, a, b, dtype, extra=0.0) -> None:
+    """Within the bound of a chain of K roundings."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    bound = (np.abs(a) @ np.abs(b)) * (a.shape[-1] + 2) * np.finfo(dtype).eps + extra + 1e-30
+    assert np.isfinite(got).all()
+    assert np.max(np.abs(got - a @ b) / bound) <= 1
+
+
+def tiles(tile=None, **fields):
+    """make_plan with another choice."""
+    def plan(p, isa) -> Plan:
+        return make_plan(p, isa, tile=tile, **fields)
+    return plan
+
+
+SIZES = [(1, 1, 1), (2, 3, 7), (7, 17, 3), (3, 101, 100), (101, 3, 100), (17, 129, 33), (1, 101, 129), (129, 1, 101), (40, 7, 300),
+         (129, 101, 300)]
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("m,n,k", SIZES)
+def test_products(m, n, k, dtype):
+    rng = np.random.default_rng()
+    for ta in (False, True):
+        for tb in (False, True):
+            run = Compiled(product(m, n, k, dtype, ta, tb))
+            a, b = random(rng, (k, m) if ta else (m, k), dtype), random(rng, (n, k) if tb else (k, n), dtype)
+            c = np.full((m, n), np.nan, dtype)
+            run(a, b, c)
+            close(c, a.T if ta else a, b.T if tb else b, dtype)
+            assert run.word("weft_counters").value == 1
+
+
+@pytest.mark.parametrize("ta", [False, True])
+@pytest.mark.parametrize("tb", [False, True])
+def test_all_paths_give_the_same_bits(ta, tb):
+    rng = np.random.default_rng()
+    m, n, k = 97, 110, 130
+    kernel = product(m, n, k, F4, ta, tb)
+    a, b = random(rng, (k, m) if ta else (m, k)), random(rng, (n, k) if tb else (k, n))
+    plans = [
+        make_plan, tiles((6, 2)), tiles((1, 1)), tiles((6, 2), pa=True, pb=True), tiles((4, 3), pa=True, pb=True, kcx=40),
+        tiles((6, 2), pa=True, pb=True, kcx=33, mcx=30, ncx=40), tiles((2, 4), pb=True, kcx=16, ncx=64),
+    ]
+    results = []
+    for plan in plans:
+        c = np.full((m, n), np.nan, F4)
+        Compiled(kernel, plan=plan)(a, b, c)
+        results.append(c)
+    close(results[0], a.T if ta else a, b.T if tb else b, F4)
+    for c in results[1:]:
+        assert np.array_equal(c.view(np.uint32), results[0].view(np.uint32))
+
+
+def test_rows_do_not_depend_on_their_number():
+    rng = np.random.default_rng()
+    a, b = random(rng, (50, 70)), random(rng, (70, 45))
+    whole, single = np.empty((50, 45), F4), np.empty((1, 45), F4)
+    Compiled(product(50, 45, 70))(a, b, whole)
+    run = Compiled(product(1, 45, 70))
+    for i in (0, 13, 49):
+        run(np.ascontiguousarray(a[i : i + 1]), b, single)
+        assert np.array_equal(single[0], whole[i])
+
+
+def test_blocked_product_with_chunks_in_any_order():
+    rng = np.random.default_rng()
+    m, n, k = 260, 530, 601
+    run = Compiled(product(m, n, k))
+    a, b = random(rng, (m, k)), random(rng, (k, n))
+    results = []
+    for step in (1, 7, 11):
+        c = np.full((m, n), np.nan, F4)
+        run(a, b, c, step=step)
+        results.append(c)
+    assert run.word("chunks").value >= 8
+    close(results[0], a, b, F4)
+    assert all(np.array_equal(c, results[0]) for c in results)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(np.float16), BF], ids=str)
+@pytest.mark.parametrize("ta,tb", [(False, False), (True, True)])
+def test_halves_accumulate_in_float32(dtype, ta, tb):
+    rng = np.random.default_rng()
+    m, n, k = 37, 29, 45
+    a, b = random(rng, (k, m) if ta else (m, k), dtype), random(rng, (n, k) if tb else (k, n), dtype)
+    c = np.full((m, n), np.nan, F4)
+    Compiled(product(m, n, k, dtype, ta, tb, accum=F4))(a, b, c)
+    close(c, a.T if ta else a, b.T if tb else b, F4)
+
+
+def test_halves_through_casts_and_to_halves():
+    rng = np.random.default_rng()
+    m, n, k = 19, 21, 23
+    kernel = product(m, n, k, BF, accum=F4)
+    c = kernel.phases[0].stages[0]
+    out = Buffer(2, BF, (m, n))
+    acc = Value("acc", (), F4, 5)
+    stage = replace(c, a=op("cast", c.a, dtype=F4), b=op("cast", c.b, dtype=F4),
+                    stores=(Store(Access(out, c.stores[0].access.index), op("cast", acc, dtype=BF)),))
+    kernel = replace(kernel, phases=(Phase((), (stage,)),), outputs=(out,))
+    a, b, got = random(rng, (m, k), BF), random(rng, (k, n), BF), np.zeros((m, n), BF)
+    Compiled(kernel)(a, b, got)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    assert np.max(np.abs(got.astype(np.float64) - want) / (np.abs(want) + 0.1)) < 2**-7
+
+
+@pytest.mark.parametrize("batch,m,n,k", [(3, 5, 7, 11), (40, 16, 16, 16), (9, 64, 70, 50), (2, 200, 210, 300)])
+def test_batched(batch, m, n, k):
+    rng = np.random.default_rng()
+    for ta, tb in ((False, False), (False, True), (True, False)):
+        a = random(rng, (batch, *((k, m) if ta else (m, k))))
+        b = random(rng, (batch, *((n, k) if tb else (k, n))))
+        c = np.full((batch, m, n), np.nan, F4)
+        Compiled(product(m, n, k, F4, ta, tb, batch=batch))(a, b, c, step=1)
+        close(c, np.swapaxes(a, 1, 2) if ta else a, np.swapaxes(b, 1, 2) if tb else b, F4)
+
+
+def groups(axes_merge: bool) -> tuple[Kernel, tuple[int, ...]]:
+    """x[p, q, k] @ w[k, r, s] -> y[p, q, r, s], or y[q, p, s, r], whose groups do not merge."""
+    p, q, r, s, k = Axis(0, 4), Axis(1, 6), Axis(2, 5), Axis(3, 9), Axis(4, 31)
+    x, w = Buffer(0, F4, (4, 6, 31)), Buffer(1, F4, (31, 5, 9))
+    order = (p, q, r, s) if axes_merge else (q, p, s, r)
+    y = Buffer(2, F4, tuple(a.extent for a in order))
+    stage = Contraction(5, (), (p, q), (r, s), (k,), load(x, p, q, k), load(w, k, r, s), F4,
+                        (Store(Access(y, tuple(along(a) for a in order)), Value("acc", (), F4, 5)),))
+    return Kernel("groups", (Phase((), (stage,)),), (x, w), (y,)), y.shape
+
+
+@pytest.mark.parametrize("merge", [True, False])
+def test_axis_groups(merge):
+    rng = np.random.default_rng()
+    kernel, shape = groups(merge)
+    matched = match_product(kernel)
+    assert (matched.rows, matched.columns, matched.batch) == ((24, 45, 1) if merge else (6, 9, 20))
+    x, w, y = random(rng, (4, 6, 31)), random(rng, (31, 5, 9)), np.full(shape, np.nan, F4)
+    Compiled(kernel)(x, w, y)
+    want = np.einsum("pqk,krs->pqrs", x.astype(F8), w.astype(F8))
+    got = y if merge else y.transpose(1, 0, 3, 2)
+    assert np.max(np.abs(got - want)) < 31 * 20 * np.finfo(F4).eps
+
+
+def test_not_a_plain_product():
+    kernel = product(4, 5, 6)
+    stage = kernel.phases[0].stages[0]
+    guarded = replace(stage.a, attr=replace(stage.a.attr, guard=((along(0), 1, 4),)))
+    squared = op("mul", stage.a, stage.a)
+    for a in (guarded, squared):
+        assert generate_gemm(replace(kernel, phases=(Phase((), (replace(stage, a=a),)),)), host_isa()) is None
+    integers = product(4, 5, 6, np.dtype(np.int32))
+    assert generate_gemm(integers, host_isa()) is None
+
+
+# epilogues
+
+
+def epilogue_case(m, n, k, plan=make_plan, long=False):
+    """y = f(acc * scalar + bias[n] + column[m] + residual[m, n]); f is relu, or tanh."""
+    kernel = product(m, n, k)
+    am, an = along(0), along(1)
+    bias, column, residual = Buffer(2, F4, (n,)), Buffer(3, F4, (m,)), Buffer(4, F4, (m, n))
+    y = Buffer(5, F4, (m, n))
+    acc = Value("acc", (), F4, 5)
+    t = op("mul", acc, Value("scalar", (), F4, 0))
+    for v in (load(bias, an), load(column, am), load(residual, am, an)):
+        t = op("add", t, v)
+    t = op("tanh", t) if long else op("max", t, Value("const", (), F4, 0.0))
+    kernel = with_stores(kernel, [Store(Access(y, (am, an)), t)], (bias, column, residual), (y,), (F4,))
+    return Compiled(kernel, plan=plan)
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("m,n,k", [(101, 100, 30), (7, 3, 20), (50, 3, 20), (1, 45, 10), (45, 1, 10), (1, 1, 9), (33, 130, 300)])
+def test_epilogue(m, n, k, long):
+    rng = np.random.default_rng()
+    a, b = random(rng, (m, k)), random(rng, (k, n))
+    bias, column, residual = random(rng, n), random(rng, m), random(rng, (m, n))
+    scale = np.float32(0.37)
+    want = a.astype(F8) @ b.astype(F8) * scale + bias + column[:, None] + residual
+    want = np.tanh(want) if long else np.maximum(want, 0)
+    results = []
+    for plan in (make_plan, tiles((2, 2), pa=True, pb=True, kcx=8)):
+        run = epilogue_case(m, n, k, plan, long)
+        y = np.full((m, n), np.nan, F4)
+        run(a, b, bias, column, residual, y, scalars=(scale,))
+        results.append(y)
+        assert np.max(np.abs(y - want)) < 40 * k * np.finfo(F4).eps
+        again = residual.copy()  # in == out at the same index
+        run(a, b, bias, column, again, again, scalars=(scale,))
+        assert np.array_equal(again, y)
+    assert np.array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("m,n,k", [(100, 101, 8), (30, 3, 101), (260, 300, 40)])
+def test_adam_in_the_epilogue_in_place(m, n, k):
+    """g = A^T B; m', v', w' written over m, v, w."""
+    rng = np.random.default_rng()
+    kernel = product(m, n, k, ta=True)
+    am, an = along(0), along(1)
+    w, mo, ve = (Buffer(i, F4, (m, n)) for i in (2, 3, 4))
+    w2, mo2, ve2 = (Buffer(i, F4, (m, n)) for i in (5, 6, 7))
+    g = Value("acc", (), F4, 5)
+
+    def const(x):
+        return Value("const", (), F4, x)
+
+    first = op("add", op("mul", load(mo, am, an), const(0.9)), op("mul", g, const(0.1)))
+    second = op("add", op("mul", load(ve, am, an), const(0.99)), op("mul", op("mul", g, g), const(0.01)))
+    step = op("div", op("mul", first, Value("scalar", (), F4, 0)), op("add", op("sqrt", second), const(1e-3)))
+    new = op("sub", load(w, am, an), step)
+    stores = [Store(Access(t, (am, an)), v) for t, v in ((w2, new), (mo2, first), (ve2, second))]
+    run = Compiled(with_stores(kernel, stores, (w, mo, ve), (w2, mo2, ve2), (F4,)))
+    a, b = random(rng, (k, m)), random(rng, (k, n))
+    state = [random(rng, (m, n)), random(rng, (m, n)), np.abs(random(rng, (m, n))) + 0.5]
+    grad = a.T.astype(F8) @ b.astype(F8)
+    want_m = state[1] * 0.9 + grad * 0.1
+    want_v = state[2] * 0.99 + grad**2 * 0.01
+    want_w = state[0] - want_m * 0.01 / (np.sqrt(want_v) + 1e-3)
+    out = [s.copy() for s in state]
+    run(a, b, *out, *out, scalars=(np.float32(0.01),))
+    for got, want in zip(out, (want_w, want_m, want_v), strict=True):
+        assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 50 * k * np.finfo(F4).eps
+
+
+def test_narrow_vectors_give_the_same_bits():
+    """The 128-bit plan of the same machine: the chain of an element does not depend on the vector width."""
+    host = host_isa()
+    if host.bits == 128:
+        pytest.skip("the host has 128-bit vectors only")
+    rng = np.random.default_rng()
+    a, b = random(rng, (53, 64)), random(rng, (64, 47))
+    wide, narrow = np.empty((53, 47), F4), np.empty((53, 47), F4)
+    Compiled(product(53, 47, 64))(a, b, wide)
+    Compiled(product(53, 47, 64), isa=replace(host, bits=128))(a, b, narrow)
+    assert np.array_equal(wide, narrow)
+
+
+def test_code_for_avx512_compiles():
+    for kernel in (product(64, 100, 100), product(300, 500, 600, tb=True), product(40, 3, 50, F8)):
+        generated = generate_gemm(kernel, ISA(512, 32, True, 32 << 10, 1 << 20, ""))
+        llvm.parse_assembly(generated.ir).verify()
