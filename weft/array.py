@@ -276,7 +276,7 @@ class Array(Methods):
     def __repr__(self) -> str:
         node = self.node
         if not looking.known(node):
-            return f"array(<known when {LOCAL.trace.looks if LOCAL.trace else 'traced'} runs>, shape={node.shape}, dtype={node.dtype})"
+            return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
         content = self.numpy()
         text = np.array2string(content, separator=", ", prefix="array(")
         shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""

@@ -29,8 +29,10 @@ _FLOATING = {
     **{n: n for n in ("sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
 }
-_ALIKE = {"negative": "negative", "absolute": "abs", "fabs": "abs", "sign": "sign", "square": "square", "reciprocal": "reciprocal",
-          "invert": "bitwise_invert", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round"}
+_ALIKE = {
+    "negative": "negative", "absolute": "abs", "fabs": "abs", "sign": "sign", "square": "square", "reciprocal": "reciprocal",
+    "invert": "bitwise_invert", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round",
+}
 _TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
 _WHOLE = frozenset(("floor", "ceil", "trunc", "round"))
 

@@ -9,7 +9,8 @@ import numpy as np
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.cell import LOCAL, Cell
-from weft.dtypes import as_dtype, bool as BOOL, float32, float64, int64, promote, weak
+from weft.dtypes import as_dtype, float32, int64, promote, weak
+from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf, scalar_leaf
@@ -27,7 +28,7 @@ def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
     try:
         return constant(value, dtype)
     except OverflowError:
-        raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array with .astype") from None
+        raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first") from None
 
 
 def cast(node: Node, dtype: np.dtype) -> Node:
@@ -135,14 +136,6 @@ def operands(*xs: Any) -> tuple[Node, ...]:
         dtype = weak(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
     assert dtype is not None
     return tuple(
-        cast(x, dtype) if type(x) is Node else x.as_dtype_node(dtype) if isinstance(x, Cell) else number_node(_number(x, dtype), dtype)
+        cast(x, dtype) if type(x) is Node else x.as_dtype_node(dtype) if isinstance(x, Cell) else number_node(x, dtype)
         for x in found
     )
-
-
-def _number(x: Any, dtype: np.dtype) -> Any:
-    """A Python number as the dtype takes it: bools and integers among floats become floats of the program's text."""
-    return x if dtype != BOOL else bool(x)
-
-
-__all__ = ["as_node", "cast", "float64", "number_node", "numpy_node", "operands"]

@@ -7,6 +7,7 @@ meets integers makes float32.
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import ml_dtypes
@@ -30,7 +31,7 @@ ALL = (bool, *SIGNED, *UNSIGNED, *FLOATS)
 
 _NAMES = {d.name: d for d in ALL}
 _KNOWN: dict[Any, np.dtype] = {
-    **_NAMES, **{d: d for d in ALL}, **{d.type: d for d in ALL}, float: float32, int: int64, type(True): bool,
+    **_NAMES, **{d: d for d in ALL}, **{d.type: d for d in ALL}, float: float32, int: int64, builtins.bool: bool,
 }
 
 
@@ -152,7 +153,7 @@ def result_type(*operands: Any) -> np.dtype:
     return found
 
 
-_PYBOOL = type(True)
+_PYBOOL = builtins.bool
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
