@@ -149,6 +149,7 @@ def _llvm() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # a module with inline assembly aborts the process without it
     return llvm
 
 

@@ -1,0 +1,104 @@
+"""The CPU as a backend: what :class:`weft.runtime.backend.Backend` asks for. Everything is made when first used."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from weft.runtime.cache import Cache
+from weft.runtime.cpu import call, pool_ir
+from weft.runtime.cpu.allocator import Allocator, Buffer, view
+from weft.runtime.cpu.compile import Compiler
+from weft.runtime.cpu.executable import CPUExecutable
+from weft.runtime.cpu.threads import Pool
+from weft.schedule.program import Call, Program
+
+
+class CPUBackend:
+    """One a process (see ``weft.runtime.get_backend``); tests make their own with a cache of their own."""
+
+    name = "cpu"
+
+    def __init__(self, cache: Cache | None = None, threads: int | None = None, memory_limit: int | None = None) -> None:
+        self._cache = cache
+        self._threads = threads
+        self.allocator = Allocator(memory_limit)
+        self._lock = threading.RLock()
+
+    @cached_property
+    def pool(self) -> Pool:
+        return Pool(self._threads)
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        return Compiler(self._cache if self._cache is not None else Cache())
+
+    @cached_property
+    def native(self) -> dict[str, int]:
+        """The runtime's own emitted functions; makes the symbols that kernels import known."""
+        with self._lock:
+            self.compiler.imports.update(self.pool.imports())
+            pool = self.compiler.module(pool_ir.text())
+            self.compiler.imports.update(pool)
+            return {**pool, **self.compiler.module(call.text())}
+
+    def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
+        """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
+        from weft.schedule.printer import kernel_key
+
+        native = self.native
+        kernels = []
+        for step in program.steps:
+            if isinstance(step, Call):
+                kernel = step.kernel
+                kernels.append(self.compiler.kernel(str(kernel_key(kernel)), lambda kernel=kernel: _generate(kernel)))
+        return CPUExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""
+        return self.allocator.allocate(max(1, nbytes))
+
+    def from_numpy(self, array: np.ndarray) -> Buffer:
+        """A copy of an array, in row-major order."""
+        array = np.ascontiguousarray(array)
+        buffer = self.allocate(array.nbytes)
+        if array.nbytes:
+            ctypes.memmove(buffer.address, array.ctypes.data, array.nbytes)
+        return buffer
+
+    def to_numpy(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
+        """A view of a buffer, without a copy. The buffer counts as exported from then on and is never donated."""
+        return view(buffer, shape, np.dtype(dtype), writable)
+
+    def synchronise(self) -> None:
+        """Calls on the CPU have finished when they return."""
+
+    def counters(self) -> dict[str, int]:
+        """What was counted since the process began, in emitted code and in the runtime."""
+        counts, pool = self.compiler.counts, self.pool
+        return {
+            "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
+            "parallel_jobs": pool.counter("jobs"), "inline_jobs": pool.counter("inline"),
+            "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads,
+            "allocator_misses": self.allocator.misses, "allocator_bytes": self.allocator.system_bytes,
+        }
+
+    def describe(self, measure: bool = False) -> dict[str, Any]:
+        """CPU features, threads, cache and versions; with ``measure`` also FMA peak and copy bandwidth."""
+        from weft.runtime.cpu.describe import describe
+
+        return describe(self, measure)
+
+
+def _generate(kernel: Any) -> Any:
+    from weft.codegen.cpu.generate import generate
+    from weft.codegen.cpu.isa import host_isa
+
+    return generate(kernel, host_isa())
+
+
+BACKEND = CPUBackend()
