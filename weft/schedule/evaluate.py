@@ -1,0 +1,302 @@
+"""Run a Kernel with NumPy, exactly by the IR's meaning, and count what it reads and writes.
+
+The check on fusion: a kernel that fuse.py makes must give what the graph gives, and must touch each element
+of its inputs and outputs as its `bytes` say. Small shapes only: every loop becomes an array dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Store, Value
+
+Array = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Of one buffer. loads, stores: how many were made; touched: how many different elements they were of."""
+
+    loads: int
+    stores: int
+    touched: int
+
+
+def evaluate(kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any] = ()) -> tuple[list[np.ndarray], list[Traffic]]:
+    """Outputs of a kernel, and the traffic of each input and output buffer, in order.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    inputs : arrays of the shapes and dtypes of ``kernel.inputs``
+    scalars : numbers, one for each of ``kernel.scalars``
+
+    Raises
+    ------
+    IndexError
+        An access is out of bounds. Elements that no store writes are left as a pattern (NaN or 77).
+    """
+    run = _Run(kernel, inputs, scalars)
+    with np.errstate(all="ignore"):
+        for phase in kernel.phases:
+            run.phase(phase)
+    outputs = [run.memory[b.id, "arg"] for b in kernel.outputs]
+    traffic = []
+    for b in (*kernel.inputs, *kernel.outputs):
+        key = b.id, b.scope
+        traffic.append(Traffic(run.loads.get(key, 0), run.stores.get(key, 0), int(run.touched[key].sum())))
+    return outputs, traffic
+
+
+class _Run:
+    def __init__(self, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any]) -> None:
+        self.kernel = kernel
+        self.memory: dict[tuple[int, str], np.ndarray] = {}
+        self.loads: dict[tuple[int, str], int] = {}
+        self.stores: dict[tuple[int, str], int] = {}
+        self.touched: dict[tuple[int, str], np.ndarray] = {}
+        for b, a in zip(kernel.inputs, inputs, strict=True):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                raise ValueError(f"input {b.id} is {a.dtype}{a.shape}, the kernel takes {b.dtype}{b.shape}")
+            self.memory[b.id, b.scope] = a
+        for b in (*kernel.outputs, *kernel.scratch):
+            self.memory[b.id, b.scope] = np.full(b.shape, _unwritten(b), b.dtype)
+        for key, a in self.memory.items():
+            self.touched[key] = np.zeros(a.size, bool)
+        self.scalars = [np.asarray(s, d)[()] for s, d in zip(scalars, kernel.scalars, strict=True)]
+        self.accs: dict[int, tuple[tuple[int, ...], Array]] = {}  # acc id -> (axis ids, array over them)
+
+    def phase(self, phase: Phase) -> None:
+        done: dict[int, tuple[tuple[int, ...], Array]] = {}
+        for stage in phase.stages:
+            if isinstance(stage, Contraction):
+                self._contraction(phase, stage)
+                continue
+            grid = _Grid(self, (*phase.axes, *stage.axes))
+            for r in stage.reductions:
+                if r.carried:
+                    done[r.id] = self._reduce(grid, r, ())
+                else:
+                    self.accs[r.id] = self._reduce(grid, r, phase.axes)
+            for s in stage.stores:
+                grid.store(s)
+        self.accs.update(done)
+
+    def _reduce(self, grid: _Grid, r: Reduction, kept: tuple[Axis, ...]) -> tuple[tuple[int, ...], Array]:
+        ids = [a.id for a in grid.axes]
+        value = np.broadcast_to(grid.value(r.value), grid.shape)
+        if r.value.dtype != r.accum and r.monoid not in ("argmax", "argmin"):
+            raise TypeError(f"acc{r.id} reduces {r.value.dtype} in {r.accum}")
+        order = [ids.index(a.id) for a in kept] + [ids.index(a.id) for a in r.axes]
+        if len(order) != len(ids):
+            raise ValueError(f"acc{r.id}: axes {[a.id for a in (*kept, *r.axes)]} are not the loops {ids}")
+        flat = value.transpose(order).reshape([a.extent for a in kept] + [-1] if value.size else [a.extent for a in kept] + [0])
+        if r.running:
+            total = np.add.accumulate(flat, axis=-1, dtype=r.accum).astype(r.dtype)
+            return (*[a.id for a in kept], r.axes[0].id), total
+        return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype)
+
+    def _contraction(self, phase: Phase, c: Contraction) -> None:
+        outer = (*phase.axes, *c.batch, *c.m, *c.n)
+        grid = _Grid(self, (*outer, *c.k))
+        a = np.broadcast_to(grid.value(c.a), grid.shape).astype(c.accum)
+        b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum)
+        shape = [x.extent for x in outer]
+        a, b = a.reshape([*shape, -1]), b.reshape([*shape, -1])
+        wide = np.longdouble if c.accum == np.float64 else np.float64
+        total = np.zeros(shape, c.accum)
+        for k in range(a.shape[-1]):
+            if c.accum.kind == "f":
+                total = (a[..., k].astype(wide) * b[..., k].astype(wide) + total.astype(wide)).astype(c.accum)
+            else:
+                total = total + a[..., k] * b[..., k]
+        self.accs[c.id] = tuple(x.id for x in outer), total
+        inner = _Grid(self, outer)
+        for s in c.stores:
+            inner.store(s)
+
+
+def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
+    """The last dimension merged in the order that ``r.order`` fixes."""
+    n = flat.shape[-1]
+    if r.monoid in ("argmax", "argmin"):
+        return (np.argmax if r.monoid == "argmax" else np.argmin)(flat, axis=-1)
+    if r.monoid in ("max", "min"):
+        if n == 0:
+            raise ValueError("max and min of nothing")
+        return (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
+    merge, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
+    lanes, block = r.order.lanes, r.order.block
+    inner = r.axes[-1].extent if r.axes else 1
+    total = np.full(flat.shape[:-1], start, r.accum)
+    for begin in range(0, n, block):
+        part = [np.full(flat.shape[:-1], start, r.accum) for _ in range(lanes)]
+        for f in range(begin, min(n, begin + block)):
+            lane = (f % inner) % lanes
+            part[lane] = merge(part[lane], flat[..., f]).astype(r.accum)
+        while len(part) > 1:
+            half = len(part) // 2
+            part = [merge(part[i], part[i + half]).astype(r.accum) for i in range(half)]
+        total = merge(total, part[0]).astype(r.accum)
+    return total
+
+
+def _unwritten(b: Buffer) -> Any:
+    return False if b.dtype == bool else 77 if b.dtype.kind in "iu" else np.nan
+
+
+class _Grid:
+    """One loop nest: every Value is an array whose dimensions are the loops, in order."""
+
+    def __init__(self, run: _Run, axes: tuple[Axis, ...]) -> None:
+        self.run = run
+        self.axes = axes
+        self.shape = tuple(a.extent for a in axes)
+        self.place = {a.id: k for k, a in enumerate(axes)}
+        self.memo: dict[int, Array] = {}
+
+    def affine(self, a: Affine) -> Array:
+        out: Array = np.full((1,) * len(self.axes), a.const, np.int64)
+        for axis, coef in a.terms:
+            shape = [1] * len(self.axes)
+            shape[self.place[axis]] = -1
+            out = out + coef * np.arange(self.shape[self.place[axis]]).reshape(shape)
+        for value, coef in a.gather:
+            out = out + coef * self.value(value)
+        return out
+
+    def _where(self, access: Access) -> tuple[Array, Array]:
+        """(flat offsets, whether memory is touched), over the loops the access depends on."""
+        inside: Array = np.ones((1,) * len(self.axes), bool)
+        for a, lo, hi in access.guard:
+            i = self.affine(a)
+            inside = inside & (lo <= i) & (i < hi)
+        flat: Array = np.zeros((1,) * len(self.axes), np.int64)
+        for a, n, stride in zip(access.index, access.buffer.shape, access.buffer.strides, strict=True):
+            i = self.affine(a)
+            if (inside & ((i < 0) | (i >= n))).any():
+                raise IndexError(f"an access to buffer {access.buffer.id} {access.buffer.shape} is out of bounds: {access.index}")
+            flat = flat + i * stride
+        return np.broadcast_arrays(flat, inside)
+
+    def load(self, access: Access) -> Array:
+        key = access.buffer.id, access.buffer.scope
+        flat, inside = self._where(access)
+        run = self.run
+        memory = run.memory[key].reshape(-1)
+        run.loads[key] = run.loads.get(key, 0) + int(inside.sum())
+        run.touched[key][flat[inside]] = True
+        out = np.full(flat.shape, access.fill, access.buffer.dtype)
+        out[inside] = memory[flat[inside]]
+        return out
+
+    def store(self, s: Store) -> None:
+        key = s.access.buffer.id, s.access.buffer.scope
+        value = np.broadcast_to(self.value(s.value), self.shape)
+        if s.value.dtype != s.access.buffer.dtype:
+            raise TypeError(f"a {s.value.dtype} is stored in a buffer of {s.access.buffer.dtype}")
+        flat, inside = (np.broadcast_to(x, self.shape) for x in self._where(s.access))
+        memory = self.run.memory[key].reshape(-1)
+        where = flat[inside]
+        self.run.stores[key] = self.run.stores.get(key, 0) + where.size
+        self.run.touched[key][where] = True
+        if s.mode == "add":
+            for i, v in zip(where.reshape(-1), value[inside].reshape(-1), strict=True):
+                memory[i] += v
+        else:
+            memory[where] = value[inside]
+
+    def value(self, v: Value) -> Array:
+        stack = [v]
+        while stack:
+            top = stack[-1]
+            if id(top) in self.memo:
+                stack.pop()
+                continue
+            missing = [a for a in top.args if id(a) not in self.memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            self.memo[id(top)] = self._compute(top)
+            stack.pop()
+        return self.memo[id(v)]
+
+    def _compute(self, v: Value) -> Array:
+        one = (1,) * len(self.axes)
+        if v.op == "load":
+            return self.load(v.attr)
+        if v.op == "const":
+            return np.full(one, v.attr, v.dtype)
+        if v.op == "scalar":
+            return np.full(one, self.run.scalars[v.attr], v.dtype)
+        if v.op == "index":
+            return self.affine(v.attr)
+        if v.op == "acc":
+            ids, array = self.run.accs[v.attr]
+            places = [self.place[i] for i in ids]
+            shape = [1] * len(self.axes)
+            for place, extent in zip(places, array.shape, strict=True):
+                shape[place] = extent
+            return array.transpose(np.argsort(places)).reshape(shape) if places else np.asarray(array).reshape(shape)
+        args = [self.memo[id(a)] for a in v.args]
+        if v.op == "cast":
+            return args[0].astype(v.dtype)
+        if v.op == "bitcast":
+            return np.ascontiguousarray(args[0]).view(v.dtype)
+        if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":
+            raise TypeError(f"{v.op} of {[str(a.dtype) for a in v.args]}")
+        return np.asarray(_NUMPY[v.op](*args)).astype(v.dtype)
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+
+
+def _shift(fn: Callable[..., Array], left: bool) -> Callable[..., Array]:
+    def shift(a: Array, b: Array) -> Array:
+        wide = (b < 0) | (b >= a.dtype.itemsize * 8)
+        out = fn(a, np.where(wide, 0, b).astype(a.dtype))
+        return np.where(wide, 0 if left else np.where(a < 0, -1, 0).astype(a.dtype), out)
+
+    return shift
+
+
+def philox(key: Array, base: Array, element: Array) -> Array:
+    """Word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``."""
+    u64 = np.uint64
+    key, base, element = np.broadcast_arrays(key.astype(u64), base.astype(u64), element.astype(u64))
+    low = u64(0xFFFFFFFF)
+    counter = base + (element >> u64(2))
+    x = [counter & low, counter >> u64(32), np.zeros_like(counter), np.zeros_like(counter)]
+    k0, k1 = key & low, key >> u64(32)
+    for _ in range(10):
+        p0, p1 = x[0] * u64(0xD2511F53), x[2] * u64(0xCD9E8D57)
+        x = [(p1 >> u64(32)) ^ x[1] ^ k0, p1 & low, (p0 >> u64(32)) ^ x[3] ^ k1, p0 & low]
+        k0, k1 = (k0 + u64(0x9E3779B9)) & low, (k1 + u64(0xBB67AE85)) & low
+    return np.choose((element & u64(3)).astype(np.int64), x).astype(np.uint32)
+
+
+def _div(a: Array, b: Array) -> Array:
+    return np.floor_divide(a, b) if a.dtype.kind in "iu" else np.divide(a, b)
+
+
+_NUMPY: dict[str, Callable[..., Array]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "floordiv": np.floor_divide, "rem": np.remainder,
+    "min": np.minimum, "max": np.maximum, "pow": np.power, "atan2": np.arctan2, "copysign": np.copysign,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": _shift(np.left_shift, True), "shr": _shift(np.right_shift, False),
+    "neg": np.negative, "abs": np.abs, "not": np.invert, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+    "rint": np.rint, "sqrt": np.sqrt, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "erf": np.frompyfunc(math.erf, 1, 1), "select": np.where, "fma": _fma, "philox": philox,
+}
+
+

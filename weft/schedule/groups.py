@@ -1,0 +1,187 @@
+"""Which nodes share a kernel: groups are merged along the edges of the graph while one kernel can hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.graph.node import Node
+from weft.schedule import reasons
+from weft.schedule.reasons import Boundary
+from weft.schedule.structure import REDUCES, Structure
+from weft.schedule.view import View
+
+LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
+
+
+class Group:
+    """Nodes of one kernel, in topological order. before: groups whose results it reads."""
+
+    __slots__ = ("after", "before", "nodes", "number", "simple")
+
+    def __init__(self, number: int, node: Node) -> None:
+        self.number = number
+        self.nodes = [node]
+        self.before: set[Group] = set()
+        self.after: set[Group] = set()
+        self.simple = node.op.kind == "elementwise"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An edge that stays between two kernels, and why."""
+
+    producer: Node
+    consumer: Node
+    reason: str
+
+
+class Grouping:
+    """The groups of a graph, and the reasons at the edges between them."""
+
+    def __init__(self, view: View, banned: frozenset[tuple[Node, Node]] = frozenset()) -> None:
+        self.view = view
+        self.of: dict[Node, Group] = {}
+        self.reasons: dict[tuple[Node, Node], str] = {}
+        self.banned = banned
+        for k, node in enumerate(view.real):
+            group = self.of[node] = Group(k, node)
+            for p in view.sources[node]:
+                other = self.of[p]
+                if other is not group:
+                    group.before.add(other)
+                    other.after.add(group)
+            for p in view.sources[node]:
+                self._try(p, node)
+        self._siblings()
+
+    def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
+        """The nodes that others read, or that the graph returns."""
+        view = self.view
+        return [n for n in nodes if n in view.outputs or any(r not in members for r in view.readers[n])]
+
+    def groups(self) -> list[Group]:
+        """In an order in which they can run."""
+        unique = list(dict.fromkeys(self.of[n] for n in self.view.real))
+        waiting = {g: len(g.before) for g in unique}
+        ready = [g for g in unique if not waiting[g]]
+        out = []
+        import heapq
+
+        heap = [(self.view.number[g.nodes[-1]], k, g) for k, g in enumerate(ready)]
+        heapq.heapify(heap)
+        k = len(heap)
+        while heap:
+            g = heapq.heappop(heap)[2]
+            out.append(g)
+            for a in g.after:
+                waiting[a] -= 1
+                if not waiting[a]:
+                    k += 1
+                    heapq.heappush(heap, (self.view.number[a.nodes[-1]], k, a))
+        return out
+
+    def _try(self, producer: Node, consumer: Node) -> bool:
+        a, b = self.of[producer], self.of[consumer]
+        if a is b:
+            return True
+        reason = self._refuses(a, b, producer, consumer)
+        if reason is None:
+            self._merge(a, b)
+            return True
+        self.reasons[producer, consumer] = reason
+        return False
+
+    def _refuses(self, a: Group, b: Group, producer: Node, consumer: Node) -> str | None:
+        if (producer, consumer) in self.banned:
+            return reasons.OTHER_INDEX
+        if producer.op.kind == "host" or consumer.op.kind == "host":
+            return reasons.HOST
+        if len(a.nodes) + len(b.nodes) > LARGEST:
+            return reasons.TOO_LARGE
+        why = self._plan(a, b)
+        if why is not None:
+            return why
+        if self._path(a, b):
+            return reasons.CYCLE
+        return None
+
+    def _plan(self, a: Group, b: Group) -> str | None:
+        number = self.view.number
+        nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
+        if a.simple and b.simple and len(b.nodes) == 1 and all(
+            i.shape == b.nodes[0].shape or self.view.leaf(i) for i in b.nodes[0].inputs
+        ) and all(n.shape == nodes[0].shape for n in a.nodes):
+            return None
+        members = frozenset(nodes)
+        try:
+            Structure(self.view, nodes, self.stored(nodes, members))
+        except Boundary as boundary:
+            return boundary.reason
+        return None
+
+    def _path(self, a: Group, b: Group) -> bool:
+        """Whether another group stands between a and b: merging would close a circle."""
+        seen: set[Group] = set()
+        stack = [g for g in b.before if g is not a]
+        while stack:
+            g = stack.pop()
+            if g in seen:
+                continue
+            seen.add(g)
+            if a in g.before:
+                return True
+            stack.extend(g.before)
+        return False
+
+    def _connected(self, a: Group, b: Group) -> bool:
+        """Whether one of two groups needs the other."""
+        for first, last in ((a, b), (b, a)):
+            if first in last.before or self._path(first, last):
+                return True
+        return False
+
+    def _merge(self, a: Group, b: Group) -> None:
+        number = self.view.number
+        a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
+        a.simple = a.simple and b.simple
+        a.before |= b.before
+        a.after |= b.after
+        for g in b.before:
+            g.after.discard(b)
+            g.after.add(a)
+        for g in b.after:
+            g.before.discard(b)
+            g.before.add(a)
+        for g in (a, b):
+            a.before.discard(g)
+            a.after.discard(g)
+        for n in b.nodes:
+            self.of[n] = a
+
+    def _siblings(self) -> None:
+        """Reductions of the same memory over the same axes are computed in one pass."""
+        seen: dict[tuple, Node] = {}
+        for node in self.view.real:
+            if node.op.name not in REDUCES:
+                continue
+            p = node.params
+            how = (p["window"], p["stride"], p["padding"]) if node.op.name == "reduce_window" else p["axes"]
+            key = (node.inputs[0], how)
+            first = seen.setdefault(key, node)
+            a, b = self.of[first], self.of[node]
+            if a is b or len(a.nodes) + len(b.nodes) > LARGEST or self._connected(a, b):
+                continue
+            if self._plan(a, b) is None:
+                self._merge(a, b)
+
+    def refusals(self) -> list[Refusal]:
+        """Every edge between two kernels with its reason."""
+        out = []
+        for consumer in self.view.real:
+            for producer in self.view.sources[consumer]:
+                if self.of[producer] is not self.of[consumer]:
+                    reason = self.reasons.get((producer, consumer)) or reasons.UNRELATED
+                    out.append(Refusal(producer, consumer, reason))
+        return out
+
+

@@ -1,0 +1,269 @@
+"""Kernel construction: the phases, stages and stores of one group of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.graph.node import Node, Shape
+from weft.schedule import lower_index, lower_product, reasons
+from weft.schedule.expand import _MONOIDS, Expander, Scope
+from weft.schedule.index import ZERO, Guard, Index, always
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, Value, along
+from weft.schedule.names import kernel_name
+from weft.schedule.reasons import Boundary
+from weft.schedule.structure import REDUCES, Structure, ends_kernel
+from weft.schedule.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel and what its buffers are: (node, shape it is seen under) an input, a node an output, scalar leaves."""
+
+    kernel: Kernel
+    inputs: tuple[tuple[Node, Shape], ...]
+    outputs: tuple[Node, ...]
+    scalars: tuple[Node, ...]
+
+
+class Pending:
+    """A store whose buffer's number is not known yet."""
+
+    __slots__ = ("guard", "index", "mode", "node", "value")
+
+    def __init__(self, node: Node, index: Index, guard: tuple[Guard, ...], value: Value, mode: str = "set") -> None:
+        self.node = node
+        self.index = index
+        self.guard = guard
+        self.value = value
+        self.mode = mode
+
+
+def lower(view: View, structure: Structure) -> Lowered:
+    """The kernel of a group; raises Boundary where the analysis was too hopeful."""
+    x = Expander(view, structure)
+    if structure.product is not None:
+        phases = lower_product.phases(x, structure)
+    elif any(ends_kernel(n) for n in structure.nodes):
+        phases = lower_index.phases(x, structure)
+    else:
+        phases = []
+        for p in range(1 + max(f.full for f in structure.facts.values())):
+            phases += _phase(x, structure, p)
+    return _finish(x, structure, phases)
+
+
+def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
+    outputs = tuple(structure.stored)
+    first = len(x.inputs)
+    buffers = {n: Buffer(first + k, n.dtype, n.shape) for k, n in enumerate(outputs)}
+
+    def place(s: Pending) -> Store:
+        buffer = buffers[s.node]
+        index = tuple([ZERO if n == 1 else i for i, n in zip(s.index, buffer.shape, strict=True)])
+        return Store(Access(buffer, index, s.guard), s.value, s.mode)
+
+    done = []
+    for phase in phases:
+        stages = []
+        for stage in phase.stages:
+            stages.append(_replace_stores(stage, tuple([place(s) for s in stage.stores])))  # type: ignore[arg-type]
+        done.append(Phase(phase.axes, tuple(stages)))
+    kernel = Kernel(
+        kernel_name(structure.nodes), tuple(done), tuple(x.inputs.values()), tuple(buffers.values()),
+        tuple([n.dtype for n in x.scalars]),
+    )
+    return Lowered(kernel, tuple(x.inputs), outputs, tuple(x.scalars))
+
+
+def _replace_stores(stage, stores: tuple[Store, ...]):
+    if isinstance(stage, Stage):
+        return Stage(stage.axes, stage.reductions, stores)
+    return type(stage)(stage.id, stage.batch, stage.m, stage.n, stage.k, stage.a, stage.b, stage.accum, stores)
+
+
+def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
+    """The phases at barrier level p: one over the shared axes, and one for each other domain."""
+    stores = [n for n in st.stored if st.facts[n].full == p]
+    fulls = [n for n in st.nodes if n.op.name in REDUCES and not st.facts[n].needs and st.facts[n].full == p + 1]
+    shared = [st.find(t) for t in st.shared or () if t]
+    wanted = set(shared)
+    within_s: list[Node] = []
+    within_f: list[Node] = []
+    if any(st.facts[n].needs for n in stores) or any(_needs(st, n) for n in fulls):
+        within_s = [n for n in stores if st.facts[n].needs or wanted <= set(st.tokens(n))]
+        within_f = [n for n in fulls if _needs(st, n)]
+    groups: dict[tuple, tuple[list[Node], list[Node]]] = {}
+    for n in stores:
+        if n not in within_s:
+            key = tuple(t for t in st.tokens(n) if t)
+            if len(set(key)) != len(key):
+                key = (*key, n)
+            groups.setdefault(key, ([], []))[0].append(n)
+    for n in fulls:
+        if n not in within_f:
+            groups.setdefault(_operand_tokens(st, n), ([], []))[1].append(n)
+    out = []
+    for some, reduced in groups.values():
+        out.append(_plain_phase(x, st, some, reduced))
+    if within_s or within_f:
+        out.append(_shared_phase(x, st, shared, within_s, within_f))
+    return out
+
+
+def _needs(st: Structure, full: Node) -> bool:
+    below = st.read(full.inputs[0])
+    return below is not None and below.needs
+
+
+def _operand_tokens(st: Structure, full: Node) -> tuple:
+    below = st.read(full.inputs[0])
+    if below is None or full.op.name == "reduce_window":
+        return (full,) if full.op.name == "reduce_window" else ("memory", full.inputs[0].shape, full.params["axes"])
+    key = tuple(st.find(t) for t in below.dims if t)
+    return key if len(set(key)) == len(key) and list(full.params["axes"]) == sorted(full.params["axes"]) else (full,)
+
+
+class Domain:
+    """The loops over what is stored outside shared axes: an Affine for each token, split where pooling asks for it."""
+
+    def __init__(self, x: Expander, st: Structure) -> None:
+        self.x = x
+        self.st = st
+        self.at: dict[int, Affine] = {}
+        self.axes: list[Axis] = []
+        self.guards: dict[int, Guard] = {}
+
+    def index(self, node: Node) -> tuple[Index, tuple[Guard, ...]]:
+        """Where the element of ``node`` is, and the guards of its store."""
+        index, guards = [], []
+        used: set[int] = set()
+        tokens = self.st.tokens(node)
+        for d, (token, extent) in enumerate(zip(tokens, node.shape, strict=True)):
+            if not token:
+                index.append(ZERO)
+                continue
+            key = token if token not in used else -d - 1
+            used.add(token)
+            if key not in self.at:
+                self.add(key, extent, self.st.split_of(token))
+            index.append(self.at[key])
+            if key in self.guards:
+                guards.append(self.guards[key])
+        return tuple(index), tuple(guards)
+
+    def add(self, token: int, extent: int, split: tuple[int, int] | None) -> None:
+        if split is None:
+            axis = self.x.axis(extent)
+            self.axes.append(axis)
+            self.at[token] = along(axis)
+            return
+        stride, low = split
+        quotient, rest = self.x.axis((extent - 1 + low) // stride + 1), self.x.axis(stride)
+        self.axes += [quotient, rest]
+        position = along(quotient, stride).plus(along(rest)).plus(Affine(-low))
+        self.at[token] = position
+        if not always((position, 0, extent), self.x.extents):
+            self.guards[token] = (position, 0, extent)
+
+
+def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequence[Node]) -> Phase:
+    """No shared reductions: one loop nest that stores, reduces to numbers, or both."""
+    x.scope = Scope()
+    domain = Domain(x, st)
+    pending = []
+    for n in stores:
+        index, guards = domain.index(n)
+        pending.append(Pending(n, index, guards, x.at(n, index, guards)))
+    if not fulls:
+        axes = tuple(domain.axes)
+        if len(axes) and any(st.split_of(t) for n in stores for t in st.tokens(n) if t):
+            axes = axes[:-2] + axes[:-3:-1]  # the last split: positions inside the window outside of the long loop
+        return Phase(axes, (Stage((), (), tuple(pending)),))  # type: ignore[arg-type]
+    reductions: list = []
+    loops: tuple[Axis, ...] | None = tuple(domain.axes) if stores else None
+    for n in fulls:
+        index, loops = _operand_index(x, st, n, domain, loops)
+        value = x.at(n.inputs[0], index) if n.op.name != "reduce_window" else None
+        monoid = _MONOIDS.get(n.op.name, "")
+        if value is None:
+            value, monoid = x.window_value(n, (ZERO,) * len(n.shape), tuple([along(a) for a in loops]))
+        own = [next((a for a in loops if along(a) == i), None) for i in index] if n.op.name != "reduce_window" else list(loops)
+        axes = tuple([a for a in own if a is not None])
+        if n.op.name != "reduce_window":
+            by_dim = dict(enumerate(own))
+            axes = tuple([a for d in n.params["axes"] if (a := by_dim[d]) is not None])
+        x.complete[n] = x.reduce(n, axes, monoid, value, False, reductions)
+    return Phase((), (Stage(loops or (), tuple(reductions), tuple(pending)),))  # type: ignore[arg-type]
+
+
+def _operand_index(
+    x: Expander, st: Structure, n: Node, domain: Domain, loops: tuple[Axis, ...] | None,
+) -> tuple[Index, tuple[Axis, ...]]:
+    """Where a full reduction reads its operand, on the loops of its stage (made when first asked for)."""
+    if n.op.name == "reduce_window":
+        return (), tuple([x.axis(w) for w in n.params["window"]])
+    operand = n.inputs[0]
+    below = st.read(operand)
+    if loops is None:
+        loops = tuple([x.axis(e) for e in operand.shape if e != 1])
+        if below is not None:
+            for t, a in zip([t for t in below.dims if t], loops, strict=True):
+                domain.at[st.find(t)] = along(a)
+    if below is not None:
+        return tuple([domain.at[st.find(t)] if t else ZERO for t in below.dims]), loops
+    own = iter(loops)
+    return tuple([along(next(own)) if e != 1 else ZERO for e in operand.shape]), loops
+
+
+def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequence[Node], fulls: Sequence[Node]) -> Phase:
+    """Loops over the kept axes of reductions; inside, a stage for each depth of reduction, then the stores."""
+    scope = x.scope = Scope()
+    extents: dict[int, int] = {}
+    for n in st.nodes:
+        for t, e in zip(st.tokens(n), n.shape, strict=True):
+            if t:
+                extents[t] = e
+    first = stores[0] if stores else fulls[0].inputs[0]
+    facts = st.read(first)
+    assert facts is not None
+    ordered = [t for t in map(st.find, filter(None, facts.dims)) if t in shared]
+    for token in [*ordered, *[t for t in shared if t not in ordered]]:
+        if token not in scope.at:
+            axis = x.axis(extents[token])
+            scope.axes.append(axis)
+            scope.at[token] = along(axis)
+    for n in fulls:
+        below = st.read(n.inputs[0])
+        assert below is not None
+        if n.op.name == "reduce_window":
+            raise Boundary(reasons.OTHER_INDEX)
+        index, own, reductions, _ = _stage_index(x, st, tuple([st.find(t) if t else 0 for t in below.dims]), n.inputs[0].shape, below.depth + 1)
+        axes = tuple([own[d] for d in n.params["axes"] if d in own])
+        x.complete[n] = x.reduce(n, axes, _MONOIDS[n.op.name], x.at(n.inputs[0], index), True, reductions)
+    for n in stores:
+        level = st.facts[n].depth + 1 if st.facts[n].needs else 1
+        index, _, _, pending = _stage_index(x, st, st.tokens(n), n.shape, level)
+        pending.append(Pending(n, index, (), x.at(n, index)))
+    stages = sorted(scope.stages.items(), key=lambda item: item[0][0])
+    return Phase(tuple(scope.axes), tuple([Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in stages]))
+
+
+def _stage_index(x: Expander, st: Structure, tokens: tuple[int, ...], shape: Shape, level: int):
+    """An index over shared axes and the loops of one stage: (index, axis of each dimension, reductions, stores)."""
+    scope = x.scope
+    free = tuple([e for t, e in zip(tokens, shape, strict=True) if t and t not in scope.at])
+    axes, reductions, pending = x.stage(level, free)
+    rest = iter(axes)
+    index, own = [], {}
+    by_id = {a.id: a for a in scope.axes}
+    for d, t in enumerate(tokens):
+        if not t:
+            index.append(ZERO)
+        elif t in scope.at:
+            index.append(scope.at[t])
+            own[d] = by_id[scope.at[t].terms[0][0]]
+        else:
+            own[d] = next(rest)
+            index.append(along(own[d]))
+    return tuple(index), own, reductions, pending

@@ -1,0 +1,71 @@
+"""Kernels that end in a write at other positions: scatter, strided partial writes, running sums."""
+
+from __future__ import annotations
+
+from weft.graph.node import Node
+from weft.schedule.expand import Expander, Scope
+from weft.schedule.index import ZERO, Index, broadcast
+from weft.schedule.kernel import Affine, Axis, Order, Phase, Reduction, Stage, along
+from weft.schedule.structure import Structure, ends_kernel
+
+
+def phases(x: Expander, st: Structure) -> list[Phase]:
+    node = next(n for n in st.nodes if ends_kernel(n))
+    if node.op.name == "cumulative_sum":
+        return _running(x, node)
+    return [_copy(x, node, node.inputs[0]), _scatter(x, node) if node.op.name == "scatter" else _write(x, node)]
+
+
+def _loops(x: Expander, shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], Index]:
+    axes = [x.axis(n) if n != 1 else None for n in shape]
+    return tuple([a for a in axes if a is not None]), tuple([along(a) if a is not None else ZERO for a in axes])
+
+
+def _copy(x: Expander, node: Node, base: Node) -> Phase:
+    from weft.schedule.lower import Pending
+
+    x.scope = Scope()
+    axes, index = _loops(x, node.shape)
+    return Phase(axes, (Stage((), (), (Pending(node, index, (), x.at(base, index)),)),))  # type: ignore[arg-type]
+
+
+def _scatter(x: Expander, node: Node) -> Phase:
+    from weft.schedule.lower import Pending
+
+    base, updates, *indices = node.inputs
+    x.scope = Scope()
+    axes, at = _loops(x, updates.shape)
+    rank = len(updates.shape) - (len(base.shape) - len(indices))
+    index: list[Affine | None] = [None] * len(base.shape)
+    for axis, operand in zip(node.params["axes"], indices, strict=True):
+        index[axis] = x.position(operand, broadcast(at[:rank], operand.shape), (), base.shape[axis])
+    rest = iter(at[rank:])
+    where = tuple([next(rest) if i is None else i for i in index])
+    store = Pending(node, where, (), x.at(updates, at), node.params["mode"])
+    return Phase((), (Stage(axes, (), (store,)),))  # type: ignore[arg-type]
+
+
+def _write(x: Expander, node: Node) -> Phase:
+    from weft.schedule.lower import Pending
+
+    new = node.inputs[1]
+    x.scope = Scope()
+    axes, at = _loops(x, new.shape)
+    where = tuple([Affine(s).plus(i, t) for i, s, t in zip(at, node.params["start"], node.params["step"], strict=True)])
+    return Phase(axes, (Stage((), (), (Pending(node, where, (), x.at(new, at)),)),))  # type: ignore[arg-type]
+
+
+def _running(x: Expander, node: Node) -> list[Phase]:
+    from weft.schedule.lower import Pending
+
+    x.scope = Scope()
+    axes = [x.axis(n) for n in node.shape]
+    index = tuple([along(a) for a in axes])
+    run = axes.pop(node.params["axis"])
+    value = x.at(node.inputs[0], index)
+    reductions: list[Reduction] = []
+    read = x.reduce(node, (run,), "sum", value, False, reductions)
+    r = reductions[0]
+    done = Reduction(r.id, r.axes, r.monoid, r.value, r.accum, r.dtype, Order(1, max(1, run.extent)), running=True)
+    store = Pending(node, index, (), read)
+    return [Phase(tuple(axes), (Stage((run,), (done,), (store,)),))]  # type: ignore[arg-type]

@@ -1,0 +1,158 @@
+"""Products: dot_general and conv_general as Contractions, with everything that reads them as the epilogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.graph.node import Node
+from weft.graph.primitives.kinds import accumulator
+from weft.schedule import index as ix
+from weft.schedule.expand import Expander, Scope
+from weft.schedule.index import Guard, Index
+from weft.schedule.kernel import Affine, Axis, Contraction, Phase, Stage, Value, along
+from weft.schedule.structure import Structure
+
+
+def phases(x: Expander, st: Structure) -> list[Phase]:
+    node = st.product
+    assert node is not None
+    parts = _dot(x, node) if node.op.name == "dot_general" else _conv(x, node)
+    return [Phase((), (_stage(x, st, node, *part),)) for part in parts]
+
+
+def _stage(
+    x: Expander, st: Structure, node: Node, batch: list[Axis], m: list[Axis], n: list[Axis], k: list[Axis],
+    a: Value | None, b: Value | None, index: Index,
+) -> Any:
+    """One Contraction and its stores; ``index`` is where the product's element (batch, m, n) is."""
+    from weft.schedule.lower import Pending
+
+    number = x.reductions
+    x.reductions += 1
+    result = x.m.acc(number, node.dtype) if a is not None else x.m.const(0, node.dtype)
+    x.scope = Scope()
+    x.product = (node, index, result)
+    at: dict[int, Affine] = dict(zip(st.tokens(node), index, strict=True))
+    pending = []
+    for stored in st.stored:
+        where = tuple([at[t] if t else ix.ZERO for t in st.tokens(stored)])
+        if stored is node:
+            where = index
+        pending.append(Pending(stored, where, (), x.at(stored, where)))
+    if a is None or b is None:  # nothing to sum
+        return Stage(tuple([*batch, *m, *n]), (), tuple(pending))  # type: ignore[arg-type]
+    accum = accumulator(node.dtype)
+    return Contraction(number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, tuple(pending))  # type: ignore[arg-type]
+
+
+def _dot(x: Expander, node: Node) -> list[tuple]:
+    a, b = node.inputs
+    (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
+    batch = [x.axis(a.shape[d]) for d in ba]
+    free_a = [d for d in range(len(a.shape)) if d not in ka and d not in ba]
+    free_b = [d for d in range(len(b.shape)) if d not in kb and d not in bb]
+    m = [x.axis(a.shape[d]) for d in free_a]
+    n = [x.axis(b.shape[d]) for d in free_b]
+    k = [x.axis(a.shape[d]) for d in ka]
+
+    def read(operand: Node, dims: list[tuple[tuple[int, ...], list[Axis]]]) -> Value:
+        index = [ix.ZERO] * len(operand.shape)
+        for places, axes in dims:
+            for d, axis in zip(places, axes, strict=True):
+                index[d] = along(axis)
+        return x.at(operand, tuple(index))
+
+    index = tuple([along(i) for i in [*batch, *m, *n]])
+    if any(i.extent == 0 for i in k):
+        return [(batch, m, n, k, None, None, index)]
+    x.scope = Scope()
+    left = read(a, [(tuple(ba), batch), (tuple(free_a), m), (tuple(ka), k)])
+    right = read(b, [(tuple(bb), batch), (tuple(free_b), n), (tuple(kb), k)])
+    return [(batch, m, n, k, left, right, index)]
+
+
+def _conv(x: Expander, node: Node) -> list[tuple]:
+    """One Contraction; with a dilated input, one for each phase of the dilation, so that no zero is multiplied."""
+    a, w = node.inputs
+    p = node.params
+    x_perm, w_perm, out_perm = p["dims"]
+    images, channels = (a.shape[d] for d in x_perm[:2])
+    filters, inner = (w.shape[d] for d in w_perm[:2])
+    groups = p["groups"]
+    rank = len(p["stride"])
+    choices = [[]]  # type: list[list[int]]
+    for d in range(rank):
+        dilation, extent = p["lhs_dilation"][d], node.shape[out_perm[2 + d]]
+        choices = [[*c, r] for c in choices for r in range(min(dilation_phases(dilation, p["stride"][d]), extent))]
+    del channels
+    out = []
+    for phase in choices:
+        g = [x.axis(groups)] if groups > 1 else []
+        image, o, c = x.axis(images), x.axis(filters // groups), x.axis(inner)
+        spots, taps = [], []
+        here: list[Affine] = []
+        source: list[Affine] = []
+        kernel: list[Affine] = []
+        guards: list[Guard] = []
+        empty = False
+        for d in range(rank):
+            stride, ld, rd = p["stride"][d], p["lhs_dilation"][d], p["rhs_dilation"][d]
+            low = p["padding"][d][0]
+            size, window, extent = a.shape[x_perm[2 + d]], w.shape[w_perm[2 + d]], node.shape[out_perm[2 + d]]
+            step = dilation_phases(ld, stride)
+            r = phase[d]
+            spot = x.axis(-(-(extent - r) // step))
+            # output position = step * spot + r; the dilated input is read at position * stride + tap * rd - low,
+            # which must be a multiple of ld: taps first, first + every, ...
+            first, every = tap_phase(r * stride - low, rd, ld, window)
+            tap = x.axis(max(0, -(-(window - first) // every)))
+            empty = empty or tap.extent == 0
+            spots.append(spot)
+            taps.append(tap)
+            here.append(along(spot, step).plus(Affine(r)))
+            kernel.append(along(tap, every).plus(Affine(first)))
+            base = (r * stride - low + first * rd) // ld
+            i = Affine(base).plus(along(spot, step * stride // ld)).plus(along(tap, every * rd // ld))
+            source.append(i)
+            guard = (i, 0, size)
+            if not empty and not ix.always(guard, x.extents):
+                guards.append(guard)
+        channel, filter_ = along(c), along(o)
+        if groups > 1:
+            channel = along(g[0], inner).plus(channel)
+            filter_ = along(g[0], filters // groups).plus(filter_)
+        index = _arranged(out_perm, [along(image), filter_, *here])
+        batch, m, n, k = g, [image, *spots], [o], [c, *taps]
+        if empty or c.extent == 0:
+            out.append((batch, m, n, k, None, None, index))
+            continue
+        x.scope = Scope()
+        left = x.guarded(a, _arranged(x_perm, [along(image), channel, *source]), (), tuple(guards), 0)
+        right = x.at(w, _arranged(w_perm, [filter_, along(c), *kernel]))
+        out.append((batch, m, n, k, left, right, index))
+    return out
+
+
+def dilation_phases(dilation: int, stride: int) -> int:
+    """How many output positions until the same taps meet the same kind of position of the dilated input."""
+    from math import gcd
+
+    return dilation // gcd(dilation, stride)
+
+
+def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
+    """(first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
+    from math import gcd
+
+    every = ld // gcd(ld, rd)
+    for tap in range(min(every, window)):
+        if (offset + tap * rd) % ld == 0:
+            return tap, every
+    return window, every
+
+
+def _arranged(places: tuple[int, ...], parts: list[Affine]) -> Index:
+    out = [ix.ZERO] * len(places)
+    for place, part in zip(places, parts, strict=True):
+        out[place] = part
+    return tuple(out)

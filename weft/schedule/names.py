@@ -1,0 +1,30 @@
+"""Short names for kernels, from the operations in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.graph.node import Node
+
+_SHORT = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "negative": "neg", "maximum": "max", "minimum": "min",
+    "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min", "reduce_window": "pool",
+    "dot_general": "dot", "conv_general": "conv", "window_gather": "unpool", "cumulative_sum": "cumsum",
+    "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "equal": "eq", "not_equal": "ne",
+    "broadcast_to": "broadcast", "random_bits": "random", "floor_divide": "floordiv", "remainder": "rem",
+    "slice_set": "write", "reciprocal": "recip", "logical_and": "and", "logical_or": "or", "logical_not": "not",
+}
+_LONGEST = 5
+
+
+def kernel_name(nodes: Sequence[Node]) -> str:
+    """For example ``dot_add_max``: the operations in order, each once, those of elements first to go."""
+    words: dict[str, bool] = {}
+    for node in nodes:
+        heavy = node.op.kind not in ("elementwise", "shape", "leaf")
+        word = _SHORT.get(node.op.name, node.op.name)
+        words[word] = words.get(word, False) or heavy
+    while len(words) > _LONGEST:
+        light = [w for w, heavy in words.items() if not heavy]
+        del words[light[-1] if light else next(reversed(words))]
+    return "_".join(words)

@@ -1,0 +1,29 @@
+"""Why two operations are not in one kernel: a sentence each, shown by explain."""
+
+from __future__ import annotations
+
+OTHER_INDEX = "it reads a reduced or multiplied value at another index than the one it is computed at"
+RESHAPE = "a reshape that no index expression can follow: the value is stored and read under its new shape"
+TWO_PRODUCTS = "two products: each product is a kernel of its own"
+PRODUCT_OPERAND = "operands of a product are read from memory"
+PRODUCT_REDUCED = "a reduction of a product: the product must be complete first"
+PRODUCT_DOMAIN = "what a product's kernel stores must have the product's shape"
+CYCLE = "would form a cycle: another kernel needs the one result and makes the other"
+REDUCE_AXES = "reductions keep different axes"
+TOO_LARGE = "group too large"
+GATHERED = "it is read at positions that are known only at run time, so it is stored first"
+WINDOWED = "its windows overlap or are costly to compute again, so it is stored first"
+RECOMPUTE = "it is costly and would be computed again for every element it is broadcast to"
+SPLITTING = "it needs two ways of splitting one axis"
+IN_PLACE = "a scatter or a partial write ends its kernel"
+HOST = "it runs in NumPy"
+RUNNING = "a running sum is computed along an ordered axis of its own"
+UNRELATED = "no operation joins them"
+
+
+class Boundary(Exception):
+    """A kernel cannot be built from a group of nodes; ``reason`` is one of the sentences above."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

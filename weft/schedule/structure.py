@@ -1,0 +1,395 @@
+"""How a group of nodes can be one kernel: which dimensions are the same loop, what must be complete before what.
+
+Each dimension of each node gets a token; dimensions that run together share one (union-find). From tokens
+follow the shared axes (the kept dimensions of reductions), the phases (a full reduction is complete only
+after its phase) and the stages (a reduction of a reduction comes later).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.graph.node import Node
+from weft.schedule import reasons
+from weft.schedule.index import follows
+from weft.schedule.reasons import Boundary
+from weft.schedule.view import HEAVY, View
+
+Dims = tuple[int, ...]
+REDUCES = frozenset((
+    "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin", "reduce_window",
+))
+PRODUCTS = frozenset(("dot_general", "conv_general"))
+FACTOR = 8  # a costly value may be computed this many times before it is worth storing
+
+
+def ends_kernel(node: Node) -> bool:
+    """Whether a node writes in a way that nothing in the same kernel can read."""
+    if node.op.name in ("scatter", "cumulative_sum"):
+        return True
+    return node.op.name == "slice_set" and any(abs(s) != 1 for s in node.params["step"])
+
+
+class Facts:
+    """Of one node in a group. dims: a token a dimension (0: extent 1).
+
+    full: how many full reductions deep. needs: reads the shared axes' reductions of its own phase; depth: how
+    many of them deep. product: reads the group's product. heavy: costly operations to compute again.
+    """
+
+    __slots__ = ("depth", "dims", "full", "heavy", "needs", "product")
+
+    def __init__(self, dims: Dims, full: int = 0, needs: bool = False, depth: int = 0, product: bool = False, heavy: bool = False):
+        self.dims = dims
+        self.full = full
+        self.needs = needs
+        self.depth = depth
+        self.product = product
+        self.heavy = heavy
+
+
+class Structure:
+    """The analysis of one group; raises Boundary where the nodes cannot be one kernel."""
+
+    def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
+        self.view = view
+        self.nodes = nodes
+        self.stored = stored
+        self.members = frozenset(nodes)
+        self.parent: list[int] = [0]
+        self.splits: dict[int, tuple[int, int]] = {}  # token -> (stride, low): position = q * stride + r - low
+        self.facts: dict[Node, Facts] = {}
+        self._virtual: dict[Node, Facts | None] = {}
+        self._siblings: dict[tuple, Dims] = {}
+        self.shared: Dims | None = None
+        self.product: Node | None = None
+        for node in nodes:
+            self.facts[node] = self._visit(node)
+        self._check()
+
+    def find(self, token: int) -> int:
+        parent = self.parent
+        while parent[token] != token:
+            parent[token] = parent[parent[token]]
+            token = parent[token]
+        return token
+
+    def fresh(self) -> int:
+        self.parent.append(len(self.parent))
+        return len(self.parent) - 1
+
+    def tokens(self, node: Node) -> Dims:
+        return tuple([self.find(t) if t else 0 for t in self.facts[node].dims])
+
+    def is_full(self, node: Node) -> bool:
+        """Whether a member is a reduction that keeps no dimension."""
+        return node.op.name in REDUCES and not self.facts[node].needs
+
+    def split_of(self, token: int) -> tuple[int, int] | None:
+        for t, split in self.splits.items():
+            if self.find(t) == self.find(token):
+                return split
+        return None
+
+    def _new(self, shape: Sequence[int]) -> Dims:
+        return tuple([0 if n == 1 else self.fresh() for n in shape])
+
+    def _unite(self, a: Dims, b: Dims) -> None:
+        for s, t in zip(a, b, strict=True):
+            if s and t and s != t:
+                s, t = self.find(s), self.find(t)
+                if s != t:
+                    self.parent[max(s, t)] = min(s, t)
+
+    def _covered(self, facts: Facts) -> None:
+        """What reads a reduction or the product must still run along its axes."""
+        if facts.needs or facts.product:
+            have = {self.find(t) for t in facts.dims if t}
+            wanted = self.facts[self.product].dims if facts.product and self.product is not None else self.shared
+            for t in wanted or ():
+                if t and self.find(t) not in have:
+                    raise Boundary(reasons.OTHER_INDEX)
+
+    def read(self, node: Node) -> Facts | None:
+        """Facts of what a member reads; None where no member is below it (memory or numbers only)."""
+        facts = self.facts.get(node)
+        if facts is not None:
+            if ends_kernel(node):
+                raise Boundary(reasons.IN_PLACE)
+            return facts
+        if self.view.is_real(node) or self.view.leaf(node):
+            return None
+        if node in self._virtual:
+            return self._virtual[node]
+        facts = self._virtual[node] = self._moved(node)
+        if facts is not None:
+            self._covered(facts)
+        return facts
+
+    def _moved(self, node: Node) -> Facts | None:
+        below = [self.read(i) for i in node.inputs]
+        known = [f for f in below if f is not None]
+        if not known:
+            return None
+        name, params = node.op.name, node.params
+        source = known[0].dims
+        if name == "permute":
+            dims = tuple([source[a] for a in params["axes"]])
+        elif name == "broadcast_to":
+            cut = len(node.shape) - len(source)
+            dims = tuple([
+                source[k - cut] if k >= cut and source[k - cut] else (0 if n == 1 else self.fresh())
+                for k, n in enumerate(node.shape)
+            ])
+        elif name == "reshape":
+            dims = self._reshaped(node, source)
+        elif name == "slice":
+            shape = node.inputs[0].shape
+            dims = tuple([
+                0 if n == 1 else t if n == m and s == 1 else self.fresh()
+                for t, m, n, s in zip(source, shape, node.shape, params["step"], strict=True)
+            ])
+        elif name in ("pad", "concat"):
+            dims = tuple(self._new(node.shape))
+            for f, i in zip(below, node.inputs, strict=True):
+                if f is not None:
+                    self._unite(
+                        tuple([t if m == n else 0 for t, m, n in zip(dims, i.shape, node.shape, strict=True)]), f.dims,
+                    )
+        else:
+            for f, i in zip(below, node.inputs, strict=True):
+                if f is not None and i.shape != node.shape:
+                    raise Boundary(reasons.OTHER_INDEX)
+            dims = source
+        return self._joined(dims, known)
+
+    def _reshaped(self, node: Node, source: Dims) -> Dims:
+        shape, before = node.shape, node.inputs[0].shape
+        if not follows(shape, before):
+            raise Boundary(reasons.RESHAPE)
+        left = [(n, t) for n, t in zip(before, source, strict=True) if n != 1]
+        out: list[int] = []
+        k, size = 0, 1
+        for n in shape:
+            if n == 1:
+                out.append(0)
+                continue
+            extent, token = left[k]
+            out.append(token if n == extent else self.fresh())
+            size *= n
+            if size == extent:
+                k, size = k + 1, 1
+        return tuple(out)
+
+    def _joined(self, dims: Dims, known: Sequence[Facts], heavy: bool = False) -> Facts:
+        full = max((f.full for f in known), default=0)
+        here = [f for f in known if f.needs]
+        return Facts(
+            dims, full, bool(here), max((f.depth for f in here), default=0), any(f.product for f in known),
+            heavy or any(f.heavy for f in known),
+        )
+
+    def _visit(self, node: Node) -> Facts:
+        name = node.op.name
+        if node.op.kind == "host":
+            raise Boundary(reasons.HOST)
+        if name in PRODUCTS:
+            return self._product(node)
+        if name in REDUCES:
+            return self._reduce(node)
+        if name == "gather":
+            return self._gather(node)
+        if name == "window_gather":
+            return self._window_gather(node)
+        if name == "scatter" or name == "slice_set":
+            return self._write(node)
+        if name == "cumulative_sum":
+            facts = self.read(node.inputs[0])
+            if facts is not None:
+                raise Boundary(reasons.RUNNING)
+            return Facts(self._new(node.shape))
+        if node.op.kind == "shape" and node.inputs:
+            facts = self._moved(node)
+            if facts is None:
+                return Facts(self._new(node.shape))
+            self._covered(facts)
+            return facts
+        return self._elementwise(node)
+
+    def _elementwise(self, node: Node) -> Facts:
+        shape = node.shape
+        dims = [0] * len(shape)
+        known = []
+        for operand in node.inputs:
+            f = self.read(operand)
+            if f is None:
+                continue
+            known.append(f)
+            if f.heavy and operand.size > 1 and operand.size * FACTOR <= node.size and not f.needs and not f.product:
+                raise Boundary(reasons.RECOMPUTE)
+            cut = len(shape) - len(f.dims)
+            for k, t in enumerate(f.dims, cut):
+                if t:
+                    if dims[k] == 0:
+                        dims[k] = t
+                    elif dims[k] != t:
+                        self._unite((dims[k],), (t,))
+        for k, n in enumerate(shape):
+            if n != 1 and not dims[k]:
+                dims[k] = self.fresh()
+        facts = self._joined(tuple(dims), known, node.op.name in HEAVY)
+        self._covered(facts)
+        return facts
+
+    def _reduce(self, node: Node) -> Facts:
+        operand = node.inputs[0]
+        f = self.read(operand)
+        if f is not None and f.product:
+            raise Boundary(reasons.PRODUCT_REDUCED)
+        if node.op.name == "reduce_window":
+            kept = self._windows(node, f)
+            out = kept
+        else:
+            axes = node.params["axes"]
+            if f is not None:
+                source = f.dims
+            else:
+                key = (operand, axes)
+                if key not in self._siblings:
+                    self._siblings[key] = self._new(operand.shape)
+                source = self._siblings[key]
+            kept = tuple([t for d, t in enumerate(source) if d not in axes])
+            out = tuple([0 if d in axes else t for d, t in enumerate(source)]) if node.params["keepdims"] else kept
+        below = f or Facts(())
+        keep = {self.find(t) for t in kept if t}
+        if not keep:
+            if below.needs:
+                self._covered(below)
+            return Facts(out, below.full + 1)
+        if self.shared is None:
+            self.shared = kept
+        elif keep != {self.find(t) for t in self.shared if t}:
+            raise Boundary(reasons.REDUCE_AXES)
+        if below.needs:
+            self._covered(below)
+        return Facts(out, below.full, True, below.depth + 1)
+
+    def _windows(self, node: Node, f: Facts | None) -> Dims:
+        p = node.params
+        count = len(p["window"])
+        lead = len(node.shape) - count
+        if f is None:
+            key = (node.inputs[0], p["window"], p["stride"], p["padding"])
+            if key not in self._siblings:
+                self._siblings[key] = self._new(node.shape)
+            return self._siblings[key]
+        if f.needs:
+            raise Boundary(reasons.OTHER_INDEX)
+        if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
+            raise Boundary(reasons.WINDOWED)
+        key = (node.inputs[0], p["window"], p["stride"], p["padding"])
+        if key not in self._siblings:
+            self._siblings[key] = f.dims[:lead] + self._new(node.shape[lead:])
+        return self._siblings[key]
+
+    def _window_gather(self, node: Node) -> Facts:
+        p = node.params
+        count = len(p["window"])
+        lead = len(node.shape) - count
+        known = [f for f in map(self.read, node.inputs) if f is not None]
+        dims = self._new(node.shape)
+        for f in known:
+            if f.needs or f.product:
+                raise Boundary(reasons.OTHER_INDEX)
+            if f.heavy or any(w > s for w, s in zip(p["window"], p["stride"], strict=True)):
+                raise Boundary(reasons.WINDOWED)
+            self._unite(dims[:lead], f.dims[:lead])
+        for token, stride, (low, _) in zip(dims[lead:], p["stride"], p["padding"], strict=True):
+            if token and stride > 1:
+                self.splits[token] = (stride, low)
+        return self._joined(dims, known)
+
+    def _gather(self, node: Node) -> Facts:
+        if self.read(node.inputs[0]) is not None:
+            raise Boundary(reasons.GATHERED)
+        known = []
+        rank = max((len(i.shape) for i in node.inputs[1:]), default=0)
+        dims = self._new(node.shape)
+        for operand in node.inputs[1:]:
+            f = self.read(operand)
+            if f is not None:
+                known.append(f)
+                self._unite(dims[rank - len(f.dims): rank], f.dims)
+        facts = self._joined(dims, known)
+        self._covered(facts)
+        return facts
+
+    def _write(self, node: Node) -> Facts:
+        """scatter and slice_set: the result runs along its base; what is written is read at other positions."""
+        below = [self.read(i) for i in node.inputs]
+        known = [f for f in below if f is not None]
+        if any(f.needs or f.product for f in known):
+            raise Boundary(reasons.IN_PLACE)
+        dims = self._new(node.shape)
+        if below[0] is not None:
+            self._unite(dims, below[0].dims)
+        return self._joined(dims, known)
+
+    def _product(self, node: Node) -> Facts:
+        if self.product is not None:
+            raise Boundary(reasons.TWO_PRODUCTS)
+        if any(self.read(i) is not None for i in node.inputs):
+            raise Boundary(reasons.PRODUCT_OPERAND)
+        self.product = node
+        return Facts(self._new(node.shape), product=True)
+
+    def _check(self) -> None:
+        for facts in self.facts.values():
+            if facts.needs or facts.product:
+                self._covered(facts)
+        if self.shared is not None:
+            shared = [self.find(t) for t in self.shared if t]
+            if len(set(shared)) != len(shared):
+                raise Boundary(reasons.OTHER_INDEX)
+            for node in self.nodes:
+                if self.facts[node].needs:
+                    dims = [t for t in self.tokens(node) if t]
+                    if any(dims.count(t) > 1 for t in shared):
+                        raise Boundary(reasons.OTHER_INDEX)
+        if self.product is not None:
+            self._check_product()
+        if self.splits:
+            self._check_splits()
+        if len(self.nodes) > 1:
+            for node in self.nodes:
+                if ends_kernel(node) and (self.product or self.shared or any(n is not node for n in self.stored)):
+                    raise Boundary(reasons.IN_PLACE)
+
+    def _check_product(self) -> None:
+        assert self.product is not None
+        if self.shared is not None or any(n.op.name in REDUCES or n.op.name == "scatter" for n in self.nodes):
+            raise Boundary(reasons.PRODUCT_REDUCED)
+        axes = [t for t in self.tokens(self.product) if t]
+        if len(set(axes)) != len(axes):
+            raise Boundary(reasons.OTHER_INDEX)
+        for node in self.stored:
+            if sorted(t for t in self.tokens(node) if t) != sorted(axes):
+                raise Boundary(reasons.PRODUCT_DOMAIN)
+        for node in self.nodes:
+            if self.facts[node].product and len([t for t in self.tokens(node) if t]) != len(axes):
+                raise Boundary(reasons.PRODUCT_DOMAIN)
+        if self.splits:
+            raise Boundary(reasons.SPLITTING)
+
+    def _check_splits(self) -> None:
+        seen: dict[int, tuple[int, int]] = {}
+        for token, split in self.splits.items():
+            if seen.setdefault(self.find(token), split) != split:
+                raise Boundary(reasons.SPLITTING)
+        if self.shared is not None and any(t and self.find(t) in seen for t in self.shared):
+            raise Boundary(reasons.SPLITTING)
+        for node in self.nodes:
+            if node.op.name in REDUCES:
+                below = self.read(node.inputs[0])
+                if below is not None and any(t and self.find(t) in seen for t in below.dims):
+                    raise Boundary(reasons.SPLITTING)

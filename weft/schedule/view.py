@@ -1,0 +1,135 @@
+"""What the fusion pass must know of a graph: which nodes are computed by kernels, and who reads whom.
+
+A node is *stored* (a leaf with a buffer), *real* (some kernel computes it) or *virtual*: moved, constant or
+so cheap that each reader computes it again.
+"""
+
+from __future__ import annotations
+
+from weft.graph.node import Graph, Node
+from weft.schedule.index import follows
+
+# One of these over leaves costs less than the memory traffic of storing its result.
+_CHEAP = frozenset((
+    "cast", "bitcast", "identity", "stop_gradient", "negative", "logical_not", "equal", "not_equal", "less", "less_equal",
+    "greater", "greater_equal",
+))
+_SCALAR_CHAIN = 24  # operations of shape () that each reader may repeat
+HEAVY = frozenset((
+    "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "asinh", "acosh", "atanh", "atan2", "pow", "erf", "logaddexp", "hypot", "random_bits",
+))
+
+
+def strip(node: Node) -> Node:
+    """The node whose memory a chain of reshapes reads."""
+    while node.op.name == "reshape" and node.inputs and node.value is None:
+        node = node.inputs[0]
+    return node
+
+
+class View:
+    """The facts about one graph.
+
+    real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones.
+    sources[n]: the real nodes that real node n reads. outputs: real nodes that the graph returns.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.given = frozenset(graph.inputs)
+        self._chain: dict[Node, int] = {}  # cheap operations below a virtual node, leaves only; absent: not so
+        self.uniform: set[Node] = set()  # the same number everywhere
+        self._real: set[Node] = set()
+        self._classify()
+        self.real = tuple(n for n in graph.order if n in self._real)
+        self.number = {n: k for k, n in enumerate(self.real)}
+        self.outputs = frozenset(b for b in map(strip, graph.outputs) if b in self._real)
+        self.sources: dict[Node, tuple[Node, ...]] = {}
+        self.readers: dict[Node, list[Node]] = {n: [] for n in self.real}
+        self._link()
+
+    def stored(self, node: Node) -> bool:
+        return node in self.given or node.value is not None or node.op.name == "input"
+
+    def leaf(self, node: Node) -> bool:
+        return node.op.kind == "leaf" or self.stored(node)
+
+    def is_real(self, node: Node) -> bool:
+        return node in self._real
+
+    def memory(self, node: Node) -> Node | None:
+        """The stored or real node whose memory is this node's under another shape."""
+        base = strip(node)
+        return base if base in self._real or (self.stored(base) and base.op.name != "scalar") else None
+
+    def _classify(self) -> None:
+        force: set[Node] = set()
+        for output in self.graph.outputs:
+            base = strip(output)
+            if not self.stored(base) or base.op.name == "scalar":
+                force.add(base)
+        for node in self.graph.order:
+            if node.op.kind == "host":
+                force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op.name == "scalar")
+        for node in self.graph.order:
+            chain = self._chain
+            kind, name = node.op.kind, node.op.name
+            if self.leaf(node):
+                chain[node] = 0
+                if name in ("constant", "scalar"):
+                    self.uniform.add(node)
+                if node in force:
+                    self._real.add(node)
+                continue
+            inputs = node.inputs
+            if node.size == 0 and kind != "host":
+                chain[node] = 0  # nothing to compute
+                self.uniform.add(node)
+            elif node in force:
+                self._real.add(node)
+            elif kind == "shape":
+                if name == "reshape" and not follows(node.shape, inputs[0].shape):
+                    below = strip(inputs[0])
+                    if below not in self._real and not self.stored(below) and below not in self.uniform:
+                        self._real.add(below)
+                        chain.pop(below, None)
+                if inputs and all(i in self.uniform for i in inputs) and name != "concat" and name != "pad":
+                    self.uniform.add(node)
+                if all(i in chain for i in inputs):
+                    chain[node] = max((chain[i] for i in inputs), default=0)
+            elif kind == "elementwise" and all(i in chain for i in inputs):
+                length = 1 + sum(chain[i] for i in inputs)
+                single = node.size == 1 and length <= _SCALAR_CHAIN
+                if single or (length == 1 and name in _CHEAP):
+                    chain[node] = length
+                    if all(i in self.uniform for i in inputs):
+                        self.uniform.add(node)
+                else:
+                    self._real.add(node)
+            else:
+                self._real.add(node)
+
+    def below(self, node: Node) -> tuple[Node, ...]:
+        """Real nodes read by a node, through virtual ones, each once, in order."""
+        out: dict[Node, None] = {}
+        stack = list(reversed(node.inputs))
+        seen: set[Node] = set()
+        while stack:
+            n = stack.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if n in self._real:
+                out[n] = None
+            elif n not in self._chain:
+                stack.extend(reversed(n.inputs))
+            elif not self.leaf(n):  # a chain may hold nodes that were made real later
+                stack.extend(reversed(n.inputs))
+        return tuple(out)
+
+    def _link(self) -> None:
+        for node in self.real:
+            self.sources[node] = () if self.leaf(node) else self.below(node)
+            for p in self.sources[node]:
+                self.readers[p].append(node)
