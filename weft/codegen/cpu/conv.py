@@ -1,18 +1,53 @@
-"""The generator of convolutions: recognise one (conv_match), then the driver for its direction."""
+"""The generator of convolutions: recognise them (conv_match), then the driver for each one's direction."""
 
 from __future__ import annotations
 
+from weft.codegen.cpu.conv_epilogue import Fill
 from weft.codegen.cpu.conv_forward import Forward
 from weft.codegen.cpu.conv_match import match_conv
 from weft.codegen.cpu.conv_weights import WeightGradient
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
-from weft.schedule.kernel import Kernel
+from weft.codegen.cpu.text import Module
+from weft.schedule.kernel import Contraction, Kernel
 
 
 def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
-    """LLVM text of a kernel whose one Contraction is a convolution; None if it is not."""
-    conv = match_conv(kernel)
-    if conv is None:
+    """LLVM text of a kernel whose phases are convolutions; None if it is anything else.
+
+    The input gradient of a strided convolution is a phase for each remainder of the stride; a phase that no
+    tap reaches is a stage that stores what no sum enters.
+
+    Example
+    -------
+    >>> from weft.codegen.cpu.isa import host_isa
+    >>> generate_conv(Kernel("nothing", (), (), ()), host_isa()) is None
+    True
+    """
+    module, parts = Module(), []
+    for number, phase in enumerate(kernel.phases):
+        if phase.axes or len(phase.stages) != 1 or kernel.scratch:
+            return None
+        stage, prefix = phase.stages[0], f"{kernel.name}.{number}"
+        if not isinstance(stage, Contraction):
+            if stage.reductions or any(s.mode != "set" for s in stage.stores):
+                return None
+            parts.append(Fill(kernel, stage, isa, module, prefix))
+            continue
+        conv = match_conv(stage)
+        if conv is None:
+            return None
+        driver = WeightGradient if conv.dot else Forward
+        parts.append(driver(kernel, conv, isa, module, prefix))
+    if all(isinstance(part, Fill) for part in parts):
         return None
-    return WeightGradient(kernel, conv, isa).generate() if conv.dot else Forward(kernel, conv, isa).generate()
+    base = max(part.shared for part in parts)
+    module.globals.append("@weft_counters = external global i64")
+    for part in parts:
+        part.generate(base)
+    f = module.function(f"define void @{kernel.name}(ptr %args)")
+    f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+    for part in parts:
+        f.do(f"call void {part.name('run')}(ptr %args)")
+    f.do("ret void")
+    return Generated(kernel.name, module.text(), base, max(part.worker for part in parts))

@@ -6,9 +6,10 @@ from weft.codegen.cpu.conv_match import Conv
 from weft.codegen.cpu.conv_tile import Number
 from weft.codegen.cpu.emit import Env, Level, emit_store, key_of
 from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.machine import Ops, cast
 from weft.codegen.cpu.text import Function, Module
 from weft.codegen.cpu.types import llvm_type
-from weft.schedule.kernel import Axis, Kernel
+from weft.schedule.kernel import Axis, Kernel, Stage, Value
 
 
 class Stores:
@@ -16,11 +17,8 @@ class Stores:
 
     def __init__(self, f: Function, module: Module, isa: ISA, kernel: Kernel, conv: Conv, number: Number) -> None:
         self.f, self.module, self.isa, self.conv, self.number = f, module, isa, conv, number
-        self.pointers = {
-            key_of(b): f.load("ptr", f.offset("%args", 8 * b.id)) for b in (*kernel.inputs, *kernel.outputs)
-        }
-        first = len(kernel.inputs) + len(kernel.outputs)
-        self.scalars = {i: _scalar(f, f.offset("%args", 8 * (first + i)), dtype) for i, dtype in enumerate(kernel.scalars)}
+        self.pointers, self.scalars = arguments(f, kernel)
+        self.halves = [v.dtype for s in conv.contraction.stores for v in _sums(s.value) if v.dtype.itemsize < 4][:1]
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
         """All stores at ``live`` neighbours from ``at`` on along one axis; sums: their vector."""
@@ -30,13 +28,20 @@ class Stores:
             mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
         env = Env(
             axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)}, vector=along.id, lanes=lanes, mask=mask,
-            accs={self.conv.contraction.id: sums}, pointers=self.pointers, scalars=self.scalars,
+            accs={self.conv.contraction.id: self._rounded(sums)}, pointers=self.pointers, scalars=self.scalars,
         )
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
             env.level_of = {axis.id: 0 for axis in axes} | {along.id: 1}
         for store in self.conv.contraction.stores:
             emit_store(self.f, self.module, self.isa, store, env)
+
+    def _rounded(self, sums: str) -> str:
+        """Sums as the contraction's own dtype: float16 and bfloat16 are summed in float32."""
+        for dtype in self.halves:
+            ops = Ops(self.f, self.module, self.isa, self.number.lanes)
+            return cast(ops, sums, self.conv.contraction.accum, dtype)
+        return sums
 
     def row(self, axes: dict[Axis, str], along: Axis, sums: str) -> None:
         """All stores at ``axes`` x the whole of ``along``; ``sums`` points to their sums, contiguous and readable in vectors."""
@@ -54,6 +59,55 @@ class Stores:
             self.emit(axes, along, whole, last, along.extent - whole, outer)
         outer.lines.extend(f.lines)
         f.lines = outer.lines
+
+
+class Fill:
+    """A stage without reductions beside convolutions: the positions of a strided gradient that no tap reaches."""
+
+    shared = worker = 0
+
+    def __init__(self, kernel: Kernel, stage: Stage, isa: ISA, module: Module, prefix: str) -> None:
+        self.kernel, self.stage, self.isa, self.module, self.prefix = kernel, stage, isa, module, prefix
+
+    def name(self, part: str) -> str:
+        return f"@{self.prefix}.{part}"
+
+    def generate(self, base: int) -> None:
+        """Emit ``void @prefix.run(ptr args)``."""
+        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
+        pointers, scalars = arguments(f, self.kernel)
+
+        def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
+            if axes:
+                with f.loop(0, axes[0].extent) as i:
+                    nest(axes[1:], {**at, axes[0].id: i})
+                return
+            for store in self.stage.stores:
+                emit_store(f, self.module, self.isa, store, Env(axes=at, pointers=pointers, scalars=scalars))
+
+        nest(self.stage.axes, {})
+        f.do("ret void")
+
+
+def arguments(f: Function, kernel: Kernel) -> tuple[dict[int, str], dict[int, str]]:
+    """Pointers (by buffer key) and run-time scalars of a kernel, read from ``%args``."""
+    pointers = {key_of(b): f.load("ptr", f.offset("%args", 8 * b.id)) for b in (*kernel.inputs, *kernel.outputs)}
+    first = len(kernel.inputs) + len(kernel.outputs)
+    return pointers, {i: _scalar(f, f.offset("%args", 8 * (first + i)), dtype) for i, dtype in enumerate(kernel.scalars)}
+
+
+def _sums(value: Value) -> list[Value]:
+    """The reads of the contraction's result in an expression."""
+    found, stack, seen = [], [value], set()
+    while stack:
+        v = stack.pop()
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        if v.op == "acc":
+            found.append(v)
+        stack.extend(v.args)
+    return found
 
 
 def _scalar(f: Function, pointer: str, dtype) -> str:

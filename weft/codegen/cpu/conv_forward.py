@@ -14,7 +14,6 @@ from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import memory, pack_image, pack_weights
 from weft.codegen.cpu.conv_plan import make_plan
 from weft.codegen.cpu.conv_tile import Number, PixelTile, pixel_tile
-from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
@@ -41,12 +40,12 @@ def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
 
 
 class Forward:
-    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA) -> None:
+    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum
         self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
         self.plan = make_plan(conv, isa, accum.itemsize)
-        self.module = Module()
+        self.module, self.prefix = module, prefix
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
         self.mr = self.plan.tile.mr
         self.panels = self.plan.panels(conv.filters.extent)
@@ -55,7 +54,7 @@ class Forward:
         layout, tile = self.plan.layout, self.plan.tile
         slack = (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
         self.panel_bytes = line(self.k * self.mr * size)
-        self.shared = line(conv.group.extent * self.panels * self.panel_bytes)
+        self.shared = self.base = line(conv.group.extent * self.panels * self.panel_bytes)
         self.image_bytes = line((conv.chan.extent * layout.chan_pitch + slack) * size)
         self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
         self.worker = self.image_bytes + line(self.mr * self.out_pitch * size)
@@ -63,9 +62,11 @@ class Forward:
         self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 
     def name(self, part: str) -> str:
-        return f"@{self.kernel.name}.{part}"
+        return f"@{self.prefix}.{part}"
 
-    def generate(self) -> Generated:
+    def generate(self, base: int) -> None:
+        """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
+        self.base = base
         plan, layout = self.plan, self.plan.layout
         vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
         for rows in {self.mr, self.last_rows}:
@@ -74,7 +75,6 @@ class Forward:
         self._pack()
         self._chunk()
         self._entry()
-        return Generated(self.kernel.name, self.module.text(), self.shared, self.worker)
 
     def _argument(self, f: Function, index: int) -> str:
         return f.load("ptr", f.offset("%args", 8 * index))
@@ -103,7 +103,7 @@ class Forward:
         radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
         group, image_block, row_block, filter_group = digits(f, "%chunk", radices)
         scratch = self._argument(f, self.slots)
-        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.shared))
+        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         out = f.offset(image, self.image_bytes)
         first = f.mul(image_block, layout.images)
         images = minimum(f, f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
@@ -181,9 +181,7 @@ class Forward:
             self._rows(f, stores, axes, here, depth + 1, row0, rows)
 
     def _entry(self) -> None:
-        self.module.globals.append("@weft_counters = external global i64")
-        f = self.module.function(f"define void @{self.kernel.name}(ptr %args)")
-        f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         packs = self.conv.group.extent * self.panels
         parallel_chunks(f, self.module, self.name("pack"), packs, self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL)
         parallel_chunks(f, self.module, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)

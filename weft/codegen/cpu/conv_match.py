@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft.schedule.kernel import Access, Affine, Axis, Contraction, Kernel, Value
+from weft.schedule.kernel import Access, Affine, Axis, Contraction, Value
 
 NONE = Axis(-1, 1)  # stands for an axis that the contraction does not have
 
@@ -72,12 +72,9 @@ class Conv:
         return 2 * prod(a.extent for a in (*c.batch, *c.m, *c.n, *c.k))
 
 
-def match_conv(kernel: Kernel) -> Conv | None:
-    """The convolution that ``kernel`` is, or None."""
-    if len(kernel.phases) != 1 or kernel.phases[0].axes or len(kernel.phases[0].stages) != 1 or kernel.scratch:
-        return None
-    c = kernel.phases[0].stages[0]
-    if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64") or not c.stores:
+def match_conv(c: Contraction) -> Conv | None:
+    """The convolution that ``c`` is, or None."""
+    if c.accum.name not in ("float32", "float64") or not c.stores:
         return None
     if any(axis.extent == 0 for axis in (*c.batch, *c.m, *c.n, *c.k)) or any(s.mode != "set" for s in c.stores):
         return None

@@ -17,7 +17,6 @@ from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
 from weft.codegen.cpu.conv_plan import even, make_layout
 from weft.codegen.cpu.conv_tile import Number, dot_tile
-from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
@@ -28,11 +27,11 @@ CHUNKS = 8
 
 
 class WeightGradient:
-    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA) -> None:
+    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum
         self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
-        self.module = Module()
+        self.module, self.prefix = module, prefix
         self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
         size, lanes = accum.itemsize, self.number.lanes
         windows, images = conv.windows, conv.chan.extent
@@ -79,19 +78,20 @@ class WeightGradient:
         self.filters_padded = row_tiles * ROWS
         self.columns_padded = -(-self.columns // lanes) * lanes + lanes
         self.part_bytes = line(self.filters_padded * self.columns_padded * size)
-        self.shared = conv.group.extent * self.parts * self.part_bytes
+        self.shared = self.base = conv.group.extent * self.parts * self.part_bytes
 
     def name(self, part: str) -> str:
-        return f"@{self.kernel.name}.{part}"
+        return f"@{self.prefix}.{part}"
 
-    def generate(self) -> Generated:
+    def generate(self, base: int) -> None:
+        """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
+        self.base = base
         for columns in {min(COLUMNS, self.columns), self.columns % COLUMNS or min(COLUMNS, self.columns)}:
             dot_tile(self.module, self.number, self.name(f"dot{columns}"), ROWS, columns, self.grad_pitch, self.columns_padded)
         self._displacements()
         self._chunk()
         self._finish()
         self._entry()
-        return Generated(self.kernel.name, self.module.text(), self.shared, self.worker)
 
     def _argument(self, f: Function, index: int) -> str:
         return f.load("ptr", f.offset("%args", 8 * index))
@@ -108,7 +108,7 @@ class WeightGradient:
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
         scratch = self._argument(f, self.slots)
-        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.shared))
+        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         grad = f.offset(image, self.image_bytes)
         result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.part_bytes))
         tile0 = f.mul(filter_group, self.tiles_a_group)
@@ -247,9 +247,7 @@ class WeightGradient:
         f.do("ret void")
 
     def _entry(self) -> None:
-        self.module.globals.append("@weft_counters = external global i64")
-        f = self.module.function(f"define void @{self.kernel.name}(ptr %args)")
-        f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         groups = self.conv.group.extent
         parallel_chunks(f, self.module, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
         results = groups * self.conv.filters.extent * self.columns
