@@ -1,0 +1,206 @@
+"""The primitive table against itself: every entry is complete, and its parts agree with each other."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import oracle
+from weft.graph.batching import batch
+from weft.graph.gradient import backward
+from weft.graph.interpret import interpret
+from weft.graph.node import Graph, Node
+from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.graph.primitives.table import Primitive, Sample
+
+PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
+SEED = int(np.random.SeedSequence().generate_state(1)[0])  # fresh each run
+everyone = pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)
+
+NO_ARRAYS = {"iota", "random_bits"}  # nothing of theirs could be strided or broadcast
+NOT_SMOOTH = {"bitcast", "nextafter", "stop_gradient"}  # zero by agreement, not by analysis
+
+
+def samples(op: Primitive) -> list[Sample]:
+    assert op.samples is not None
+    print("seed", SEED)  # shown when a test fails
+    return list(op.samples(np.random.default_rng(SEED)))
+
+
+def nudged(arrays: tuple[np.ndarray, ...], generator: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """Floats in float64, moved a little, so that none are equal (there the derivative jumps)."""
+    return tuple(
+        a + generator.uniform(-0.01, 0.01, a.shape) if oracle.is_float(a.dtype) else a for a in map(oracle.widened, arrays)
+    )
+
+
+@everyone
+def test_entry_is_complete(op: Primitive) -> None:
+    tags = {s.tag for s in samples(op)}
+    wanted = {"zero", "one", "prime", "usual", "broadcast", "strided", "special"}
+    if op.name in NO_ARRAYS:
+        wanted -= {"broadcast", "strided", "special"}
+    elif op.kind == "elementwise":
+        wanted -= {"usual"}
+    if op.name in ("argsort", "bitcast"):
+        wanted -= {"usual"}
+    assert wanted <= tags, f"{op.name} has no samples for {sorted(wanted - tags)}"
+    assert op.errors is not None and list(op.errors()), f"{op.name} has no error sample"
+    assert op.reference is not None, f"{op.name} has no NumPy reference"
+    assert op.vjp is not None, f"{op.name} has neither a derivative nor a stated zero"
+    assert op.batch is not None, f"{op.name} has no batching rule"
+    assert op.cost is not None, f"{op.name} has no cost"
+    assert (op.formula is not None) == (op.kind == "elementwise"), f"{op.name}: formulas are for element-wise primitives"
+
+
+@everyone
+def test_reference_matches_rule_and_cost(op: Primitive) -> None:
+    assert op.cost is not None
+    for sample in samples(op):
+        nodes = oracle.leaves(sample.arrays)
+        out = bind(op, *nodes, **sample.params)
+        (result,) = interpret(Graph(nodes, [out]), sample.arrays)  # checks shape and dtype against the rule
+        cost = op.cost(out)
+        assert isinstance(cost.flops, int) and cost.flops >= 0
+        assert cost.bytes >= result.nbytes
+
+
+@everyone
+def test_errors(op: Primitive) -> None:
+    assert op.errors is not None
+    for sample in op.errors():
+        with pytest.raises(sample.error, match=sample.match):
+            bind(op, *(input_leaf(a.shape, a.dtype) for a in sample.arrays), **sample.params)
+
+
+def directional(graph: Graph, values: list[np.ndarray], wrt: list[int], directions: list[np.ndarray], weights: list[np.ndarray]) -> float:
+    """The derivative of sum(weights * outputs) along a direction, by central differences."""
+
+    def at(step: float) -> float:
+        moved = list(values)
+        for k, d in zip(wrt, directions, strict=True):
+            moved[k] = values[k] + step * d
+        return sum(float(np.sum(w * o)) for w, o in zip(weights, interpret(graph, moved), strict=True))
+
+    step = 1e-6
+    return (at(step) - at(-step)) / (2 * step)
+
+
+def check_derivative(outputs: list[Node], nodes: list[Node], values: list[np.ndarray], generator: np.random.Generator) -> list[Node]:
+    """Compare backward with central differences along random directions; the derivative nodes come back."""
+    floats = [k for k, n in enumerate(nodes) if oracle.is_float(n.dtype)]
+    cotangents = [input_leaf(o.shape, o.dtype) for o in outputs]
+    weights = [generator.normal(size=o.shape) for o in outputs]
+    grads = backward(outputs, cotangents, [nodes[k] for k in floats])
+    got = interpret(Graph([*nodes, *cotangents], grads), [*values, *weights])
+    graph = Graph(nodes, outputs)
+    for _ in range(2):
+        directions = [generator.normal(size=nodes[k].shape) for k in floats]
+        expected = directional(graph, values, floats, directions, weights)
+        actual = sum(float(np.sum(g * d)) for g, d in zip(got, directions, strict=True))
+        size = sum(float(np.sum(np.abs(g * d))) for g, d in zip(got, directions, strict=True))
+        assert actual == pytest.approx(expected, rel=2e-5, abs=2e-5 * max(size, 1.0)), [n.shape for n in nodes]
+    return [*cotangents, *grads]
+
+
+def differentiable(op: Primitive) -> list[Sample]:
+    out = []
+    for sample in samples(op):
+        params = dict(sample.params)
+        if op.name == "cast":  # rounding has no derivative: keep float64
+            if not all(map(oracle.is_float, (params["dtype"], sample.arrays[0].dtype))):
+                continue
+            params["dtype"] = oracle.FLOAT64
+        if sample.tag != "special" and any(oracle.is_float(a.dtype) for a in sample.arrays):
+            out.append(Sample(sample.arrays, params, sample.tag))
+    return out
+
+
+@everyone
+def test_first_and_second_derivative(op: Primitive) -> None:
+    if op.name in NOT_SMOOTH:
+        return
+    generator = np.random.default_rng(SEED)
+    for sample in differentiable(op):
+        arrays = nudged(sample.arrays, generator)
+        nodes = oracle.leaves(arrays)
+        out = bind(op, *nodes, **sample.params)
+        if not oracle.is_float(out.dtype):
+            continue
+        cotangent, *grads = check_derivative([out], nodes, list(arrays), generator)
+        check_derivative(grads, [*nodes, cotangent], [*arrays, generator.normal(size=out.shape)], generator)
+
+
+def varied(array: np.ndarray, count: int) -> list[np.ndarray]:
+    """``count`` examples of the same kind of content."""
+    if array.size == 1 and array.dtype.kind in "iu":
+        return [array + array.dtype.type(i) for i in range(count)]
+    if array.size == 1 and oracle.is_float(array.dtype):
+        return [array * array.dtype.type(1 + i / 8) for i in range(count)]
+    return [np.roll(array.reshape(-1), i).reshape(array.shape) for i in range(count)]
+
+
+def check_batching(op: Primitive, arrays: tuple[np.ndarray, ...], params: dict[str, Any], dims: list[int | None], count: int = 3) -> None:
+    examples = [varied(a, count) if d is not None else [a] * count for a, d in zip(arrays, dims, strict=True)]
+    expected = [oracle.apply(op, Sample(tuple(e[i] for e in examples), params)) for i in range(count)]
+    stacked = [np.stack(e, axis=d) if d is not None else e[0] for e, d in zip(examples, dims, strict=True)]
+    nodes, leaves = oracle.leaves(arrays), oracle.leaves(stacked)
+    out = bind(op, *nodes, **params)
+    ((result, dim),) = batch([out], {n: (x, d) for n, x, d in zip(nodes, leaves, dims, strict=True)})
+    assert dim is not None
+    assert result.dtype == out.dtype
+    (got,) = interpret(Graph(leaves, [result]), stacked)
+    terms = 1 if op.exact else max(a.size for a in arrays)
+    scale = None if op.kind == "elementwise" else float(np.max([np.max(np.abs(a[np.isfinite(a)]), initial=0) ** 2 for a in map(
+        np.asarray, map(oracle.widened, stacked))])) * terms
+    message = f"{op.name} {params} {[a.shape for a in arrays]} dims {dims}"
+    oracle.assert_close(np.moveaxis(got, dim, 0), np.stack(expected), out.dtype, terms=terms, scale=scale, message=message)
+
+
+@everyone
+def test_batching_against_a_loop(op: Primitive) -> None:
+    for sample in samples(op):
+        n = len(sample.arrays)
+        if not n:
+            out = bind(op, **sample.params)
+            assert batch([out], {}) == [(out, None)]
+        choices = [(None, 0, a.ndim) if a.ndim else (None, 0) for a in sample.arrays]
+        combinations = [c for c in itertools.product(*choices) if any(d is not None for d in c)]
+        # all operands in front, then each alone at the end, then a mixture
+        alone = [c for c in combinations if sum(d is not None for d in c) == 1]
+        for dims in {tuple(0 for _ in range(n)), *alone, *combinations[-1:]} if n else ():
+            check_batching(op, sample.arrays, sample.params, list(dims))
+
+
+def test_keepdims_is_proposed() -> None:
+    x = input_leaf((4, 5), np.dtype(np.float32))
+    total = bind(TABLE["reduce_sum"], x, axes=(1,), keepdims=False)
+    mean = bind(TABLE["divide"], total, input_leaf((), np.dtype(np.float32)))
+    with pytest.raises(ValueError, match=r"x1 \(4, 5\), x2 \(4,\)\. x2 is a reduction over axis 1: write keepdims=True there"):
+        bind(TABLE["subtract"], x, mean)
+    with pytest.raises(ValueError, match="reshape or transpose"):
+        bind(TABLE["subtract"], x, input_leaf((4,), np.dtype(np.float32)))
+
+
+def test_philox_known_answers() -> None:
+    """Random123's published vectors."""
+    from weft.graph.primitives.random import philox
+
+    words = [int(w[0]) for w in philox(np.zeros(1, np.uint64), 0)]
+    assert words == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+
+
+def test_tie_and_nan_agreements() -> None:
+    x = np.array([[1.0, 3.0, 3.0], [np.nan, 2.0, np.nan]])
+    reduce = {"axes": (1,), "keepdims": False}
+    assert oracle.apply(TABLE["argmax"], Sample((x,), reduce)).tolist() == [1, 0]
+    assert np.isnan(oracle.apply(TABLE["reduce_max"], Sample((x,), reduce))[1])
+
+    def split(node: Node) -> Node:
+        out = bind(TABLE["reduce_max"], node, **reduce)
+        return backward([out], [oracle.number(1, out)], [node])[0]
+
+    assert oracle.run(split, x[:1])[0].tolist() == [[0, 0.5, 0.5]]

@@ -1,0 +1,129 @@
+"""What tests compare with: random data, float64 references, bounds a dtype, central differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.graph.interpret import interpret
+from weft.graph.node import Graph, Node
+from weft.graph.primitives import bind, constant, input_leaf
+from weft.graph.primitives.table import Primitive, Sample
+
+FLOAT64 = np.dtype(np.float64)
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+# relative error of one rounding: half the distance of 1 to the next number
+EPS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, BFLOAT16: 2.0**-8}
+
+
+def is_float(dtype: Any) -> bool:
+    return np.dtype(dtype) in EPS
+
+
+def rng(*seed: Any) -> np.random.Generator:
+    """Fresh numbers every run when called without a seed; the seed is printed by a failing test's parameters otherwise."""
+    return np.random.default_rng(seed if seed else None)
+
+
+def random(
+    generator: np.random.Generator, shape: Sequence[int], dtype: Any = np.float32, low: float = -2.0, high: float = 2.0
+) -> np.ndarray:
+    """Random data of any dtype; bool is half true, integers fill low..high."""
+    dtype = np.dtype(dtype)
+    if dtype == np.bool_:
+        return generator.random(tuple(shape)) < 0.5
+    if is_float(dtype):
+        return generator.uniform(low, high, tuple(shape)).astype(dtype)
+    low = max(low, 0) if dtype.kind == "u" else low
+    return generator.integers(int(low), int(high) + 1, tuple(shape)).astype(dtype)
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """Floats as float64, all else unchanged."""
+    array = np.asarray(array)
+    return array.astype(np.float64) if is_float(array.dtype) else array
+
+
+def bound(dtype: Any, terms: int = 1, ulps: float = 4.0) -> float:
+    """Relative error allowed in a result of ``dtype`` that adds ``terms`` numbers: roundings grow as their root."""
+    dtype = np.dtype(dtype)
+    accumulate = EPS[np.dtype(np.float32)] if EPS[dtype] > EPS[np.dtype(np.float32)] else EPS[dtype]
+    return 2 * EPS[dtype] * ulps + 2 * accumulate * ulps * float(np.sqrt(max(terms, 1)))
+
+
+def assert_close(
+    actual: Any, expected: Any, dtype: Any = None, terms: int = 1, ulps: float = 4.0, scale: float | None = None, message: str = "",
+) -> None:
+    """Equal for integers and bool; for floats within :func:`bound` relative to |expected| or to ``scale``, NaNs in place.
+
+    ``scale`` is the size of the numbers that were added or cancelled; by default the largest finite of expected.
+    """
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.shape == expected.shape, f"{message} shape {actual.shape}, expected {expected.shape}"
+    if dtype is not None:
+        assert actual.dtype == np.dtype(dtype), f"{message} dtype {actual.dtype}, expected {np.dtype(dtype)}"
+    dtype = np.dtype(dtype or actual.dtype)
+    if not is_float(dtype):
+        np.testing.assert_array_equal(actual, expected, err_msg=message)
+        return
+    with np.errstate(all="ignore"):
+        expected = np.asarray(expected, np.float64)
+        limit = float(ml_dtypes.finfo(dtype).max) if dtype == BFLOAT16 else float(np.finfo(dtype).max)
+        expected = np.where(np.abs(expected) > limit * (1 + EPS[dtype]), np.sign(expected) * np.inf, expected)
+    finite = expected[np.isfinite(expected)]
+    size = scale if scale is not None else float(np.max(np.abs(finite), initial=0.0))
+    tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal) if dtype == BFLOAT16 else float(np.finfo(dtype).smallest_subnormal)
+    relative = bound(dtype, terms, ulps)
+    np.testing.assert_allclose(
+        np.asarray(actual, np.float64), expected, rtol=relative, atol=(relative * size if terms > 1 or scale is not None else 0) + tiny,
+        err_msg=message,
+    )
+
+
+def not_mostly_zero(array: np.ndarray) -> None:
+    """A result made mostly of zeros proves nothing."""
+    array = np.asarray(array)
+    assert array.size == 0 or np.count_nonzero(array) * 2 >= array.size, "the result is mostly zeros"
+
+
+def leaves(arrays: Sequence[np.ndarray]) -> list[Node]:
+    return [input_leaf(a.shape, a.dtype) for a in arrays]
+
+
+def run(fn: Callable[..., Node | Sequence[Node]], *arrays: np.ndarray) -> list[np.ndarray]:
+    """Interpret ``fn(*nodes)`` on arrays."""
+    nodes = leaves(arrays)
+    outputs = fn(*nodes)
+    return interpret(Graph(nodes, [outputs] if isinstance(outputs, Node) else list(outputs)), arrays)
+
+
+def apply(op: Primitive, sample: Sample) -> np.ndarray:
+    """One primitive on one sample by its reference."""
+    return run(lambda *nodes: bind(op, *nodes, **sample.params), *sample.arrays)[0]
+
+
+def in_float64(sample: Sample) -> Sample:
+    return Sample(tuple(widened(a) for a in sample.arrays), sample.params, sample.tag)
+
+
+def central_differences(fn: Callable[..., np.ndarray], arrays: Sequence[np.ndarray], k: int, step: float = 1e-6) -> np.ndarray:
+    """d sum(fn) / d arrays[k], in float64, an element at a time."""
+    base = [np.array(a, copy=True) for a in arrays]
+    out = np.zeros(base[k].shape, np.float64)
+    for at in np.ndindex(*base[k].shape):
+        middle = base[k][at]
+        base[k][at] = middle + step
+        above = np.sum(fn(*base))
+        base[k][at] = middle - step
+        below = np.sum(fn(*base))
+        base[k][at] = middle
+        out[at] = (above - below) / (2 * step)
+    return out
+
+
+def number(value: Any, like: Node) -> Node:
+    return constant(value, like.dtype)
