@@ -1,0 +1,191 @@
+"""The disk cache: what is damaged, foreign or open to others is rebuilt; a folder that fails never stops a run."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.handmade import backend, scale_ir
+from weft.runtime import cache as cache_module
+from weft.runtime.cache import Cache, Entry, decode, encode
+
+CODE = bytes(range(256)) * 40
+
+
+def test_an_entry_comes_back_as_it_was(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "c")
+    assert cache.read("ab") is None
+    assert cache.write("ab", {"scratch": 7}, CODE)
+    entry = Cache(tmp_path / "c").read("ab")
+    assert entry is not None and entry.code == CODE and entry.meta["scratch"] == 7
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
+    assert next((tmp_path / "c").glob("*.weft")).stat().st_mode & 0o777 == 0o600
+    assert not list((tmp_path / "c").glob(".new-*"))
+
+
+@pytest.mark.parametrize("where", [0, 20, 50, 60, 3000, -1])
+def test_one_changed_byte_is_a_miss(where: int) -> None:
+    data = bytearray(encode(Entry({"name": "x"}, CODE)))
+    assert decode(bytes(data)) is not None
+    data[where] ^= 1
+    assert decode(bytes(data)) is None
+
+
+@pytest.mark.parametrize("size", [0, 5, 30, 47, 100, 5000])
+def test_a_cut_file_is_a_miss(tmp_path: Path, size: int) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    path = tmp_path / "ab.weft"
+    path.write_bytes(path.read_bytes()[:size])
+    assert cache.read("ab") is None
+
+
+def test_an_entry_under_another_name_is_a_miss(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    os.rename(tmp_path / "ab.weft", tmp_path / "cd.weft")
+    assert cache.read("cd") is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_an_entry_that_others_may_write_is_a_miss(tmp_path: Path, mode: int) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    (tmp_path / "ab.weft").chmod(mode)
+    assert cache.read("ab") is None
+    assert cache.write("ab", {}, CODE) and cache.read("ab") is not None  # rebuilt
+
+
+def test_a_foreign_owner_or_a_link_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    os.rename(tmp_path / "ab.weft", tmp_path / "real")
+    os.symlink(tmp_path / "real", tmp_path / "ab.weft")
+    assert cache.read("ab") is None
+    os.unlink(tmp_path / "ab.weft")
+    os.rename(tmp_path / "real", tmp_path / "ab.weft")
+    assert cache.read("ab") is not None
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert cache.read("ab") is None  # the folder was found private before; the file is asked each time
+
+
+def test_a_folder_open_to_others_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    cache = Cache(folder)
+    with pytest.warns(RuntimeWarning, match="other users may write"):
+        assert not cache.write("ab", {}, CODE)
+    assert cache.read("ab") is None and not list(folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_warns_once_and_the_run_goes_on() -> None:
+    be = backend(Path("/proc/weft-cache"), threads=1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert be.native["weft_run"]
+        assert be.compiler.module(scale_ir("k1", 4, 1))["k1"]
+    assert len([w for w in caught if issubclass(w.category, RuntimeWarning)]) == 1
+    assert "WEFT_CACHE" in str(caught[0].message)
+
+
+def test_a_full_disk_warns_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path / "c")
+
+    def full(source: str, target: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cache_module.os, "replace", full)
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        assert not cache.write("ab", {}, CODE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not cache.write("cd", {}, CODE)
+    assert not list((tmp_path / "c").iterdir())
+
+
+def test_the_oldest_entries_go_first(tmp_path: Path) -> None:
+    cache = Cache(tmp_path, limit=10 * len(CODE))
+    for i in range(20):
+        cache.write(f"e{i:02}", {}, CODE)
+        os.utime(tmp_path / f"e{i:02}.weft", (time.time() - 1000 + i,) * 2)
+    assert cache.prune() > 0
+    assert cache.size()[1] <= cache.limit
+    assert cache.read("e19") is not None and cache.read("e00") is None
+
+
+def _fill(folder: str, start: object) -> None:
+    start.wait()  # type: ignore[attr-defined]
+    be = backend(Path(folder), threads=1)
+    for i in range(5):
+        be.compiler.kernels.clear()
+        be.native  # noqa: B018
+        be.compiler.module(scale_ir(f"k{i}", 4, 1))
+
+
+def test_two_processes_fill_one_folder(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start = context.Event()
+    workers = [context.Process(target=_fill, args=(str(tmp_path / "c"), start)) for _ in range(2)]
+    for w in workers:
+        w.start()
+    start.set()
+    for w in workers:
+        w.join(60)
+        assert w.exitcode == 0
+    names = [p.name for p in (tmp_path / "c").iterdir()]
+    assert len(names) == 7 and all(n.endswith(".weft") for n in names)
+
+
+_SECOND = """
+import sys
+from pathlib import Path
+from tests.runtime.handmade import backend, executable, scale_kernel, scale_twice
+if sys.argv[2] == "forbidden":
+    import llvmlite.binding as llvm
+    def refuse(*a, **k):
+        raise AssertionError("LLVM was entered")
+    llvm.parse_assembly = llvm.parse_bitcode = refuse
+    llvm.TargetMachine.emit_object = refuse
+    llvm.create_pass_builder = refuse
+import numpy as np
+be = backend(Path(sys.argv[1]))
+ex = executable(be, scale_twice(4096), scale_kernel(be))
+x = np.random.default_rng(5).normal(size=4096).astype("f4")
+out = be.to_numpy(ex([be.from_numpy(x), 3.0, 0.5])[0], (4096,), x.dtype)
+assert np.array_equal(out, x * np.float32(3) * np.float32(0.5))
+print(be.counters()["compiles"], be.counters()["cache_hits"], "llvmlite.binding" in sys.modules)
+"""
+
+
+def _second(folder: Path, mode: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", _SECOND, str(folder), mode], capture_output=True, text=True, timeout=120,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_second_process_compiles_nothing_and_needs_no_llvm(tmp_path: Path) -> None:
+    assert _second(tmp_path, "free")[:2] == ["3", "0"]
+    assert _second(tmp_path, "forbidden")[:2] == ["0", "3"]
+    assert _second(tmp_path, "free") == ["0", "3", "False"]
+
+
+def test_damaged_entries_are_rebuilt_not_executed(tmp_path: Path) -> None:
+    _second(tmp_path, "free")
+    for path in tmp_path.glob("*.weft"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+    assert _second(tmp_path, "free")[:2] == ["3", "0"]
+    assert _second(tmp_path, "free")[:2] == ["0", "3"]
