@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.codegen.cpu.isa import ISA
+from weft.schedule.kernel import Contraction, Kernel
+
 
 @dataclass(frozen=True, slots=True)
 class Generated:
@@ -13,3 +16,18 @@ class Generated:
     ir: str
     scratch: int
     worker_scratch: int
+
+
+def generate(kernel: Kernel, isa: ISA) -> Generated:
+    """LLVM text of a kernel: a template where a contraction matches one, loop nests else."""
+    from weft.codegen.cpu.nest_kernel import generate_loops
+
+    if any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages):
+        from weft.codegen.cpu import conv, gemm
+
+        for template in (conv, gemm):
+            match = getattr(template, "generate_contraction", None)
+            found = match(kernel, isa) if match else None
+            if found is not None:
+                return found
+    return generate_loops(kernel, isa)

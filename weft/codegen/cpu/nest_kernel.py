@@ -1,0 +1,226 @@
+"""A kernel as LLVM functions: one body a part, and the entry that runs them in order."""
+
+from __future__ import annotations
+
+from weft.codegen.cpu import reduce
+from weft.codegen.cpu.env import key_of
+from weft.codegen.cpu.generate import Generated
+from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.nest import Layout, Nest
+from weft.codegen.cpu.nest_plan import Plan, plan_part
+from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, vectors, width_for
+from weft.codegen.cpu.nest_tiles import emit_stages
+from weft.codegen.cpu.parts import Part, size_of, split
+from weft.codegen.cpu.text import Function, Module
+from weft.schedule.kernel import Axis, Kernel
+
+
+def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
+    """LLVM text of a kernel as loop nests; correct for every kernel, contractions included."""
+    m = Module()
+    symbol = kernel.name
+    parts, scratch = split(kernel)
+    buffers = (*kernel.inputs, *kernel.outputs)
+    layout = Layout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
+                    len(buffers) + len(kernel.scalars))
+    for b in scratch:
+        size = b.dtype.itemsize
+        for extent in b.shape:
+            size *= extent
+        layout.offsets[key_of(b)] = layout.reserve(max(size, 1))
+    entry = m.function(f"define void @{symbol}(ptr %context)")
+    count_entry(entry, m)
+    for i, part in enumerate(parts):
+        if any(a.extent == 0 for a in part.shared):
+            continue
+        plan = plan_part(part, isa)
+        name = f"{symbol}.{i}"
+        emit_part(m, isa, layout, part, plan, name)
+        call_part(entry, m, name, plan.chunks, plan.parallel)
+        if plan.kind == "full":
+            emit_merge(m, isa, layout, part, plan, f"{name}.merge")
+            entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
+    entry.do("ret void")
+    return Generated(symbol, m.text(), layout.size, 0)
+
+
+def count_entry(entry: Function, m: Module) -> None:
+    """Every kernel adds one to weft_counters[0]."""
+    if m.once("weft_counters"):
+        m.globals.append("@weft_counters = external global [0 x i64]")
+    entry.do("%entries = atomicrmw add ptr @weft_counters, i64 1 monotonic")
+
+
+def call_part(entry: Function, m: Module, name: str, chunks: int, parallel: bool) -> None:
+    if parallel and chunks > 1:
+        m.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
+        entry.do(f"call void @weft_parallel(ptr @{name}, ptr %context, i64 {chunks})")
+    elif chunks == 1:
+        entry.do(f"call void @{name}(ptr %context, i64 0, i64 0)")
+    else:
+        with entry.loop(0, chunks) as c:
+            entry.do(f"call void @{name}(ptr %context, i64 {c}, i64 0)")
+
+
+def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
+    f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
+    n = Nest(f, m, isa, layout, part)
+    if plan.kind == "full":
+        _full(n, plan)
+    elif plan.kind == "rows":
+        _rows(n, plan)
+    else:
+        _tiles(n, plan)
+    f.do("ret void")
+
+
+def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
+    """This chunk's part of [0, total), ``each`` at a time."""
+    if chunks == 1:
+        return 0, total
+    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+    lo = n.f.mul("%chunk", each)
+    hi = n.f.add(lo, each)
+    return lo, (hi if total % each == 0 else n.f.let(f"call i64 @llvm.smin.i64(i64 {hi}, i64 {total})"))
+
+
+def _rows(n: Nest, plan: Plan) -> None:
+    shared = n.part.shared
+    if not shared:
+        emit_row(n, plan.lanes, plan.unroll)
+        return
+    lo, hi = _range(n, plan.rows, size_of(shared), plan.chunks)
+    with n.loop(lo, hi) as row:
+        n.split_index(row, shared)
+        emit_row(n, plan.lanes, plan.unroll)
+
+
+def _tiles(n: Nest, plan: Plan) -> None:
+    part = n.part
+    if plan.axis is None:
+        if not part.shared:
+            emit_stages(n, [n.env(accs={})])
+            return
+        lo, hi = _range(n, plan.rows, size_of(part.shared), plan.chunks)
+        with n.loop(lo, hi) as row:
+            n.split_index(row, part.shared)
+            emit_stages(n, [n.env(accs={})])
+        return
+    axis = next(a for a in part.shared if a.id == plan.axis)
+    outer = tuple(a for a in part.shared if a.id != plan.axis)
+    if plan.rows:
+        if not outer:
+            _across(n, plan, axis)
+            return
+        lo, hi = _range(n, plan.rows, size_of(outer), plan.chunks)
+        with n.loop(lo, hi) as row:
+            n.split_index(row, outer)
+            _across(n, plan, axis)
+        return
+    pieces = -(-axis.extent // plan.piece)
+    if outer:
+        row = n.f.let(f"udiv i64 %chunk, {pieces}", "i")
+        which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
+        n.split_index(row, outer)
+    else:
+        which = "%chunk"
+    _piece(n, plan, axis, which)
+
+
+def _across(n: Nest, plan: Plan, axis: Axis) -> None:
+    """The whole vector axis."""
+    for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent):
+        _own_accs(envs)
+        emit_stages(n, envs)
+
+
+def _own_accs(envs: list) -> None:
+    for env in envs:
+        env.accs = {}
+        env.uniform = set()
+
+
+def _piece(n: Nest, plan: Plan, axis: Axis, which: str) -> None:
+    """``plan.piece`` elements of the vector axis, the last piece with its masked end."""
+    f = n.f
+    step = plan.lanes * plan.unroll
+    main = axis.extent // step * step
+    lo = f.mul(which, plan.piece)
+    hi = f.add(lo, plan.piece)
+    if main % plan.piece:
+        n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+        hi = f.let(f"call i64 @llvm.smin.i64(i64 {hi}, i64 {main})")
+    with n.loop(lo, hi, step, axis.id):
+        envs = [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)]
+        _own_accs(envs)
+        emit_stages(n, envs)
+    if axis.extent > main:
+        last = (axis.extent - 1) // plan.piece
+        with n.when(f.let(f"icmp eq i64 {which}, {last}")):
+            for envs in vectors(n, axis, plan.lanes, plan.unroll, main, axis.extent):
+                _own_accs(envs)
+                emit_stages(n, envs)
+
+
+def _slots(layout: Layout, part: Part, blocks: int) -> dict[int, list[int]]:
+    """Scratch bytes of every block's state: kept under the reduction's id."""
+    out = {}
+    for r in part.stages[0].reductions:
+        key = (1 << 40) + r.id
+        if key not in layout.offsets:
+            layout.offsets[key] = layout.reserve(16 * blocks)
+        out[r.id] = [layout.offsets[key], layout.offsets[key] + 8 * blocks]
+    return out
+
+
+def _full(n: Nest, plan: Plan) -> None:
+    """Blocks of a full reduction, each to its own slot."""
+    stage = n.part.stages[0]
+    f = n.f
+    lanes = width_for(stage, plan.lanes)
+    total, block = stage.axes[0].extent, stage.reductions[0].order.block
+    blocks = -(-total // block)
+    slots = _slots(n.layout, n.part, blocks)
+    whole = total // block
+    pointers = {r.id: [n.scratch(at) for at in slots[r.id]] for r in stage.reductions}
+    lo = f.mul("%chunk", plan.rows)
+    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+    hi = f.let(f"call i64 @llvm.smin.i64(i64 {f.add(lo, plan.rows)}, i64 {whole})")
+
+    def keep(states: dict[int, list[str]], b: str | int) -> None:
+        for r in stage.reductions:
+            for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id], strict=False):
+                f.store(t, s, f.element(p, "i64", b), 8)
+
+    with n.loop(lo, hi) as b:
+        keep(moving_block(n, stage, lanes, f.mul(b, block), block), b)
+    if whole < blocks:
+        with n.when(f.let(f"icmp eq i64 %chunk, {plan.chunks - 1}")):
+            keep(reduce_block(n, stage, lanes, whole * block, total), whole)
+
+
+def emit_merge(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
+    """Block results into the total, ascending."""
+    f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
+    n = Nest(f, m, isa, layout, part)
+    stage = part.stages[0]
+    blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
+    slots = _slots(layout, part, blocks)
+    o = Ops(f, m, isa, None)
+    for r in stage.reductions:
+        types = reduce.state_types(r)
+        pointers = [n.scratch(at) for at in slots[r.id]]
+        cells = [f.local(t) for t in types]
+        for t, c, s in zip(types, cells, reduce.identity(r, None), strict=True):
+            f.store(t, s, c)
+        with f.loop(0, blocks) as b:
+            old = [f.load(t, c) for t, c in zip(types, cells, strict=True)]
+            new = [f.load(t, f.element(p, "i64", b), 8) for t, p in zip(types, pointers, strict=False)]
+            for t, c, s in zip(types, cells, reduce.merge(o, r, old, new), strict=True):
+                f.store(t, s, c)
+        state = [f.load(t, c) for t, c in zip(types, cells, strict=True)]
+        n.base.accs[r.id] = reduce.finish(o, r, state)
+        n.base.acc_level[r.id] = 0
+        n.export(r, n.env())
+    f.do("ret void")

@@ -1,0 +1,117 @@
+"""Which loops a part gets: vector axis, unrolling, chunks. Depends on the kernel and the ISA only, never on threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.nest import cost_of, lanes_for, strides_along
+from weft.codegen.cpu.parts import Part, roots, size_of, walk
+
+INLINE_NS = 20_000  # less work than this runs on the calling thread
+CHUNK_NS = 10_000
+MOST_CHUNKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
+    (rows without shared axes, blocks in parallel). axis None: scalar code.
+
+    chunks: how many; rows: outer iterations a chunk, or 0 where a chunk is ``piece`` elements of the vector axis.
+    """
+
+    kind: str
+    axis: int | None
+    lanes: int
+    unroll: int
+    chunks: int
+    rows: int
+    piece: int
+    parallel: bool
+
+
+def plan_part(part: Part, isa: ISA) -> Plan:
+    lanes = lanes_for(isa, part)
+    values = roots(part.stages)
+    heavy = len(walk(values))
+    reductions = [r for s in part.stages for r in s.reductions]
+    each = sum(max(size_of(s.axes), 1) * cost_of([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
+               for s in part.stages)
+    work = each * max(size_of(part.shared), 1)
+    chunks = 1 if work < INLINE_NS or part.ordered else int(min(MOST_CHUNKS, max(8, work / CHUNK_NS)))
+    laned = [r for r in reductions if r.order.lanes > 1]
+    if laned and not part.shared:
+        total = size_of(part.stages[0].axes)
+        block = laned[0].order.block
+        full = (len(part.stages) == 1 and len(part.stages[0].axes) == 1 and len(laned) == len(reductions) and chunks > 1
+                and all(r.order == laned[0].order for r in laned) and total > 2 * block)
+        if full:
+            blocks = -(-total // block)
+            each_chunk = -(-blocks // chunks)
+            return Plan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, True)
+        return Plan("rows", None, lanes, 4, 1, 1, 0, False)
+    if part.shared and _by_rows(part, lanes):
+        unroll = 4 if heavy < 40 else 2
+        rows = size_of(part.shared)
+        each_chunk = -(-rows // chunks)
+        return Plan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+    axis = _vector_axis(part, lanes)
+    if axis is None:
+        rows = max(size_of(part.shared), 1)
+        each_chunk = -(-rows // chunks)
+        return Plan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+    extent = next(a.extent for a in part.shared if a.id == axis)
+    unroll = 4 if heavy < 40 else 2 if heavy < 120 else 1
+    if reductions:
+        unroll = max(1, min(unroll if heavy < 40 else 2, 8 // len(reductions)))
+    unroll = min(unroll, -(-extent // lanes))
+    rows = size_of(part.shared) // extent
+    if chunks == 1 or rows >= chunks:
+        each_chunk = -(-rows // chunks)
+        return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1)
+    step = lanes * unroll
+    pieces = -(-chunks // rows)
+    piece = -(-(-(-extent // pieces)) // step) * step
+    return Plan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+
+
+def _score(part: Part, axis: int) -> float:
+    """How well loads and stores vectorise along an axis: 1 for each unit stride, less for others."""
+    points = 0.0
+    for step in strides_along(part, axis):
+        points += 1.0 if step == 1 else 0.5 if step in (0, -1) else 0.2 if abs(step) == 2 else -1.0
+    return points
+
+
+def _by_rows(part: Part, lanes: int) -> bool:
+    """Whether the stages' own axes are the better place for vectors."""
+    own = [s for s in part.stages if s.axes]
+    laned = [r for s in own for r in s.reductions if r.order.lanes > 1]
+    if not own or any(r.order.lanes == 1 for s in own for r in s.reductions):
+        return False
+    longest = max(size_of(s.axes) for s in own)
+    inner = max(s.axes[-1].extent for s in own)
+    if not laned and inner < lanes:
+        return False
+    if longest <= 4:
+        return False
+    rows = max(_score(part, s.axes[-1].id) for s in own)
+    best = max((_score(part, a.id) for a in part.shared if a.extent >= lanes), default=-1e9)
+    if longest <= 16 and best > -1e9:
+        return rows > best + 1
+    return rows >= best or longest > 64
+
+
+def _vector_axis(part: Part, lanes: int) -> int | None:
+    """The shared axis to vectorise: the best score, the innermost of equals; short axes only when nothing else is there."""
+    best, found = -1e9, None
+    for i, a in enumerate(part.shared):
+        points = _score(part, a.id) + 1e-3 * i
+        if a.extent < lanes:
+            points -= 3.0 * (1 - a.extent / lanes)
+        if points > best:
+            best, found = points, a.id
+    if found is None:
+        return None
+    return found
