@@ -1,0 +1,181 @@
+"""From a graph to a Program: kernels in order, slots for what they pass on, memory, donation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.graph.node import Graph, Node, Shape
+from weft.graph.simplify import simplify
+from weft.schedule.fuse import Fused, fuse
+from weft.schedule.info import kernel_info
+from weft.schedule.memory import arena, in_place
+from weft.schedule.order import ordered
+from weft.schedule.program import Call, Copy, Host, Program, Slot, Step
+from weft.schedule.view import View, strip
+
+
+def build(graph: Graph) -> Program:
+    """The Program that computes a graph's outputs.
+
+    Parameters
+    ----------
+    graph : Graph
+        Its ``inputs`` are the Program's inputs, in order: buffers, and numbers for ``scalar`` leaves.
+
+    Returns
+    -------
+    Program
+        ``info`` has one KernelInfo for each Call, in order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from weft.graph.node import Graph
+    >>> from weft.graph.primitives import TABLE, bind, input_leaf
+    >>> x = input_leaf((4, 8), np.dtype(np.float32))
+    >>> total = bind(TABLE["reduce_sum"], x, axes=(0, 1), keepdims=False)
+    >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
+    1
+    """
+    graph = simplify(graph)
+    view, fused = fuse(graph)
+    fused = ordered(view, fused)
+    slots = _Slots(view)
+    steps: list[Step] = []
+    info = []
+    lines: dict[Any, str] = {}
+    for f in fused:
+        if f.kernel is None:
+            node = f.nodes[0]
+            assert node.op.reference is not None
+            args = tuple([slots.seen(i, i.shape) for i in node.inputs])
+            steps.append(Host(node.op.name, node.op.reference, args, slots.seen(node, node.shape), node.params))
+            continue
+        ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
+        steps.append(Call(f.kernel, tuple(ids), tuple([slots.position[n] for n in f.scalars])))
+        info.append(kernel_info(f, lines))
+    steps += slots.copies()
+    table, size = slots.finish(steps)
+    return Program(
+        tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
+        tuple(steps), size, _donations(graph, table, steps, fused), tuple(info),
+    )
+
+
+class _Slots:
+    """Slots as they are asked for: one a memory, and an alias for each other shape it is seen under."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        graph = view.graph
+        self.slots: list[Slot] = []
+        self.memory: dict[Node, int] = {}
+        self.by_shape: dict[tuple[int, Shape], int] = {}
+        self.position: dict[Node, int] = {}
+        for k, node in enumerate(graph.inputs):
+            self.position.setdefault(node, k)
+            self.memory.setdefault(node, self._add("input", node.shape, node.dtype, position=k))
+        self.waiting: list[tuple[Node, int]] = []
+        for k, node in enumerate(graph.outputs):
+            slot = self._add("output", node.shape, node.dtype, position=k)
+            base = strip(node)
+            if base in self.memory or not view.is_real(base):
+                if node.size:
+                    self.waiting.append((base, slot))
+            else:
+                self.memory[base] = slot
+
+    def _add(self, kind: str, shape: Shape, dtype: Any, **rest: int) -> int:
+        slot = Slot(len(self.slots), kind, shape, dtype, **rest)
+        self.slots.append(slot)
+        if kind != "alias":
+            self.by_shape[slot.id, shape] = slot.id
+        return slot.id
+
+    def seen(self, node: Node, shape: Shape) -> int:
+        """The slot of the memory below a node, under a shape."""
+        base = strip(node)
+        if base not in self.memory:
+            self.memory[base] = self._add("arena", base.shape, base.dtype)
+        root = self.memory[base]
+        if (root, shape) not in self.by_shape:
+            self.by_shape[root, shape] = self._add("alias", shape, node.dtype, of=root)
+        return self.by_shape[root, shape]
+
+    def copies(self) -> list[Step]:
+        return [Copy(self.memory[base], target) for base, target in self.waiting]
+
+    def finish(self, steps: list[Step]) -> tuple[tuple[Slot, ...], int]:
+        """The slots with their places in the arena."""
+        lives: dict[int, tuple[int, int]] = {}
+        for k, step in enumerate(steps):
+            if isinstance(step, Call):
+                ids = step.args
+            elif isinstance(step, Host):
+                ids = (*step.args, step.out)
+            else:
+                ids = (step.source, step.target)
+            for i in ids:
+                slot = self.slots[i]
+                root = slot.of if slot.kind == "alias" else i
+                if self.slots[root].kind == "arena":
+                    lives[root] = (lives[root][0] if root in lives else k, k)
+        roots = list(lives)
+        sizes = [self._nbytes(self.slots[r]) for r in roots]
+        offsets, size = arena(sizes, [lives[r] for r in roots])
+        place = dict(zip(roots, offsets, strict=True))
+        return tuple([
+            Slot(s.id, s.kind, s.shape, s.dtype, s.position, place.get(s.id, 0), s.of) if s.kind == "arena" else s for s in self.slots
+        ]), size
+
+    @staticmethod
+    def _nbytes(slot: Slot) -> int:
+        n = slot.dtype.itemsize
+        for e in slot.shape:
+            n *= e
+        return n
+
+
+def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused]) -> tuple[tuple[int, int], ...]:
+    """(input, output) pairs that may share memory, the output that stems most directly from the input first."""
+
+    def root(i: int) -> Slot:
+        return slots[slots[i].of] if slots[i].kind == "alias" else slots[i]
+
+    last: dict[int, int] = {}
+    for k, step in enumerate(steps):
+        ids = step.args if isinstance(step, (Call, Host)) else (step.source,)
+        for i in ids:
+            if root(i).kind == "input":
+                last[root(i).position] = k
+    pairs = []
+    for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
+        if not isinstance(step, Call):
+            continue
+        count = len(step.kernel.inputs)
+        for i, o in in_place(step.kernel):
+            source, target = root(step.args[i]), root(step.args[count + o])
+            if source.kind != "input" or target.kind != "output" or last[source.position] != k:
+                continue
+            twice = sum(root(a).id == source.id for a in step.args[:count]) > 1
+            if not twice:
+                far = _distance(f.outputs[o], graph.inputs[source.position], frozenset(f.nodes))
+                pairs.append((far, source.position, target.position))
+    return tuple([(i, o) for _, i, o in sorted(pairs)])
+
+
+def _distance(node: Node, source: Node, within: frozenset[Node]) -> int:
+    """How many operations lie between an output and an input inside one kernel."""
+    seen, level, far = {node}, [node], 0
+    while level and far < 64:
+        far += 1
+        following = []
+        for n in level:
+            for i in n.inputs:
+                if i is source:
+                    return far
+                if i not in seen:
+                    seen.add(i)
+                    following.append(i)
+        level = following
+    return 64

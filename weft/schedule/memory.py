@@ -1,0 +1,146 @@
+"""Where results live: an arena for temporaries, and which outputs may take an input's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Value
+
+ALIGN = 64
+
+
+def aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN) * ALIGN
+
+
+def arena(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[int], int]:
+    """Offsets for temporaries, and the size of the whole.
+
+    Parameters
+    ----------
+    sizes : bytes of each
+    lives : (step that writes it, last step that reads it) of each, both inclusive
+
+    The largest are placed first, each into the lowest gap that is free over its whole life.
+    """
+    offsets = [0] * len(sizes)
+    placed: list[int] = []
+    total = 0
+    for k in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        need = aligned(sizes[k])
+        begin, end = lives[k]
+        taken = sorted(
+            (offsets[o], offsets[o] + aligned(sizes[o])) for o in placed if lives[o][0] <= end and begin <= lives[o][1]
+        )
+        at = 0
+        for low, high in taken:
+            if low - at >= need:
+                break
+            at = max(at, high)
+        offsets[k] = at
+        total = max(total, at + need)
+        placed.append(k)
+    return offsets, total
+
+
+def loads(values: Sequence[Value]) -> Iterator[Access]:
+    """Every access that the values read, gathered indices included; each shared value once."""
+    seen: set[int] = set()
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        stack.extend(v.args)
+        if v.op == "load":
+            yield v.attr
+            for affine in (*v.attr.index, *(g[0] for g in v.attr.guard)):
+                stack.extend(g[0] for g in affine.gather)
+        elif v.op == "index":
+            stack.extend(g[0] for g in v.attr.gather)
+
+
+def values_of(stage: Stage | Contraction) -> list[Value]:
+    out = [s.value for s in stage.stores]
+    for s in stage.stores:
+        for affine in s.access.index:
+            out.extend(g[0] for g in affine.gather)
+    if isinstance(stage, Contraction):
+        return [*out, stage.a, stage.b]
+    return [*out, *(r.value for r in stage.reductions)]
+
+
+def in_place(kernel: Kernel) -> list[tuple[int, int]]:
+    """(input, output) positions of a kernel that may be one piece of memory.
+
+    Legal where the input is read, from the first phase that writes the output on, only where and when the
+    output's own element is written, or earlier in the same shared iteration.
+    """
+    out = []
+    reads: dict[int, list[tuple[int, int, bool, Access]]] = {}
+    writes: dict[int, list[tuple[int, int, Access, str]]] = {}
+    for p, phase in enumerate(kernel.phases):
+        for s, stage in enumerate(phase.stages):
+            operands = {id(a) for a in loads([stage.a, stage.b])} if isinstance(stage, Contraction) else set()
+            for access in loads(values_of(stage)):
+                reads.setdefault(access.buffer.id, []).append((p, s, id(access) in operands, access))
+            for store in stage.stores:
+                writes.setdefault(store.access.buffer.id, []).append((p, s, store.access, store.mode))
+    for i in kernel.inputs:
+        for o in kernel.outputs:
+            if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
+                continue
+            if any(mode == "add" for _, _, _, mode in writes[o.id]) and len(kernel.phases) < 2:
+                continue
+            if all(_harmless(kernel, r, writes[o.id]) for r in reads.get(i.id, ())):
+                out.append((i.id, o.id - len(kernel.inputs)))
+    return out
+
+
+def _harmless(kernel: Kernel, read: tuple[int, int, bool, Access], writes: list[tuple[int, int, Access, str]]) -> bool:
+    phase, stage, operand, access = read
+    flat = None
+    for p, s, target, mode in writes:
+        if phase < p:
+            continue
+        if operand or phase > p or mode == "add" or target.guard:
+            return False
+        flat = flat or access.flat()
+        if s == stage:
+            if flat != target.flat():
+                return False
+            continue
+        if stage > s or not kernel.phases[p].axes:
+            return False
+        shared = {a.id for a in kernel.phases[p].axes}
+        if _only(flat, shared) != _only(target.flat(), shared) or not _row_disjoint(kernel, p, target.flat(), shared, (flat, stage)):
+            return False
+    return True
+
+
+def _only(flat: Affine, axes: set[int]) -> tuple:
+    return tuple(t for t in flat.terms if t[0] in axes)
+
+
+def _row_disjoint(kernel: Kernel, p: int, target: Affine, shared: set[int], read: tuple[Affine, int]) -> bool:
+    """Whether an earlier stage's read stays inside the elements that its own shared iteration writes."""
+    extents = {a.id: a.extent for phase in kernel.phases[p: p + 1] for s in phase.stages for a in _axes(s)}
+    if read[0].gather or target.gather or read[0].const != target.const:
+        return False
+    mine = sorted((c, extents[a]) for a, c in read[0].terms if a not in shared)
+    written = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
+    return mine == written
+
+
+def _axes(stage: Stage | Contraction):
+    if isinstance(stage, Stage):
+        return (*stage.axes, *(a for r in stage.reductions for a in r.axes))
+    return (*stage.batch, *stage.m, *stage.n, *stage.k)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    n = 1
+    for e in shape:
+        n *= e
+    return n
