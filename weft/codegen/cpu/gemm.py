@@ -75,8 +75,9 @@ class _Driver:
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
         for tall in (True, False):
             for wide in (True, False):
-                if self._exists(tall, wide):
-                    self._micro(tall, wide, epilogue)
+                for copy in (False, True):
+                    if self._exists(tall, wide, copy):
+                        self._micro(tall, wide, copy, epilogue)
         self._packs()
         self._unit()
         self._entry()
@@ -84,29 +85,37 @@ class _Driver:
 
     # ---- pieces
 
-    def _exists(self, tall: bool, wide: bool) -> bool:
-        rows = self.plan.tall > 0 if tall else self.plan.tall < self.plan.panels
-        return rows and (self.p.columns >= self.plan.nr if wide else self.last_columns > 0)
+    def _exists(self, tall: bool, wide: bool, copy: bool = False) -> bool:
+        plan = self.plan
+        firsts = [u * plan.panels // plan.m_units for u in range(plan.m_units)]
+        heads = any((x < plan.tall) == tall for x in firsts)
+        if copy and not (plan.copy_b and heads):
+            return False
+        if plan.copy_b and not copy and plan.panels == plan.m_units:
+            return False
+        rows = plan.tall > 0 if tall else plan.tall < plan.panels
+        return rows and (self.p.columns >= plan.nr if wide else self.last_columns > 0)
 
     def _name(self, part: str) -> str:
         return f"{self.symbol}.{part}"
 
-    def _kernel_name(self, tall: bool, wide: bool) -> str:
+    def _kernel_name(self, tall: bool, wide: bool, copy: bool) -> str:
         vectors = f"{self.plan.vectors}" if wide else f"{self.last_vectors}.last"
-        return self._name(f"tile{self.plan.rows - (not tall)}x{vectors}")
+        return self._name(f"tile{self.plan.rows - (not tall)}x{vectors}{'.copy' if copy else ''}")
 
-    def _micro(self, tall: bool, wide: bool, epilogue: Epilogue) -> None:
+    def _micro(self, tall: bool, wide: bool, copy: bool, epilogue: Epilogue) -> None:
         plan, p = self.plan, self.p
         vectors = plan.vectors if wide else self.last_vectors
         tail = 0 if wide else self.last_columns % plan.lanes
+        packed = plan.pack_b and not copy
         a_row, a_k = p.a.free, p.a.k
         if plan.pack_a:
             a_row, a_k = (self.a_stride, 1) if self.a_along_k else (1, plan.rows)
         micro = Micro(
-            self._kernel_name(tall, wide), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
-            vectors * plan.lanes if plan.pack_b else p.b.k, plan.kc if plan.k_blocks == 1 else None,
-            0 if plan.pack_b else tail, plan.lanes * self.size if plan.pack_b else self.size,
-            plan.k_blocks > 1, self.isa.fma,
+            self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
+            vectors * plan.lanes if packed else p.b.k, plan.kc if plan.k_blocks == 1 else None,
+            0 if packed else tail, plan.lanes * self.size if packed else self.size,
+            plan.k_blocks > 1, self.isa.fma, copy,
         )
 
         def finish(f: Function, tile: Tile) -> None:
@@ -120,12 +129,12 @@ class _Driver:
         if plan.pack_a:
             pack = Packer(self.module, p.a.buffer.dtype.name, target, plan.lanes)
             if self.a_along_k:
-                pack.rows(self._name("rows"), p.a.free, p.a.k, self.a_stride)
+                pack.rows(self._name("rows"), p.a.free, p.a.k, self.a_stride, plan.rows)
             else:
                 pack.columns(self._name("rows.tall"), plan.rows, p.a.free, p.a.k, plan.rows)
                 if plan.tall < plan.panels:
                     pack.columns(self._name("rows.low"), plan.rows - 1, p.a.free, p.a.k, plan.rows)
-        if plan.pack_b:
+        if plan.pack_b and not plan.copy_b:
             pack = Packer(self.module, p.b.buffer.dtype.name, target, plan.lanes)
             if p.columns >= plan.nr:
                 pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
@@ -162,8 +171,6 @@ class _Driver:
                 flags = f.let(f"or i64 {begun}, {last}")
             ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
             bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.itemsize))
-            if plan.pack_a:
-                self._pack_block(f, ak, first, stop, kc)
             whole = p.columns // plan.nr
             calls = _Calls(outer, kc, flags, first, stop, left)
             if whole:
@@ -192,21 +199,6 @@ class _Driver:
         positive = f.let(f"select i1 {f.let(f'icmp sgt i64 {over}, 0', 'c')}, i64 {over}, i64 0")
         return f.let(f"sub i64 {at}, {positive}")
 
-    def _pack_block(self, f: Function, a: str, first: str, stop: str, kc: str) -> None:
-        plan, p = self.plan, self.p
-        step = p.a.free * p.a.buffer.dtype.itemsize
-        if self.a_along_k:
-            top = self._row(f, first)
-            count = f.let(f"sub i64 {self._row(f, stop)}, {top}")
-            source = f.offset(a, f.mul(top, step))
-            f.do(f"call void @{self._name('rows')}(ptr {source}, ptr %work, i64 {count}, i64 {kc})")
-            return
-        for tall, lo, hi in self._row_ranges(f, first, stop):
-            with f.loop(lo, hi) as panel:
-                source = f.offset(a, f.mul(self._row(f, panel), step))
-                target = f.offset("%work", f.mul(f.let(f"sub i64 {panel}, {first}"), plan.rows * self.k_room * self.size))
-                f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {target}, i64 {kc})")
-
     def _row_ranges(self, f: Function, first: str, stop: str) -> list[tuple[bool, str, str]]:
         plan = self.plan
         if plan.tall == plan.panels:
@@ -218,28 +210,78 @@ class _Driver:
         plan, p = self.plan, self.p
         j = f.mul(jp, plan.nr) if not jp.isdigit() else str(int(jp) * plan.nr)
         source = f.offset(b, f.mul(j, p.b.free * p.b.buffer.dtype.itemsize))
-        if plan.pack_b:
-            panel = f.offset("%work", self.a_bytes)
+        panel = f.offset("%work", self.a_bytes) if plan.pack_b else source
+        if plan.pack_b and not plan.copy_b:
             name = self._name("panel" if wide else "panel.last")
             f.do(f"call void @{name}(ptr {source}, ptr {panel}, i64 {c.kc})")
-            source = panel
         column = f.mul(f.let(f"sub i64 {jp}, {c.left}"), self.unit_panels * self.tile_bytes)
-        outer = "".join(f", i64 {o}" for o in c.outer)
-        for tall, lo, hi in self._row_ranges(f, c.first, c.stop):
-            with f.loop(lo, hi) as panel:
-                i = self._row(f, panel)
-                near = f.let(f"sub i64 {panel}, {c.first}")
-                if not plan.pack_a:
-                    rows = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.itemsize))
-                elif self.a_along_k:
-                    rows = f.offset("%work", f.mul(f.let(f"sub i64 {i}, {self._row(f, c.first)}"), self.a_stride * self.size))
-                else:
-                    rows = f.offset("%work", f.mul(near, plan.rows * self.k_room * self.size))
-                tile = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if plan.k_blocks > 1 else t
-                f.do(
-                    f"call void @{self._kernel_name(tall, wide)}(ptr {rows}, ptr {source}, ptr {tile}, ptr {source}, "
-                    f"i64 {c.kc}, i64 {c.flags}, i64 {i}, i64 {j}, ptr %args{outer})"
-                )
+        fresh = f.let(f"icmp eq i64 {jp}, {c.left}", "c")
+        ahead = self._ahead(f, b, j)
+
+        def tile(index: str, tall: bool, copy: bool) -> None:
+            i = self._row(f, index)
+            near = f.let(f"sub i64 {index}, {c.first}")
+            rows = self._a_rows(f, a, i, near, fresh, tall, c)
+            self._fetch_ahead(f, ahead, near)
+            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if plan.k_blocks > 1 else t
+            outer = "".join(f", i64 {o}" for o in c.outer)
+            f.do(
+                f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
+                f"ptr {panel}, i64 {c.kc}, i64 {c.flags}, i64 {i}, i64 {j}, ptr %args{outer})"
+            )
+
+        first = c.first
+        if plan.copy_b:
+            first = f.let(f"add i64 {c.first}, 1")
+            for tall in (True, False):
+                if self._exists(tall, wide, True):
+                    with f.when(f.let(f"icmp {'slt' if tall else 'sge'} i64 {c.first}, {plan.tall}", "c")):
+                        tile(c.first, tall, True)
+        for tall, lo, hi in self._row_ranges(f, first, c.stop):
+            if self._exists(tall, wide):
+                with f.loop(lo, hi) as index:
+                    tile(index, tall, False)
+
+    def _a_rows(self, f: Function, a: str, i: str, near: str, fresh: str, tall: bool, c: _Calls) -> str:
+        """Where the rows of a panel are read; in the first column panel they are packed on the way."""
+        plan, p = self.plan, self.p
+        source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.itemsize))
+        if not plan.pack_a:
+            return source
+        if self.a_along_k:
+            at = f.offset("%work", f.mul(near, plan.rows * self.a_stride * self.size))
+        else:
+            at = f.offset("%work", f.mul(near, plan.rows * self.k_room * self.size))
+        with f.when(fresh):
+            if self.a_along_k:
+                f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc})")
+            else:
+                f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc})")
+        return at
+
+    def _fetch_ahead(self, f: Function, ahead: tuple[str, int, int], near: str) -> None:
+        start, count, step = ahead
+        if count:
+            line = f.offset(start, f.mul(near, count * step))
+            for x in range(count):
+                self._prefetch(f, f.offset(line, x * step))
+
+    def _ahead(self, f: Function, b: str, j: str) -> tuple[str, int, int]:
+        """(start of the next panel of b, lines of it to fetch a tile, bytes between them)."""
+        plan, p = self.plan, self.p
+        if not plan.pack_b or self.unit_columns == 1 or self.unit_panels < 8:
+            return b, 0, 0
+        size = p.b.buffer.dtype.itemsize
+        start = f.offset(b, f.mul(f.add(j, plan.nr), p.b.free * size))
+        if p.b.free == 1:
+            return start, -(-plan.kc // self.unit_panels), p.b.k * size
+        if p.b.k == 1 and p.b.free * size % LINE == 0:
+            return start, -(-(plan.nr * plan.kc * size // LINE) // self.unit_panels), LINE
+        return start, 0, 0
+
+    def _prefetch(self, f: Function, pointer: str, write: bool = False) -> None:
+        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if write else 2}, i32 1)")
 
     # ---- the entry
 

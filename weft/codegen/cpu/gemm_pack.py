@@ -6,7 +6,6 @@ unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a g
 
 from __future__ import annotations
 
-from weft.codegen.cpu.microkernel import masked_load
 from weft.codegen.cpu.text import Function, Module
 
 TYPES = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
@@ -56,21 +55,29 @@ class Packer:
             self.write(f, self.read(f, f.offset(src, at * self.size_in), n), f.offset(dst, at * self.size_out), n)
             at += max(n, 1)
 
-    def rows(self, name: str, row_stride: int, k_stride: int, out_stride: int) -> None:
-        """``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride]."""
+    def rows(self, name: str, row_stride: int, k_stride: int, out_stride: int, ahead: int) -> None:
+        """``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride].
+
+        ahead: rows further down that are fetched into the cache meanwhile.
+        """
         f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %rows, i64 %kc)")
+        line = 64 // self.size_in
         with f.loop(0, "%rows") as r:
             src = f.offset("%src", f.mul(r, row_stride * self.size_in))
             dst = f.offset("%dst", f.mul(r, out_stride * self.size_out))
-            body = f.let(f"and i64 %kc, {-self.lanes}") if k_stride == 1 else "0"
+            body = f.let(f"and i64 %kc, {-line}") if k_stride == 1 else "0"
             if k_stride == 1:
-                with f.loop(0, body, self.lanes) as k:
-                    value = self.read(f, f.offset(src, f.mul(k, self.size_in)), self.lanes)
-                    self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), self.lanes)
+                with f.loop(0, body, line) as k:
+                    self.fetch(f, f.offset(src, f.add(f.mul(k, self.size_in), ahead * row_stride * self.size_in)))
+                    self.copy(f, f.offset(src, f.mul(k, self.size_in)), f.offset(dst, f.mul(k, self.size_out)), line)
             with f.loop(body, "%kc") as k:
                 value = self.read(f, f.offset(src, f.mul(k, k_stride * self.size_in)), 0)
                 self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), 0)
         f.do("ret void")
+
+    def fetch(self, f: Function, pointer: str) -> None:
+        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
 
     def columns(self, name: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
         """``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""
@@ -140,5 +147,3 @@ class Packer:
         b = [shuffle(wide[2], wide[3], [0, 4, 1, 5]), shuffle(wide[2], wide[3], [2, 6, 3, 7])]
         return [shuffle(a[h], b[h], pattern) for h in (0, 1) for pattern in ([0, 1, 4, 5], [2, 3, 6, 7])]
 
-
-__all__ = ["SIZES", "TYPES", "Packer", "masked_load"]

@@ -24,6 +24,7 @@ class Plan:
     lanes: int
     pack_a: bool
     pack_b: bool
+    copy_b: bool  # the first tile of a panel reads b in place and stores the panel
     kc: int
     k_blocks: int
     panels: int
@@ -88,7 +89,7 @@ def make_plan(p: Product, isa: ISA, tile=None, pa=None, pb=None, kcx=None, mcx=N
     flops = 2 * m * n * k * p.batch
 
     same_a, same_b = p.a.buffer.dtype == p.accum, p.b.buffer.dtype == p.accum
-    fits = (m * k + k * n) * size <= isa.l2 and flops <= 20_000_000
+    fits = (m * k + k * n) * size <= isa.l2 and 2 * m * n * k <= 20_000_000
     pack_b = not same_b or (n > 1 and p.b.free != 1) or not fits
     pack_a = not same_a or not fits
     if fits and k <= 4096 // size * 4:
@@ -130,8 +131,9 @@ def make_plan(p: Product, isa: ISA, tile=None, pa=None, pb=None, kcx=None, mcx=N
         else:
             break
     m_units, n_units = min(m_units, panels), min(n_units, columns)
+    copy_b = pack_b and same_b and (p.b.free == 1 or n == 1)
     units = m_units * n_units * p.batch
     chunks = 0
     if flops > SERIAL_FLOPS and units > 1:
         chunks = min(units, max(8, flops // 10_000_000), 4096)
-    return Plan(rows, vectors, lanes, pack_a, pack_b, kc, -(-k // kc), panels, tall, columns, m_units, n_units, chunks)
+    return Plan(rows, vectors, lanes, pack_a, pack_b, copy_b, kc, -(-k // kc), panels, tall, columns, m_units, n_units, chunks)

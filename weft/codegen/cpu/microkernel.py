@@ -23,7 +23,7 @@ class Micro:
     kc: the number of k steps, or None where the caller passes it. tail: lanes in use of the last vector
     of b, 0 when all (reads beyond are masked). align: alignment of b's vectors in bytes.
     blocked: accumulators continue from and go to the scratch tile %T by %flags (1: continue, 2: last block).
-    ahead: bytes of the region at %P to fetch while the tile is computed, 0 for none.
+    copy: b's vectors are also stored at %P, as the packed panel that the tiles below read.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Micro:
     align: int = 4
     blocked: bool = False
     fma: bool = True
-    ahead: bool = False
+    copy: bool = False
 
     @property
     def size(self) -> int:
@@ -88,9 +88,13 @@ def emit_microkernel(
         with f.when(f.let("icmp ne i64 " + f.let("and i64 %flags, 1") + ", 0", "c")):
             spread(lambda cell, n: f.store(vec, f.load(vec, f.offset("%T", n * width), width), cell, width))
 
+    if micro.blocked:
+        module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for line in range(rows * nv * width // 64):
+            f.do(f"call void @llvm.prefetch.p0(ptr {f.offset('%T', rows * nv * width + 64 * line)}, i32 0, i32 3, i32 1)")
     steps = _Steps(module, f, micro, cells)
     if micro.kc is not None and micro.kc * rows * nv <= 96:
-        steps.emit("%A", "%B", micro.kc)
+        steps.emit("%A", "%B", "%P", micro.kc)
     else:
         _loop(f, micro, steps, unroll)
 
@@ -120,14 +124,11 @@ def _loop(f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
         f.store("ptr", start, cell)
 
     def turn(count: int) -> None:
-        at, bt = f.load("ptr", a), f.load("ptr", b)
-        if micro.ahead and count > 1:
-            ahead = f.load("ptr", p)
-            f.do(f"call void @llvm.prefetch.p0(ptr {ahead}, i32 0, i32 2, i32 1)")
-            f.store("ptr", f.offset(ahead, "%stride"), p)
-        steps.emit(at, bt, count)
+        at, bt, pt = (f.load("ptr", cell) for cell in (a, b, p))
+        steps.emit(at, bt, pt, count)
         f.store("ptr", f.offset(at, count * micro.a_k * micro.size), a)
         f.store("ptr", f.offset(bt, count * micro.b_k * micro.size), b)
+        f.store("ptr", f.offset(pt, count * micro.vectors * micro.lanes * micro.size), p)
 
     if micro.kc is not None:
         with f.loop(0, micro.kc // unroll):
@@ -149,17 +150,15 @@ class _Steps:
         vec = micro.vector
         if micro.fma:
             module.declare(f"llvm.fma.{micro.suffix}", f"declare {vec} @llvm.fma.{micro.suffix}({vec}, {vec}, {vec})")
-        if micro.ahead:
-            module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
 
-    def emit(self, a: str, b: str, count: int) -> None:
+    def emit(self, a: str, b: str, p: str, count: int) -> None:
         f, m = self.f, self.micro
         width = m.lanes * m.size
         acc = _read(f, m.vector, self.cells, width)
         for u in range(count):
             # the smaller side is held in registers, the other streams through one
             if m.vectors <= m.rows:
-                held = [self._vector(b, u, v) for v in range(m.vectors)]
+                held = [self._vector(b, p, u, v) for v in range(m.vectors)]
                 for r in range(m.rows):
                     x = self._splat(a, u, r)
                     for v in range(m.vectors):
@@ -167,19 +166,24 @@ class _Steps:
             else:
                 held = [self._splat(a, u, r) for r in range(m.rows)]
                 for v in range(m.vectors):
-                    y = self._vector(b, u, v)
+                    y = self._vector(b, p, u, v)
                     for r in range(m.rows):
                         acc[r][v] = self._fma(held[r], y, acc[r][v])
         for r in range(m.rows):
             for v in range(m.vectors):
                 f.store(m.vector, acc[r][v], self.cells[r][v], width)
 
-    def _vector(self, b: str, u: int, v: int) -> str:
+    def _vector(self, b: str, p: str, u: int, v: int) -> str:
         m = self.micro
         pointer = self.f.offset(b, (u * m.b_k + v * m.lanes) * m.size)
         if m.tail and v == m.vectors - 1:
-            return masked_load(self.module, self.f, m.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
-        return self.f.load(m.vector, pointer, m.align)
+            value = masked_load(self.module, self.f, m.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
+        else:
+            value = self.f.load(m.vector, pointer, m.align)
+        if m.copy:
+            place = self.f.offset(p, (u * m.vectors + v) * m.lanes * m.size)
+            self.f.store(m.vector, value, place, m.lanes * m.size)
+        return value
 
     def _splat(self, a: str, u: int, r: int) -> str:
         m = self.micro
