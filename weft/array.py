@@ -35,9 +35,12 @@ def wrap(node: Node) -> Array:
     out = _new(Array)
     out._node = node
     out._base = None
-    out._trace = LOCAL.trace
+    out._trace = trace = LOCAL.trace
     if node.value is None:
-        node.holder = _ref(out)
+        node.holder = held = _ref(out)
+        if trace is not None:
+            trace.made.append(held)
+            return out
         _wrapped[0] -= 1
         if not _wrapped[0]:
             _wrapped[0] = looking.EVERY

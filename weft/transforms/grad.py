@@ -1,0 +1,280 @@
+"""grad, value_and_grad, vjp: derivatives of functions of trees.
+
+The arguments' nodes are replaced by fresh ones, the function is called, and the graph it made is walked backwards.
+A module keeps its identity: its parameters hold the fresh nodes for the time of the call.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.cell import LOCAL
+from weft.convert import as_node, cast
+from weft.dtypes import is_float
+from weft.errors import DTypeError, ShapeError
+from weft.graph.batching import batch
+from weft.graph.gradient import backward
+from weft.graph.node import Node
+from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.transforms.tree import flatten, is_container, is_module, unflatten
+
+_IDENTITY = TABLE["identity"]
+
+
+class _Argument:
+    """One differentiated argument: what the function is called with, and the nodes to differentiate by."""
+
+    def __init__(self, value: Any, what: str) -> None:
+        self.leaves: list[Any]
+        if not is_container(value):
+            self.leaves, self.structure = [value], None
+        else:
+            self.leaves, self.structure = flatten(value)
+        in_modules = {id(x) for x in _module_arrays(value, self.structure)}
+        self.nodes: list[Node | None] = []
+        self.swapped: list[tuple[Array, Node, Node]] = []  # parameter of a module, its node, the fresh one
+        self.copies: list[tuple[Array, Array, Node]] = []  # array given, handle passed, the fresh node
+        given: list[Any] = []
+        for leaf in self.leaves:
+            if not isinstance(leaf, Array | float | np.ndarray) or not is_float(_dtype(leaf)):
+                if self.structure is None:
+                    raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
+                self.nodes.append(None)
+                given.append(leaf)
+                continue
+            node = as_node(leaf)
+            fresh = bind(_IDENTITY, node)
+            self.nodes.append(fresh)
+            if id(leaf) in in_modules:
+                self.swapped.append((leaf, node, fresh))
+                given.append(leaf)
+            else:
+                handle = wrap(fresh)
+                if isinstance(leaf, Array):
+                    self.copies.append((leaf, handle, fresh))
+                given.append(handle)
+        if not any(n is not None for n in self.nodes):
+            raise DTypeError(f"{what} holds no float array, so there is nothing to differentiate by")
+        whole = self.structure is None or is_module(value)
+        self.value = (value if is_module(value) else given[0]) if whole else _rebuilt(value, given)
+
+    def enter(self) -> None:
+        for array, _, fresh in self.swapped:
+            array._set(fresh)
+
+    def leave(self) -> None:
+        """Give parameters their nodes back, unless the function wrote them; land writes to other arguments."""
+        for array, node, fresh in self.swapped:
+            if array.node is fresh:
+                array._set(node)
+        for array, handle, fresh in self.copies:
+            if handle._node is not fresh:
+                array._set(handle._node)
+
+    def result(self, gradients: list[Node]) -> Any:
+        found = iter(gradients)
+        out = [wrap(next(found)) if n is not None else _zero(leaf) for n, leaf in zip(self.nodes, self.leaves, strict=True)]
+        return out[0] if self.structure is None else unflatten(self.structure, out)
+
+
+def _module_arrays(value: Any, structure: Any) -> list[Array]:
+    """The parameters that belong to modules somewhere in ``value``."""
+    if structure is None:
+        return []
+    modules = [x for x in flatten(value, modules=False)[0] if is_module(x)]
+    return [x for m in modules for x in flatten(m)[0] if isinstance(x, Array)]
+
+
+def _rebuilt(value: Any, given: list[Any]) -> Any:
+    """``value`` with the leaves given; modules in it stay the objects they are."""
+    leaves, structure = flatten(value, modules=False)
+    found = iter(given)
+    out = []
+    for leaf in leaves:
+        if is_module(leaf):
+            for _ in flatten(leaf)[0]:
+                next(found)
+            out.append(leaf)
+        else:
+            out.append(next(found))
+    return unflatten(structure, out)
+
+
+def _dtype(leaf: Any) -> np.dtype:
+    return np.dtype(np.float32) if isinstance(leaf, float) else leaf.dtype
+
+
+def _describe(leaf: Any) -> str:
+    return f"{leaf.dtype.name}{list(leaf.shape)}" if isinstance(leaf, Array | np.ndarray) else f"{leaf!r} ({type(leaf).__name__})"
+
+
+def _zero(leaf: Any) -> Any:
+    """The gradient of what is no float: zeros for arrays, the leaf itself for settings."""
+    if isinstance(leaf, Array | np.ndarray):
+        zero = constant(0, np.dtype(np.float32))
+        return wrap(bind(TABLE["broadcast_to"], zero, shape=tuple(leaf.shape)) if leaf.shape else zero)
+    return leaf
+
+
+def _name(f: Any) -> str:
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument]) -> Any:
+    LOCAL.keep += 1
+    try:
+        for a in arguments:
+            a.enter()
+        try:
+            return f(*args, **kwargs)
+        finally:
+            for a in arguments:
+                a.leave()
+    finally:
+        LOCAL.keep -= 1
+
+
+def _numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -count <= n < count:
+            raise ValueError(f"grad of {name}: argnums {argnums}, but the function was called with {count} positional arguments")
+    return tuple(n % count for n in numbers)
+
+
+def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., tuple[Any, Any]]:
+    """A function that gives the value of ``f`` and its gradient.
+
+    Parameters
+    ----------
+    f : function whose result is one float number; with ``has_aux``, (number, anything else)
+    argnums : which positional arguments to differentiate by: Arrays, floats, or trees (dict, list, tuple, dataclass,
+        module) of them. Whatever in a tree is no float array counts as constant.
+    has_aux : whether ``f`` gives something beside the number
+
+    Returns
+    -------
+    function of the same arguments: (value, gradient), or ((value, aux), gradient). The gradient has the tree of the
+    argument (a tuple of such for several ``argnums``).
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        when the result is not one number, or an argument is not float.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> value, slope = wf.value_and_grad(lambda x: (x**2).sum())(wf.array([1.0, 2.0, 3.0]))
+    >>> float(value), slope
+    (14.0, array([2., 4., 6.], dtype=float32))
+    """
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        name = _name(f)
+        numbers = _numbers(argnums, len(args), name)
+        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}") for n in numbers}
+        called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
+        out = _call(f, called, kwargs, list(chosen.values()))
+        aux = None
+        if has_aux:
+            if not (isinstance(out, tuple) and len(out) == 2):
+                raise TypeError(f"grad of {name}: with has_aux=True it must return (value, aux), not {type(out).__name__}")
+            out, aux = out
+        if not isinstance(out, Array | float | int):
+            raise TypeError(f"grad of {name}: it must return one number, not {type(out).__name__}; has_aux=True allows more")
+        node = as_node(float(out) if isinstance(out, int) else out)
+        if node.shape not in ((), (1,)) and node.size != 1:
+            raise ShapeError(f"grad of {name}: the result has shape {node.shape}, but must be one number: take .sum() or .mean()")
+        if not is_float(node.dtype):
+            raise DTypeError(f"grad of {name}: the result is {node.dtype.name}, but must be float")
+        wrt = [n for k in numbers for n in chosen[k].nodes if n is not None]
+        found = backward([node], [constant(1, node.dtype)], wrt)
+        gradients, at = [], 0
+        for k in numbers:
+            count = sum(n is not None for n in chosen[k].nodes)
+            gradients.append(chosen[k].result(found[at : at + count]))
+            at += count
+        value = out if isinstance(out, Array) else wrap(node)
+        gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
+        return ((value, aux) if has_aux else value), gradient
+
+    return differentiated
+
+
+def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of ``f``: see :func:`value_and_grad`. Gradients of gradients work.
+
+    Returns
+    -------
+    function of the same arguments: gradient, or (gradient, aux)
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> cube = lambda x: x**3
+    >>> float(wf.grad(wf.grad(cube))(wf.array(2.0)))
+    12.0
+    """
+    both = value_and_grad(f, argnums, has_aux)
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return differentiated
+
+
+def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """``f`` at ``primals``, and the function that pulls cotangents of its result back to them.
+
+    Parameters
+    ----------
+    f : function of Arrays or trees, giving an Array or a tree of them
+    primals : its arguments, float
+
+    Returns
+    -------
+    (result, pullback) : ``pullback(cotangent)`` takes a tree like the result and gives a tuple, one gradient an argument
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> y, pull = wf.vjp(lambda x: x * x, wf.array([1.0, 2.0]))
+    >>> pull(wf.array([1.0, 10.0]))
+    (array([ 2., 40.], dtype=float32),)
+    """
+    name = _name(f)
+    chosen = [_Argument(p, f"vjp of {name}: argument {k}") for k, p in enumerate(primals)]
+    out = _call(f, [c.value for c in chosen], {}, chosen)
+    leaves, structure = flatten(out) if is_container(out) else ([out], None)
+    nodes = [as_node(leaf) for leaf in leaves]
+    slots = [input_leaf(n.shape, n.dtype) if is_float(n.dtype) else None for n in nodes]
+    pairs = [(n, s) for n, s in zip(nodes, slots, strict=True) if s is not None]
+    wrt = [n for c in chosen for n in c.nodes if n is not None]
+    # the derivative is built now, while the graph is whole; a look at the result may cut it short later
+    pulled = backward([n for n, _ in pairs], [s for _, s in pairs], wrt)
+
+    def pullback(cotangent: Any) -> tuple[Any, ...]:
+        given, shape = ([cotangent], None) if structure is None else flatten(cotangent)
+        if structure is not None and shape != structure:
+            raise ValueError(f"vjp of {name}: the cotangent has structure {shape}, the result has {structure}")
+        mapping: dict[Node, tuple[Node, int | None]] = {}
+        for slot, g in zip(slots, given, strict=True):
+            if slot is None:
+                continue
+            g = cast(as_node(g, slot.dtype), slot.dtype)
+            if g.shape != slot.shape:
+                raise ShapeError(f"vjp of {name}: a cotangent has shape {g.shape}, its result {slot.shape}")
+            mapping[slot] = (g, None)
+        found = iter([node for node, _ in batch(pulled, mapping)])
+        return tuple(c.result([next(found) for n in c.nodes if n is not None]) for c in chosen)
+
+    return out, pullback

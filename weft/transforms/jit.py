@@ -1,0 +1,204 @@
+"""jit: a function becomes one Program for each kind of arguments it is called with.
+
+The first call traces the function and compiles; later calls check that the arguments are of the same kind (shapes,
+dtypes, static values) and run. Arrays that the function reads or writes without being given them (parameters,
+optimizer state, random state) are Cells: they become inputs and outputs of the Program.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import execute
+from weft.array import Array
+from weft.cell import LOCAL
+from weft.errors import DTypeError
+from weft.look import materialise
+from weft.transforms.entry import MISS, Entry
+from weft.transforms.reach import modules_of
+from weft.transforms.trace import tracing
+from weft.transforms.traced import concrete, is_static, trace
+from weft.transforms.tree import Structure, flatten, is_container, is_module, structure_key, unflatten
+
+
+class Jitted:
+    """A jitted function. ``traces`` counts how often the function was traced."""
+
+    def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
+        functools.update_wrapper(self, f)
+        self.f = f
+        self.static_argnums = tuple(static_argnums)
+        self.static_argnames = frozenset(static_argnames)
+        self.traces = 0
+        self._entries: dict[Any, list[Entry]] = {}
+        self._last: Entry | None = None
+        self._structures = -1
+        self._modules: tuple[Any, ...] | None = None
+        self._module_key: Any = ()
+        self._leaky: dict[Any, int] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entry = self._last
+        if entry is not None and not kwargs and LOCAL.trace is None and not LOCAL.keep and Structure.count == self._structures:
+            out = entry.fast(args)
+            if out is not MISS:
+                return out
+        return self._call(args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: bound to the instance, which is then part of the key."""
+        if instance is None:
+            return self
+        return functools.partial(self, instance)
+
+    def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if tracing():
+            return self.f(*args, **kwargs)
+        leaves, rebuild, structure = self._flat(args, kwargs)
+        leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]
+        key = (structure, self._key_of_modules(), *_keys(leaves))
+        for entry in self._entries.get(key, ()):
+            out = entry.run_with(leaves)
+            if out is not MISS:
+                if entry.plain:
+                    self._last = entry
+                return out
+        return self._first(key, leaves, rebuild, plain=structure == len(args))
+
+    def _first(self, key: Any, leaves: list[Any], rebuild: Callable, plain: bool) -> Any:
+        self.traces += 1
+        traced = trace(self.f, leaves, rebuild)
+        _materialise_cells(traced.captured)
+        entry = Entry(traced, leaves, execute.executable(traced.graph), plain and all(not is_static(x) for x in leaves))
+        out = entry.run_with(leaves)
+        assert out is not MISS
+        left = traced.survivors
+        if left:
+            self._leaky[key] = self._leaky.get(key, 0) + 1
+        entry.forget_survivors()
+        if not left or self._leaky[key] > 2:
+            self._entries.setdefault(key, []).append(entry)
+            self._last = entry if entry.plain else None
+            self._key_of_modules()
+        return out
+
+    def trace(self, *args: Any, **kwargs: Any) -> Any:
+        """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
+        leaves, rebuild, _ = self._flat(args, kwargs)
+        return trace(self.f, [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves], rebuild)
+
+    def _flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any]:
+        """Leaves, how to make arguments of them again, and a hashable structure (the count for plain arguments)."""
+        fixed = self.static_argnums or (kwargs and self.static_argnames)
+        if not kwargs and not fixed and not any(map(is_container, args)):
+            return list(args), lambda leaves: (tuple(leaves), {}), len(args)
+        held: dict[Any, Any] = {}
+        if fixed:
+            numbers = {n % len(args) for n in self.static_argnums if -len(args) <= n < len(args)}
+            held = {n: args[n] for n in numbers} | {k: v for k, v in kwargs.items() if k in self.static_argnames}
+        positions = tuple(_Nothing if k in held else a for k, a in enumerate(args))
+        moving = (positions, {k: v for k, v in kwargs.items() if k not in held})
+        leaves, structure = flatten(moving, modules=False)
+
+        def rebuild(new: list[Any]) -> tuple[tuple, dict]:
+            positional, named = unflatten(structure, new)
+            full = tuple(held.get(k, a) for k, a in enumerate(positional))
+            return full, {**named, **{k: v for k, v in held.items() if isinstance(k, str)}}
+
+        return leaves, rebuild, (structure, tuple((k, _static_key(v)) for k, v in held.items()))
+
+    def _key_of_modules(self) -> Any:
+        """The structure of the modules that the function reaches without being given them."""
+        if self._modules is None:
+            self._modules = modules_of(self.f)
+        if self._structures != Structure.count:
+            self._structures = Structure.count
+            self._module_key = tuple(map(structure_key, self._modules))
+        return self._module_key
+
+
+class _Nothing:
+    """Stands where a static argument was taken out."""
+
+
+def _materialise_cells(cells: Sequence[Array]) -> None:
+    for cell in cells:
+        concrete(cell)
+    materialise([cell._node for cell in cells])
+
+
+def _as_array(x: Any) -> Array:
+    return x if isinstance(x, Array) else concrete(x)
+
+
+def _keys(leaves: list[Any]) -> list[Any]:
+    seen: dict[int, int] = {}
+    keys: list[Any] = []
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Array):
+            first = seen.setdefault(id(leaf), k)
+            node = leaf.node
+            keys.append((node.shape, node.dtype) if first == k else first)
+        elif type(leaf) is float:
+            keys.append(float)
+        else:
+            keys.append(_static_key(leaf))
+    return keys
+
+
+def _static_key(x: Any) -> Any:
+    if is_module(x):
+        return structure_key(x)
+    if isinstance(x, Array | np.ndarray):
+        raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
+    try:
+        hash(x)
+    except TypeError:
+        raise DTypeError(
+            f"jit: an argument holds {x!r} of type {type(x).__name__}: arguments are arrays, numbers, str, None, modules, and "
+            "dicts, lists, tuples and dataclasses of these; other objects must be hashable"
+        ) from None
+    return (type(x), x)
+
+
+def jit(
+    f: Callable | None = None, *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = (),
+) -> Any:
+    """Compile a function: one native call instead of one operation after the other.
+
+    Parameters
+    ----------
+    f : function of Arrays, numbers and trees of them (dicts, lists, tuples, dataclasses, modules). Integers, bools,
+        strings and None are static: a new value traces again. Floats are run-time numbers.
+    static_argnums, static_argnames : further arguments (hashable) that are static
+
+    Returns
+    -------
+    Jitted : called like ``f``; usable as a decorator, with arguments too
+
+    Raises
+    ------
+    TraceError
+        when the function looks at the content of an array (``float(x)``, ``if x > 0``): while it is traced only
+        shapes and dtypes are known.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> @wf.jit
+    ... def norm(x):
+    ...     return (x * x).sum() ** 0.5
+    >>> norm(wf.array([3.0, 4.0]))
+    array(5., dtype=float32)
+    """
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    if f is None:
+        return lambda g: Jitted(g, numbers, names)
+    if not callable(f):
+        raise TypeError(f"jit: {f!r} is not a function")
+    return Jitted(f, numbers, names)

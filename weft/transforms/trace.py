@@ -1,0 +1,95 @@
+"""Trace: what a transform keeps while it calls the user's function.
+
+Cells from outside are not touched by a trace. Reading one gives what the trace knows of it; writing one is recorded
+and lands when the trace is over. Cells made inside belong to the trace and hold their nodes themselves.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.cell import LOCAL, Cell
+from weft.graph.node import Node
+from weft.graph.primitives.table import input_leaf, scalar_leaf
+
+
+class Trace:
+    """The base: reads fall through to the trace outside, writes stay here until :meth:`land`."""
+
+    looks = ""
+    fixes_numbers = False
+
+    def __init__(self) -> None:
+        self.parent: Trace | None = None
+        self.nodes: dict[int, Node] = {}
+        self.written: dict[int, Cell] = {}
+        self.made: list[weakref.ref] = []  # handles made in the trace
+
+    def __enter__(self) -> Any:
+        self.parent = LOCAL.trace
+        LOCAL.trace = self
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        LOCAL.trace = self.parent
+
+    def read(self, cell: Cell) -> Node:
+        node = self.nodes.get(id(cell))
+        return node if node is not None else self.outer(cell)
+
+    def outer(self, cell: Cell) -> Node:
+        """What the cell holds outside this trace."""
+        parent = self.parent
+        return cell._node if parent is None or cell._trace is parent else parent.read(cell)
+
+    def write(self, cell: Cell, node: Node) -> None:
+        self.nodes[id(cell)] = node
+        self.written[id(cell)] = cell
+
+    def scalar(self, leaf: Node, dtype: np.dtype) -> Node:
+        """A run-time number, given as a float64 leaf, in another dtype."""
+        assert self.parent is not None
+        return self.parent.scalar(leaf, dtype)
+
+
+class JitTrace(Trace):
+    """Outside cells become inputs of the program when they are read."""
+
+    looks = "a function traced by wf.jit"
+    fixes_numbers = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.captured: list[tuple[Array, Node]] = []  # cell, placeholder
+        self.scalars: dict[Node, dict[np.dtype, Node]] = {}
+
+    def read(self, cell: Cell) -> Node:
+        node = self.nodes.get(id(cell))
+        if node is None:
+            outside = cell._node
+            node = input_leaf(outside.shape, outside.dtype)
+            self.nodes[id(cell)] = node
+            self.captured.append((cell, node))  # type: ignore[arg-type]
+        return node
+
+    def scalar(self, leaf: Node, dtype: np.dtype) -> Node:
+        """A leaf of its own for each dtype that a float argument is used in: no cast inside kernels."""
+        leaves = self.scalars.setdefault(leaf, {leaf.dtype: leaf})
+        if dtype not in leaves:
+            leaves[dtype] = scalar_leaf(None, dtype)
+        return leaves[dtype]
+
+
+class VmapTrace(Trace):
+    """One example stands for all: contents are not known."""
+
+    looks = "a function under wf.vmap"
+
+
+def tracing() -> bool:
+    """Whether this thread is inside a transform that calls the user's function: jitted functions are inlined there."""
+    return LOCAL.trace is not None or LOCAL.keep > 0

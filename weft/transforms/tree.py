@@ -1,0 +1,190 @@
+"""Trees: arguments and results made of dicts, lists, tuples, dataclasses and modules.
+
+optree does the walking (namespace "weft"); it is imported when a tree is first met, plain Arrays never need it.
+A module is a tree of its parameters; for ``jit`` it is one leaf, known by identity and by its structure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from weft.array import Array
+from weft.dtypes import is_float
+
+_MODULES: dict[type, bool] = {}  # class -> whether optree knows it
+_DATACLASSES: set[type] = set()
+
+
+class Structure:
+    """A count that every change of a module's structure raises, so that jitted functions look again."""
+
+    count = 0
+
+
+def structure_changed() -> None:
+    """Modules call this when an attribute other than an Array's content is set."""
+    Structure.count += 1
+
+
+def register_module(cls: type) -> None:
+    """Make a class a module: its instances are trees of the float Arrays in their attributes.
+
+    Arrays whose attribute is named in ``cls.buffers``, and arrays of integers and bools, are not leaves: they belong
+    to the structure, like all other attributes.
+    """
+    _MODULES.setdefault(cls, False)
+
+
+def is_module(x: Any) -> bool:
+    return type(x) in _MODULES
+
+
+def is_container(x: Any) -> bool:
+    """Whether ``x`` is a tree with something inside, not a leaf."""
+    return isinstance(x, dict | list | tuple) or is_module(x) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
+
+
+def _holds_arrays(value: Any) -> bool:
+    if isinstance(value, Array):
+        return is_float(value.dtype)
+    if is_module(value):
+        return True
+    if isinstance(value, dict):
+        return any(map(_holds_arrays, value.values()))
+    return isinstance(value, list | tuple) and any(map(_holds_arrays, value))
+
+
+class _Rest:
+    """What of a module is not a leaf. Equal for equal classes and attribute names."""
+
+    def __init__(self, cls: type, names: tuple[str, ...], others: dict[str, Any]) -> None:
+        self.cls, self.names, self.others = cls, names, others
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Rest) and (self.cls, self.names) == (other.cls, other.names)
+
+    def __hash__(self) -> int:
+        return hash((self.cls, self.names))
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}({', '.join(self.names)})"
+
+
+def _flatten_module(module: Any) -> tuple[list[Any], _Rest, tuple[str, ...]]:
+    buffers = getattr(type(module), "buffers", ())
+    names = tuple(n for n, v in module.__dict__.items() if n not in buffers and _holds_arrays(v))
+    others = {n: v for n, v in module.__dict__.items() if n not in names}
+    return [module.__dict__[n] for n in names], _Rest(type(module), names, others), names
+
+
+def _unflatten_module(rest: _Rest, children: Any) -> Any:
+    module = object.__new__(rest.cls)
+    module.__dict__.update(rest.others)
+    module.__dict__.update(zip(rest.names, children, strict=True))
+    return module
+
+
+def _flatten_dataclass(x: Any) -> tuple[list[Any], type, tuple[str, ...]]:
+    names = tuple(f.name for f in dataclasses.fields(x))
+    return [getattr(x, n) for n in names], type(x), names
+
+
+def _unflatten_dataclass(cls: type, children: Any) -> Any:
+    out = object.__new__(cls)
+    for field, value in zip(dataclasses.fields(cls), children, strict=True):
+        object.__setattr__(out, field.name, value)
+    return out
+
+
+def _optree() -> Any:
+    import optree
+
+    for cls, known in list(_MODULES.items()):
+        if not known:
+            _MODULES[cls] = True
+            optree.register_pytree_node(cls, _flatten_module, _unflatten_module, namespace="weft")
+    return optree
+
+
+def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
+    """The leaves of a tree and its structure; ``modules=False`` leaves modules whole, as leaves.
+
+    Examples
+    --------
+    >>> from weft.transforms.tree import flatten
+    >>> flatten({"a": 1, "b": [2, 3]})[0]
+    [1, 2, 3]
+    """
+    optree = _optree()
+    while True:
+        leaves, structure = optree.tree_flatten(tree, is_leaf=None if modules else is_module, namespace="weft")
+        fresh = {type(x) for x in leaves if dataclasses.is_dataclass(x) and not isinstance(x, type)} - _DATACLASSES
+        fresh -= _MODULES.keys()
+        if not fresh:
+            return leaves, structure
+        for cls in fresh:
+            _DATACLASSES.add(cls)
+            optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
+
+
+def unflatten(structure: Any, leaves: list[Any]) -> Any:
+    """The tree that :func:`flatten` took apart, with other leaves."""
+    return _optree().tree_unflatten(structure, leaves)
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """``f`` of every leaf (and the leaves at its place in the other trees); the result has the tree's structure.
+
+    Examples
+    --------
+    >>> from weft.transforms.tree import tree_map
+    >>> tree_map(lambda x: x + 1, {"a": 1, "b": (2, 3)})
+    {'a': 2, 'b': (3, 4)}
+    """
+    leaves, structure = flatten(tree)
+    others = []
+    for k, other in enumerate(rest):
+        more, shape = flatten(other)
+        if shape != structure:
+            raise ValueError(f"tree_map: tree {k + 1} has structure {shape}, the first has {structure}")
+        others.append(more)
+    return unflatten(structure, [f(*xs) for xs in zip(leaves, *others, strict=True)])
+
+
+def tree_leaves(tree: Any) -> list[Any]:
+    """The leaves of a tree, modules taken apart."""
+    return flatten(tree)[0]
+
+
+def arrays_in(tree: Any) -> Iterator[Array]:
+    """Every Array that a tree holds, buffers of modules included."""
+    stack = [tree]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Array):
+            yield item
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple | set):
+            stack.extend(item)
+        elif is_module(item) or (dataclasses.is_dataclass(item) and not isinstance(item, type)):
+            stack.extend(vars(item).values())
+
+
+def structure_key(x: Any) -> Any:
+    """A module (or what it holds) as a hashable key: same key, same trace."""
+    if isinstance(x, Array):
+        return id(x)
+    if is_module(x):
+        return (id(x), tuple((n, structure_key(v)) for n, v in x.__dict__.items()))
+    if isinstance(x, dict):
+        return tuple((k, structure_key(v)) for k, v in x.items())
+    if isinstance(x, list | tuple):
+        return tuple(map(structure_key, x))
+    try:
+        hash(x)
+    except TypeError:
+        return id(x)
+    return (type(x), x)

@@ -1,0 +1,145 @@
+"""vmap: a function of one example becomes a function of many.
+
+The function is called once, with one example's shapes; the graph it made is then evaluated for all of them by the
+batching rules of the table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft.array import wrap
+from weft.convert import as_node
+from weft.errors import AxisError, ShapeError
+from weft.graph.batching import Batched, batch
+from weft.graph.node import Node
+from weft.graph.primitives.table import TABLE, bind, input_leaf
+from weft.transforms.trace import VmapTrace
+from weft.transforms.tree import flatten, is_container, is_module, unflatten
+
+
+def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """Map ``f`` over an axis of its arguments, as one program without a loop.
+
+    Parameters
+    ----------
+    f : function of Arrays or trees
+    in_axes : int, None (not mapped) or a tuple with one entry an argument; an entry may be a tree like its argument
+    out_axes : int, None, or a tree like the result: where the mapped axis goes
+
+    Returns
+    -------
+    function of the same arguments, each with the mapped axis
+
+    Raises
+    ------
+    ShapeError, AxisError
+        when an argument lacks the axis, or extents differ.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> rows = wf.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> wf.vmap(lambda row: row.sum())(rows)
+    array([3., 7.], dtype=float32)
+    """
+
+    @functools.wraps(f)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        name = getattr(f, "__name__", type(f).__name__)
+        axes = in_axes if isinstance(in_axes, tuple | list) else (in_axes,) * len(args)
+        if len(axes) != len(args):
+            raise ValueError(f"vmap of {name}: in_axes has {len(axes)} entries for {len(args)} arguments")
+        mapping: dict[Node, Batched] = {}
+        sizes: dict[int, str] = {}
+        called = [
+            _one(a, ax, f"vmap of {name}: argument {k}", mapping, sizes) for k, (a, ax) in enumerate(zip(args, axes, strict=True))
+        ]
+        named = {k: _one(v, 0, f"vmap of {name}: argument {k}", mapping, sizes) for k, v in kwargs.items()}
+        if not sizes:
+            raise ValueError(f"vmap of {name}: no argument is mapped; give at least one axis in in_axes")
+        if len(sizes) > 1:
+            found = ", ".join(f"{n} ({what})" for n, what in sizes.items())
+            raise ShapeError(f"vmap of {name}: the mapped axes have different extents: {found}")
+        (size,) = sizes
+        with VmapTrace() as trace:
+            out = f(*called, **named)
+        leaves, structure = flatten(out) if is_container(out) else ([out], None)
+        places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
+        writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items()]
+        nodes = [as_node(leaf) for leaf in leaves]
+        done = batch([*nodes, *(n for _, n in writes)], mapping)
+        for (cell, _), (node, dim) in zip(writes, done[len(nodes) :], strict=True):
+            if dim is not None:
+                raise ShapeError(
+                    f"vmap of {name}: the function writes an array from outside (shape {node.shape} for all examples); "
+                    "one array cannot hold every example's value: return it instead"
+                )
+            cell._set(node)  # type: ignore[attr-defined]
+        results = [wrap(_placed(node, dim, place, size)) for (node, dim), place in zip(done, places, strict=False)]
+        return results[0] if structure is None else unflatten(structure, results)
+
+    return mapped
+
+
+def _one(value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str]) -> Any:
+    """The argument for one example; mapped Arrays become placeholders."""
+    if axes is None or is_module(value):
+        return value
+    leaves, structure = flatten(value, modules=False) if is_container(value) else ([value], None)
+    out = []
+    for leaf, axis in zip(leaves, _spread(axes, value, leaves, structure, what), strict=True):
+        if axis is None or is_module(leaf) or isinstance(leaf, str | int | float) or leaf is None:
+            if isinstance(leaf, int | float) and axis is not None and structure is None:
+                raise ShapeError(f"{what} is the number {leaf!r}, which has no axis to map over: give None for it in in_axes")
+            out.append(leaf)
+            continue
+        node = as_node(leaf)
+        if not -len(node.shape) <= axis < len(node.shape):
+            raise AxisError(f"{what} has shape {node.shape}, it has no axis {axis} to map over")
+        axis %= len(node.shape)
+        sizes.setdefault(node.shape[axis], what.rsplit(": ", 1)[-1])
+        example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
+        mapping[example] = (node, axis)
+        out.append(wrap(example))
+    return out[0] if structure is None else unflatten(structure, out)
+
+
+def _spread(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) -> list[Any]:
+    """One axis a leaf: a single one for all, or a tree whose leaves may stand for whole branches."""
+    if axes is None or isinstance(axes, int):
+        return [axes] * len(leaves)
+    if isinstance(tree, dict) and isinstance(axes, dict):
+        if axes.keys() != tree.keys():
+            raise ValueError(f"{what}: axes for the keys {sorted(axes)} of a dict with keys {sorted(tree)}")
+        pairs = [(axes[k], tree[k]) for k in sorted(tree)]
+    elif isinstance(tree, list | tuple) and isinstance(axes, list | tuple) and len(axes) == len(tree):
+        pairs = list(zip(axes, tree, strict=True))
+    else:
+        raise ValueError(f"{what}: axes {axes!r} do not match a {type(tree).__name__}")
+    out: list[Any] = []
+    for ax, branch in pairs:
+        inner, shape = flatten(branch, modules=False) if is_container(branch) else ([branch], None)
+        out.extend(_spread(ax, branch, inner, shape, what))
+    return out
+
+
+def _placed(node: Node, dim: int | None, place: Any, size: int) -> Node:
+    """The result with its mapped axis where ``place`` says."""
+    if place is None:
+        if dim is not None:
+            raise ShapeError("vmap: out_axes is None for a result that depends on the mapped arguments")
+        return node
+    if dim is None:
+        node, dim = bind(TABLE["broadcast_to"], node, shape=(size, *node.shape)), 0
+    ndim = len(node.shape)
+    if not -ndim <= place < ndim:
+        raise AxisError(f"vmap: out_axes is {place}, but the result has {ndim} axes")
+    place %= ndim
+    if place == dim:
+        return node
+    order = [d for d in range(ndim) if d != dim]
+    order.insert(place, dim)
+    return bind(TABLE["permute"], node, axes=tuple(order))
