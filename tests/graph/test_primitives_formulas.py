@@ -71,7 +71,8 @@ def check(op: Primitive, sample: Sample) -> None:
             nan = np.isnan(expected)
             np.testing.assert_array_equal(np.signbit(got)[~nan], np.signbit(expected)[~nan], err_msg=message)
     else:
-        oracle.assert_close(got, expected, expected.dtype, message=message)
+        scale = 3.0 if op.name == "logaddexp" else None  # terms of this size cancel
+        oracle.assert_close(got, expected, expected.dtype, scale=scale, message=message)
 
 
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=lambda op: op.name)
