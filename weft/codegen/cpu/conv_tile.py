@@ -67,6 +67,7 @@ def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pix
             f.store(v, "zeroinitializer", acc)
 
     def step(px: str, w: str, at: int, wat: int) -> None:
+        f.do('fence syncscope("singlethread") acq_rel')  # emits nothing: loads of later steps stay behind, so none is spilled
         vectors = [f.load(v, f.offset(px, (at + j * tile.vstep) * size), size) for j in range(tile.nv)]
         for i in range(tile.mr):
             x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * size), size))
