@@ -132,12 +132,11 @@ def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
         return (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
     merge, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
     lanes, block = r.order.lanes, r.order.block
-    inner = r.axes[-1].extent if r.axes else 1
     total = np.full(flat.shape[:-1], start, r.accum)
     for begin in range(0, n, block):
         part = [np.full(flat.shape[:-1], start, r.accum) for _ in range(lanes)]
         for f in range(begin, min(n, begin + block)):
-            lane = (f % inner) % lanes
+            lane = f % lanes
             part[lane] = merge(part[lane], flat[..., f]).astype(r.accum)
         while len(part) > 1:
             half = len(part) // 2

@@ -333,10 +333,13 @@ class Expander:
             accum = accumulator(node.dtype)
         value = self.m.cast(value, FLOAT32 if value.dtype in NARROW else accum)
         if node.op.name == "reduce_window":
-            last = True
+            run, last = (axes[-1].extent if axes else 1), True
         else:
-            last = len(node.inputs[0].shape) - 1 in node.params["axes"]
-        lanes, block = order_of(tuple(a.extent for a in axes), last)
+            run, d = 1, len(node.inputs[0].shape) - 1
+            last = d in node.params["axes"]
+            while d in node.params["axes"]:
+                run, d = run * node.inputs[0].shape[d], d - 1
+        lanes, block = order_of(run, last)
         for r in into:
             if r.value is value and r.monoid == monoid and r.axes == axes and r.dtype == node.dtype and r.order == Order(lanes, block):
                 return self.m.acc(r.id, node.dtype)
