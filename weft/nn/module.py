@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
-from weft.transforms.tree import register_module
+from weft.transforms.tree import register_module, structure_changed
 
 
 class Module:
@@ -57,6 +57,7 @@ class Module:
             old[...] = value
             return
         object.__setattr__(self, name, value)
+        structure_changed()
 
     def children(self) -> Iterator[tuple[str, Module]]:
         """(name, Module) of the modules directly inside, lists and dicts of modules included."""
@@ -99,6 +100,7 @@ class Module:
         """Put this module and all inside it in training mode (dropout active); returns itself."""
         for _, module in self.modules():
             object.__setattr__(module, "training", mode)
+        structure_changed()
         return self
 
     def eval(self) -> Module:
