@@ -36,11 +36,11 @@ def wrap(node: Node) -> Array:
     out._node = node
     out._base = None
     out._trace = trace = LOCAL.trace
-    if node.value is None:
+    if trace is not None:
         node.holder = held = _ref(out)
-        if trace is not None:
-            trace.made.append(held)
-            return out
+        trace.made.append(held)
+    elif node.value is None:
+        node.holder = _ref(out)
         _wrapped[0] -= 1
         if not _wrapped[0]:
             _wrapped[0] = looking.EVERY
