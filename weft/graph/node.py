@@ -86,13 +86,13 @@ class Graph:
         rows: list[tuple] = []
         for node in self.inputs:
             number[node] = len(number)
-            rows.append((node.op.name if node.op.name == "scalar" else "input", node.shape, node.dtype.str, node.dtype.name))
+            rows.append((node.op.name if node.op.name == "scalar" else "input", node.shape, node.dtype))
         for node in self.order:
             if node in number:
                 continue
             number[node] = len(number)
             rows.append((
-                node.op.name, tuple(number[i] for i in node.inputs), _freeze(node.params), node.shape, node.dtype.name,
+                node.op.name, tuple(number[i] for i in node.inputs), _freeze(node.params), node.shape, node.dtype,
             ))
         return (len(self.inputs), tuple(rows), tuple(number[o] for o in self.outputs))
 
@@ -110,7 +110,7 @@ class Graph:
 
 def _freeze(params: dict[str, Any]) -> tuple:
     return tuple(
-        (k, (str(v.dtype), v.item()) if isinstance(v, np.generic) else (type(v).__name__, v)) for k, v in params.items()
+        (k, (v.dtype, v.tobytes()) if isinstance(v, np.generic) else (type(v).__name__, v)) for k, v in params.items()
     )
 
 

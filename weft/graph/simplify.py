@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.node import Graph, Node, _freeze
+from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS, UNSIGNED
 
@@ -64,11 +64,12 @@ def _merged(node: Node, known: dict[tuple, Node]) -> Node:
     """An equal node that was met before, if there is one."""
     if node.value is not None or (node.op.kind == "leaf" and node.op is not CONSTANT):
         return node
-    if any(i.op is CONSTANT for i in node.inputs):  # rules make constants of their own
-        inputs = tuple(_merged(i, known) if i.op is CONSTANT else i for i in node.inputs)
-        if any(a is not b for a, b in zip(inputs, node.inputs, strict=True)):
+    for i in node.inputs:
+        if i.op is CONSTANT and _merged(i, known) is not i:  # a rule made a constant of its own
+            inputs = tuple([_merged(i, known) if i.op is CONSTANT else i for i in node.inputs])
             node = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
-    key = (node.op.name, tuple(map(id, node.inputs)), _key(node.params), node.dtype.name)  # ``known`` keeps ids alive
+            break
+    key = (node.op.name, tuple(map(id, node.inputs)), _key(node.params), node.dtype)  # ``known`` keeps ids alive
     return known.setdefault(key, node)
 
 
@@ -83,11 +84,12 @@ def _repeated(node: Node, x: Node) -> Node:
 
 def _key(params: dict[str, Any]) -> tuple:
     """Parameters as a key; numbers by their bits, since 0.0 == -0.0 and NaN != NaN."""
-    return tuple(
-        (k, v.dtype.name, v.tobytes()) if isinstance(v, np.generic)
-        else (k, np.float64(v).tobytes()) if isinstance(v, float) else item
-        for (k, v), item in zip(params.items(), _freeze(params), strict=True)
-    )
+    if not params:
+        return ()
+    return tuple([
+        (k, v.dtype, v.tobytes()) if isinstance(v, np.generic) else (k, type(v), repr(v) if isinstance(v, float) else v)
+        for k, v in params.items()
+    ])
 
 
 # constants
