@@ -2,7 +2,10 @@
 
 Fresh pages cost three times the work done on them, so memory is kept until ``trim`` or until more than ``limit``
 bytes lie idle. All of it is 64-byte aligned; blocks from 4 MB on are aligned to 2 MB and ask for huge pages.
-Taking and giving are single operations on a list, so two threads need no lock.
+The lists are native (``memory_ir.py``) and change under the interpreter lock only.
+
+A ``Buffer`` has ``address``, ``nbytes`` and ``exported``: a NumPy view or another library may see it, so it is
+never donated. Its memory goes back when the last holder of the object is gone.
 """
 
 from __future__ import annotations
@@ -16,29 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.runtime.cpu import call, memory_ir
+from weft.runtime.cpu.threads import permanent
+
 _HUGE = 2 << 20
 LARGE = 4 << 20
-
-
-class Buffer:
-    """Memory that belongs to whoever holds the object; its last holder's end gives it back.
-
-    ``exported`` says that a NumPy view or another library may see it: it is then never donated.
-    """
-
-    __slots__ = ("__weakref__", "address", "exported", "home", "nbytes")
-
-    def __init__(self, address: int, nbytes: int, home: list[int]) -> None:
-        self.address = address
-        self.nbytes = nbytes
-        self.home = home
-        self.exported = False
-
-    def __del__(self) -> None:
-        self.home.append(self.address)
-
-    def __repr__(self) -> str:
-        return f"<cpu buffer {self.nbytes} bytes at {self.address:#x}>"
 
 
 class Borrowed:
@@ -68,39 +53,58 @@ class Allocator:
 
     Parameters
     ----------
+    native : addresses of the emitted functions (``memory_ir.py``)
     limit : idle bytes above which blocks go back to the system; by default an eighth of the machine's memory.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, native: dict[str, int], limit: int | None = None) -> None:
         self.limit = limit if limit is not None else _physical() // 8
         self.misses = 0
         self.system_bytes = 0
-        self._stacks: dict[int, list[int]] = {}
-        self._by_request: dict[int, list[int]] = {}
+        self.Buffer = buffer_type(native["weft_buffer_free"])
+        self.address = permanent(64)
+        fresh = self.fresh
+        for kept in (self.Buffer, fresh):  # the native structure holds them without counting
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        (ctypes.c_int64 * 2).from_address(self.address)[:] = [id(self.Buffer), id(fresh)]
+        self._make = call.builtin("weft_buffer", native["weft_buffer"], self.address)
+        self._pop = call.builtin("weft_pop", native["weft_pop"], self.address)
+        self._push = call.builtin("weft_push", native["weft_push"], self.address)
+        self._homes: dict[int, int] = {}
+        self._by_request: dict[int, int] = {}
 
-    def stack(self, nbytes: int) -> list[int]:
+    def home(self, nbytes: int) -> int:
         """The list of idle blocks that serve ``nbytes``."""
         found = self._by_request.get(nbytes)
         if found is None:
-            found = self._by_request[nbytes] = self._stacks.setdefault(size_class(nbytes), [])
+            size = size_class(nbytes)
+            found = self._homes.get(size)
+            if found is None:
+                found = permanent(memory_ir.HOME_SIZE)
+                ctypes.c_int64.from_address(found + 24).value = size
+                found = self._homes.setdefault(size, found)
             if len(self._by_request) > 100_000:
-                self._by_request = {nbytes: found}
+                self._by_request.clear()
+            self._by_request[nbytes] = found
         return found
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> Any:
         """A buffer of at least ``nbytes`` uninitialised bytes."""
-        stack = self.stack(nbytes)
-        try:
-            return Buffer(stack.pop(), nbytes, stack)
-        except IndexError:
-            return Buffer(self.fresh(nbytes), nbytes, stack)
+        return self._make(self._by_request.get(nbytes) or self.home(nbytes), nbytes)
+
+    def take(self, home: int, nbytes: int) -> int:
+        """A block without an object; ``give`` it back."""
+        return self._pop(home) or self.fresh(nbytes)
+
+    def give(self, home: int, address: int) -> None:
+        self._push(home, address)
 
     def fresh(self, nbytes: int) -> int:
         """New memory from the system; counts as a miss."""
         size = size_class(nbytes)
         self.misses += 1
         idle = self.idle_bytes()
-        if idle + size > self.limit and idle:
+        if idle and idle + size > self.limit:
             self.trim(max(0, self.limit - size) // 2)
         try:
             address = _system_allocate(size)
@@ -111,23 +115,58 @@ class Allocator:
         return address
 
     def idle_bytes(self) -> int:
-        return sum(size * len(stack) for size, stack in list(self._stacks.items()))
+        return sum(size * ctypes.c_int64.from_address(home).value for size, home in list(self._homes.items()))
 
     def trim(self, keep: int = 0) -> int:
         """Give idle blocks back, large ones first, until ``keep`` idle bytes are left; returns the bytes freed."""
         idle = self.idle_bytes()
         freed = 0
-        for size in sorted(self._stacks, reverse=True):
-            stack = self._stacks[size]
+        for size in sorted(self._homes, reverse=True):
             while idle - freed > keep:
-                try:
-                    address = stack.pop()
-                except IndexError:
+                address = self._pop(self._homes[size])
+                if not address:
                     break
-                _system_free(address, size)
+                _system_free(address)
                 freed += size
         self.system_bytes -= freed
         return freed
+
+
+class _Member(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("kind", ctypes.c_int), ("offset", ctypes.c_ssize_t), ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("slot", ctypes.c_int), ("function", ctypes.c_void_p)]
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("basicsize", ctypes.c_int), ("itemsize", ctypes.c_int), ("flags", ctypes.c_uint),
+        ("slots", ctypes.c_void_p),
+    ]
+
+
+def buffer_type(free: int) -> Any:
+    """The type of buffers: fields at fixed places, freed by emitted code, weakly referable, not made from Python."""
+    f = memory_ir.FIELDS
+    signed, boolean, size, readonly = 17, 14, 19, 1
+    members = (_Member * 5)(
+        _Member(b"address", signed, f["address"], readonly, None), _Member(b"nbytes", signed, f["nbytes"], readonly, None),
+        _Member(b"exported", boolean, f["exported"], 0, None), _Member(b"__weaklistoffset__", size, f["weak"], readonly, None),
+        _Member(None, 0, 0, 0, None),
+    )
+    slots = (_Slot * 3)(_Slot(52, free), _Slot(72, ctypes.addressof(members)), _Slot(0, None))
+    no_new, default = 1 << 7, 0
+    spec = _Spec(b"weft.runtime.cpu.Buffer", memory_ir.OBJECT_SIZE, 0, no_new | default, ctypes.addressof(slots))
+    for kept in (members, slots, spec):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    make = ctypes.pythonapi.PyType_FromSpec
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
+    return make(ctypes.addressof(spec))
 
 
 class _View:
@@ -181,5 +220,5 @@ def _system_allocate(size: int) -> int:
     return address.value
 
 
-def _system_free(address: int, size: int) -> None:
+def _system_free(address: int) -> None:
     _libc().free(address)

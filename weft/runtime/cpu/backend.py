@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.runtime.cache import Cache
 from weft.runtime.cpu import call, pool_ir
-from weft.runtime.cpu.allocator import Allocator, Buffer, view
+from weft.runtime.cpu.allocator import Allocator, view
 from weft.runtime.cpu.compile import Compiler
 from weft.runtime.cpu.executable import CPUExecutable
 from weft.runtime.cpu.threads import Pool
@@ -26,7 +26,7 @@ class CPUBackend:
     def __init__(self, cache: Cache | None = None, threads: int | None = None, memory_limit: int | None = None) -> None:
         self._cache = cache
         self._threads = threads
-        self.allocator = Allocator(memory_limit)
+        self._limit = memory_limit
         self._lock = threading.RLock()
 
     @cached_property
@@ -46,6 +46,11 @@ class CPUBackend:
             self.compiler.imports.update(pool)
             return {**pool, **self.compiler.module(call.text())}
 
+    @cached_property
+    def allocator(self) -> Allocator:
+        with self._lock:
+            return Allocator(self.native, self._limit)
+
     def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
         """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
         from weft.schedule.printer import kernel_key
@@ -58,11 +63,11 @@ class CPUBackend:
                 kernels.append(self.compiler.kernel(str(kernel_key(kernel)), lambda kernel=kernel: _generate(kernel)))
         return CPUExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
-    def allocate(self, nbytes: int) -> Buffer:
+    def allocate(self, nbytes: int) -> Any:
         """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""
         return self.allocator.allocate(max(1, nbytes))
 
-    def from_numpy(self, array: np.ndarray) -> Buffer:
+    def from_numpy(self, array: np.ndarray) -> Any:
         """A copy of an array, in row-major order."""
         array = np.ascontiguousarray(array)
         buffer = self.allocate(array.nbytes)

@@ -1,25 +1,25 @@
 """From Python into a Program: one native function, called as CPython calls its own (METH_FASTCALL).
 
-``run(inputs, outputs, arena)`` reads addresses out of the buffers, turns Python numbers into the kernels' dtypes,
-and walks a table of steps, each a kernel's address and the slots it is given. The table is made once per
-Program segment; what changes between runs lies on the stack, so two threads may run one Program at once.
+``weft_call(inputs, held)`` makes the outputs (donating inputs that nobody else holds), reads addresses out of the
+buffers, turns Python numbers into the kernels' dtypes, and walks a table of steps, each a kernel's address and
+the slots it is given. ``weft_run(inputs, outputs, arena)`` does the same into outputs that exist, for Programs that
+Python steps cut into segments. The table is made once a segment; what changes between runs lies on the stack,
+so two threads may run one Program at once.
 """
 
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.runtime.cpu import pool_ir
+from weft.runtime.cpu import memory_ir, pool_ir
 
 RELEASE, FLUSH = 1, 2  # flags: give up the interpreter lock; flush denormals to zero
 # kinds of input: how a list item becomes an 8-byte slot
 UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
-_HEADER = 12  # words: inputs, outputs, arena slots, constants, steps, flags, workers, slots, name of "address", largest args
-
-
 class Step(NamedTuple):
     """One native call. ``check``: look for signals (Ctrl-C) afterwards."""
 
@@ -37,19 +37,39 @@ def input_kind(dtype: np.dtype) -> int:
     return BOOLEAN if dtype == np.bool_ else INTEGER
 
 
+class Layout(NamedTuple):
+    """The parts of a table that describe a Program's values.
+
+    kinds: an input each. outputs: (bytes, home) each. donate: (input, output) pairs. arena: offsets that have a slot.
+    arena_home: where the arena comes from, 0 for none. constants: 8-byte values.
+    """
+
+    kinds: tuple[int, ...]
+    outputs: tuple[tuple[int, int], ...]
+    donate: tuple[tuple[int, int], ...]
+    arena: tuple[int, ...]
+    arena_home: int
+    constants: tuple[int, ...]
+
+
 class Table:
-    """The native form of a segment: 8-byte words, the slots numbered inputs, outputs, arena, constants."""
+    """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, constants."""
 
-    def __init__(self, kinds: list[int], outputs: int, arena: list[int], constants: list[int], steps: list[Step], flags: int) -> None:
-        steps_words = [w for s in steps for w in (s.function, len(s.args), int(s.check), *s.args)]
+    def __init__(self, layout: Layout, steps: list[Step], flags: int, workers: int, allocator: int) -> None:
+        ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         most = max((len(s.args) for s in steps), default=0)
-        slots = len(kinds) + outputs + len(arena) + len(constants)
-        header = [len(kinds), outputs, len(arena), len(constants), len(steps), flags, 1, slots, id(_ADDRESS), most, 0, 0]
-        self.words = np.array([*header, *kinds, *arena, *constants, *steps_words], dtype=np.int64)
+        words = [ni, no, na, nc, len(steps), flags, workers, ni + no + na + nc, id(_ADDRESS), most,
+                 allocator, layout.arena_home, len(layout.donate), 0, 0, 0]
+        words += layout.kinds
+        words += [nbytes for nbytes, _ in layout.outputs]
+        words += [home for _, home in layout.outputs]
+        words += [i for pair in layout.donate for i in pair]
+        words += layout.arena
+        words += layout.constants
+        for s in steps:
+            words += [s.function, len(s.args), int(s.check), *s.args]
+        self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
-
-    def set_workers(self, count: int) -> None:
-        self.words[6] = count
 
 
 _ADDRESS = "address"  # kept for the life of the module: the table holds its id
@@ -59,19 +79,18 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
+@lru_cache(maxsize=None)  # builtins point into it: it is never freed
+def _method(name: str, address: int) -> _MethodDef:
+    return _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+
+
 def builtin(name: str, address: int, bound: Any) -> Any:
     """A Python builtin over a native ``PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n)``."""
-    method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # the builtin points into it
+    method = _method(name, address)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return make(ctypes.addressof(method), bound, None)
-
-
-def entry(run: int, table: Table) -> Any:
-    """``f(inputs: list, outputs: list, arena: int) -> None`` for a table; the table must outlive it."""
-    return builtin("weft_run", run, table.address)
 
 
 def text() -> str:
@@ -79,17 +98,23 @@ def text() -> str:
     out = _TEXT.replace("!STMXCSR", "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode")
     out = out.replace("!LDOLD", "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode1")
     out = out.replace("!LDNEW", "call void @llvm.x86.sse.ldmxcsr(ptr %mode1)" if x86 else "store i32 0, ptr %mode1")
-    out = out.replace("!DECLARE", "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)" if x86 else "")
-    return out.replace("!ENTRIES", str(8 * pool_ir.COUNTERS["entries"]))
+    declare = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
+    out = out.replace("!DECLARE", declare if x86 else "")
+    for name, offset in memory_ir.FIELDS.items():
+        out = out.replace(f"!{name.upper()}", str(offset))
+    return out.replace("!ENTRIES", str(8 * pool_ir.COUNTERS["entries"])) + memory_ir.text()
 
 
 _TEXT = """
 @weft_counters = external global i8
 @_Py_NoneStruct = external global i8
+@_Py_FalseStruct = external global i8
 !DECLARE
 declare i1 @weft_acquire(i32)
 declare void @weft_release()
 declare i64 @PyList_Size(ptr)
+declare ptr @PyList_New(i64)
+declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare ptr @PyList_GetItem(ptr, i64)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare i64 @PyLong_AsUnsignedLongLong(ptr)
@@ -107,7 +132,7 @@ declare void @PyEval_RestoreThread(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 ; one list item into a slot; false when Python has an exception set
-define internal i1 @weft_item(ptr %item, i64 %kind, ptr %name, ptr %slot) nounwind {
+define internal i1 @weft_item(ptr %item, i64 %kind, ptr %name, ptr %slot, ptr %type) nounwind {
 entry:
   switch i64 %kind, label %integer [
     i64 0, label %fine
@@ -117,6 +142,16 @@ entry:
     i64 5, label %boolean
   ]
 buffer:
+  %type.p = getelementptr i8, ptr %item, i64 !OBTYPE
+  %its = load ptr, ptr %type.p
+  %ours = icmp eq ptr %its, %type
+  br i1 %ours, label %direct, label %foreign
+direct:
+  %address.p = getelementptr i8, ptr %item, i64 !ADDRESS
+  %known = load i64, ptr %address.p
+  store i64 %known, ptr %slot
+  ret i1 true
+foreign:
   %attribute = call ptr @PyObject_GetAttr(ptr %item, ptr %name)
   %missing = icmp eq ptr %attribute, null
   br i1 %missing, label %bad, label %unbox
@@ -159,23 +194,11 @@ bad:
   ret i1 false
 }
 
-define ptr @weft_run(ptr %self, ptr %args, i64 %nargs) nounwind {
-entry:
+; run the steps of a table; false when Python has an exception set
+define internal i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 %arena) nounwind {
+begin:
   %mode = alloca i32
   %mode1 = alloca i32
-  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %three = icmp eq i64 %nargs, 3
-  br i1 %three, label %begin, label %misused
-misused:
-  call void @PyErr_BadArgument()
-  ret ptr null
-begin:
-  %inputs = load ptr, ptr %args
-  %args1 = getelementptr ptr, ptr %args, i64 1
-  %outputs = load ptr, ptr %args1
-  %args2 = getelementptr ptr, ptr %args, i64 2
-  %arena.o = load ptr, ptr %args2
-  %arena = call i64 @PyLong_AsUnsignedLongLong(ptr %arena.o)
   %ni = load i64, ptr %table
   %no.p = getelementptr i64, ptr %table, i64 1
   %no = load i64, ptr %no.p
@@ -198,8 +221,17 @@ begin:
   %most = load i64, ptr %most.p
   %slots = alloca i64, i64 %total, align 16
   %packed = alloca i64, i64 %most, align 16
-  %kinds = getelementptr i64, ptr %table, i64 12
-  %offsets = getelementptr i64, ptr %kinds, i64 %ni
+  %allocator.p = getelementptr i64, ptr %table, i64 10
+  %allocator = load ptr, ptr %allocator.p
+  %type = load ptr, ptr %allocator
+  %nd.p = getelementptr i64, ptr %table, i64 12
+  %nd = load i64, ptr %nd.p
+  %kinds = getelementptr i64, ptr %table, i64 16
+  %after.kinds = getelementptr i64, ptr %kinds, i64 %ni
+  %no2 = shl i64 %no, 1
+  %pairs = getelementptr i64, ptr %after.kinds, i64 %no2
+  %nd2 = shl i64 %nd, 1
+  %offsets = getelementptr i64, ptr %pairs, i64 %nd2
   %constants = getelementptr i64, ptr %offsets, i64 %na
   %steps = getelementptr i64, ptr %constants, i64 %nc
   %given = call i64 @PyList_Size(ptr %inputs)
@@ -208,6 +240,9 @@ begin:
   %right.o = icmp eq i64 %given.o, %no
   %right = and i1 %right.i, %right.o
   br i1 %right, label %in.head, label %misused
+misused:
+  call void @PyErr_BadArgument()
+  ret i1 false
 in.head:
   %i = phi i64 [ 0, %begin ], [ %i1, %in.body ]
   %i.more = icmp slt i64 %i, %ni
@@ -217,11 +252,11 @@ in.body:
   %kind.p = getelementptr i64, ptr %kinds, i64 %i
   %kind = load i64, ptr %kind.p
   %slot = getelementptr i64, ptr %slots, i64 %i
-  %took = call i1 @weft_item(ptr %item, i64 %kind, ptr %name, ptr %slot)
+  %took = call i1 @weft_item(ptr %item, i64 %kind, ptr %name, ptr %slot, ptr %type)
   %i1 = add i64 %i, 1
   br i1 %took, label %in.head, label %failed
 failed:
-  ret ptr null
+  ret i1 false
 out.head:
   %o = phi i64 [ 0, %in.head ], [ %o1, %out.body ]
   %o.more = icmp slt i64 %o, %no
@@ -230,7 +265,7 @@ out.body:
   %o.item = call ptr @PyList_GetItem(ptr %outputs, i64 %o)
   %o.at = add i64 %ni, %o
   %o.slot = getelementptr i64, ptr %slots, i64 %o.at
-  %o.took = call i1 @weft_item(ptr %o.item, i64 1, ptr %name, ptr %o.slot)
+  %o.took = call i1 @weft_item(ptr %o.item, i64 1, ptr %name, ptr %o.slot, ptr %type)
   %o1 = add i64 %o, 1
   br i1 %o.took, label %out.head, label %failed
 arena.head:
@@ -339,8 +374,7 @@ unflush:
   !LDOLD
   br label %return
 return:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
+  ret i1 true
 abandon:
   br i1 %owner, label %abandon.free, label %abandon.mode
 abandon.free:
@@ -351,6 +385,187 @@ abandon.mode:
 abandon.unflush:
   !LDOLD
   br label %failed
+}
+
+; (inputs, outputs, arena): into outputs that exist
+define ptr @weft_run(ptr %self, ptr %args, i64 %nargs) nounwind {
+entry:
+  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %three = icmp eq i64 %nargs, 3
+  br i1 %three, label %begin, label %misused
+misused:
+  call void @PyErr_BadArgument()
+  ret ptr null
+begin:
+  %inputs = load ptr, ptr %args
+  %args1 = getelementptr ptr, ptr %args, i64 1
+  %outputs = load ptr, ptr %args1
+  %args2 = getelementptr ptr, ptr %args, i64 2
+  %arena.o = load ptr, ptr %args2
+  %arena = call i64 @PyLong_AsUnsignedLongLong(ptr %arena.o)
+  %ok = call i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 %arena)
+  br i1 %ok, label %return, label %failed
+failed:
+  ret ptr null
+return:
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
+}
+
+; (inputs, held or None) -> list of outputs: new buffers, or inputs that nobody else holds
+define ptr @weft_call(ptr %self, ptr %args, i64 %nargs) nounwind {
+entry:
+  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
+  %two = icmp eq i64 %nargs, 2
+  br i1 %two, label %begin, label %misused
+misused:
+  call void @PyErr_BadArgument()
+  ret ptr null
+begin:
+  %inputs = load ptr, ptr %args
+  %args1 = getelementptr ptr, ptr %args, i64 1
+  %held = load ptr, ptr %args1
+  %ni = load i64, ptr %table
+  %no.p = getelementptr i64, ptr %table, i64 1
+  %no = load i64, ptr %no.p
+  %allocator.p = getelementptr i64, ptr %table, i64 10
+  %allocator = load ptr, ptr %allocator.p
+  %type = load ptr, ptr %allocator
+  %arena.home.p = getelementptr i64, ptr %table, i64 11
+  %arena.home = load ptr, ptr %arena.home.p
+  %nd.p = getelementptr i64, ptr %table, i64 12
+  %nd = load i64, ptr %nd.p
+  %kinds = getelementptr i64, ptr %table, i64 16
+  %sizes = getelementptr i64, ptr %kinds, i64 %ni
+  %homes = getelementptr i64, ptr %sizes, i64 %no
+  %pairs = getelementptr i64, ptr %homes, i64 %no
+  %given = call i64 @PyList_Size(ptr %inputs)
+  %right = icmp eq i64 %given, %ni
+  br i1 %right, label %list, label %misused
+list:
+  %outputs = call ptr @PyList_New(i64 %no)
+  %bad = icmp eq ptr %outputs, null
+  br i1 %bad, label %failed, label %listed
+failed:
+  ret ptr null
+listed:
+  %unknown = icmp eq ptr %held, @_Py_NoneStruct
+  %useless = icmp slt i64 %nd, 1
+  %keep = or i1 %unknown, %useless
+  br i1 %keep, label %make.head, label %donate
+donate:
+  %marks = call i64 @PyList_Size(ptr %held)
+  %marked = icmp eq i64 %marks, %ni
+  br i1 %marked, label %pair.head, label %undone.misused
+undone.misused:
+  call void @Py_DecRef(ptr %outputs)
+  call void @PyErr_BadArgument()
+  ret ptr null
+pair.head:
+  %d = phi i64 [ 0, %donate ], [ %d1, %pair.next ]
+  %d.more = icmp slt i64 %d, %nd
+  br i1 %d.more, label %pair, label %make.head
+pair:
+  %d2 = shl i64 %d, 1
+  %i.p = getelementptr i64, ptr %pairs, i64 %d2
+  %i = load i64, ptr %i.p
+  %o.p = getelementptr i64, ptr %i.p, i64 1
+  %o = load i64, ptr %o.p
+  %mark = call ptr @PyList_GetItem(ptr %held, i64 %i)
+  %free = icmp eq ptr %mark, @_Py_FalseStruct
+  br i1 %free, label %look, label %pair.next
+look:
+  %buffer = call ptr @PyList_GetItem(ptr %inputs, i64 %i)
+  %type.p = getelementptr i8, ptr %buffer, i64 !OBTYPE
+  %its = load ptr, ptr %type.p
+  %ours = icmp eq ptr %its, %type
+  br i1 %ours, label %unseen, label %pair.next
+unseen:
+  %exported.p = getelementptr i8, ptr %buffer, i64 !EXPORTED
+  %exported = load i8, ptr %exported.p
+  %private = icmp eq i8 %exported, 0
+  %has.p = getelementptr i8, ptr %buffer, i64 !NBYTES
+  %has = load i64, ptr %has.p
+  %needs.p = getelementptr i64, ptr %sizes, i64 %o
+  %needs = load i64, ptr %needs.p
+  %fits = icmp eq i64 %has, %needs
+  %there = call ptr @PyList_GetItem(ptr %outputs, i64 %o)
+  %vacant = icmp eq ptr %there, null
+  %p1 = and i1 %private, %fits
+  %p2 = and i1 %p1, %vacant
+  br i1 %p2, label %twin.head, label %pair.next
+twin.head: ; the same buffer must not be another input, nor an output already
+  %j = phi i64 [ 0, %unseen ], [ %j1, %twin.next ]
+  %j.more = icmp slt i64 %j, %ni
+  br i1 %j.more, label %twin, label %mate.head
+twin:
+  %other = call ptr @PyList_GetItem(ptr %inputs, i64 %j)
+  %same = icmp eq ptr %other, %buffer
+  %else = icmp ne i64 %j, %i
+  %clash = and i1 %same, %else
+  br i1 %clash, label %pair.next, label %twin.next
+twin.next:
+  %j1 = add i64 %j, 1
+  br label %twin.head
+mate.head:
+  %m = phi i64 [ 0, %twin.head ], [ %m1, %mate.next ]
+  %m.more = icmp slt i64 %m, %no
+  br i1 %m.more, label %mate, label %take
+mate:
+  %mated = call ptr @PyList_GetItem(ptr %outputs, i64 %m)
+  %taken = icmp eq ptr %mated, %buffer
+  br i1 %taken, label %pair.next, label %mate.next
+mate.next:
+  %m1 = add i64 %m, 1
+  br label %mate.head
+take:
+  call void @Py_IncRef(ptr %buffer)
+  %set = call i32 @PyList_SetItem(ptr %outputs, i64 %o, ptr %buffer)
+  br label %pair.next
+pair.next:
+  %d1 = add i64 %d, 1
+  br label %pair.head
+make.head:
+  %q = phi i64 [ 0, %listed ], [ 0, %pair.head ], [ %q1, %make.next ]
+  %q.more = icmp slt i64 %q, %no
+  br i1 %q.more, label %make, label %made
+make:
+  %already = call ptr @PyList_GetItem(ptr %outputs, i64 %q)
+  %open = icmp eq ptr %already, null
+  br i1 %open, label %new, label %make.next
+new:
+  %size.p = getelementptr i64, ptr %sizes, i64 %q
+  %size = load i64, ptr %size.p
+  %home.p = getelementptr i64, ptr %homes, i64 %q
+  %home = load ptr, ptr %home.p
+  %object = call ptr @weft_make(ptr %allocator, ptr %home, i64 %size)
+  %no.object = icmp eq ptr %object, null
+  br i1 %no.object, label %undone, label %newset
+newset:
+  %set2 = call i32 @PyList_SetItem(ptr %outputs, i64 %q, ptr %object)
+  br label %make.next
+make.next:
+  %q1 = add i64 %q, 1
+  br label %make.head
+made:
+  %no.arena = icmp eq ptr %arena.home, null
+  br i1 %no.arena, label %plain, label %arena
+plain:
+  %ok.p = call i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 0)
+  br i1 %ok.p, label %return, label %undone
+arena:
+  %block = call i64 @weft_block(ptr %allocator, ptr %arena.home)
+  %no.block = icmp eq i64 %block, 0
+  br i1 %no.block, label %undone, label %within
+within:
+  %ok.a = call i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 %block)
+  call void @weft_give(ptr %arena.home, i64 %block)
+  br i1 %ok.a, label %return, label %undone
+undone:
+  call void @Py_DecRef(ptr %outputs)
+  ret ptr null
+return:
+  ret ptr %outputs
 }
 
 ; args: source, target, bytes

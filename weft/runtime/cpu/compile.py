@@ -116,9 +116,9 @@ class Compiler:
 
 
 def _of_generated(generated: Any) -> tuple[str, dict[str, Any]]:
-    parallel = "@weft_parallel" in generated.ir
     return generated.ir, {
-        "symbol": generated.symbol, "scratch": generated.scratch, "worker_scratch": generated.worker_scratch, "parallel": parallel,
+        "symbol": generated.symbol, "scratch": generated.scratch, "worker_scratch": generated.worker_scratch,
+        "parallel": "@weft_parallel" in generated.ir,
     }
 
 
@@ -167,8 +167,8 @@ def identity() -> str:
     """All that code depends on besides its own text: CPU, LLVM, ABI, and the code that wrote it."""
     import llvmlite
 
-    library = next((p for p in sorted((Path(llvmlite.__file__).parent / "binding").glob("*llvmlite*")) if p.suffix != ".py"), None)
-    stamp = f"{library.stat().st_size}" if library is not None else ""
+    libraries = sorted((Path(llvmlite.__file__).parent / "binding").glob("*llvmlite*"))
+    stamp = " ".join(f"{p.name} {p.stat().st_size}" for p in libraries)  # which LLVM it carries
     return "\n".join([ABI, cpu_identity(), f"llvmlite {llvmlite.__version__} {stamp}", source_hash(), ""])
 
 

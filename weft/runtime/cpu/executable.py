@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.runtime.cpu import call
-from weft.runtime.cpu.allocator import Allocator, Buffer, at
+from weft.runtime.cpu.allocator import Allocator, at
 from weft.runtime.cpu.compile import Loaded
 from weft.runtime.cpu.threads import Pool
 from weft.schedule.program import Call, Copy, Host, Program
@@ -31,155 +31,97 @@ class CPUExecutable:
         self._kernels = kernels
         self._flush = flush_denormals
         self._slots = Slots(program)
-        self._outputs = [(max(1, _nbytes(s, d)), allocator.stack(max(1, _nbytes(s, d)))) for s, d in program.outputs]
-        self._sizes = [_nbytes(s, d) for s, d in program.inputs]
         self._narrow = [
             p for p in self._slots.scalars if program.inputs[p][1].kind not in "iub" and program.inputs[p][1].itemsize == 2
         ]
+        self._layout = call.Layout(
+            tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, _nbytes(*o)) for o in program.outputs)),
+            program.donate, tuple(self._slots.arena), 0, tuple(self._slots.constants),
+        )
+        self._tables: list[call.Table] = []
         self._threads = 0
-        self._plan: Any = None
+        self._run: Callable[..., list[Any]] = lambda inputs, held: []
         self._prepare()
-        self._donates = bool(program.donate)
-        self._slow = self._donates or bool(self._narrow)
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         if self._pool.threads != self._threads:
             self._prepare()
-        run, stack, arena_bytes = self._plan
-        if self._slow:
-            inputs, outputs = self._narrowed(inputs), self._donated(inputs, held)
-        else:
-            outputs = []
-        if not outputs:
-            for nbytes, idle in self._outputs:
-                try:
-                    outputs.append(Buffer(idle.pop(), nbytes, idle))
-                except IndexError:
-                    outputs.append(Buffer(self._allocator.fresh(nbytes), nbytes, idle))
-        if stack is None:
-            run(inputs, outputs, 0)
-            return outputs
-        try:
-            arena = stack.pop()
-        except IndexError:
-            arena = self._allocator.fresh(arena_bytes)
-        try:
-            run(inputs, outputs, arena)
-        finally:
-            stack.append(arena)
-        return outputs
+        return self._run(inputs, held)
 
     def _prepare(self) -> None:
         """Lay out the arena and write the tables for the pool's present number of threads."""
         threads = self._pool.threads
         scratch = max((_aligned(k.scratch) + _aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
         start = _aligned(self.program.arena)
-        arena = start + scratch
-        segments = self._segments(threads, start)
-        run = segments[0] if len(segments) == 1 else _Sequence(segments)
-        stack = self._allocator.stack(arena) if arena else None
-        self._plan = (run, stack, arena)  # one assignment: a call that runs keeps what it read
+        home = self._allocator.home(start + scratch) if start + scratch else 0
+        parts = self._segments(start)
+        native = [p for p in parts if isinstance(p, list)]
+        if len(parts) == len(native) <= 1:
+            run = self._entry("weft_call", native[0] if native else [], threads, home)
+        else:
+            outputs = self._entry("weft_call", [], threads, 0)
+            steps = [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
+            run = _Sequence(self._allocator, outputs, steps, home, start + scratch)
+        if self._narrow:
+            run = _Narrowed(run, {p: self.program.inputs[p][1] for p in self._narrow})
+        self._run = run  # a call that runs keeps what it began with
         self._threads = threads
 
-    def _segments(self, threads: int, scratch: int) -> list[Callable[..., None]]:
+    def _entry(self, name: str, steps: list[call.Step], threads: int, home: int) -> Callable[..., Any]:
+        flags = (call.RELEASE if self._slow else 0) | (call.FLUSH if self._flush else 0)
+        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
+        self._tables.append(table)  # as long as this object: another thread may still be inside an older one
+        return call.builtin(name, self._native[name], table.address)
+
+    def _segments(self, scratch: int) -> list[list[call.Step] | _HostStep]:
         """Runs of native steps, cut by steps that need Python."""
-        out: list[Callable[..., None]] = []
-        steps: list[call.Step] = []
-        slots, program = self._slots, self.program
-        times = _times(program)
-        total, since, kernel = sum(times), 0.0, 0
-        flags = (call.RELEASE if total > RELEASE_ABOVE_US else 0) | (call.FLUSH if self._flush else 0)
-
-        def close() -> None:
-            if steps:
-                table = call.Table(slots.kinds, len(program.outputs), slots.arena, slots.constants, steps, flags)
-                table.set_workers(threads)
-                out.append(_Native(call.entry(self._native["weft_run"], table), table).run)
-                steps.clear()
-
+        out: list[list[call.Step] | _HostStep] = []
+        slots = self._slots
+        times = _times(self.program)
+        self._slow = sum(times) > RELEASE_ABOVE_US
+        since, kernel = 0.0, 0
         extra = slots.arena_index(scratch)
-        for step in program.steps:
+        for step in self.program.steps:
+            if isinstance(step, Copy) and slots.may_be_number(step.source):
+                step = Host("copy", np.array, (step.source,), step.target)
+            if isinstance(step, Host):
+                out.append(_HostStep(slots, step))
+                continue
+            if not out or not isinstance(out[-1], list):
+                out.append([])
             if isinstance(step, Call):
-                loaded = self._kernels[kernel]
                 args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
                 since += times[kernel]
                 check = since > CHECK_EVERY_US
-                steps.append(call.Step(loaded.address, args, check))
+                native = call.Step(self._kernels[kernel].address, args, check)
                 since = 0.0 if check else since
                 kernel += 1
-            elif isinstance(step, Copy) and not slots.may_be_number(step.source):
-                size = slots.constant(slots.nbytes(step.target))
-                steps.append(call.Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size)))
-            elif isinstance(step, Copy):
-                close()
-                out.append(_HostStep(slots, Host("copy", np.array, (step.source,), step.target)))
             else:
-                close()
-                out.append(_HostStep(slots, step))
-        close()
-        return out or [_nothing]
-
-    def _narrowed(self, inputs: list[Any]) -> list[Any]:
-        """Half-width numbers as their bits: NumPy knows how they round."""
-        if self._narrow:
-            inputs = list(inputs)
-            for p in self._narrow:
-                inputs[p] = int(np.asarray(inputs[p], self.program.inputs[p][1]).view(np.uint16))
-        return inputs
-
-    def _donated(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
-        """Outputs, some of them in the memory of inputs that nobody else holds; empty if there are none."""
-        if held is None or not self._donates:
-            return []
-        given: dict[int, Any] = {}
-        used: set[int] = set()
-        seen: set[int] = set()
-        twice = {id(b) for b in inputs if id(b) in seen or seen.add(id(b))}  # type: ignore[func-returns-value]
-        for i, o in self.program.donate:
-            buffer = inputs[i]
-            if held[i] or o in given or i in used or getattr(buffer, "exported", True) or id(buffer) in twice:
-                continue
-            if buffer.nbytes == self._outputs[o][0]:
-                given[o] = buffer
-                used.add(i)
-        if not given:
-            return []
-        return [given[o] if o in given else self._allocator.allocate(n) for o, (n, _) in enumerate(self._outputs)]
+                size = slots.constant(slots.nbytes(step.target))
+                native = call.Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
+            out[-1].append(native)  # type: ignore[union-attr]
+        return out
 
 
 class Slots:
-    """The Program's slots as the native table numbers them: inputs, outputs, arena offsets, constants.
-
-    All indices are given out before the first table is made, by walking the steps once.
-    """
+    """The Program's slots as the native table numbers them: inputs, outputs, arena offsets, constants."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.by_id = {s.id: s for s in program.slots}
-        self.scalars = sorted({p for s in program.steps if isinstance(s, Call) for p in s.scalars})
-        read = set()
-        self.arena: list[int] = []
-        self.constants: list[int] = []
-        for step in program.steps:
-            ids = step.args if isinstance(step, Call) else (step.source, step.target) if isinstance(step, Copy) else ()
-            for slot in map(self.root, ids):
-                if slot.kind == "input":
-                    read.add(slot.position)
-                elif slot.kind == "arena" and slot.offset not in self.arena:
-                    self.arena.append(slot.offset)
-            if isinstance(step, Copy) and self.nbytes(step.target) not in self.constants:
-                self.constants.append(self.nbytes(step.target))
-        scratch = _aligned(program.arena)
-        if scratch not in self.arena:
-            self.arena.append(scratch)
-        copied = {self.root(s.source).position for s in program.steps if isinstance(s, Copy) and self.may_be_number(s.source)}
+        calls = [s for s in program.steps if isinstance(s, Call)]
+        copies = [s for s in program.steps if isinstance(s, Copy)]
+        self.scalars = sorted({p for c in calls for p in c.scalars})
+        read = [self.root(a) for c in calls for a in c.args]
+        for c in copies:
+            read += [self.root(c.target)] if self.may_be_number(c.source) else [self.root(c.source), self.root(c.target)]
+        self.arena = sorted({s.offset for s in read if s.kind == "arena"} | {_aligned(program.arena)})
+        self.constants = sorted({self.nbytes(c.target) for c in copies})
+        buffers = {s.position for s in read if s.kind == "input"}
         self.kinds = [
-            call.input_kind(dtype) if p in self.scalars else call.ADDRESS if p in read - copied else call.UNUSED
+            call.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else call.UNUSED
             for p, (_, dtype) in enumerate(program.inputs)
         ]
-        called = {self.root(a).position for s in program.steps if isinstance(s, Call) for a in s.args if self.root(a).kind == "input"}
-        for p in called:
-            self.kinds[p] = call.ADDRESS
 
     def root(self, slot: int) -> Any:
         found = self.by_id[slot]
@@ -220,16 +162,6 @@ class Slots:
         return at(holder.address, seen.shape, seen.dtype, holder, writable)
 
 
-class _Native:
-    """Keeps a table as long as its entry."""
-
-    __slots__ = ("run", "table")
-
-    def __init__(self, run: Callable[..., None], table: call.Table) -> None:
-        self.run = run
-        self.table = table
-
-
 class _HostStep:
     """NumPy between native segments."""
 
@@ -248,18 +180,39 @@ class _HostStep:
 
 
 class _Sequence:
-    __slots__ = ("parts",)
+    """Native segments with Python steps between them."""
 
-    def __init__(self, parts: list[Callable[..., None]]) -> None:
+    def __init__(self, allocator: Allocator, outputs: Callable[..., list[Any]], parts: list[Any], home: int, arena: int) -> None:
+        self.allocator = allocator
+        self.outputs = outputs
         self.parts = parts
+        self.home = home
+        self.arena = arena
 
-    def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
-        for part in self.parts:
-            part(inputs, outputs, arena)
+    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
+        outputs = self.outputs(inputs, held)
+        arena = self.allocator.take(self.home, self.arena) if self.home else 0
+        try:
+            for part in self.parts:
+                part(inputs, outputs, arena)
+        finally:
+            if self.home:
+                self.allocator.give(self.home, arena)
+        return outputs
 
 
-def _nothing(inputs: list[Any], outputs: list[Any], arena: int) -> None:
-    return None
+class _Narrowed:
+    """Half-width numbers become their bits: NumPy knows how they round."""
+
+    def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, np.dtype]) -> None:
+        self.run = run
+        self.dtypes = dtypes
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
+        inputs = list(inputs)
+        for position, dtype in self.dtypes.items():
+            inputs[position] = int(np.asarray(inputs[position], dtype).view(np.uint16))
+        return self.run(inputs, held)
 
 
 def _aligned(n: int) -> int:

@@ -36,20 +36,23 @@ def has_threads() -> bool:
 
 
 def text() -> str:
-    futex = 202 if x86() else 98
-    pause = "call void @llvm.x86.sse2.pause()" if x86() else "call void @llvm.aarch64.hint(i32 1)"
-    save = "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if x86() else "store i32 0, ptr %mode"
-    restore = "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if x86() else "store i32 0, ptr %mode"
-    declare = _X86 if x86() else "declare void @llvm.aarch64.hint(i32)"
-    spin = 100_000 if x86() else 1_000
-    now, since = ("call i64 @llvm.readcyclecounter()",) * 2 if x86() else ("add i64 %round, 0", "add i64 0, 0")
-    at = {f"@{k}": f"getelementptr (i8, ptr @weft_state, i64 {v})" for k, v in STATE.items()}
     out = _TEXT if has_threads() else _INLINE_ONLY
-    for key in sorted(at, key=len, reverse=True):
-        out = out.replace(f"${key[1:]}", at[key])
-    return (out.replace("!FUTEX", str(futex)).replace("!PAUSE", pause).replace("!SAVE", save).replace("!RESTORE", restore)
-            .replace("!SPIN", str(spin)).replace("!NOW", now).replace("!SINCE", since).replace("!DECLARE", declare).replace("!JOBS", str(8 * COUNTERS["jobs"]))
-            .replace("!INLINE", str(8 * COUNTERS["inline"])))
+    for name in sorted(STATE, key=len, reverse=True):
+        out = out.replace(f"${name}", f"getelementptr (i8, ptr @weft_state, i64 {STATE[name]})")
+    cycles = "call i64 @llvm.readcyclecounter()"
+    machine = {
+        "FUTEX": "202", "SPIN": "100000", "SINCE": cycles, "NOW": cycles, "PAUSE": "call void @llvm.x86.sse2.pause()",
+        "SAVE": "call void @llvm.x86.sse.stmxcsr(ptr %mode)", "RESTORE": "call void @llvm.x86.sse.ldmxcsr(ptr %mode)",
+        "DECLARE": _X86,
+    } if x86() else {
+        "FUTEX": "98", "SPIN": "1000", "SINCE": "add i64 0, 0", "NOW": "add i64 %round, 0",
+        "PAUSE": "call void @llvm.aarch64.hint(i32 1)", "SAVE": "store i32 0, ptr %mode", "RESTORE": "store i32 0, ptr %mode",
+        "DECLARE": "declare void @llvm.aarch64.hint(i32)",
+    }
+    machine |= {"JOBS": str(8 * COUNTERS["jobs"]), "INLINE": str(8 * COUNTERS["inline"])}
+    for key, value in machine.items():
+        out = out.replace(f"!{key}", value)
+    return out
 
 
 _X86 = """declare void @llvm.x86.sse.stmxcsr(ptr)
