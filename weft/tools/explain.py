@@ -1,0 +1,99 @@
+"""explain: the kernels that a function becomes, without running anything."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.schedule.program import Host, KernelInfo, Program
+from weft.transforms.jit import Jitted, jit
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What :func:`explain` found.
+
+    Attributes
+    ----------
+    kernels : one KernelInfo a kernel, in the order they run: ``name``, ``phases``, ``flops``, ``bytes`` (elements of
+        inputs and outputs, each once), ``lines`` (the user's, as file:line) and ``boundary`` (why what follows was not
+        fused into it)
+    host : names of the operations that run in NumPy
+    program : the Program itself
+    """
+
+    name: str
+    kernels: tuple[KernelInfo, ...]
+    host: tuple[str, ...]
+    program: Program
+
+    def __str__(self) -> str:
+        count = len(self.kernels)
+        memory = f", {_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
+        host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
+        head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{host}{memory}"
+        if not count:
+            return head
+        rows = [("kernel", "phases", "flops", "bytes", "lines")]
+        rows += [(k.name, str(k.phases), _amount(k.flops), _amount(k.bytes), _lines(k.lines)) for k in self.kernels]
+        width = [max(len(r[c]) for r in rows) for c in range(4)]
+        out = [head]
+        for row, kernel in zip(rows, (None, *self.kernels), strict=True):
+            cells = [row[0].ljust(width[0]), *(row[c].rjust(width[c]) for c in (1, 2, 3)), row[4]]
+            out.append("  " + "  ".join(cells).rstrip())
+            if kernel is not None:
+                out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
+        return "\n".join(out)
+
+
+def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
+    """Print the kernels that ``f(*args)`` becomes; nothing is compiled or run.
+
+    Parameters
+    ----------
+    f : function, jitted or not
+    args, kwargs : what it would be called with; of Arrays only shapes and dtypes matter
+
+    Returns
+    -------
+    Explanation : with ``kernels``, each with name, phases, flops, bytes, lines, boundary
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.ones((128, 32))
+    >>> len(wf.explain(lambda x: (x - x.mean()) / x.std(), x).kernels)  # doctest: +ELLIPSIS
+    <lambda>: 1 kernel
+    ...
+    1
+    """
+    from weft.schedule.build import build
+
+    jitted = f if isinstance(f, Jitted) else jit(f)
+    traced = jitted.trace(*args, **kwargs)
+    program = build(traced.graph)
+    host = tuple(s.name for s in program.steps if isinstance(s, Host))
+    name = getattr(f, "__name__", type(f).__name__)
+    found = Explanation(name, program.info, host, program)
+    print(found)
+    return found
+
+
+def _amount(n: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if n >= 10 * size:
+            return f"{n / size:.0f} {unit}"
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} "
+
+
+def _lines(lines: tuple[str, ...]) -> str:
+    """The user's lines, their file named once: ``train.py:12,14``."""
+    files: dict[str, list[str]] = {}
+    for line in lines:
+        file, _, number = line.rpartition(":")
+        files.setdefault(os.path.basename(file) or file, []).append(number)
+    return " ".join(f"{file}:{','.join(numbers)}" for file, numbers in files.items())
