@@ -332,7 +332,7 @@ class Expander:
         if monoid in ("sum", "prod"):
             accum = accumulator(node.dtype)
         value = self.m.cast(value, FLOAT32 if value.dtype in NARROW else accum)
-        if node.op.name == "reduce_window":
+        if "axes" not in node.params:
             run, last = (axes[-1].extent if axes else 1), True
         else:
             run, d = 1, len(node.inputs[0].shape) - 1

@@ -14,9 +14,12 @@ LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compila
 
 
 class Group:
-    """Nodes of one kernel, in topological order. before: groups whose results it reads."""
+    """Nodes of one kernel, in topological order. before: groups whose results it reads.
 
-    __slots__ = ("after", "before", "nodes", "number", "simple")
+    simple: element-wise only; single: and of one element only.
+    """
+
+    __slots__ = ("after", "before", "nodes", "number", "simple", "single")
 
     def __init__(self, number: int, node: Node) -> None:
         self.number = number
@@ -24,6 +27,7 @@ class Group:
         self.before: set[Group] = set()
         self.after: set[Group] = set()
         self.simple = node.op.kind == "elementwise"
+        self.single = self.simple and node.size == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,16 @@ class Grouping:
     def _plan(self, a: Group, b: Group) -> str | None:
         number = self.view.number
         nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
-        if a.simple and b.simple and len(b.nodes) == 1 and all(
+        if a.simple and b.simple and a.single == b.single and len(b.nodes) == 1 and all(
             i.shape == b.nodes[0].shape or self.view.leaf(i) for i in b.nodes[0].inputs
         ) and all(n.shape == nodes[0].shape for n in a.nodes):
             return None
         members = frozenset(nodes)
+        stored = self.stored(nodes, members)
+        if a.single and not b.single and any(n in a.nodes for n in stored):
+            return reasons.SINGLE
         try:
-            Structure(self.view, nodes, self.stored(nodes, members))
+            Structure(self.view, nodes, stored)
         except Boundary as boundary:
             return boundary.reason
         return None
@@ -144,6 +151,7 @@ class Grouping:
         number = self.view.number
         a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         a.simple = a.simple and b.simple
+        a.single = a.single and b.single
         a.before |= b.before
         a.after |= b.after
         for g in b.before:

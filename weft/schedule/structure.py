@@ -33,13 +33,16 @@ def ends_kernel(node: Node) -> bool:
 class Facts:
     """Of one node in a group. dims: a token a dimension (0: extent 1).
 
-    full: how many full reductions deep. needs: reads the shared axes' reductions of its own phase; depth: how
-    many of them deep. product: reads the group's product. heavy: costly operations to compute again.
+    full: how many full reductions deep. needs: what a reduction of its own phase that it reads keeps, None if
+    it reads none; depth: how many such reductions deep. product: reads the group's product. heavy: costly to
+    compute again.
     """
 
     __slots__ = ("depth", "dims", "full", "heavy", "needs", "product")
 
-    def __init__(self, dims: Dims, full: int = 0, needs: bool = False, depth: int = 0, product: bool = False, heavy: bool = False):
+    def __init__(
+        self, dims: Dims, full: int = 0, needs: Dims | None = None, depth: int = 0, product: bool = False, heavy: bool = False,
+    ) -> None:
         self.dims = dims
         self.full = full
         self.needs = needs
@@ -61,11 +64,16 @@ class Structure:
         self.facts: dict[Node, Facts] = {}
         self._virtual: dict[Node, Facts | None] = {}
         self._siblings: dict[tuple, Dims] = {}
-        self.shared: Dims | None = None
+        self.kept: list[Dims] = []
         self.product: Node | None = None
         for node in nodes:
             self.facts[node] = self._visit(node)
         self._check()
+
+    @property
+    def shared(self) -> Dims | None:
+        """The dimensions that the group's reductions keep; None if all of them are full."""
+        return self.kept[0] if self.kept else None
 
     def find(self, token: int) -> int:
         parent = self.parent
@@ -105,7 +113,7 @@ class Structure:
         """What reads a reduction or the product must still run along its axes."""
         if facts.needs or facts.product:
             have = {self.find(t) for t in facts.dims if t}
-            wanted = self.facts[self.product].dims if facts.product and self.product is not None else self.shared
+            wanted = self.facts[self.product].dims if facts.product and self.product is not None else facts.needs
             for t in wanted or ():
                 if t and self.find(t) not in have:
                     raise Boundary(reasons.OTHER_INDEX)
@@ -185,7 +193,7 @@ class Structure:
         full = max((f.full for f in known), default=0)
         here = [f for f in known if f.needs]
         return Facts(
-            dims, full, bool(here), max((f.depth for f in here), default=0), any(f.product for f in known),
+            dims, full, here[0].needs if here else None, max((f.depth for f in here), default=0), any(f.product for f in known),
             heavy or any(f.heavy for f in known),
         )
 
@@ -266,13 +274,10 @@ class Structure:
             if below.needs:
                 self._covered(below)
             return Facts(out, below.full + 1)
-        if self.shared is None:
-            self.shared = kept
-        elif keep != {self.find(t) for t in self.shared if t}:
-            raise Boundary(reasons.REDUCE_AXES)
+        self.kept.append(kept)
         if below.needs:
             self._covered(below)
-        return Facts(out, below.full, True, below.depth + 1)
+        return Facts(out, below.full, kept, below.depth + 1)
 
     def _windows(self, node: Node, f: Facts | None) -> Dims:
         p = node.params
@@ -351,6 +356,8 @@ class Structure:
             shared = [self.find(t) for t in self.shared if t]
             if len(set(shared)) != len(shared):
                 raise Boundary(reasons.OTHER_INDEX)
+            if any({self.find(t) for t in kept if t} != set(shared) for kept in self.kept):
+                raise Boundary(reasons.REDUCE_AXES)
             for node in self.nodes:
                 if self.facts[node].needs:
                     dims = [t for t in self.tokens(node) if t]

@@ -7,6 +7,8 @@ so cheap that each reader computes it again.
 from __future__ import annotations
 
 from weft.graph.node import Graph, Node
+from weft.graph.primitives.kinds import FLOATS
+from weft.graph.simplify import holds
 from weft.schedule.index import follows
 
 # One of these over leaves costs less than the memory traffic of storing its result.
@@ -100,7 +102,7 @@ class View:
                     chain[node] = max((chain[i] for i in inputs), default=0)
             elif kind == "elementwise" and all(i in chain for i in inputs):
                 length = 1 + sum(chain[i] for i in inputs)
-                single = node.size == 1 and length <= _SCALAR_CHAIN
+                single = node.size == 1 and length <= _SCALAR_CHAIN and name not in HEAVY
                 if single or (length == 1 and name in _CHEAP):
                     chain[node] = length
                     if all(i in self.uniform for i in inputs):
@@ -109,6 +111,26 @@ class View:
                     self._real.add(node)
             else:
                 self._real.add(node)
+                if kind == "contract":
+                    for i in inputs:
+                        self._operand(i)
+
+    def _operand(self, node: Node) -> None:
+        """What a product reads must be memory seen through an index, widened at most: else it is stored first."""
+        at = node
+        while at not in self._real and not self.stored(at):
+            name = at.op.name
+            if name == "cast" and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
+                at = at.inputs[0]
+            elif name in ("permute", "slice", "broadcast_to"):
+                at = at.inputs[0]
+            elif name == "reshape" and (follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None):
+                at = at.inputs[0]
+            else:
+                base = strip(node)
+                self._real.add(base)
+                self._chain.pop(base, None)
+                return
 
     def below(self, node: Node) -> tuple[Node, ...]:
         """Real nodes read by a node, through virtual ones, each once, in order."""
