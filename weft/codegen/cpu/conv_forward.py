@@ -44,7 +44,7 @@ class Forward:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum
         self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
-        self.plan = make_plan(conv, isa, accum.itemsize)
+        self.plan = make_plan(conv, isa, accum.itemsize, False)
         self.module, self.prefix = module, prefix
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
         self.mr = self.plan.tile.mr
@@ -52,7 +52,7 @@ class Forward:
         self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
         size = accum.itemsize
         layout, tile = self.plan.layout, self.plan.tile
-        slack = (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
+        slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
         self.panel_bytes = line(self.k * self.mr * size)
         self.shared = self.base = line(conv.group.extent * self.panels * self.panel_bytes)
         self.image_bytes = line((conv.chan.extent * layout.chan_pitch + slack) * size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.codegen.cpu.conv_match import Conv, Window, coefficient
-from weft.codegen.cpu.conv_plan import Layout
+from weft.codegen.cpu.conv_layout import Layout, bounds
 from weft.codegen.cpu.conv_tile import Number
 from weft.codegen.cpu.text import Function
 from weft.schedule.kernel import Axis, Buffer
@@ -85,10 +85,7 @@ def pack_image(
     width, size = image.dtype.itemsize, number.size
     for index, phase in enumerate(layout.phases):
         base = conv.image_base + sum(w.unit * p for w, p in zip(conv.windows, phase, strict=True))
-        ranges = []
-        for w, p in zip(conv.windows, phase, strict=True):
-            lo, hi = (-(-(end - p) // w.stride) for end in w.valid)
-            ranges.append((lo, hi))
+        ranges = [bounds(w.valid, p, w.stride) for w, p in zip(conv.windows, phase, strict=True)]
         with f.loop(0, outers) as o:
             from_o = f.mul(f.add(o, outer0), coefficient(flat, outer) * width)
             to_o = f.add(f.mul(o, layout.chan_pitch * size), index * layout.plane * size)

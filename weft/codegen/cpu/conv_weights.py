@@ -15,7 +15,7 @@ from weft.codegen.cpu.conv_epilogue import Stores
 from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum, parallel_chunks
 from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
-from weft.codegen.cpu.conv_plan import even, make_layout
+from weft.codegen.cpu.conv_layout import even, make_layout
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
@@ -39,7 +39,7 @@ class WeightGradient:
         whole = windows[0].pixel.extent
 
         def cost(n: int, rows: int) -> int:
-            layout = make_layout(conv, n, rows, lanes, size)
+            layout = make_layout(conv, n, rows, size)
             return (conv.free.extent * layout.chan_pitch + conv.filters.extent * layout.plane) * size
 
         rows = whole
@@ -51,7 +51,7 @@ class WeightGradient:
             while n < images and n < 8 and cost(n + 1, rows) <= BLOCK and images >= 8 * (n + 1):
                 n += 1
             n = even(images, n)
-        self.layout = make_layout(conv, n, rows, lanes, size)
+        self.layout = make_layout(conv, n, rows, size)
         self.pixels = (rows, *(w.pixel.extent for w in windows[1:]))
         self.image_blocks, self.row_blocks = -(-images // n), -(-whole // rows)
         blocks = self.image_blocks * self.row_blocks
@@ -72,7 +72,7 @@ class WeightGradient:
         self.grad_pitch = -(-max(self.layout.plane, room + (self.layout.images - 1) * self.layout.image_pitch) // (64 // size)) * (64 // size)
         if self.grad_pitch * size // 64 % 2 == 0:
             self.grad_pitch += 64 // size
-        self.image_bytes = line((conv.free.extent * self.layout.chan_pitch + lanes) * size)
+        self.image_bytes = line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
         self.grad_filters = self.tiles_a_group * ROWS
         self.worker = self.image_bytes + line(self.grad_filters * self.grad_pitch * size)
         self.filters_padded = row_tiles * ROWS
