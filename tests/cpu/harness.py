@@ -140,5 +140,5 @@ def acc(id_: int, dtype) -> Value:
 
 def fresh(dtype, shape) -> np.ndarray:
     out = np.empty(shape, dtype)
-    out.view(np.uint8).fill(0xA5)
+    out.reshape(-1).view(np.uint8).fill(0xA5)
     return out

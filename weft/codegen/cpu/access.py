@@ -274,7 +274,8 @@ def _load_raw(e: Emitter, access: Access, vector: bool) -> str:
         some = f.let(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)} {mask})")
         e.m.declare(f"or.v{lanes}i1", f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)})")
         one = f.load(type_, f.let(f"select i1 {some}, ptr {pointer}, ptr {_dummy(e)}", "a"), size)
-        return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {splat_text(type_, fill, lanes)}")
+        fills = splat_text(type_, fill, lanes)
+        return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {fills}")
     pointer = _pointer(e, access, affine)
     if mask is None:
         if uniform is not None and abs(step) * lanes * size <= 256:

@@ -19,7 +19,7 @@ from weft.schedule.kernel import Axis, Kernel
 def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     """LLVM text of a kernel as loop nests; correct for every kernel, contractions included."""
     m = Module()
-    symbol = kernel.name
+    symbol = f"weft_{kernel.name}"  # no kernel may take a C function's name
     parts, scratch = split(kernel)
     buffers = (*kernel.inputs, *kernel.outputs)
     layout = Layout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),

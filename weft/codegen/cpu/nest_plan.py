@@ -72,7 +72,8 @@ def plan_part(part: Part, isa: ISA) -> Plan:
         return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1)
     step = lanes * unroll
     pieces = -(-chunks // rows)
-    piece = -(-(-(-extent // pieces)) // step) * step
+    piece = -(extent // -pieces)
+    piece = -(piece // -step) * step
     return Plan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
 
 

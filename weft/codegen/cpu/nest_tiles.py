@@ -6,7 +6,7 @@ from weft.codegen.cpu import reduce
 from weft.codegen.cpu.env import Env
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Nest
-from weft.codegen.cpu.parts import size_of
+from weft.codegen.cpu.parts import size_of, walk
 from weft.codegen.cpu.types import is_float, llvm_type, wide
 from weft.schedule.kernel import Reduction, Stage
 
@@ -29,6 +29,10 @@ def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
                         n.store(s, env)
         return
     total = size_of(stage.axes)
+    if any(r.running for r in stage.reductions):
+        if total:
+            _running(n, stage, envs)
+        return
     results = _reduce(n, stage, envs, total)
     level = len(n.levels) - 1
     for r in stage.reductions:
@@ -62,6 +66,21 @@ def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int)
             return [o.intrinsic("fma", t, a, b, old[0])]
         return reduce.merge(o, r, old, [o.op("mul" if t != "i1" else "and", t, a, b)])
     return reduce.merge(o, r, old, element(n, r, env, position))
+
+
+def _running(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    """Running sums: the stores of the stage read the total so far."""
+    acc = _Cells(n, stage, envs)
+    acc.reset()
+    with n.loops(stage.axes):
+        acc.step(0)
+        for r in stage.reductions:
+            n.base.acc_level[r.id] = len(n.levels) - 1
+            for u, env in enumerate(envs):
+                env.accs[r.id] = reduce.finish(Ops(n.f, n.m, n.isa, env.width), r, acc.get(r, u))
+        for env in envs:
+            for s in stage.stores:
+                n.store(s, env)
 
 
 class _Cells:
@@ -114,7 +133,8 @@ def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, lis
         return out
     if total == 0:
         return {r.id: [reduce.identity(r, env.width) for env in envs] for r in stage.reductions}
-    if total <= UNROLL and total <= order.block:
+    work = len(walk([r.value for r in stage.reductions])) * len(envs) * total
+    if total <= UNROLL and total <= order.block and work <= 1200:
         return _unrolled(n, stage, envs, total)
     if order.lanes == 1:
         return _blocks(n, stage, envs, total, order.block)

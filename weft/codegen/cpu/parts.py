@@ -15,7 +15,18 @@ import numpy as np
 
 from weft.codegen.cpu.env import access_values, dependencies, flat, operands
 from weft.schedule.kernel import (
-    Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Reduction, Stage, Store, Value, along,
+    Access,
+    Affine,
+    Axis,
+    Buffer,
+    Contraction,
+    Kernel,
+    Order,
+    Reduction,
+    Stage,
+    Store,
+    Value,
+    along,
 )
 
 _WHOLE = Order(1, 1 << 62)
@@ -161,7 +172,9 @@ def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[tuple[tuple
         return out + ([(shared, tuple(group))] if group else [])
     out = []
     for s in stages:
-        if s.reductions and s.stores:
+        if any(r.running for r in s.reductions):
+            out.append(((), (s,)))
+        elif s.reductions and s.stores:
             out.append(((), (Stage(s.axes, s.reductions),)))
             out.append((s.axes, (Stage((), (), s.stores),)))
         elif s.reductions:
@@ -316,7 +329,7 @@ def _simplify(
         reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
         new.append(Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
     moved = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
-    ordered = any(s.mode == "add" or _collides(s, kept) for stage in stages for s in stage.stores)
+    ordered = any(s.mode == "add" or _collides(s, kept) for stage in new for s in stage.stores)
     return Part(kept, tuple(new), moved, ordered)
 
 

@@ -7,23 +7,23 @@ a bool is a byte 0 or 1 and the halves are 16 bits.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 
-@lru_cache(maxsize=None)
+@cache
 def name_of(dtype: np.dtype) -> str:
     return dtype.name
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_float(dtype: np.dtype) -> bool:
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_half(dtype: np.dtype) -> bool:
     return dtype.name in ("float16", "bfloat16")
 
@@ -32,7 +32,7 @@ def is_signed(dtype: np.dtype) -> bool:
     return dtype.kind == "i"
 
 
-@lru_cache(maxsize=None)
+@cache
 def llvm_type(dtype: np.dtype) -> str:
     """The scalar type of a dtype in registers."""
     if dtype.kind == "b":
@@ -42,7 +42,7 @@ def llvm_type(dtype: np.dtype) -> str:
     return f"i{8 * dtype.itemsize}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def memory_type(dtype: np.dtype) -> str:
     """The scalar type of a dtype in memory."""
     if dtype.kind == "b":
