@@ -157,8 +157,8 @@ def test_all_paths_give_the_same_bits(ta, tb):
     kernel = product(m, n, k, F4, ta, tb)
     a, b = random(rng, (k, m) if ta else (m, k)), random(rng, (n, k) if tb else (k, n))
     plans = [
-        make_plan, tiles((6, 2)), tiles((1, 1)), tiles((6, 2), pa=True, pb=True), tiles((4, 3), pa=True, pb=True, kcx=40),
-        tiles((6, 2), pa=True, pb=True, kcx=33, mcx=30, ncx=40), tiles((2, 4), pb=True, kcx=16, ncx=64),
+        make_plan, tiles((6, 2)), tiles((1, 1)), tiles((6, 2), pack_a=True, pack_b=True), tiles((4, 3), pack_a=True, pack_b=True, kc=40),
+        tiles((6, 2), pack_a=True, pack_b=True, kc=33, unit_rows=30, unit_columns=40), tiles((2, 4), pack_b=True, kc=16, unit_columns=64),
     ]
     results = []
     for plan in plans:
@@ -297,7 +297,7 @@ def test_epilogue(m, n, k, long):
     want = a.astype(F8) @ b.astype(F8) * scale + bias + column[:, None] + residual
     want = np.tanh(want) if long else np.maximum(want, 0)
     results = []
-    for plan in (make_plan, tiles((2, 2), pa=True, pb=True, kcx=8)):
+    for plan in (make_plan, tiles((2, 2), pack_a=True, pack_b=True, kc=8)):
         run = epilogue_case(m, n, k, plan, long)
         y = np.full((m, n), np.nan, F4)
         run(a, b, bias, column, residual, y, scalars=(scale,))

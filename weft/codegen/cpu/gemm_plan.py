@@ -55,20 +55,21 @@ def tile_cost(rows: int, vectors: int, k: int) -> float:
 
 
 def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int, int]:
+    """The tile of least cost; of equals the tallest: narrow panels of b stay in the nearest cache."""
     best, best_cost = (1, 1), float("inf")
-    for rows, vectors in tile_shapes(registers):
+    for rows, vectors in sorted(tile_shapes(registers), reverse=True):
         if rows > m or (vectors - 1) * lanes >= n:
             continue
         panels = -(-m // rows)
-        tall = m - panels * (-(-m // panels) - 1)
         high = -(-m // panels)
+        tall = m - panels * (high - 1)
         full, rest = divmod(n, vectors * lanes)
         last = -(-rest // lanes)
         cost = 0.0
         for count, height in ((tall, high), (panels - tall, high - 1)):
             cost += count * full * tile_cost(height, vectors, k)
             cost += count * (tile_cost(height, last, k) if rest else 0.0)
-        if cost < best_cost * 0.999:
+        if cost < best_cost * 0.985:
             best, best_cost = (rows, vectors), cost
     return best
 
@@ -78,62 +79,59 @@ def should_swap(p: Product, lanes: int) -> bool:
     return p.columns < lanes and p.rows > p.columns
 
 
-def make_plan(p: Product, isa: ISA, tile=None, pa=None, pb=None, kcx=None, mcx=None, ncx=None) -> Plan:
+def make_plan(
+    p: Product, isa: ISA, *, tile: tuple[int, int] | None = None, pack_a: bool | None = None, pack_b: bool | None = None,
+    kc: int | None = None, unit_rows: int | None = None, unit_columns: int | None = None,
+) -> Plan:
+    """The plan of a product. What is given by name is not chosen (tests, measurements)."""
     size = p.accum.itemsize
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
-    rows, vectors = choose_tile(m, n, min(k, 256), lanes, isa.registers)
-    if tile:
-        rows, vectors = tile
-    nr = vectors * lanes
     flops = 2 * m * n * k * p.batch
-
-    same_a, same_b = p.a.buffer.dtype == p.accum, p.b.buffer.dtype == p.accum
-    fits = (m * k + k * n) * size <= isa.l2 and 2 * m * n * k <= 20_000_000
-    pack_b = not same_b or (n > 1 and p.b.free != 1) or not fits
-    pack_a = not same_a or not fits
-    if fits and k <= 4096 // size * 4:
-        kc = k
-    else:
-        kc = max(32, isa.l1 // 2 // (nr * size))
-        kc = -(-k // -(-k // kc))  # balanced
-        kc = min(k, -(-kc // 8) * 8)
-    if pa is not None:
-        pack_a = pa
-    if pb is not None:
-        pack_b = pb
-    if kcx:
-        kc = min(kcx, k)
+    rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
+    nr = vectors * lanes
     panels = -(-m // rows)
     rows = -(-m // panels)
-    tall = m - panels * (rows - 1)
     columns = -(-n // nr)
 
+    same_a, same_b = p.a.buffer.dtype == p.accum, p.b.buffer.dtype == p.accum
+    in_cache = (m * k + k * n) * size <= 2 * isa.l2 and k <= 1024
+    unit_b = p.b.free == 1 or n == 1
+    if pack_b is None:
+        pack_b = panels > 1 and not (in_cache and k * n * size <= isa.l2 // 8)
+    pack_b = pack_b or not same_b or not unit_b
+    if pack_a is None:
+        pack_a = not in_cache and columns > 1
+    pack_a = pack_a or not same_a
+    if kc is None:
+        kc = k
+        if not in_cache and pack_b:
+            kc = max(32, isa.l1 // 2 // (nr * size))
+    if kc < k:  # balanced, in whole turns of the k loop
+        blocks = -(-k // kc)
+        kc = min(k, -(-(-(-k // blocks)) // 8) * 8)
+    kc = min(kc, k)
+
     m_units = n_units = 1
-    if not fits:
-        mc = max(rows, int(isa.l2 * 0.4) // (kc * size))
-        m_units = max(1, round(m / mc + 0.3))
-        n_units = max(1, round(n / 512))
-    if mcx:
-        m_units = -(-m // mcx)
-    if ncx:
-        n_units = -(-n // ncx)
+    if unit_rows or not in_cache:
+        m_units = max(1, round(m / (unit_rows or max(rows, int(isa.l2 * 0.4) // (kc * size))) + (0 if unit_rows else 0.3)))
+    if unit_columns or not in_cache:
+        n_units = max(1, round(n / (unit_columns or 512)))
+    m_units, n_units = min(m_units, panels), min(n_units, columns)
     wanted = min(8, flops // CHUNK_FLOPS) if flops > SERIAL_FLOPS else 1
     while m_units * n_units * p.batch < wanted:
         # split the longer side; packing costs a share of the other operand each time
-        tall_unit, wide_unit = m / m_units, n / n_units
-        if tall_unit >= wide_unit and m_units * 2 <= panels:
+        if m_units * 2 <= panels and (m / m_units >= n / n_units or n_units * 2 > columns):
             m_units *= 2
         elif n_units * 2 <= columns:
             n_units *= 2
-        elif m_units * 2 <= panels:
-            m_units *= 2
         else:
             break
-    m_units, n_units = min(m_units, panels), min(n_units, columns)
-    copy_b = pack_b and same_b and (p.b.free == 1 or n == 1)
     units = m_units * n_units * p.batch
     chunks = 0
     if flops > SERIAL_FLOPS and units > 1:
         chunks = min(units, max(8, flops // 10_000_000), 4096)
-    return Plan(rows, vectors, lanes, pack_a, pack_b, copy_b, kc, -(-k // kc), panels, tall, columns, m_units, n_units, chunks)
+    return Plan(
+        rows, vectors, lanes, pack_a, pack_b, pack_b and same_b and unit_b, kc, -(-k // kc), panels,
+        m - panels * (rows - 1), columns, m_units, n_units, chunks,
+    )
