@@ -246,7 +246,7 @@ class _Grid:
         if v.op == "cast":
             return args[0].astype(v.dtype)
         if v.op == "bitcast":
-            return np.ascontiguousarray(args[0]).view(v.dtype)
+            return np.array(args[0], order="C").view(v.dtype)
         if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":
             raise TypeError(f"{v.op} of {[str(a.dtype) for a in v.args]}")
         return np.asarray(_NUMPY[v.op](*args)).astype(v.dtype)

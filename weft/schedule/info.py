@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from weft.graph.node import Node, user_line
 from weft.schedule.fuse import Fused
-from weft.schedule.kernel import Affine, Kernel
+from weft.schedule.kernel import Access, Kernel
 from weft.schedule.memory import loads, values_of
 from weft.schedule.program import KernelInfo
+
+_FEW = 4096  # positions along one dimension that are listed one by one
+Box = tuple[tuple[int, int], ...] | int
 
 
 def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
@@ -33,42 +37,89 @@ def _line(node: Node, lines: dict[Any, str]) -> str:
 
 def traffic(kernel: Kernel) -> int:
     """Bytes: each element that is read or written once, whatever the number of times it is."""
-    extents = {}
+    extents: dict[int, int] = {}
+    boxes: dict[int, list[Box]] = {}
     for phase in kernel.phases:
         for axis in phase.axes:
             extents[axis.id] = axis.extent
         for stage in phase.stages:
+            loops = [*phase.axes]
             for name in ("axes", "batch", "m", "n", "k"):
-                for axis in getattr(stage, name, ()):
-                    extents[axis.id] = axis.extent
-    patterns: dict[int, set[tuple]] = {}
-    for phase in kernel.phases:
-        for stage in phase.stages:
-            everywhere = 1
-            for name in ("axes", "batch", "m", "n", "k"):
-                for axis in getattr(stage, name, ()):
-                    everywhere *= axis.extent
-            for axis in phase.axes:
-                everywhere *= axis.extent
-            accesses = [*loads(values_of(stage)), *(s.access for s in stage.stores)]
-            for access in accesses:
-                count = 1
-                if any(a.gather for a in access.index):
-                    count = everywhere
-                else:
-                    for axis in {a for i in access.index for a, _ in i.terms}:
-                        count *= extents[axis]
-                key = (count, *[_shape_of(i, extents) for i in access.index])
-                patterns.setdefault(access.buffer.id, set()).add(key)
+                loops += getattr(stage, name, ())
+            count = 1
+            for axis in loops:
+                extents[axis.id] = axis.extent
+                count *= axis.extent
+            for access in (*loads(values_of(stage)), *(s.access for s in stage.stores)):
+                box = _box(access, extents, count)
+                if box not in (found := boxes.setdefault(access.buffer.id, [])):
+                    found.append(box)
     total = 0
     for buffer in (*kernel.inputs, *kernel.outputs):
         size = 1
         for n in buffer.shape:
             size *= n
-        total += min(size, sum(k[0] for k in patterns.get(buffer.id, ()))) * buffer.dtype.itemsize
+        total += min(size, _union(boxes.get(buffer.id, []))) * buffer.dtype.itemsize
     return total
 
 
-def _shape_of(i: Affine, extents: dict[int, int]) -> tuple:
-    """What an index covers, whatever its axes are called."""
-    return (i.const, tuple(sorted((c, extents[a]) for a, c in i.terms)), len(i.gather))
+def _box(access: Access, extents: dict[int, int], loops: int) -> Box:
+    """What an access covers: a bit mask of positions a dimension, or only a number of elements."""
+    used: set[int] = set()
+    out = []
+    for i, n in zip(access.index, access.buffer.shape, strict=True):
+        if i.gather or any(a in used for a, _ in i.terms):
+            return loops
+        used.update(a for a, _ in i.terms)
+        if len(i.terms) == 1 and i.const == 0 and i.terms[0][1] == 1 and extents[i.terms[0][0]] == n:
+            out.append((n, -1))
+        else:
+            out.append(_positions(i.const, tuple([(c, extents[a]) for a, c in i.terms]), n))
+    return tuple(out)
+
+
+@lru_cache(maxsize=4096)
+def _positions(const: int, terms: tuple[tuple[int, int], ...], extent: int) -> tuple[int, int]:
+    """(how many, which as a bit mask) positions in [0, extent) an index takes; the mask is -1 for all of them."""
+    work = 1
+    for _, n in terms:
+        work *= n
+    if work > _FEW or extent > _FEW:
+        reach = sum(abs(c) * (n - 1) for c, n in terms) + 1
+        count = min(extent, reach, work)
+        return count, -1 if count == extent else -2 - const
+    values = {const}
+    for c, n in terms:
+        values = {v + c * k for v in values for k in range(n)}
+    mask = 0
+    for v in values:
+        if 0 <= v < extent:
+            mask |= 1 << v
+    count = mask.bit_count()
+    return count, -1 if count == extent else mask
+
+
+def _union(boxes: list[Box]) -> int:
+    """Elements in all the boxes together; boxes that differ in one dimension only are united exactly."""
+    merged: list[tuple] = []
+    total = 0
+    for box in boxes:
+        if not isinstance(box, tuple):
+            total += box
+            continue
+        for k, other in enumerate(merged):
+            differ = [d for d, (a, b) in enumerate(zip(box, other, strict=True)) if a != b]
+            if len(differ) == 1:
+                d = differ[0]
+                (m, a), (n, b) = box[d], other[d]
+                both = (max(m, n), -1) if -1 in (a, b) else ((a | b).bit_count(), a | b) if min(a, b) >= 0 else (m + n, -2)
+                merged[k] = (*box[:d], both, *box[d + 1:])
+                break
+        else:
+            merged.append(box)
+    for box in merged:
+        count = 1
+        for n, _ in box:
+            count *= n
+        total += count
+    return total
