@@ -56,7 +56,8 @@ def bound(dtype: Any, terms: int = 1, ulps: float = 4.0) -> float:
 
 
 def assert_close(
-    actual: Any, expected: Any, dtype: Any = None, terms: int = 1, ulps: float = 4.0, scale: float | None = None, message: str = "",
+    actual: Any, expected: Any, dtype: Any = None, terms: int = 1, ulps: float = 4.0, scale: float | None = None,
+    message: str = "",
 ) -> None:
     """Equal for integers and bool; for floats within :func:`bound` relative to |expected| or to ``scale``, NaNs in place.
 
@@ -78,10 +79,8 @@ def assert_close(
     size = scale if scale is not None else float(np.max(np.abs(finite), initial=0.0))
     tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal) if dtype == BFLOAT16 else float(np.finfo(dtype).smallest_subnormal)
     relative = bound(dtype, terms, ulps)
-    np.testing.assert_allclose(
-        np.asarray(actual, np.float64), expected, rtol=relative, atol=(relative * size if terms > 1 or scale is not None else 0) + tiny,
-        err_msg=message,
-    )
+    absolute = relative * size if terms > 1 or scale is not None else 0.0
+    np.testing.assert_allclose(np.asarray(actual, np.float64), expected, rtol=relative, atol=absolute + tiny, err_msg=message)
 
 
 def not_mostly_zero(array: np.ndarray) -> None:

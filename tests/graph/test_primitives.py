@@ -94,7 +94,9 @@ def directional(
     return wide if abs(wide - narrow) <= 1e-3 * max(abs(wide), abs(narrow), 1.0) else None
 
 
-def check_derivative(outputs: list[Node], nodes: list[Node], values: list[np.ndarray], generator: np.random.Generator) -> list[Node]:
+def check_derivative(
+    outputs: list[Node], nodes: list[Node], values: list[np.ndarray], generator: np.random.Generator
+) -> list[Node]:
     """Compare backward with central differences along random directions; the derivative nodes come back."""
     floats = [k for k, n in enumerate(nodes) if oracle.is_float(n.dtype)]
     cotangents = [input_leaf(o.shape, o.dtype) for o in outputs]
@@ -153,7 +155,9 @@ def varied(array: np.ndarray, count: int) -> list[np.ndarray]:
     return [np.roll(array.reshape(-1), i).reshape(array.shape) for i in range(count)]
 
 
-def check_batching(op: Primitive, arrays: tuple[np.ndarray, ...], params: dict[str, Any], dims: list[int | None], count: int = 3) -> None:
+def check_batching(
+    op: Primitive, arrays: tuple[np.ndarray, ...], params: dict[str, Any], dims: list[int | None], count: int = 3
+) -> None:
     examples = [varied(a, count) if d is not None else [a] * count for a, d in zip(arrays, dims, strict=True)]
     expected = [oracle.apply(op, Sample(tuple(e[i] for e in examples), params)) for i in range(count)]
     stacked = [np.stack(e, axis=d) if d is not None else e[0] for e, d in zip(examples, dims, strict=True)]
@@ -164,8 +168,8 @@ def check_batching(op: Primitive, arrays: tuple[np.ndarray, ...], params: dict[s
     assert result.dtype == out.dtype
     (got,) = interpret(Graph(leaves, [result]), stacked)
     terms = 1 if op.exact else max(a.size for a in arrays)
-    scale = None if op.kind == "elementwise" else float(np.max([np.max(np.abs(a[np.isfinite(a)]), initial=0) ** 2 for a in map(
-        np.asarray, map(oracle.widened, stacked))])) * terms
+    largest = max(float(np.max(np.abs(a[np.isfinite(a)]), initial=0)) for a in map(oracle.widened, stacked))
+    scale = None if op.kind == "elementwise" else terms * largest**2
     message = f"{op.name} {params} {[a.shape for a in arrays]} dims {dims}"
     oracle.assert_close(np.moveaxis(got, dim, 0), np.stack(expected), out.dtype, terms=terms, scale=scale, message=message)
 

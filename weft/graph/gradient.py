@@ -43,7 +43,9 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     for what, nodes in (("output", outputs), ("argument", wrt)):
         for k, node in enumerate(nodes):
             if node.dtype not in FLOATS:
-                raise DTypeError(f"grad: {what} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype.")
+                raise DTypeError(
+                    f"grad: {what} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
+                )
     stop = frozenset(wrt)
     order = topological(outputs, stop=stop)
     reached: set[Node] = set()

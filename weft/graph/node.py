@@ -103,7 +103,8 @@ class Graph:
             number[node] = len(number)
             args = ", ".join(f"%{number[i]}" for i in node.inputs if i in number)
             params = ", ".join(f"{k}={v}" for k, v in node.params.items())
-            lines.append(f"%{number[node]} = {node.op.name}({args}{'; ' if params else ''}{params}) {node.dtype}{list(node.shape)}")
+            call = f"{node.op.name}({args}{'; ' if params else ''}{params})"
+            lines.append(f"%{number[node]} = {call} {node.dtype}{list(node.shape)}")
         lines.append("return " + ", ".join(f"%{number[o]}" for o in self.outputs))
         return "\n".join(lines)
 

@@ -19,5 +19,6 @@ from weft.graph.primitives.table import (
 
 __all__ = [
     "CONSTANT", "INPUT", "SCALAR", "TABLE", "Cost", "ErrorSample", "Primitive", "Sample", "bind", "constant", "conv_general",
-    "dot_general", "elementwise", "host", "index", "input_leaf", "random", "reduce", "reduce_window", "register", "scalar_leaf", "shape",
+    "dot_general", "elementwise", "host", "index", "input_leaf", "random", "reduce", "reduce_window", "register",
+    "scalar_leaf", "shape",
 ]

@@ -37,7 +37,9 @@ def _rule(
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
     ndim = len(x.shape)
     if ndim < 3 or len(w.shape) != ndim:
-        raise ShapeError(f"conv_general: x {x.shape} and w {w.shape} must both have two dimensions more than there are spatial ones.")
+        raise ShapeError(
+            f"conv_general: x {x.shape} and w {w.shape} must both have two dimensions more than there are spatial ones."
+        )
     for axes, what in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
         check_axes("conv_general", axes, ndim, what)
         if len(axes) != ndim:
@@ -49,19 +51,22 @@ def _rule(
             f"have {spatial} entries, one a spatial dimension."
         )
     if min(stride + lhs_dilation + rhs_dilation) < 1 or groups < 1:
-        raise ShapeError(f"conv_general: stride {stride}, dilations {lhs_dilation}, {rhs_dilation} and groups {groups} must be >= 1.")
+        raise ShapeError(
+            f"conv_general: stride {stride}, dilations {lhs_dilation}, {rhs_dilation} and groups {groups} must be >= 1."
+        )
     sx, sw = [x.shape[d] for d in dims[0]], [w.shape[d] for d in dims[1]]
     if sx[1] != sw[1] * groups or sw[0] % groups:
         raise ShapeError(
-            f"conv_general: x {x.shape} has {sx[1]} channels and w {w.shape} takes {sw[1]} a group and gives {sw[0]}: with groups "
-            f"{groups}, w must take {sx[1] / groups:g} channels and give a multiple of {groups}."
+            f"conv_general: x {x.shape} has {sx[1]} channels and w {w.shape} takes {sw[1]} a group and gives {sw[0]}: with "
+            f"groups {groups}, w must take {sx[1] / groups:g} channels and give a multiple of {groups}."
         )
     out = [sx[0], sw[0]]
     for n, k, s, (low, high), ld, rd in zip(sx[2:], sw[2:], stride, padding, lhs_dilation, rhs_dilation, strict=True):
         extent = dilated(n, ld) + low + high - dilated(k, rd)
         if extent < 0 or k < 1:
             raise ShapeError(
-                f"conv_general: the window of w {w.shape} (dilation {rhs_dilation}) is larger than x {x.shape} with padding {padding}."
+                f"conv_general: the window of w {w.shape} (dilation {rhs_dilation}) is larger than x {x.shape} with padding "
+                f"{padding}."
             )
         out.append(extent // s + 1)
     shape = [0] * ndim
@@ -95,7 +100,7 @@ def _reference(
             slice(p * d, p * d + (e - 1) * s + 1, s) for p, d, e, s in zip(at, rhs_dilation, out_spatial, stride, strict=True)
         ))]
         weights = w[(slice(None), slice(None), *at)].reshape(groups, o // groups, i)
-        out += np.matmul(weights, window.reshape(n, groups, i, -1) if window.size else np.zeros((n, groups, i, out.shape[-1]), x.dtype))
+        out += np.matmul(weights, window.reshape(n, groups, i, out.shape[-1]))
     return out.reshape([n, o, *out_spatial]).transpose(inverse(dims[2]))
 
 
@@ -198,5 +203,6 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "conv_general", "contract", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.convolutions, draw.convolution_errors,
+    "conv_general", "contract", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.convolutions,
+    draw.convolution_errors,
 ))

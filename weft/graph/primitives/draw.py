@@ -124,8 +124,9 @@ def casts(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def cast_errors() -> Iterable[ErrorSample]:
-    yield ErrorSample((np.ones(3, np.float32),), {"dtype": np.dtype(np.complex64)}, DTypeError, r"cast: dtype .*complex64.* not one of")
-    yield ErrorSample((np.ones(3, np.float32),), {"dtype": "float7"}, DTypeError, r"cast: dtype 'float7'")
+    x = np.ones(3, np.float32)
+    yield ErrorSample((x,), {"dtype": np.dtype(np.complex64)}, DTypeError, r"cast: dtype .*complex64.* not one of")
+    yield ErrorSample((x,), {"dtype": "float7"}, DTypeError, r"cast: dtype 'float7'")
 
 
 def bitcasts(rng: np.random.Generator) -> Iterable[Sample]:
@@ -148,7 +149,9 @@ def bitcast_errors() -> Iterable[ErrorSample]:
 
 def reductions(allowed: frozenset[np.dtype], identity: bool) -> Draw:
     def draw(rng: np.random.Generator) -> Iterable[Sample]:
-        def make(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, tag: str = "usual", dtype: Any = FLOAT32) -> Sample:
+        def make(
+            shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, tag: str = "usual", dtype: Any = FLOAT32
+        ) -> Sample:
             # few distinct numbers, so that extremes have equals; near 1, so that products stay finite
             values = numbers(rng, shape, INT32, (-4, 4)) / 4 if dtype == FLOAT32 else numbers(rng, shape, dtype)
             return Sample((values.astype(dtype),), {"axes": axes, "keepdims": keepdims}, tag)
@@ -172,7 +175,7 @@ def reductions(allowed: frozenset[np.dtype], identity: bool) -> Draw:
 def reduction_errors(name: str, allowed: frozenset[np.dtype], identity: bool) -> Errors:
     def errors() -> Iterable[ErrorSample]:
         x = np.ones((2, 3), np.float32)
-        yield ErrorSample((x,), {"axes": (2,), "keepdims": False}, AxisError, rf"{name}: axes \(2,\) is out of range for .* 2 dim")
+        yield ErrorSample((x,), {"axes": (2,), "keepdims": False}, AxisError, rf"{name}: axes \(2,\) is out of range")
         yield ErrorSample((x,), {"axes": (0, 0), "keepdims": False}, AxisError, rf"{name}: axes \(0, 0\) names an axis twice")
         if BOOL not in allowed:
             yield ErrorSample((x > 0,), {"axes": (0,), "keepdims": False}, DTypeError, rf"{name}: x is bool.*astype")

@@ -46,16 +46,18 @@ def products(rng: np.random.Generator) -> Iterable[Sample]:
 
 def product_errors() -> Iterable[ErrorSample]:
     a = np.ones((2, 3), np.float32)
-    yield ErrorSample((a, a), _pair(((1,), (0,))), ShapeError, r"dot_general: a \(2, 3\) and b \(2, 3\): contracted axis 1 .*3 .*axis 0 .*2")
+    yield ErrorSample((a, a), _pair(((1,), (0,))), ShapeError, r"dot_general: a \(2, 3\) and b \(2, 3\): contracted axis 1 .*3 ")
     yield ErrorSample((a, a), _pair(((1,), (1,)), ((0,), ())), ShapeError, r"dot_general: batch axes .* must pair up")
     yield ErrorSample((a, a), _pair(((2,), (1,))), AxisError, r"dot_general: axes of a \(2,\) is out of range")
-    yield ErrorSample((a, a), _pair(((1,), (1,)), ((1,), (0,))), AxisError, r"dot_general: axes of a \(1, 1\) names an axis twice")
-    yield ErrorSample((a, a.astype(np.float64)), _pair(((1,), (1,))), DTypeError, r"dot_general: dtypes differ: a float32, b float64")
+    yield ErrorSample((a, a), _pair(((1,), (1,)), ((1,), (0,))), AxisError, r"dot_general: axes of a \(1, 1\) names .* twice")
+    b = a.astype(np.float64)
+    yield ErrorSample((a, b), _pair(((1,), (1,))), DTypeError, r"dot_general: dtypes differ: a float32, b float64")
     yield ErrorSample((a > 0, a > 0), _pair(((1,), (1,))), DTypeError, r"dot_general: a is bool")
 
 
 def conv_params(
-    spatial: int, stride: Any = 1, padding: Any = 0, lhs_dilation: Any = 1, rhs_dilation: Any = 1, groups: int = 1, dims: Any = None,
+    spatial: int, stride: Any = 1, padding: Any = 0, lhs_dilation: Any = 1, rhs_dilation: Any = 1, groups: int = 1,
+    dims: Any = None,
 ) -> dict[str, Any]:
     """Parameters with plain numbers repeated for each spatial dimension."""
 
@@ -94,9 +96,9 @@ def convolutions(rng: np.random.Generator) -> Iterable[Sample]:
 
 def convolution_errors() -> Iterable[ErrorSample]:
     x, w = np.ones((2, 3, 5, 5), np.float32), np.ones((4, 3, 3, 3), np.float32)
-    yield ErrorSample((x, w[:, :2]), conv_params(2), ShapeError, r"conv_general: x \(2, 3, 5, 5\) has 3 channels and w \(4, 2, 3, 3\) takes 2")
+    yield ErrorSample((x, w[:, :2]), conv_params(2), ShapeError, r"conv_general: x .* has 3 channels and w \(4, 2, 3, 3\)")
     yield ErrorSample((x[:, :, :2], w), conv_params(2), ShapeError, r"conv_general: the window of w .* is larger than x")
-    yield ErrorSample((x, w), conv_params(1), ShapeError, r"conv_general: dims of x .* must name 4 dimensions|must have 2 entries")
+    yield ErrorSample((x, w), conv_params(1), ShapeError, r"conv_general: dims of x .* must name 4")
     yield ErrorSample((x, w), conv_params(2, stride=0), ShapeError, r"conv_general: stride \(0, 0\).*>= 1")
     yield ErrorSample((x, w.astype(np.float64)), conv_params(2), DTypeError, r"conv_general: dtypes differ: x float32, w float64")
-    yield ErrorSample((x[0], w), conv_params(2), ShapeError, r"conv_general: x \(3, 5, 5\) and w .* must both have two dimensions more")
+    yield ErrorSample((x[0], w), conv_params(2), ShapeError, r"conv_general: x \(3, 5, 5\) and w .* must both have")

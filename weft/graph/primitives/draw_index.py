@@ -51,7 +51,8 @@ def gather_errors() -> Iterable[ErrorSample]:
     yield ErrorSample((_X, _X), {"axes": (0,)}, DTypeError, r"gather: indices\[0\] is float32, but must be an integer dtype")
     yield ErrorSample((_X, _I), {"axes": (2,)}, AxisError, r"gather: axes \(2,\) is out of range")
     yield ErrorSample((_X, _I), {"axes": (0, 1)}, ShapeError, r"gather: 1 index arrays for axes \(0, 1\)")
-    yield ErrorSample((_X, _I, np.array([0, 1, 2])), {"axes": (0, 1)}, ShapeError, r"gather: .*indices\[0\] \(2,\), indices\[1\] \(3,\)")
+    three = np.array([0, 1, 2])
+    yield ErrorSample((_X, _I, three), {"axes": (0, 1)}, ShapeError, r"gather: .*indices\[0\] \(2,\), indices\[1\] \(3,\)")
     yield ErrorSample((_X[:0], _I), {"axes": (0,)}, ShapeError, r"gather: x \(0, 3\) has no elements along axes \(0,\)")
 
 

@@ -13,7 +13,9 @@ from weft.graph.primitives.kinds import BOOL, FLOAT32, INT32, INT64
 from weft.graph.primitives.table import ErrorSample, Sample
 
 _X = np.ones((2, 3), np.float32)
-Rng, Samples, ErrorSamples = np.random.Generator, Iterable[Sample], Iterable[ErrorSample]
+Rng = np.random.Generator
+Samples = Iterable[Sample]
+ErrorSamples = Iterable[ErrorSample]
 
 
 def _error(params: dict[str, Any], error: type[Exception], match: str, *arrays: np.ndarray) -> ErrorSample:
@@ -117,7 +119,8 @@ def concat_errors() -> ErrorSamples:
     other = np.ones((3, 4), np.float32)
     yield _error({"axis": 0}, ShapeError, r"concat: arrays\[0\] \(2, 3\) and arrays\[1\] \(3, 4\) .* axis 0", _X, other)
     yield _error({"axis": 2}, AxisError, r"concat: axis 2 is out of range", _X, _X)
-    yield _error({"axis": 0}, DTypeError, r"concat: dtypes differ: arrays\[0\] float32, arrays\[1\] int32", _X, _X.astype(np.int32))
+    whole = _X.astype(np.int32)
+    yield _error({"axis": 0}, DTypeError, r"concat: dtypes differ: arrays\[0\] float32, arrays\[1\] int32", _X, whole)
 
 
 def iota(rng: Rng) -> Samples:

@@ -145,6 +145,10 @@ def _bitcast_rule(x: Node, dtype: np.dtype) -> tuple[Shape, np.dtype]:
     return x.shape, dtype
 
 
+def _where(c: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.where(c, x, y)
+
+
 def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):  # equal zeros give y, as C has it; NumPy's float16 gives x
         return np.where(x == y, y, np.nextafter(x, y))
@@ -162,7 +166,7 @@ register(Primitive(
     draw.elementwise_errors("nextafter", 2, FLOATS), True,
 ))
 register(Primitive(
-    "where", "elementwise", where_rule, lambda c, x, y: np.where(c, x, y), f.where, d.where,
+    "where", "elementwise", where_rule, _where, f.where, d.where,
     batch_elementwise("where"), per_element(1), draw.where, draw.where_errors, True,
 ))
 register(Primitive(

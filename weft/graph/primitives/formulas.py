@@ -16,7 +16,7 @@ import numpy as np
 from weft.graph.primitives.kinds import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, NARROW, SIGNED
 
 Formula = Callable[..., Any]
-_BITS_OF = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_INT16, _INT32, _INT64 = np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64)
 
 
 def widened(formula: Formula) -> Formula:
@@ -137,10 +137,10 @@ def logaddexp(m: Any, x: Any, y: Any) -> Any:
 def _layout(dtype: np.dtype) -> tuple[np.dtype, int, int]:
     """(integer dtype of the same width, stored mantissa bits, exponent bias)."""
     if dtype == FLOAT64:
-        return _BITS_OF[8], 52, 1023
+        return _INT64, 52, 1023
     if dtype == FLOAT32:
-        return _BITS_OF[4], 23, 127
-    return (_BITS_OF[2], 10, 15) if dtype == FLOAT16 else (_BITS_OF[2], 7, 127)
+        return _INT32, 23, 127
+    return (_INT16, 10, 15) if dtype == FLOAT16 else (_INT16, 7, 127)
 
 
 def log_base(m: Any, x: Any, per_octave: float, per_log: float) -> Any:

@@ -20,7 +20,9 @@ from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import Cost, Primitive, register
 
-Inputs, Dims, Ints = Sequence[Node], Sequence[int | None], tuple[int, ...]
+Inputs = Sequence[Node]
+Dims = Sequence[int | None]
+Ints = tuple[int, ...]
 
 
 def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Shape:
@@ -54,7 +56,10 @@ def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str)
         raise dtype_error("scatter", (x,), ("x",), NUMBERS)
     expected = _result_shape("scatter", x, indices, axes)
     if updates.shape != expected:
-        raise ShapeError(f"scatter: updates {updates.shape} must have shape {expected}: the indices' shape, then x {x.shape} without axes {axes}.")
+        raise ShapeError(
+            f"scatter: updates {updates.shape} must have shape {expected}: the indices' shape, then x {x.shape} without axes "
+            f"{axes}."
+        )
     return x.shape, x.dtype
 
 

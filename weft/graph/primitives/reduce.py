@@ -101,7 +101,11 @@ def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool
 
 
 def _reduced(fn: Any) -> Callable[..., np.ndarray]:
-    return in_float32(lambda x, axes, keepdims: fn.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype))
+    def reference(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        # over no axes nothing is added, not even the 0 that would turn -0 into 0
+        return fn.reduce(x, axis=axes, keepdims=keepdims, dtype=x.dtype) if axes else x
+
+    return in_float32(reference)
 
 
 def _position(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
@@ -129,7 +133,9 @@ def _cumulative_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: 
     return call.cumulative_sum(front(inputs[0], dims[0]), axis=axis + 1), 0
 
 
-def _entry(name: str, allowed: frozenset[np.dtype], reference: Any, vjp: Any, identity: bool, out: np.dtype | None = None) -> None:
+def _entry(
+    name: str, allowed: frozenset[np.dtype], reference: Any, vjp: Any, identity: bool, out: np.dtype | None = None
+) -> None:
     register(Primitive(
         name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,
         draw.reductions(allowed, identity), draw.reduction_errors(name, allowed, identity),

@@ -76,7 +76,9 @@ def _gather_rule(
     lead = len(g.shape) - len(window)
     counts = _counts("window_gather", size, window, stride, padding)
     if lead < 0 or g.shape[lead:] != tuple(counts):
-        raise ShapeError(f"window_gather: g {g.shape} must end in {tuple(counts)}, the windows {window} of an array of size {size}.")
+        raise ShapeError(
+            f"window_gather: g {g.shape} must end in {tuple(counts)}, the windows {window} of an array of size {size}."
+        )
     if len(position) > 1:
         raise TypeError("window_gather: takes g and at most one array of positions.")
     if position:
@@ -94,9 +96,10 @@ def _gather_reference(
     counts = g.shape[lead:]
     wide = np.zeros(g.shape[:lead] + tuple(n + a + b for n, (a, b) in zip(size, padding, strict=True)), g.dtype)
     for p, at in enumerate(np.ndindex(*window)):
-        place = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(at, counts, stride, strict=True))
+        place: Any = tuple(slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(at, counts, stride, strict=True))
         wide[(..., *place)] += g if not position else np.where(position[0] == p, g, np.zeros((), g.dtype))
-    return wide[(..., *(slice(a, a + n) for n, (a, b) in zip(size, padding, strict=True)))]
+    inside: Any = tuple(slice(a, a + n) for n, (a, b) in zip(size, padding, strict=True))
+    return wide[(..., *inside)]
 
 
 # vjp
@@ -128,7 +131,8 @@ def picked(x: Node, position: Node, window: Ints, stride: Ints, padding: Pads) -
     inside: Node | None = None
     indices: list[Node] = []
     for d in range(lead):
-        indices.append(reshape(call.iota(shape=(shape[d],), dtype=INT64, axis=0), tuple(shape[d] if k == d else 1 for k in range(len(shape)))))
+        line = call.iota(shape=(shape[d],), dtype=INT64, axis=0)
+        indices.append(reshape(line, tuple(shape[d] if k == d else 1 for k in range(len(shape)))))
     below = product(window)
     for d, (k, s, (low, _)) in enumerate(zip(window, stride, padding, strict=True)):
         below //= k

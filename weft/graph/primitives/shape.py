@@ -16,7 +16,9 @@ from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error
 from weft.graph.primitives.table import Primitive, register
 
-Inputs, Dims, Ints = Sequence[Node], Sequence[int | None], tuple[int, ...]
+Inputs = Sequence[Node]
+Dims = Sequence[int | None]
+Ints = tuple[int, ...]
 _builtin_slice = slice
 
 
@@ -151,7 +153,8 @@ def _pad(x: np.ndarray, low: Ints, high: Ints, value: Any) -> np.ndarray:
 
 
 def _pad_vjp(g: Node, out: Node, x: Node, low: Ints, high: Ints, value: Any) -> tuple[Node]:
-    return (call.slice(g, start=tuple(a if n else 0 for a, n in zip(low, x.shape, strict=True)), step=(1,) * len(low), shape=x.shape),)
+    start = tuple(a if n else 0 for a, n in zip(low, x.shape, strict=True))
+    return (call.slice(g, start=start, step=(1,) * len(low), shape=x.shape),)
 
 
 def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) -> Batched:
