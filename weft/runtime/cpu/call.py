@@ -10,7 +10,7 @@ so two threads may run one Program at once.
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,9 +79,11 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-@lru_cache(maxsize=None)  # builtins point into it: it is never freed
+@cache
 def _method(name: str, address: int) -> _MethodDef:
-    return _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+    method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # builtins point into it, also while the interpreter ends
+    return method
 
 
 def builtin(name: str, address: int, bound: Any) -> Any:

@@ -1,0 +1,102 @@
+"""Buffers: aligned, used again, never under a view that still lives."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.runtime.handmade import backend
+from weft.runtime.cpu.allocator import Borrowed, size_class
+from weft.runtime.cpu.backend import CPUBackend
+
+
+@pytest.fixture
+def be(tmp_path_factory: pytest.TempPathFactory) -> CPUBackend:
+    return backend(tmp_path_factory.mktemp("cache"), threads=1)
+
+
+@pytest.mark.parametrize("nbytes", [1, 63, 64, 65, 1000, 5000, 1 << 20, 5 << 20])
+def test_memory_is_aligned_large_enough_and_used_again(be: CPUBackend, nbytes: int) -> None:
+    buffer = be.allocate(nbytes)
+    address = buffer.address
+    assert address % (64 if nbytes < 4 << 20 else 2 << 20) == 0
+    assert buffer.nbytes == nbytes and not buffer.exported
+    be.to_numpy(buffer, (nbytes,), np.dtype(np.uint8), writable=True)[:] = 7
+    del buffer
+    misses = be.allocator.misses
+    again = be.allocate(nbytes)
+    assert again.address == address and be.allocator.misses == misses and not again.exported
+
+
+def test_size_classes() -> None:
+    for n in [*range(1, 3000, 7), *(2**k + d for k in range(10, 30) for d in (-1, 0, 1))]:
+        c = size_class(n)
+        assert c >= n and c % 64 == 0 and size_class(c) == c
+        assert c <= max(n + 63, n * 1.26) or n > 4 << 20
+
+
+def test_a_view_keeps_its_buffer(be: CPUBackend) -> None:
+    x = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
+    buffer = be.from_numpy(x.T)
+    view = be.to_numpy(buffer, (5, 3), x.dtype)
+    assert np.array_equal(view, x.T) and not view.flags.writeable and buffer.exported
+    del buffer
+    gc.collect()
+    others = [be.allocate(60) for _ in range(10)]
+    for o in others:
+        be.to_numpy(o, (15,), x.dtype, writable=True)[:] = -1
+    assert np.array_equal(view, x.T)
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 0, 3), (4, 3)])
+def test_every_dtype_and_shape_comes_back(be: CPUBackend, dtype: type, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
+    out = be.to_numpy(be.from_numpy(x), shape, np.dtype(dtype))
+    assert out.dtype == x.dtype and out.shape == shape and np.array_equal(out, x)
+
+
+def test_buffers_can_be_watched_and_not_made_by_hand(be: CPUBackend) -> None:
+    buffer = be.allocate(10)
+    ended: list[int] = []
+    weakref.finalize(buffer, ended.append, 1)
+    watch = weakref.ref(buffer)
+    del buffer
+    assert watch() is None and ended == [1]
+    with pytest.raises(TypeError):
+        be.allocator.Buffer()
+    with pytest.raises(AttributeError):
+        be.allocate(10).address = 3
+
+
+def test_trim_gives_memory_back(be: CPUBackend) -> None:
+    buffers = [be.allocate(1 << 20) for _ in range(5)]
+    assert be.allocator.idle_bytes() == 0
+    del buffers
+    assert be.allocator.idle_bytes() == 5 << 20
+    assert be.allocator.trim(2 << 20) == 3 << 20
+    assert be.allocator.trim() == 2 << 20
+    assert be.allocator.idle_bytes() == 0 == be.allocator.system_bytes
+
+
+def test_idle_memory_stays_below_the_limit(tmp_path_factory: pytest.TempPathFactory) -> None:
+    be = backend(tmp_path_factory.mktemp("cache"))
+    be.allocator.limit = 8 << 20
+    for megabytes in range(1, 30):
+        be.allocate(megabytes << 20)
+        assert be.allocator.idle_bytes() <= (8 << 20) + (megabytes << 20) + (2 << 20)
+
+
+def test_no_memory_is_an_error_not_a_crash(be: CPUBackend) -> None:
+    with pytest.raises(MemoryError, match="no memory for"):
+        be.allocate(1 << 60)
+
+
+def test_borrowed_memory_counts_as_exported() -> None:
+    x = np.ones(4, np.float32)
+    b = Borrowed(x.ctypes.data, x.nbytes, x)
+    assert b.exported and b.address == x.ctypes.data
