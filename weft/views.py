@@ -24,6 +24,8 @@ def follow(node: Node, path: Path) -> Node:
 
 def put(node: Node, path: Path, value: Node) -> Node:
     """``node`` with ``value`` where the path leads."""
+    if not path:
+        return value
     seen = [node]
     for name, params in path[:-1]:
         seen.append(bind(TABLE[name], seen[-1], **params))

@@ -1,0 +1,162 @@
+"""Indexing, views and writes against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from making import array, normal
+
+SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)
+
+
+@st.composite
+def shapes_and_indices(draw, count=1):
+    shape = draw(SHAPES)
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + 1
+    indices, view = [], x
+    for _ in range(count):
+        if view.ndim == 0:
+            break
+        index = draw(hnp.basic_indices(view.shape, allow_newaxis=True, allow_ellipsis=True))
+        indices.append(index)
+        view = view[index]
+        if not isinstance(view, np.ndarray):
+            break
+    return x, indices
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes_and_indices(count=2))
+def test_basic_reads(case):
+    x, indices = case
+    a = array(x)
+    for index in indices:
+        x, a = x[index], a[index]
+    assert a.shape == np.shape(x)
+    np.testing.assert_array_equal(a.numpy(), x)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shapes_and_indices(count=2), st.booleans())
+def test_basic_writes_reach_the_base(case, transposed):
+    x, indices = case
+    a = array(x)
+    x = x.copy()
+    base, shown = a, a
+    target, view = x, x
+    if transposed:
+        shown, view = shown.T, view.T
+        indices = indices[:0]
+    for index in indices[:-1]:
+        view, shown = view[index], shown[index]
+    last = indices[-1] if indices else ...
+    if not isinstance(view, np.ndarray):
+        return
+    view[last] = -5
+    shown[last] = -5
+    np.testing.assert_array_equal(base.numpy(), target)
+    np.testing.assert_array_equal(shown.numpy(), view)
+
+
+def test_views_see_later_writes():
+    x = normal(4, 6)
+    a = array(x)
+    x = x.copy()
+    row, block, flat = a[1], a[1:3, ::-2], a.reshape(-1)
+    a[1] = 7
+    x[1] = 7
+    np.testing.assert_array_equal(row.numpy(), x[1])
+    np.testing.assert_array_equal(block.numpy(), x[1:3, ::-2])
+    flat[8:] = 3
+    x.reshape(-1)[8:] = 3
+    np.testing.assert_array_equal(a.numpy(), x)
+    block += 10
+    x[1:3, ::-2] += 10
+    np.testing.assert_array_equal(a.numpy(), x)
+    a.T[2, 1:] = [1.0, 2.0, 3.0]
+    x.T[2, 1:] = [1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(a.numpy(), x)
+    a[..., None][0, 2] = 5
+    x[..., None][0, 2] = 5
+    np.testing.assert_array_equal(a.numpy(), x)
+
+
+def test_values_computed_before_a_write_stay():
+    a = array([1.0, 2.0])
+    b = a * 10
+    a[...] = 0
+    assert b.tolist() == [10.0, 20.0] and a.tolist() == [0.0, 0.0]
+
+
+def test_copies_are_their_own():
+    a = array([1.0, 2.0])
+    b, c = a.copy(), a.flatten()
+    seen = a.numpy()
+    a += 1
+    assert b.tolist() == [1.0, 2.0] and c.tolist() == [1.0, 2.0] and seen.tolist() == [1.0, 2.0]
+
+
+INDICES = [
+    np.s_[[0, 2]], np.s_[[0, -1], [1, 2]], np.s_[:, [1, 0, 1]], np.s_[[2, 0], :, 1], np.s_[:, [0, 1], [1, 0]], np.s_[[0, 1], :, [1, 0]],
+    np.s_[1:, [0, 2]], np.s_[0, [0, 2]], np.s_[..., [1, 0]], np.s_[[[0, 1], [2, 0]]], np.s_[[[0], [2]], [0, 1]], np.s_[None, [0, 1]],
+    np.s_[[0, 1], None, [1, 1]], np.s_[::-1, [3, 0], ::2], np.s_[1, :, [0, 1]],
+]
+
+
+@pytest.mark.parametrize("number", range(len(INDICES)))
+def test_integer_arrays(number):
+    index = INDICES[number]
+    x = normal(3, 4, 5)
+    a = array(x)
+    want = x[index]
+    np.testing.assert_array_equal(a[index].numpy(), want)
+    x = x.copy()
+    x[index] = 3
+    a[index] = 3
+    np.testing.assert_array_equal(a.numpy(), x)
+    values = normal(*want.shape)
+    x[index] = values
+    a[index] = values
+    if len({tuple(np.atleast_1d(i).ravel()) for i in np.argwhere(np.ones(want.shape))}) == want.size:
+        assert (a.numpy() == x).mean() > 0.8  # repeated positions: which value stays is open
+
+
+@pytest.mark.parametrize("of", [lambda x: x > 0, lambda x: x[:, 0, 0] > 0, lambda x: x[:, :, 0] > 0])
+def test_masks(of):
+    x = normal(3, 4, 5)
+    a = array(x)
+    mask = of(x)
+    np.testing.assert_array_equal(a[mask].numpy(), x[mask])
+    np.testing.assert_array_equal(a[array(mask)].numpy(), x[mask])
+    x = x.copy()
+    a[array(mask)] = 0.5
+    x[mask] = 0.5
+    np.testing.assert_array_equal(a.numpy(), x)
+    values = normal(*x[mask].shape)
+    a[mask] = values
+    x[mask] = values
+    np.testing.assert_array_equal(a.numpy(), x)
+
+
+def test_a_lazy_index():
+    x = normal(4, 3)
+    a = array(x)
+    i = array(np.array([3, 1]))
+    np.testing.assert_array_equal(a[i].numpy(), x[[3, 1]])
+    np.testing.assert_array_equal(a[a.argmax() // 3].numpy(), x[x.argmax() // 3])
+
+
+def test_out_of_range_positions_are_refused():
+    a = array(normal(3, 4))
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        a[[0, 3]]
+    with pytest.raises(IndexError, match="mask has shape"):
+        a[np.array([True, False])]
+    with pytest.raises(IndexError, match="only one ellipsis"):
+        a[..., ...]
+    with pytest.raises(IndexError, match="integers or bools"):
+        a[np.array([0.5])]
