@@ -74,26 +74,30 @@ def _box(access: Access, extents: dict[int, int], loops: int) -> Box:
         if len(i.terms) == 1 and i.const == 0 and i.terms[0][1] == 1 and extents[i.terms[0][0]] == n:
             out.append((n, -1))
         else:
-            out.append(_positions(i.const, tuple([(c, extents[a]) for a, c in i.terms]), n))
+            low, high = 0, n
+            for g, lo, hi in access.guard:
+                if g.terms == i.terms:
+                    low, high = max(low, lo - g.const + i.const), min(high, hi - g.const + i.const)
+            out.append(_positions(i.const, tuple([(c, extents[a]) for a, c in i.terms]), low, high, n))
     return tuple(out)
 
 
 @lru_cache(maxsize=4096)
-def _positions(const: int, terms: tuple[tuple[int, int], ...], extent: int) -> tuple[int, int]:
-    """(how many, which as a bit mask) positions in [0, extent) an index takes; the mask is -1 for all of them."""
+def _positions(const: int, terms: tuple[tuple[int, int], ...], low: int, high: int, extent: int) -> tuple[int, int]:
+    """(how many, which as a bit mask) positions in [low, high) an index takes; the mask is -1 for all of [0, extent)."""
     work = 1
     for _, n in terms:
         work *= n
     if work > _FEW or extent > _FEW:
         reach = sum(abs(c) * (n - 1) for c, n in terms) + 1
-        count = min(extent, reach, work)
+        count = min(high - low, reach, work)
         return count, -1 if count == extent else -2 - const
     values = {const}
     for c, n in terms:
         values = {v + c * k for v in values for k in range(n)}
     mask = 0
     for v in values:
-        if 0 <= v < extent:
+        if low <= v < high:
             mask |= 1 << v
     count = mask.bit_count()
     return count, -1 if count == extent else mask

@@ -358,11 +358,11 @@ class Structure:
                 raise Boundary(reasons.OTHER_INDEX)
             if any({self.find(t) for t in kept if t} != set(shared) for kept in self.kept):
                 raise Boundary(reasons.REDUCE_AXES)
-            for node in self.nodes:
-                if self.facts[node].needs:
-                    dims = [t for t in self.tokens(node) if t]
-                    if any(dims.count(t) > 1 for t in shared):
-                        raise Boundary(reasons.OTHER_INDEX)
+        if any(node.op.name in REDUCES for node in self.nodes):
+            for node in self.nodes:  # one loop cannot run two dimensions of one value
+                dims = [t for t in self.tokens(node) if t]
+                if len(set(dims)) != len(dims):
+                    raise Boundary(reasons.OTHER_INDEX)
         if self.product is not None:
             self._check_product()
         if self.splits:

@@ -223,26 +223,24 @@ class _Check:
 def guarded_bounds(
     i: Affine, guards: tuple[tuple[Affine, int, int], ...], extents: Mapping[int, int],
 ) -> tuple[float, float]:
-    """Bounds of an index where all guards hold; a guard helps if it has the same terms, or their multiple."""
+    """Bounds of an index where all guards hold: the index is a multiple of a guard's and a rest, each with its bounds."""
     low, high = bounds(i, extents)
-    for g, lo, hi in guards:
+    for k, (g, lo, hi) in enumerate(guards):
         scale = _multiple(i, g)
-        if scale is None:
+        if not scale:
             continue
-        ends = sorted(((lo - g.const) * scale + i.const, (hi - 1 - g.const) * scale + i.const))
-        low, high = max(low, ends[0]), min(high, ends[1])
+        ends = sorted((lo * scale, (hi - 1) * scale))
+        rest = guarded_bounds(i.plus(g, -scale) if not g.gather else Affine(i.const - g.const * scale), guards[k + 1:], extents)
+        low, high = max(low, ends[0] + rest[0]), min(high, ends[1] + rest[1])
     return low, high
 
 
-def _multiple(i: Affine, g: Affine) -> int | None:
-    """``s`` such that the terms of i are s times those of g."""
-    if len(i.terms) != len(g.terms) or len(i.gather) != len(g.gather) or not (g.terms or g.gather):
-        return None
-    pairs = [(a, b) for (x, a), (y, b) in zip(i.terms, g.terms, strict=True) if x == y]
-    more = [(a, b) for (x, a), (y, b) in zip(i.gather, g.gather, strict=True) if x is y]
-    if len(pairs) != len(i.terms) or len(more) != len(i.gather):
-        return None
-    scale, rest = divmod((pairs + more)[0][0], (pairs + more)[0][1])
-    return scale if not rest and all(a == b * scale for a, b in pairs + more) else None
-
-
+def _multiple(i: Affine, g: Affine) -> int:
+    """How often the guard's index is in the index, by its first term; with gathered parts both must be alike."""
+    if g.gather or i.gather:
+        same = i.terms == g.terms and len(i.gather) == len(g.gather)
+        return int(same and all(a is b and c == d for (a, c), (b, d) in zip(i.gather, g.gather, strict=True)))
+    if not g.terms:
+        return 0
+    axis, coef = g.terms[0]
+    return int(dict(i.terms).get(axis, 0) / coef)
