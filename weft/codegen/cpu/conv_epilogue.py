@@ -9,16 +9,20 @@ from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, cast
 from weft.codegen.cpu.text import Function, Module
 from weft.codegen.cpu.types import llvm_type
-from weft.schedule.kernel import Axis, Kernel, Stage, Value
+from weft.schedule.kernel import Axis, Kernel, Stage, Store, Value
 
 
 class Stores:
     """The stores inside one function: construct where its arguments can be read, call where sums are ready."""
 
-    def __init__(self, f: Function, module: Module, isa: ISA, kernel: Kernel, conv: Conv, number: Number) -> None:
+    def __init__(
+        self, f: Function, module: Module, isa: ISA, kernel: Kernel, conv: Conv, number: Number,
+        stores: tuple[Store, ...] | None = None,
+    ) -> None:
+        self.stores = stores or conv.contraction.stores
         self.f, self.module, self.isa, self.conv, self.number = f, module, isa, conv, number
         self.pointers, self.scalars = arguments(f, kernel)
-        self.halves = [v.dtype for s in conv.contraction.stores for v in _sums(s.value) if v.dtype.itemsize < 4][:1]
+        self.halves = [v.dtype for s in self.stores for v in _sums(s.value) if v.dtype.itemsize < 4][:1]
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
         """All stores at ``live`` neighbours from ``at`` on along one axis; sums: their vector."""
@@ -33,7 +37,7 @@ class Stores:
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
             env.level_of = {axis.id: 0 for axis in axes} | {along.id: 1}
-        for store in self.conv.contraction.stores:
+        for store in self.stores:
             emit_store(self.f, self.module, self.isa, store, env)
 
     def _rounded(self, sums: str) -> str:

@@ -10,15 +10,19 @@ from __future__ import annotations
 from math import prod
 
 from weft.codegen.cpu.conv_epilogue import Stores
+from weft.codegen.cpu.conv_join import join_axes, work
 from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import memory, pack_image, pack_weights
 from weft.codegen.cpu.conv_plan import make_plan
-from weft.codegen.cpu.conv_tile import Number, PixelTile, pixel_tile
+from weft.codegen.cpu.conv_tile import Number, PixelTile, accumulate, pixel_tile
+from weft.codegen.cpu.emit import Level
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
 
 INLINE = 2e6  # operations below which chunks are run in a loop of this thread
+JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
+DIRECT = 24  # instructions of the stores up to which they are written out in every tile
 PACK_PARALLEL = 1 << 16  # weights above which packing them is shared out
 
 
@@ -44,7 +48,11 @@ class Forward:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum
         self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
-        self.plan = make_plan(conv, isa, accum.itemsize, False)
+        pixels = tuple(w.pixel for w in conv.windows)
+        self.joined = Axis(JOINED, prod(p.extent for p in pixels))
+        self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
+        few = self.joined_stores is not None and work(self.joined_stores) <= DIRECT
+        self.plan = make_plan(conv, isa, accum.itemsize, few)
         self.module, self.prefix = module, prefix
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
         self.mr = self.plan.tile.mr
@@ -69,7 +77,9 @@ class Forward:
         self.base = base
         plan, layout = self.plan, self.plan.layout
         vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
-        for rows in {self.mr, self.last_rows}:
+        if plan.direct:
+            self._direct_tiles()
+        for rows in set() if plan.direct else {self.mr, self.last_rows}:
             tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps)
             pixel_tile(self.module, self.number, self.name(f"tile{rows}"), tile, self.out_pitch)
         self._pack()
@@ -99,7 +109,7 @@ class Forward:
     def _chunk(self) -> None:
         conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
-        stores = Stores(f, self.module, self.isa, self.kernel, conv, number)
+        stores = None if plan.direct else Stores(f, self.module, self.isa, self.kernel, conv, number)
         radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
         group, image_block, row_block, filter_group = digits(f, "%chunk", radices)
         scratch = self._argument(f, self.slots)
@@ -116,6 +126,10 @@ class Forward:
         start = f.mul(filter_group, plan.panels_a_group)
         end = minimum(f, f.add(start, plan.panels_a_group), self.panels)
         weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))
+        if plan.direct:
+            self._direct_panels(f, image, weights, start, end, group, first, row0, rows)
+            f.do("ret void")
+            return
         with f.loop(start, end) as panel:
             w = f.offset(weights, f.mul(panel, self.panel_bytes))
             for rows_here, last in ((self.mr, False), (self.last_rows, True)):
@@ -126,8 +140,62 @@ class Forward:
                     self._tiles(f, self.name(f"tile{rows_here}"), image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
             filters = minimum(f, f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
+            assert stores is not None
             self._stores(f, stores, out, group, first, images, row0, rows, filter0, filters)
         f.do("ret void")
+
+    def _direct_tiles(self) -> None:
+        """``void tile(px, w, args, group, free, filter, position)``: a tile and its stores; one for each count of pixels."""
+        plan, layout, number = self.plan, self.plan.layout, self.number
+        width = plan.tile.nv * number.lanes
+        whole = self.conv.windows[0].pixel.extent
+        spans = {r * layout.pitches[0] for r in (layout.rows, whole - (plan.row_blocks - 1) * layout.rows)}
+        self.lives = {width for s in spans if s >= width} | {s % width for s in spans if s % width}
+        for rows in {self.mr, self.last_rows}:
+            for live in self.lives:
+                nv = -(-live // number.lanes)
+                tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps)
+                f = self.module.function(
+                    f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
+                    "i64 %group, i64 %free, i64 %filter, i64 %at)"
+                )
+                stores = Stores(f, self.module, self.isa, self.kernel, self.conv, number, self.joined_stores)
+                accs = accumulate(f, self.module, number, tile, "%px", "%w")
+                for i in range(rows):
+                    axes = {self.conv.group: "%group", self.conv.free: "%free", self.conv.filters: f.add("%filter", i)}
+                    outer = Level(f.lines)
+                    for j in range(nv):
+                        sums = f.load(number.vector, accs[i][j])
+                        at = f.add("%at", j * number.lanes)
+                        stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), outer)
+                f.do("ret void")
+
+    def _direct_panels(
+        self, f: Function, image: str, weights: str, start: str, end: str, group: str, free: str, row0: str, rows: str
+    ) -> None:
+        """All tiles of a block; a block's pixels are one run."""
+        layout, size, width = self.plan.layout, self.number.size, self.plan.tile.nv * self.number.lanes
+        span, at0 = f.mul(rows, layout.pitches[0]), f.mul(row0, layout.pitches[0])
+
+        def tile(live: int, panel: str, at: str) -> None:
+            for filters, last in ((self.mr, False), (self.last_rows, True)):
+                if last and self.last_rows == self.mr:
+                    continue
+                compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
+                with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
+                    f.do(
+                        f"call void {self.name(f'tile{filters}.{live}')}(ptr {f.offset(image, f.mul(at, size))}, "
+                        f"ptr {f.offset(weights, f.mul(panel, self.panel_bytes))}, ptr %args, i64 {group}, i64 {free}, "
+                        f"i64 {f.mul(panel, self.mr)}, i64 {f.add(at0, at)})"
+                    )
+
+        with f.loop(0, span, width) as at:
+            left = f.let(f"sub i64 {span}, {at}")
+            with f.loop(start, end) as panel:
+                for live in self.lives:
+                    compare = "sge" if live == width else "eq"
+                    with f.when(f.let(f"icmp {compare} i64 {left}, {live}")):
+                        tile(live, panel, at)
 
     def _tiles(self, f: Function, tile: str, image: str, weights: str, out: str, images: str, rows: str) -> None:
         """Cover the block's pixels with tiles."""
