@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class CPUBackend:
         for step in program.steps:
             if isinstance(step, Call):
                 kernel = step.kernel
-                kernels.append(self.compiler.kernel(str(kernel_key(kernel)), lambda kernel=kernel: _generate(kernel)))
+                kernels.append(self.compiler.kernel(str(kernel_key(kernel)), partial(_generate, kernel)))
         return CPUExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
     def allocate(self, nbytes: int) -> Any:
