@@ -64,7 +64,8 @@ def elementwise(arity: int, allowed: frozenset[np.dtype], domain: tuple[float, f
             info = np.array([0, 1, -1, 7, 2**31 - 1, -(2**31)], np.int64).astype(main)
             yield Sample((info[:, None], info)[2 - arity:], tag="special")
         for dtype in sorted(allowed - {main, FLOAT16, BFLOAT16}, key=lambda t: t.name):
-            yield make(*((3, 4),) * arity, dtype=dtype)
+            whole = (-9.0, 9.0) if main in FLOATS and dtype in INTEGERS else domain
+            yield Sample(tuple(numbers(rng, (5, 4), dtype, whole) for _ in range(arity)))
         yield make(*((2, 3),) * arity)
 
     return draw
