@@ -1,0 +1,77 @@
+"""Bounds of the generated functions in ulp, against float64 (float32 functions) or the C library (float64)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from harness import access, buffers, compile_kernel, fresh, load, op
+
+from weft.schedule.kernel import Axis, Kernel, Phase, Stage, Store
+
+
+def unary(name: str, dtype, n: int, arity: int = 1):
+    *xs, y = buffers(*[(dtype, (n,))] * (arity + 1))
+    i = Axis(0, n)
+    value = op(name, *(load(x, i) for x in xs))
+    return compile_kernel(Kernel(name, (Phase((i,), (Stage((), (), (Store(access(y, i), value),)),)),), tuple(xs), (y,)))
+
+
+def run(name: str, *arrays: np.ndarray) -> np.ndarray:
+    out = fresh(arrays[0].dtype, arrays[0].shape)
+    unary(name, arrays[0].dtype, arrays[0].size, len(arrays))(list(arrays), [out])
+    return out
+
+
+def ulps(got: np.ndarray, exact: np.ndarray) -> float:
+    """The largest distance in units of the last place of the exact value; NaN and infinities must agree."""
+    near = exact.astype(got.dtype)
+    assert (np.isnan(got) == np.isnan(near)).all()
+    sure = np.isfinite(near)
+    assert (got[~sure & ~np.isnan(near)] == near[~sure & ~np.isnan(near)]).all()
+    unit = np.spacing(np.maximum(np.abs(near[sure]), np.finfo(got.dtype).tiny)).astype(exact.dtype)
+    return float(np.max(np.abs(got[sure].astype(exact.dtype) - exact[sure]) / unit, initial=0))
+
+
+REFERENCE = {
+    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
+    "erf": np.frompyfunc(math.erf, 1, 1), "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt": np.sqrt,
+}
+BOUND = {"exp": 1.5, "expm1": 2.0, "log": 1.5, "log1p": 2.5, "sin": 2.0, "cos": 2.0, "tanh": 2.5, "erf": 1.5, "sqrt": 0.5001}
+
+
+def arguments(rng: np.random.Generator, dtype, wide: float) -> np.ndarray:
+    special = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 88.72, 88.73, -87.4, -103.9, -104.1, 1e5, 3e38]
+    return np.concatenate([
+        np.array(special), rng.uniform(-wide, wide, 20000), rng.normal(size=20000), rng.normal(size=20000) * 1e-3,
+        np.exp(rng.uniform(-80, 80, 20001)), -np.exp(rng.uniform(-80, 5, 2000)),
+    ]).astype(dtype)
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCE))
+def test_float32_functions_stay_within_their_bounds(name, rng):
+    x = arguments(rng, np.float32, 100.0)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(REFERENCE[name](x.astype(np.float64))).astype(np.float64)
+    got = run(name, x)
+    assert ulps(got, exact) <= BOUND.get(name, 2.0)
+    zeros = x == 0
+    assert (np.signbit(got[zeros]) == np.signbit(exact[zeros])).all()
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCE))
+def test_float64_functions_stay_within_their_bound(name, rng):
+    x = arguments(rng, np.float64, 100.0)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(REFERENCE[name](x if name == "erf" else x.astype(np.longdouble))).astype(np.longdouble)
+    assert ulps(run(name, x), exact) <= 2.5
+
+
+def test_pow_and_atan2_agree_with_numpy(rng):
+    x = np.abs(arguments(rng, np.float32, 50.0))
+    y = rng.uniform(-5, 5, x.size).astype(np.float32)
+    with np.errstate(all="ignore"):
+        assert ulps(run("pow", x, y), np.power(x.astype(np.float64), y.astype(np.float64))) <= 1.0
+        assert ulps(run("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64))) <= 1.5
