@@ -1,4 +1,4 @@
-"""Run a Graph: the one place where nodes become buffers."""
+"""Run a Graph: the one place where the array layer meets schedule and runtime."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.runtime import get_backend
+
+_EXECUTABLES: dict[Any, Callable[..., list[Any]]] = {}
 
 
 def executable(graph: Graph) -> Callable[..., list[Any]]:
@@ -16,18 +19,10 @@ def executable(graph: Graph) -> Callable[..., list[Any]]:
     key = graph.key()
     found = _EXECUTABLES.get(key)
     if found is None:
-        found = _EXECUTABLES[key] = _compile(graph)
+        from weft.schedule.build import build
+
+        found = _EXECUTABLES[key] = get_backend().compile(build(detached(graph)))
     return found
-
-
-_EXECUTABLES: dict[Any, Callable[..., list[Any]]] = {}
-
-
-def _compile(graph: Graph) -> Callable[..., list[Any]]:
-    from weft.graph.interpret import interpret
-
-    skeleton = detached(graph)
-    return lambda inputs, held=None: [np.array(x) for x in interpret(skeleton, inputs)]
 
 
 def detached(graph: Graph) -> Graph:
@@ -49,12 +44,14 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
 
 def to_buffer(array: np.ndarray) -> Any:
     """A buffer with a copy of a NumPy array."""
-    return np.array(array, order="C", copy=True)
+    return get_backend().from_numpy(array)
 
 
 def to_numpy(buffer: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """A read-only view of a buffer."""
-    out = np.asarray(buffer).reshape(shape)
-    out = out.view()
-    out.flags.writeable = False
-    return out
+    """A read-only view of a buffer, which is never written from then on."""
+    return get_backend().to_numpy(buffer, shape, dtype)
+
+
+def synchronise() -> None:
+    """Wait until everything that was started is done."""
+    get_backend().synchronise()

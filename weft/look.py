@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import execute
-from weft.cell import LOCAL
+from weft.cell import LOCAL, Cell
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological, user_frame, user_line
 
@@ -99,3 +99,32 @@ def known(node: Node) -> bool:
     if node.value is not None:
         return True
     return all(n.value is not None or n.op.kind != "leaf" or n.op.name == "constant" for n in topological((node,)))
+
+
+def evaluate(*trees: Any) -> None:
+    """Compute every Array in ``trees`` and wait for it: ``wf.eval``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> a = wf.ones(3) * 2
+    >>> wf.eval(a, {"b": [a + 1]})
+    """
+    nodes = []
+    stack = list(trees)
+    seen: set[int] = set()
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Cell):
+            nodes.append(item.node)  # type: ignore[attr-defined]
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+        elif hasattr(item, "__dict__"):
+            stack.extend(vars(item).values())
+    values(nodes)
+    execute.synchronise()
