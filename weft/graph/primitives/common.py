@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,16 @@ from weft.graph.primitives.kinds import FLOAT32, NARROW
 from weft.graph.primitives.table import Cost
 
 Batched = tuple[Node, int | None]
+
+
+class Later:
+    """Functions of a module that is imported when one is called: samples are for tests, and cost 30 ms to load."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *args: getattr(import_module(f"weft.graph.primitives.{self._module}"), name)(*args)
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:

@@ -14,12 +14,13 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives import draw_contract as draw
 from weft.graph.primitives.call import call, flip, permute, reshape
-from weft.graph.primitives.common import Batched, front, in_float32, inverse, product, traffic
+from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error
 from weft.graph.primitives.table import Cost, Primitive, register
+
+draw = Later("draw_contract")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]

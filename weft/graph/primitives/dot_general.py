@@ -12,12 +12,13 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives import draw_contract as draw
 from weft.graph.primitives.call import call, permute
-from weft.graph.primitives.common import Batched, in_float32, inverse, product, traffic
+from weft.graph.primitives.common import Batched, Later, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error
 from weft.graph.primitives.table import Cost, Primitive, register
+
+draw = Later("draw_contract")
 
 Pair = tuple[tuple[int, ...], tuple[int, ...]]
 

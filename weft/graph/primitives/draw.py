@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,6 @@ import numpy as np
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.primitives.kinds import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOATS, INT32, INTEGERS, UNSIGNED
 from weft.graph.primitives.table import ErrorSample, Sample
-
-Draw = Callable[[np.random.Generator], Iterable[Sample]]
-Errors = Callable[[], Iterable[ErrorSample]]
 
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-40, 3e38, -7.0)
 
@@ -41,49 +38,44 @@ def strided(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype = 
     return wide.T[..., ::2]
 
 
-def elementwise(arity: int, allowed: frozenset[np.dtype], domain: tuple[float, float]) -> Draw:
+def elementwise(
+    arity: int, allowed: frozenset[np.dtype], domain: tuple[float, float], rng: np.random.Generator
+) -> Iterable[Sample]:
     main = FLOAT32 if FLOAT32 in allowed else INT32 if INT32 in allowed else BOOL
 
-    def draw(rng: np.random.Generator) -> Iterable[Sample]:
-        def make(*shapes: tuple[int, ...], dtype: np.dtype = main, tag: str = "usual") -> Sample:
-            return Sample(tuple(numbers(rng, s, dtype, domain) for s in shapes), tag=tag)
+    def make(*shapes: tuple[int, ...], dtype: np.dtype = main, tag: str = "usual") -> Sample:
+        return Sample(tuple(numbers(rng, s, dtype, domain) for s in shapes), tag=tag)
 
-        yield make(*((0, 3),) * arity, tag="zero")
-        yield make(*((1, 1),) * arity, tag="one")
-        yield make(*((7, 13),) * arity, tag="prime")
-        yield make(*((3, 1, 5), (4, 1))[:arity], tag="broadcast")
-        if arity == 2:
-            yield make((), (5,), tag="broadcast")
-        yield Sample(tuple(strided(rng, (3, 5), main, domain=domain) for _ in range(arity)), tag="strided")
-        if main in FLOATS:
-            if arity == 1:
-                yield Sample((special((12,)),), tag="special")
-            else:
-                yield Sample((special((12, 1)), special((12,))), tag="special")
+    yield make(*((0, 3),) * arity, tag="zero")
+    yield make(*((1, 1),) * arity, tag="one")
+    yield make(*((7, 13),) * arity, tag="prime")
+    yield make(*((3, 1, 5), (4, 1))[:arity], tag="broadcast")
+    if arity == 2:
+        yield make((), (5,), tag="broadcast")
+    yield Sample(tuple(strided(rng, (3, 5), main, domain=domain) for _ in range(arity)), tag="strided")
+    if main in FLOATS:
+        if arity == 1:
+            yield Sample((special((12,)),), tag="special")
         else:
-            info = np.array([0, 1, -1, 7, 2**31 - 1, -(2**31)], np.int64).astype(main)
-            yield Sample((info[:, None], info)[2 - arity:], tag="special")
-        for dtype in sorted(allowed - {main, FLOAT16, BFLOAT16}, key=lambda t: t.name):
-            whole = (-9.0, 9.0) if main in FLOATS and dtype in INTEGERS else domain
-            yield Sample(tuple(numbers(rng, (5, 4), dtype, whole) for _ in range(arity)))
-        yield make(*((2, 3),) * arity)
+            yield Sample((special((12, 1)), special((12,))), tag="special")
+    else:
+        info = np.array([0, 1, -1, 7, 2**31 - 1, -(2**31)], np.int64).astype(main)
+        yield Sample((info[:, None], info)[2 - arity:], tag="special")
+    for dtype in sorted(allowed - {main, FLOAT16, BFLOAT16}, key=lambda t: t.name):
+        whole = (-9.0, 9.0) if main in FLOATS and dtype in INTEGERS else domain
+        yield Sample(tuple(numbers(rng, (5, 4), dtype, whole) for _ in range(arity)))
+    yield make(*((2, 3),) * arity)
 
-    return draw
 
-
-def elementwise_errors(name: str, arity: int, allowed: frozenset[np.dtype]) -> Errors:
+def elementwise_errors(name: str, arity: int, allowed: frozenset[np.dtype]) -> Iterable[ErrorSample]:
     good = FLOAT32 if FLOAT32 in allowed else INT32
     bad = next(t for t in (BOOL, FLOAT32, INT32, np.dtype(np.complex64)) if t not in allowed)
-
-    def errors() -> Iterable[ErrorSample]:
-        a = np.ones((2, 3), good)
-        if arity == 2:
-            yield ErrorSample((a, np.ones((2, 4), good)), {}, ShapeError, rf"{name}: .*x1 \(2, 3\), x2 \(2, 4\)")
-            other = next(t for t in (np.dtype(np.float64), np.dtype(np.int64)) if t in allowed)
-            yield ErrorSample((a, a.astype(other)), {}, DTypeError, rf"{name}: .*{good.name}.*{other.name}.*astype")
-        yield ErrorSample((a.astype(bad),) * arity, {}, DTypeError, rf"{name}: x1? is {bad.name}.* must be .*astype")
-
-    return errors
+    a = np.ones((2, 3), good)
+    if arity == 2:
+        yield ErrorSample((a, np.ones((2, 4), good)), {}, ShapeError, rf"{name}: .*x1 \(2, 3\), x2 \(2, 4\)")
+        other = next(t for t in (np.dtype(np.float64), np.dtype(np.int64)) if t in allowed)
+        yield ErrorSample((a, a.astype(other)), {}, DTypeError, rf"{name}: .*{good.name}.*{other.name}.*astype")
+    yield ErrorSample((a.astype(bad),) * arity, {}, DTypeError, rf"{name}: x1? is {bad.name}.* must be .*astype")
 
 
 def where(rng: np.random.Generator) -> Iterable[Sample]:
@@ -148,42 +140,36 @@ def bitcast_errors() -> Iterable[ErrorSample]:
     yield ErrorSample((x.astype(np.int8),), {"dtype": BOOL}, DTypeError, r"bitcast: x is int8 and dtype is bool")
 
 
-def reductions(allowed: frozenset[np.dtype], identity: bool) -> Draw:
-    def draw(rng: np.random.Generator) -> Iterable[Sample]:
-        def make(
-            shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, tag: str = "usual", dtype: Any = FLOAT32
-        ) -> Sample:
-            # few distinct numbers, so that extremes have equals; near 1, so that products stay finite
-            values = numbers(rng, shape, INT32, (-4, 4)) / 4 if dtype == FLOAT32 else numbers(rng, shape, dtype)
-            return Sample((values.astype(dtype),), {"axes": axes, "keepdims": keepdims}, tag)
+def reductions(allowed: frozenset[np.dtype], identity: bool, rng: np.random.Generator) -> Iterable[Sample]:
+    def make(
+        shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, tag: str = "usual", dtype: Any = FLOAT32
+    ) -> Sample:
+        # few distinct numbers, so that extremes have equals; near 1, so that products stay finite
+        values = numbers(rng, shape, INT32, (-4, 4)) / 4 if dtype == FLOAT32 else numbers(rng, shape, dtype)
+        return Sample((values.astype(dtype),), {"axes": axes, "keepdims": keepdims}, tag)
 
-        yield make((0, 3) if not identity else (3, 0), (1,), False, "zero")
-        yield make((1, 1), (0, 1), False, "one")
-        yield make((7, 13), (1,), True, "prime")
-        yield make((7, 13), (0,), False, "prime")
-        yield make((3, 1, 5), (0, 2), False, "broadcast")
-        yield make((3, 4, 5), (1,), True)
-        yield make((2, 3), (), False)
-        yield Sample((strided(rng, (3, 5)),), {"axes": (1,), "keepdims": False}, "strided")
-        for k in range(3):
-            yield Sample((special((3, 4), turn=k),), {"axes": (1,), "keepdims": False}, "special")
-        for dtype in sorted(allowed - {FLOAT32, FLOAT16, BFLOAT16}, key=lambda t: t.name):
-            yield make((3, 4), (0,), False, dtype=dtype)
-
-    return draw
+    yield make((0, 3) if not identity else (3, 0), (1,), False, "zero")
+    yield make((1, 1), (0, 1), False, "one")
+    yield make((7, 13), (1,), True, "prime")
+    yield make((7, 13), (0,), False, "prime")
+    yield make((3, 1, 5), (0, 2), False, "broadcast")
+    yield make((3, 4, 5), (1,), True)
+    yield make((2, 3), (), False)
+    yield Sample((strided(rng, (3, 5)),), {"axes": (1,), "keepdims": False}, "strided")
+    for k in range(3):
+        yield Sample((special((3, 4), turn=k),), {"axes": (1,), "keepdims": False}, "special")
+    for dtype in sorted(allowed - {FLOAT32, FLOAT16, BFLOAT16}, key=lambda t: t.name):
+        yield make((3, 4), (0,), False, dtype=dtype)
 
 
-def reduction_errors(name: str, allowed: frozenset[np.dtype], identity: bool) -> Errors:
-    def errors() -> Iterable[ErrorSample]:
-        x = np.ones((2, 3), np.float32)
-        yield ErrorSample((x,), {"axes": (2,), "keepdims": False}, AxisError, rf"{name}: axes \(2,\) is out of range")
-        yield ErrorSample((x,), {"axes": (0, 0), "keepdims": False}, AxisError, rf"{name}: axes \(0, 0\) names an axis twice")
-        if BOOL not in allowed:
-            yield ErrorSample((x > 0,), {"axes": (0,), "keepdims": False}, DTypeError, rf"{name}: x is bool.*astype")
-        if not identity:
-            yield ErrorSample((x[:0],), {"axes": (0,), "keepdims": False}, ShapeError, rf"{name}: x \(0, 3\) has no elements")
-
-    return errors
+def reduction_errors(name: str, allowed: frozenset[np.dtype], identity: bool) -> Iterable[ErrorSample]:
+    x = np.ones((2, 3), np.float32)
+    yield ErrorSample((x,), {"axes": (2,), "keepdims": False}, AxisError, rf"{name}: axes \(2,\) is out of range")
+    yield ErrorSample((x,), {"axes": (0, 0), "keepdims": False}, AxisError, rf"{name}: axes \(0, 0\) names an axis twice")
+    if BOOL not in allowed:
+        yield ErrorSample((x > 0,), {"axes": (0,), "keepdims": False}, DTypeError, rf"{name}: x is bool.*astype")
+    if not identity:
+        yield ErrorSample((x[:0],), {"axes": (0,), "keepdims": False}, ShapeError, rf"{name}: x \(0, 3\) has no elements")
 
 
 def cumulative(rng: np.random.Generator) -> Iterable[Sample]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ import numpy as np
 from weft.errors import DTypeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives import derivatives as d
-from weft.graph.primitives import draw
 from weft.graph.primitives import formulas as f
-from weft.graph.primitives.common import batch_elementwise, in_float32, per_element, zero_vjp
+from weft.graph.primitives.common import Later, batch_elementwise, in_float32, per_element, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
 from weft.graph.primitives.table import Primitive, register
+
+draw = Later("draw")
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -52,7 +54,8 @@ def _entry(
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
         name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
-        per_element(flops), draw.elementwise(arity, allowed, domain), draw.elementwise_errors(name, arity, allowed), exact,
+        per_element(flops), partial(draw.elementwise, arity, allowed, domain),
+        partial(draw.elementwise_errors, name, arity, allowed), exact,
     ))
 
 
@@ -162,8 +165,8 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 _table()
 register(Primitive(
     "nextafter", "elementwise", binary("nextafter", FLOATS, None), _nextafter, f.nextafter, zero_vjp,
-    batch_elementwise("nextafter"), per_element(6), draw.elementwise(2, FLOATS, (-3.0, 3.0)),
-    draw.elementwise_errors("nextafter", 2, FLOATS), True,
+    batch_elementwise("nextafter"), per_element(6), partial(draw.elementwise, 2, FLOATS, (-3.0, 3.0)),
+    partial(draw.elementwise_errors, "nextafter", 2, FLOATS), True,
 ))
 register(Primitive(
     "where", "elementwise", where_rule, _where, f.where, d.where,

@@ -13,12 +13,13 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives import draw_index as draw
 from weft.graph.primitives.call import call, full, number, permute, reshape
-from weft.graph.primitives.common import Batched, extent, front, moving, rank, shifted, spread
+from weft.graph.primitives.common import Batched, Later, extent, front, moving, rank, shifted, spread
 from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import Cost, Primitive, register
+
+draw = Later("draw_index")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives import draw
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import (
     Batched,
+    Later,
     front,
     in_float32,
     inverse,
@@ -23,6 +24,8 @@ from weft.graph.primitives.common import (
 from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
 from weft.graph.primitives.rules import check_axes, check_axis, dtype_error
 from weft.graph.primitives.table import Primitive, register
+
+draw = Later("draw")
 
 
 def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
@@ -138,7 +141,7 @@ def _entry(
 ) -> None:
     register(Primitive(
         name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,
-        draw.reductions(allowed, identity), draw.reduction_errors(name, allowed, identity),
+        partial(draw.reductions, allowed, identity), partial(draw.reduction_errors, name, allowed, identity),
     ))
 
 

@@ -14,12 +14,13 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives import draw_window as draw
 from weft.graph.primitives.call import call, number, reshape
-from weft.graph.primitives.common import Batched, extent, front, in_float32, product, spread, traffic
+from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, product, spread, traffic
 from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS, lowest
 from weft.graph.primitives.rules import dtype_error
 from weft.graph.primitives.table import Cost, Primitive, register
+
+draw = Later("draw_window")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]

@@ -9,12 +9,13 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives import draw_shape as draw
 from weft.graph.primitives.call import call, full, permute, reshape
-from weft.graph.primitives.common import Batched, extent, front, inverse, moving, product, shifted, spread, zero_vjp
+from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error
 from weft.graph.primitives.table import Primitive, register
+
+draw = Later("draw_shape")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]
