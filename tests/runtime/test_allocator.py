@@ -52,6 +52,20 @@ def test_a_view_keeps_its_buffer(be: CPUBackend) -> None:
     assert np.array_equal(view, x.T)
 
 
+def test_a_buffer_counts_its_views(be: CPUBackend) -> None:
+    buffer = be.allocate(100)
+    views = [be.to_numpy(buffer, (n,), np.dtype(np.int32)) for n in (25, 3, 0)]
+    part = views[0][2:4]
+    assert buffer.exported
+    views.clear()
+    gc.collect()
+    assert buffer.exported
+    del part
+    assert not buffer.exported
+    with pytest.raises(TypeError, match="too small"):
+        be.to_numpy(buffer, (26,), np.dtype(np.int32))
+
+
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 0, 3), (4, 3)])
 def test_every_dtype_and_shape_comes_back(be: CPUBackend, dtype: type, shape: tuple[int, ...]) -> None:

@@ -114,8 +114,10 @@ def test_donation_only_when_nobody_else_holds_or_sees(be: CPUBackend) -> None:
         assert not taken and np.array_equal(out, x)
         assert np.array_equal(be.to_numpy(buffer, (N,), F32), x)
     seen = be.from_numpy(x)
-    be.to_numpy(seen, (N,), F32)
-    assert not run(free, seen)[0]
+    view = be.to_numpy(seen, (N,), F32)
+    assert not run(free, seen)[0] and np.array_equal(view, x)
+    del view
+    assert run(free, seen)[0]
     assert not run(free, Borrowed(x.ctypes.data, x.nbytes, x))[0]
     short = be.from_numpy(np.zeros(N + 1, np.float32))
     assert not run(free, short)[0]

@@ -4,8 +4,8 @@ Fresh pages cost three times the work done on them, so memory is kept until ``tr
 bytes lie idle. All of it is 64-byte aligned; blocks from 4 MB on are aligned to 2 MB and ask for huge pages.
 The lists are native (``memory_ir.py``) and change under the interpreter lock only.
 
-A ``Buffer`` has ``address``, ``nbytes`` and ``exported``: a NumPy view or another library may see it, so it is
-never donated. Its memory goes back when the last holder of the object is gone.
+A ``Buffer`` has ``address``, ``nbytes`` and ``exported``: how many NumPy views or other libraries see it, during
+which it is not donated. Its memory goes back when the last holder of the object is gone; a view is a holder.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Allocator:
         self.limit = limit if limit is not None else _physical() // 8
         self.misses = 0
         self.system_bytes = 0
-        self.Buffer = buffer_type(native["weft_buffer_free"])
+        self.Buffer = buffer_type(native)
         self.address = permanent(64)
         fresh = self.fresh
         for kept in (self.Buffer, fresh):  # the native structure holds them without counting
@@ -70,6 +70,7 @@ class Allocator:
         self._make = call.builtin("weft_buffer", native["weft_buffer"], self.address)
         self._pop = call.builtin("weft_pop", native["weft_pop"], self.address)
         self._push = call.builtin("weft_push", native["weft_push"], self.address)
+        self.fill = call.builtin("weft_fill", native["weft_fill"], self.address)
         self._homes: dict[int, int] = {}
         self._by_request: dict[int, int] = {}
 
@@ -150,18 +151,21 @@ class _Spec(ctypes.Structure):
     ]
 
 
-def buffer_type(free: int) -> Any:
+def buffer_type(native: dict[str, int]) -> Any:
     """The type of buffers: fields at fixed places, freed by emitted code, weakly referable, not made from Python."""
     f = memory_ir.FIELDS
-    signed, boolean, size, readonly = 17, 14, 19, 1
+    signed, size, readonly = 17, 19, 1
     members = (_Member * 5)(
         _Member(b"address", signed, f["address"], readonly, None), _Member(b"nbytes", signed, f["nbytes"], readonly, None),
-        _Member(b"exported", boolean, f["exported"], 0, None), _Member(b"__weaklistoffset__", size, f["weak"], readonly, None),
+        _Member(b"exported", signed, f["exported"], 0, None), _Member(b"__weaklistoffset__", size, f["weak"], readonly, None),
         _Member(None, 0, 0, 0, None),
     )
-    slots = (_Slot * 3)(_Slot(52, free), _Slot(72, ctypes.addressof(members)), _Slot(0, None))
-    no_new, default = 1 << 7, 0
-    spec = _Spec(b"weft.runtime.cpu.Buffer", memory_ir.OBJECT_SIZE, 0, no_new | default, ctypes.addressof(slots))
+    slots = (_Slot * 5)(
+        _Slot(52, native["weft_buffer_free"]), _Slot(72, ctypes.addressof(members)), _Slot(1, native["weft_buffer_export"]),
+        _Slot(2, native["weft_buffer_release"]), _Slot(0, None),
+    )
+    no_new = 1 << 7
+    spec = _Spec(b"weft.runtime.cpu.Buffer", memory_ir.OBJECT_SIZE, 0, no_new, ctypes.addressof(slots))
     for kept in (members, slots, spec):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     make = ctypes.pythonapi.PyType_FromSpec
@@ -180,9 +184,13 @@ class _View:
 
 
 def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
-    """A NumPy array over a buffer's memory. The buffer lives as long as the array and counts as exported."""
-    buffer.exported = True
-    return at(buffer.address, shape, dtype, buffer, writable)
+    """A NumPy array over a buffer's memory. The buffer lives as long as the array, and counts it as an export."""
+    if isinstance(buffer, Borrowed):
+        return at(buffer.address, shape, dtype, buffer, writable)
+    out = np.ndarray(shape, dtype, memoryview(buffer))  # the memoryview is what holds the export
+    if not writable:
+        out.flags.writeable = False
+    return out
 
 
 def at(address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any, writable: bool = True) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import threading
 from functools import cached_property, partial
 from typing import Any
@@ -28,6 +28,14 @@ class CPUBackend:
         self._threads = threads
         self._limit = memory_limit
         self._lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        """Another thread may have held a lock; it does not exist in the child."""
+        self._lock = threading.RLock()
+        if "compiler" in self.__dict__:
+            self.compiler.lock = threading.RLock()
 
     @cached_property
     def pool(self) -> Pool:
@@ -69,15 +77,19 @@ class CPUBackend:
 
     def from_numpy(self, array: np.ndarray) -> Any:
         """A copy of an array, in row-major order."""
-        array = np.ascontiguousarray(array)
-        buffer = self.allocate(array.nbytes)
-        if array.nbytes:
-            ctypes.memmove(buffer.address, array.ctypes.data, array.nbytes)
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        nbytes = array.nbytes
+        buffer = self.allocator.allocate(nbytes or 1)
+        if nbytes:
+            if array.dtype.isbuiltin != 1:  # bfloat16 has no place in the buffer protocol: its bytes have
+                array = array.reshape(-1).view(np.uint8)
+            self.allocator.fill(buffer.address, array)
         return buffer
 
     def to_numpy(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
-        """A view of a buffer, without a copy. The buffer counts as exported from then on and is never donated."""
-        return view(buffer, shape, np.dtype(dtype), writable)
+        """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
+        return view(buffer, shape, dtype, writable)
 
     def synchronise(self) -> None:
         """Calls on the CPU have finished when they return."""

@@ -484,8 +484,8 @@ look:
   br i1 %ours, label %unseen, label %pair.next
 unseen:
   %exported.p = getelementptr i8, ptr %buffer, i64 !EXPORTED
-  %exported = load i8, ptr %exported.p
-  %private = icmp eq i8 %exported, 0
+  %exported = load i64, ptr %exported.p
+  %private = icmp eq i64 %exported, 0
   %has.p = getelementptr i8, ptr %buffer, i64 !NBYTES
   %has = load i64, ptr %has.p
   %needs.p = getelementptr i64, ptr %sizes, i64 %o

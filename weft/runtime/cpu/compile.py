@@ -191,6 +191,14 @@ def cpu_identity() -> str:
     return "\n".join(lines)
 
 
+def cpu_model() -> str:
+    """The name the CPU gives itself; never used to choose code."""
+    for line in cpu_identity().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
 @lru_cache(maxsize=1)
 def source_hash() -> str:
     """A digest of weft's own code that decides what a kernel's object code looks like."""

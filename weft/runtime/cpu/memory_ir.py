@@ -25,6 +25,9 @@ _TEXT = """
 declare ptr @realloc(ptr, i64)
 declare ptr @_PyObject_New(ptr)
 declare void @PyObject_Free(ptr)
+declare i32 @PyBuffer_FillInfo(ptr, ptr, ptr, i64, i32, i32)
+declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
+declare void @PyBuffer_Release(ptr)
 declare void @PyObject_ClearWeakRefs(ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
 declare ptr @PyLong_FromUnsignedLongLong(i64)
@@ -157,6 +160,55 @@ give:
   call void @PyObject_Free(ptr %self)
   call void @Py_DecRef(ptr %type)
   ret void
+}
+
+; the buffer protocol: NumPy and others see the memory as bytes; exports are counted while they last
+define i32 @weft_buffer_export(ptr %self, ptr %view, i32 %flags) nounwind {
+  %address.p = getelementptr i8, ptr %self, i64 !ADDRESS
+  %address = load ptr, ptr %address.p
+  %nbytes.p = getelementptr i8, ptr %self, i64 !NBYTES
+  %nbytes = load i64, ptr %nbytes.p
+  %failed = call i32 @PyBuffer_FillInfo(ptr %view, ptr %self, ptr %address, i64 %nbytes, i32 0, i32 %flags)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %done, label %count
+count:
+  %exported.p = getelementptr i8, ptr %self, i64 !EXPORTED
+  %n = load i64, ptr %exported.p
+  %n1 = add i64 %n, 1
+  store i64 %n1, ptr %exported.p
+  br label %done
+done:
+  ret i32 %failed
+}
+
+define void @weft_buffer_release(ptr %self, ptr %view) nounwind {
+  %exported.p = getelementptr i8, ptr %self, i64 !EXPORTED
+  %n = load i64, ptr %exported.p
+  %n1 = sub i64 %n, 1
+  store i64 %n1, ptr %exported.p
+  ret void
+}
+
+; (buffer address, array): copy a row-major array's bytes
+define ptr @weft_fill(ptr %self, ptr %args, i64 %nargs) nounwind {
+  %view = alloca [256 x i8], align 16
+  %target.o = load ptr, ptr %args
+  %target = call ptr @PyLong_AsVoidPtr(ptr %target.o)
+  %array.p = getelementptr ptr, ptr %args, i64 1
+  %array = load ptr, ptr %array.p
+  %failed = call i32 @PyObject_GetBuffer(ptr %array, ptr %view, i32 56)
+  %bad = icmp ne i32 %failed, 0
+  br i1 %bad, label %refused, label %copy
+refused:
+  ret ptr null
+copy:
+  %source = load ptr, ptr %view
+  %length.p = getelementptr i64, ptr %view, i64 2
+  %length = load i64, ptr %length.p
+  call void @llvm.memcpy.p0.p0.i64(ptr %target, ptr %source, i64 %length, i1 false)
+  call void @PyBuffer_Release(ptr %view)
+  call void @Py_IncRef(ptr @_Py_NoneStruct)
+  ret ptr @_Py_NoneStruct
 }
 
 ; self: the allocator. (home, nbytes) -> Buffer
