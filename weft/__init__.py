@@ -1,0 +1,90 @@
+"""weft: NumPy code becomes a few fused native kernels.
+
+The array API's functions under its names and NumPy's, ``wf.jit`` and ``wf.grad``, ``wf.nn`` and what trains it.
+Everything is loaded when it is first used: importing weft costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+__version__ = "0.1.0"
+
+e = 2.718281828459045
+inf = float("inf")
+nan = float("nan")
+newaxis = None
+pi = 3.141592653589793
+
+_NAMES: dict[str, str] = {
+    "weft.array": "Array",
+    "weft.dtypes": """
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+        can_cast finfo iinfo isdtype result_type""",
+    "weft.functions.elementwise": """
+        abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+        bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil copysign
+        cos cosh divide equal erf exp exp2 expm1 fabs floor floor_divide greater greater_equal hypot invert isfinite isinf
+        isnan left_shift less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
+        maximum minimum mod multiply negative nextafter not_equal positive pow power reciprocal remainder right_shift
+        rint round sign signbit sin sinh sqrt square stop_gradient subtract tan tanh true_divide trunc""",
+    "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
+    "weft.functions.statistics": """
+        all amax amin any argmax argmin average count_nonzero cumsum cumulative_sum max mean min prod ptp std sum var""",
+    "weft.functions.manipulation": """
+        atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims flip fliplr flipud
+        matrix_transpose moveaxis permute_dims ravel reshape roll squeeze swapaxes transpose""",
+    "weft.functions.joining": "array_split concat concatenate hstack pad repeat split stack tile unstack vstack",
+    "weft.functions.indexing": """
+        argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
+        tril triu""",
+    "weft.functions.linalg": "diag diagonal dot einsum inner matmul outer tensordot trace vdot vecdot",
+    "weft.functions.creation": """
+        arange array asarray astype copy empty empty_like eye from_dlpack full full_like identity linspace meshgrid ones
+        ones_like tri zeros zeros_like""",
+    "weft.functions.sorting": """
+        argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",
+    "weft.transforms.jit": "jit",
+    "weft.transforms.grad": "grad value_and_grad vjp",
+    "weft.transforms.vmap": "vmap",
+    "weft.transforms.tree": "tree_leaves tree_map",
+    "weft.tools.explain": "explain",
+    "weft.runtime": "counters get_num_threads set_num_threads",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+_MODULES = {
+    **{name: f"weft.{name}" for name in ("data", "dtypes", "errors", "io", "losses", "nn", "optim", "runtime", "tools", "train")},
+    **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
+}
+
+__all__ = sorted(["__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is not None:
+        found = getattr(importlib.import_module(home), name)
+    elif name in _MODULES:
+        found = importlib.import_module(_MODULES[name])
+    else:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Face(types.ModuleType):
+    """Keeps ``weft.array`` the function: Python would bind the submodule of that name when it is imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

@@ -1,0 +1,139 @@
+"""where, clip and small relatives made of element-wise primitives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array
+from weft.convert import operands
+from weft.dtypes import finfo
+from weft.functions.common import BOOL, cast, finish, floating, is_float, node, number, op
+from weft.functions.indexing import nonzero
+from weft.functions.statistics import all
+
+
+def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
+    """``x1`` where the condition holds, ``x2`` elsewhere; with the condition alone: :func:`nonzero`.
+
+    Parameters
+    ----------
+    condition : array or bool
+        Numbers count as true when they are not zero.
+    x1, x2 : array or number
+
+    Returns
+    -------
+    Array
+        Of the shape all three broadcast to and the dtype ``x1`` and ``x2`` promote to.
+
+    Raises
+    ------
+    ShapeError
+        Shapes that do not broadcast.
+    ValueError
+        Only one of ``x1`` and ``x2`` was given.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.array([-1.0, 2.0])
+    >>> wf.where(x > 0, x, 0.0).tolist()
+    [0.0, 2.0]
+    """
+    if x1 is None and x2 is None:
+        return nonzero(condition)
+    if x1 is None or x2 is None:
+        raise ValueError("where: give both x1 and x2, or neither")
+    a, b = operands(x1, x2)
+    return finish(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) -> Array:
+    """``x`` held between ``min`` and ``max``; None leaves a side open.
+
+    Parameters
+    ----------
+    x : array or number
+    min, max : array or number, optional
+        The bounds; where they cross, ``max`` wins. NaN in any of them gives NaN.
+    out : Array, optional
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    if min is None and max is None:
+        return finish(node(x, "clip"), out, "clip")
+    if max is None:
+        return finish(op("maximum", *operands(x, min)), out, "clip")
+    if min is None:
+        return finish(op("minimum", *operands(x, max)), out, "clip")
+    value, low, high = operands(x, min, max)
+    return finish(op("minimum", op("maximum", value, low), high), out, "clip")
+
+
+def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
+    """``x`` with NaN and infinities replaced by numbers (infinities: the largest of the dtype).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nan_to_num(wf.array([wf.nan, 1.0])).tolist()
+    [0.0, 1.0]
+    """
+    value = node(x, "nan_to_num")
+    if not is_float(value.dtype):
+        return finish(value)
+    limits = finfo(value.dtype)
+    high = number(float(limits.max) if posinf is None else posinf, value.dtype)
+    low = number(float(limits.min) if neginf is None else neginf, value.dtype)
+    zero = number(0, value.dtype)
+    infinite = op("where", op("less", value, zero), low, high)
+    value = op("where", op("isinf", value), infinite, value)
+    return finish(op("where", op("isnan", value), number(nan, value.dtype), value))
+
+
+def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Whether ``abs(x1 - x2) <= atol + rtol * abs(x2)``, infinities being close to themselves.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
+    [True, False]
+    """
+    a, b = (floating(n) for n in operands(x1, x2))
+    distance = op("abs", op("subtract", a, b))
+    bound = op("add", number(atol, b.dtype), op("multiply", number(rtol, b.dtype), op("abs", b)))
+    both = op("logical_and", op("isfinite", a), op("isfinite", b))
+    close = op("where", both, op("less_equal", distance, bound), op("equal", a, b))
+    if equal_nan:
+        close = op("logical_or", close, op("logical_and", op("isnan", a), op("isnan", b)))
+    return finish(close)
+
+
+def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether all elements are close (:func:`isclose`); computes at once.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.allclose(wf.array([1.0]), 1.0)
+    True
+    """
+    return bool(all(isclose(x1, x2, rtol, atol, equal_nan)))
+
+
+def array_equal(x1: Any, x2: Any, /) -> bool:
+    """Whether shapes and all elements are equal; computes at once.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.array_equal(wf.array([1, 2]), [1, 2])
+    True
+    """
+    a, b = operands(x1, x2)
+    return a.shape == b.shape and bool(all(finish(op("equal", a, b))))

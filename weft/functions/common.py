@@ -1,0 +1,163 @@
+"""What the functions share: nodes from arguments, dtypes of results, axes, sizes, ``out=``."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import as_node, cast
+from weft.dtypes import INTEGERS, is_float
+from weft.dtypes import bool as BOOL
+from weft.dtypes import float32 as FLOAT32
+from weft.dtypes import float64 as FLOAT64
+from weft.dtypes import int64 as INT64
+from weft.dtypes import uint32 as UINT32
+from weft.dtypes import uint64 as UINT64
+from weft.errors import AxisError, DTypeError, ShapeError
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.table import TABLE, bind, constant
+
+__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "UINT32", "UINT64", "Node", "Shape", "cast", "is_float"]
+
+Axis = int | Sequence[int] | None
+
+def op(name: str, *nodes: Node, **params: Any) -> Node:
+    """Bind one primitive by name."""
+    return bind(TABLE[name], *nodes, **params)
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    return dtype in INTEGERS
+
+
+def floating(node: Node) -> Node:
+    """``node`` as a float: integers and bools become float32, where NumPy would make float64."""
+    return node if is_float(node.dtype) else cast(node, FLOAT32)
+
+
+def number(value: Any, dtype: np.dtype) -> Node:
+    """A number that belongs to the formula, such as the 2 in a variance's square."""
+    return constant(value, dtype)
+
+
+def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:
+    """One axis as a number from 0 to ``ndim - 1``."""
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise DTypeError(f"{function}: {argument} must be an integer, not {axis!r}") from None
+    if not -ndim <= number < ndim:
+        has = f"axes {-ndim} to {ndim - 1}" if ndim else "no axes"
+        raise AxisError(f"{function}: {argument}={number}, but the array has {has}")
+    return number % ndim
+
+
+def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "axis") -> tuple[int, ...]:
+    """Axes as a sorted tuple; None means all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(axis_index(a, ndim, function, argument) for a in given)
+    if len(set(axes)) != len(axes):
+        raise AxisError(f"{function}: {argument}={axis!r} names an axis twice")
+    return tuple(sorted(axes))
+
+
+def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
+    """``shape`` as a tuple of extents that are not negative."""
+    if isinstance(shape, Array):
+        shape = shape.numpy().tolist()
+    given = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    try:
+        extents = tuple(operator.index(n) for n in given)
+    except TypeError:
+        raise DTypeError(f"{function}: {argument} must be an integer or a tuple of integers, not {shape!r}") from None
+    if any(n < 0 for n in extents):
+        raise ShapeError(f"{function}: {argument}={extents} has a negative extent")
+    return extents
+
+
+def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
+    """The shape that NumPy's rules give; ShapeError names all of them where they do not fit."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(
+            f"{function}: shapes {', '.join(map(str, shapes))} do not broadcast: from the right, extents must be equal or 1"
+        ) from None
+
+
+def broadcast(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else op("broadcast_to", node, shape=shape)
+
+
+def reshaped(node: Node, shape: Shape) -> Node:
+    return node if node.shape == shape else op("reshape", node, shape=shape)
+
+
+def permuted(node: Node, axes: Sequence[int]) -> Node:
+    return node if tuple(axes) == tuple(range(len(node.shape))) else op("permute", node, axes=tuple(axes))
+
+
+def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
+    """``node[..., start:stop, ...]`` along one axis, step 1."""
+    if start == 0 and stop == node.shape[axis]:
+        return node
+    ndim = len(node.shape)
+    shape = tuple(stop - start if a == axis else n for a, n in enumerate(node.shape))
+    return op("slice", node, start=tuple(start if a == axis else 0 for a in range(ndim)), step=(1,) * ndim, shape=shape)
+
+
+def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
+    """A reduction; over no axes it is the array itself."""
+    return op(name, node, axes=axes, keepdims=bool(keepdims)) if axes else node
+
+
+def extent_of(shape: Shape, axes: Sequence[int]) -> int:
+    return math.prod(shape[a] for a in axes)
+
+
+def finish(node: Node, out: Any = None, function: str = "out") -> Array:
+    """The result as an Array; with ``out``, written there (as NumPy does: same shape, same kind of dtype)."""
+    if out is None:
+        return wrap(node)
+    if isinstance(out, tuple):
+        (out,) = out
+    if not isinstance(out, Array):
+        raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
+    if out.shape != node.shape:
+        raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
+    if not can_cast(node.dtype, out.dtype):
+        raise DTypeError(
+            f"{function}: out has dtype {out.dtype}, which cannot hold a result of {node.dtype}; cast with .astype first"
+        )
+    out[...] = wrap(cast(node, out.dtype))
+    return out
+
+
+def can_cast(source: np.dtype, target: np.dtype) -> bool:
+    """NumPy's "same kind" rule: bool < unsigned < signed < float, never downwards."""
+    low, high = (3 if is_float(d) else "bui".index(d.kind) for d in (source, target))
+    return low <= high
+
+
+def node(x: Any, function: str, argument: str = "x") -> Node:
+    """An argument as a Node; None is refused by name."""
+    if x is None:
+        raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
+    return as_node(x)
+
+
+def integer_node(x: Any, function: str, argument: str = "indices") -> Node:
+    """An argument that must hold integers."""
+    found = node(x, function, argument)
+    if not is_integer(found.dtype):
+        if 0 in found.shape:  # an empty list is float by default, and holds no index at all
+            return cast(found, INT64)
+        raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {found.dtype}; cast with .astype('int64')")
+    return found

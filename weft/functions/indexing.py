@@ -1,0 +1,319 @@
+"""Elements picked and written by integer indices, triangles, one-hot, and what needs concrete values."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import numpy_node
+from weft.dtypes import as_dtype
+from weft.errors import DTypeError, ShapeError
+from weft.functions.common import (
+    BOOL,
+    FLOAT32,
+    INT64,
+    Node,
+    axis_index,
+    broadcast,
+    broadcast_shapes,
+    cast,
+    finish,
+    integer_node,
+    node,
+    number,
+    op,
+    permuted,
+    reshaped,
+)
+from weft.functions.creation import lower_mask
+
+
+def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None) -> Array:
+    """Elements at ``indices`` along an axis.
+
+    Parameters
+    ----------
+    x : array
+    indices : array of integers, of any shape
+        Negative ones count from the end; those out of range are clamped to the edge.
+    axis : int, optional
+        None: of the flattened array.
+    out : Array, optional
+
+    Returns
+    -------
+    Array
+        The axis is replaced by the shape of ``indices``.
+
+    Raises
+    ------
+    DTypeError
+        Indices that are not integers.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
+    [[2, 1], [4, 3]]
+    """
+    value, index = node(x, "take"), integer_node(indices, "take")
+    if axis is None:
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), "take")
+    got, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
+    order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))
+    return finish(permuted(got, order), out, "take")
+
+
+def _along(function: str, value: Node, index: Node, axis: int) -> tuple[list[Node], tuple[int, ...]]:
+    """One index array an axis: ``index`` along ``axis``, each place's own number along the others."""
+    if len(index.shape) != len(value.shape):
+        raise ShapeError(f"{function}: indices have shape {index.shape}; x has shape {value.shape}: as many dimensions are needed")
+    shape = list(broadcast_shapes(
+        function, tuple(1 if a == axis else n for a, n in enumerate(value.shape)), tuple(1 if a == axis else n for a, n in enumerate(index.shape))
+    ))
+    shape[axis] = index.shape[axis]
+    places = []
+    for a in range(len(shape)):
+        if a == axis:
+            places.append(broadcast(index, tuple(shape)))
+            continue
+        own = op("iota", shape=tuple(n if b == a else 1 for b, n in enumerate(value.shape)), dtype=INT64, axis=a)
+        places.append(own)
+    return places, tuple(shape)
+
+
+def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
+    """For each place of ``indices``, the element of ``x`` at that index along the axis.
+
+    Parameters
+    ----------
+    x : array
+    indices : array of integers
+        As many dimensions as ``x``; the others broadcast.
+    axis : int
+        None: both are flattened.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.array([[3, 1, 2], [6, 5, 4]])
+    >>> wf.take_along_axis(x, wf.argsort(x, axis=1), axis=1).tolist()
+    [[1, 2, 3], [4, 5, 6]]
+    """
+    value, index = node(x, "take_along_axis"), integer_node(indices, "take_along_axis")
+    if axis is None:
+        value, index, axis = reshaped(value, (value.size,)), reshaped(index, (index.size,)), 0
+    axis = axis_index(axis, len(value.shape), "take_along_axis")
+    places, _ = _along("take_along_axis", value, index, axis)
+    return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))
+
+
+def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1) -> None:
+    """Write ``values`` into ``x`` where :func:`take_along_axis` would read.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.zeros((2, 3))
+    >>> wf.put_along_axis(x, wf.array([[0], [2]]), 1.0, axis=1)
+    >>> x.tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    if not isinstance(x, Array):
+        raise DTypeError(f"put_along_axis: x must be a weft Array, not {type(x).__name__}: it is written to")
+    value, index = x.node, integer_node(indices, "put_along_axis")
+    axis = axis_index(axis, len(value.shape), "put_along_axis")
+    places, shape = _along("put_along_axis", value, index, axis)
+    given = broadcast(cast(node(values, "put_along_axis", "values"), value.dtype), shape)
+    x[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
+
+
+def gather(x: Any, *indices: Any, axes: Any = None) -> Array:
+    """Slices of ``x`` at integer indices, which broadcast with each other.
+
+    Parameters
+    ----------
+    x : array
+    *indices : arrays of integers
+        Negative ones count from the end; those out of range are clamped.
+    axes : tuple of int, optional
+        The axes that the indices belong to; by default the first ones.
+
+    Returns
+    -------
+    Array
+        The shape of the indices, then the shape of ``x`` without ``axes``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.gather(wf.array([[1, 2], [3, 4]]), [1, 1, 0]).tolist()
+    [[3, 4], [3, 4], [1, 2]]
+    """
+    value = node(x, "gather")
+    places = [integer_node(i, "gather", f"indices[{k}]") for k, i in enumerate(indices)]
+    return wrap(op("gather", value, *places, axes=_axes(value, places, axes, "gather")))
+
+
+def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
+    given = tuple(range(len(places))) if axes is None else tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    return tuple(axis_index(a, len(value.shape), function, "axes") for a in given)
+
+
+def _scatter(function: str, mode: str, x: Any, indices: Any, updates: Any, axes: Any) -> Array:
+    value = node(x, function)
+    given = indices if isinstance(indices, tuple) else (indices,)
+    places = [integer_node(i, function, f"indices[{k}]") for k, i in enumerate(given)]
+    where = _axes(value, places, axes, function)
+    lead = broadcast_shapes(function, *(p.shape for p in places))
+    shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
+    new = cast(node(updates, function, "updates"), value.dtype)
+    if broadcast_shapes(function, new.shape, shape) != shape:
+        raise ShapeError(f"{function}: updates have shape {new.shape}, but the indexed slices have shape {shape}")
+    return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=mode))
+
+
+def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Array:
+    """A copy of ``x`` with ``updates`` added at the indices; repeated indices add up.
+
+    Parameters
+    ----------
+    x : array
+    indices : array of integers, or a tuple of them, one an axis
+    updates : array
+        Broadcasts to the shape of the indices followed by the shape of ``x`` without ``axes``.
+    axes : tuple of int, optional
+        The axes that the indices belong to; by default the first ones.
+
+    Raises
+    ------
+    ShapeError
+        Updates that do not fit.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    return _scatter("scatter_add", "add", x, indices, updates, axes)
+
+
+def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Array:
+    """A copy of ``x`` with ``updates`` written at the indices; of repeated ones the last counts. As :func:`scatter_add`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.scatter_set(wf.zeros(3), [0, 2], 5.0).tolist()
+    [5.0, 0.0, 5.0]
+    """
+    return _scatter("scatter_set", "set", x, indices, updates, axes)
+
+
+def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
+    """Along a new last axis, 1 at the class and 0 elsewhere; a class out of range gives zeros.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.one_hot(wf.array([0, 2]), 3).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    labels = integer_node(x, "one_hot", "x")
+    count = operator.index(num_classes)
+    if count < 1:
+        raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
+    classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
+    hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
+    return wrap(cast(hit, FLOAT32 if dtype is None else as_dtype(dtype)))
+
+
+def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
+    value = node(x, function)
+    if len(value.shape) < 2:
+        raise ShapeError(f"{function}: x has shape {value.shape}; a matrix or a stack of matrices is needed")
+    mask = lower_mask(value.shape[-2], value.shape[-1], k if lower else k - 1)
+    zero = number(0, value.dtype)
+    return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
+
+
+def tril(x: Any, /, k: int = 0) -> Array:
+    """``x`` on and below the k-th diagonal, zeros above it.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tril(wf.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return _triangle("tril", x, k, True)
+
+
+def triu(x: Any, /, k: int = 0) -> Array:
+    """``x`` on and above the k-th diagonal, zeros below it.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.triu(wf.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _triangle("triu", x, k, False)
+
+
+def nonzero(x: Any, /) -> tuple[Array, ...]:
+    """The indices of elements that are not zero, one array an axis; computes at once (its shape depends on values).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
+    [1, 2]
+    """
+    found = node(x, "nonzero")
+    if not found.shape:
+        raise ShapeError("nonzero: x has no dimensions; reshape it to (1,) first")
+    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(found).numpy()))
+
+
+def argwhere(x: Any, /) -> Array:
+    """The indices of elements that are not zero, a row each; computes at once.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
+    [[0, 1], [1, 0]]
+    """
+    return wrap(numpy_node(np.argwhere(wrap(node(x, "argwhere")).numpy())))
+
+
+def flatnonzero(x: Any, /) -> Array:
+    """:func:`nonzero` of the flattened array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
+    [1, 2]
+    """
+    return wrap(numpy_node(np.flatnonzero(wrap(node(x, "flatnonzero")).numpy())))
+
+
+def extract(condition: Any, x: Any, /) -> Array:
+    """The elements of ``x`` where the condition holds, in one dimension; computes at once.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.array([1, 5, 7])
+    >>> wf.extract(x > 2, x).tolist()
+    [5, 7]
+    """
+    mask = wrap(cast(node(condition, "extract", "condition"), BOOL)).numpy()
+    return wrap(numpy_node(np.extract(mask, wrap(node(x, "extract")).numpy())))

@@ -1,0 +1,330 @@
+"""Joining, splitting, repeating and padding arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import number_node, numpy_node, operands
+from weft.dtypes import as_dtype
+from weft.errors import DTypeError, ShapeError
+from weft.functions.common import (
+    Node,
+    axis_index,
+    broadcast,
+    cast,
+    finish,
+    integer_node,
+    node,
+    op,
+    permuted,
+    reshaped,
+    shape_tuple,
+)
+
+
+def _nodes(arrays: Any, function: str, dtype: Any = None) -> tuple[Node, ...]:
+    if isinstance(arrays, Array):
+        arrays = list(arrays)
+    if not isinstance(arrays, (tuple, list, np.ndarray)):
+        raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(arrays).__name__}")
+    if len(arrays) == 0:
+        raise ShapeError(f"{function}: there is nothing to join; give at least one array")
+    nodes = operands(*arrays)
+    return nodes if dtype is None else tuple(cast(n, as_dtype(dtype)) for n in nodes)
+
+
+def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None) -> Array:
+    """Arrays one after the other along an axis they have.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+        Of equal extents along the other axes; dtypes are promoted.
+    axis : int, optional
+        None: flattened first.
+    out : Array, optional
+    dtype : dtype, optional
+
+    Raises
+    ------
+    ShapeError
+        Extents differ, or there is no array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    nodes = _nodes(arrays, "concat", dtype)
+    if axis is None:
+        nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
+    axis = axis_index(axis, len(nodes[0].shape), "concat")
+    first = nodes[0].shape
+    for k, n in enumerate(nodes):
+        if len(n.shape) != len(first) or any(a != axis and x != y for a, (x, y) in enumerate(zip(first, n.shape, strict=False))):
+            raise ShapeError(f"concat: arrays[0] has shape {first} and arrays[{k}] {n.shape}: only axis {axis} may differ")
+    return finish(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
+
+
+def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = None) -> Array:
+    """Arrays of one shape along a new axis.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+    axis : int
+        Where the new axis is in the result.
+    out : Array, optional
+    dtype : dtype, optional
+
+    Raises
+    ------
+    ShapeError
+        Shapes differ, or there is no array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
+    nodes = _nodes(arrays, "stack", dtype)
+    shape = nodes[0].shape
+    for k, n in enumerate(nodes):
+        if n.shape != shape:
+            raise ShapeError(f"stack: arrays[0] has shape {shape} and arrays[{k}] {n.shape}: they must be equal")
+    place = axis_index(axis, len(shape) + 1, "stack")
+    rows = tuple(reshaped(n, (*shape[:place], 1, *shape[place:])) for n in nodes)
+    return finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
+
+
+def vstack(arrays: Any, /) -> Array:
+    """Arrays below each other: along axis 0, vectors being rows.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
+    [[1.0, 1.0], [0.0, 0.0]]
+    """
+    rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(arrays, "vstack")]
+    return concat(rows, 0)
+
+
+def hstack(arrays: Any, /) -> Array:
+    """Arrays beside each other: along axis 1, vectors along their only one.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(arrays, "hstack")]
+    return concat(parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
+    value = x if isinstance(x, Array) else wrap(node(x, function))
+    axis = axis_index(axis, value.ndim, function)
+    extent = value.shape[axis]
+    if isinstance(sections, (tuple, list, np.ndarray, Array)):
+        cuts = [operator.index(c) for c in (sections.tolist() if isinstance(sections, (np.ndarray, Array)) else sections)]
+        edges = [0, *cuts, extent]
+    else:
+        count = operator.index(sections)
+        if count < 1:
+            raise ShapeError(f"{function}: sections={count} must be at least 1")
+        if even and extent % count:
+            raise ShapeError(f"{function}: axis {axis} has extent {extent}, which {count} equal parts do not divide; use wf.array_split")
+        size, more = divmod(extent, count)
+        edges = [k * size + min(k, more) for k in range(count + 1)]
+    head = (slice(None),) * axis
+    return [value[(*head, slice(low, high))] for low, high in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
+    """Equal parts along an axis, or parts between given places: views.
+
+    Parameters
+    ----------
+    x : array
+    indices_or_sections : int or sequence of int
+        How many equal parts, or where to cut.
+    axis : int
+
+    Raises
+    ------
+    ShapeError
+        The extent cannot be divided evenly.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
+    [[0, 1], [2, 3]]
+    """
+    return _parts("split", x, indices_or_sections, axis, True)
+
+
+def array_split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
+    """:func:`split` into parts that may differ by one in length.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.array_split(wf.arange(3), 2)]
+    [[0, 1], [2]]
+    """
+    return _parts("array_split", x, indices_or_sections, axis, False)
+
+
+def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
+    """The slices along an axis, which they do not have any more: views.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [p.tolist() for p in wf.unstack(wf.array([[1, 2], [3, 4]]), axis=1)]
+    [[1, 3], [2, 4]]
+    """
+    value = x if isinstance(x, Array) else wrap(node(x, "unstack"))
+    axis = axis_index(axis, value.ndim, "unstack")
+    return tuple(value[(slice(None),) * axis + (k,)] for k in range(value.shape[axis]))
+
+
+def tile(x: Any, repetitions: Any, /) -> Array:
+    """``x`` laid beside itself.
+
+    Parameters
+    ----------
+    x : array
+    repetitions : int or tuple of int
+        How often along each axis, counted from the last; more of them than axes make new axes in front.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tile(wf.array([1, 2]), 2).tolist()
+    [1, 2, 1, 2]
+    """
+    value, counts = node(x, "tile"), shape_tuple(repetitions, "tile", "repetitions")
+    ndim = max(len(counts), len(value.shape))
+    counts = (1,) * (ndim - len(counts)) + counts
+    shape = (1,) * (ndim - len(value.shape)) + value.shape
+    apart = tuple(n for extent in shape for n in (1, extent))
+    wide = tuple(n for count, extent in zip(counts, shape, strict=True) for n in (count, extent))
+    spread = broadcast(reshaped(value, apart), wide)
+    return wrap(reshaped(spread, tuple(c * n for c, n in zip(counts, shape, strict=True))))
+
+
+def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
+    """Each element several times in a row.
+
+    Parameters
+    ----------
+    x : array
+    repeats : int or sequence of int
+        For all elements, or one number an element; an array is looked at, since the shape depends on it.
+    axis : int, optional
+        None: of the flattened array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.repeat(wf.array([1, 2]), 2).tolist()
+    [1, 1, 2, 2]
+    """
+    value = node(x, "repeat")
+    if axis is None:
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), "repeat")
+    extent = value.shape[axis]
+    if isinstance(repeats, (tuple, list, np.ndarray, Array)) and np.size(repeats) != 1:
+        counts = wrap(integer_node(repeats, "repeat", "repeats")).numpy()
+        if counts.shape != (extent,) or (counts < 0).any():
+            raise ShapeError(f"repeat: repeats has shape {counts.shape}; {extent} numbers that are not negative are needed for axis {axis}")
+        got = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
+        return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
+    count = shape_tuple(repeats if not isinstance(repeats, (np.ndarray, list)) else np.ravel(repeats).tolist(), "repeat", "repeats")[0]
+    shape = value.shape
+    apart = broadcast(reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :])), (*shape[: axis + 1], count, *shape[axis + 1 :]))
+    return wrap(reshaped(apart, (*shape[:axis], extent * count, *shape[axis + 1 :])))
+
+
+def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(given, (Array, np.ndarray)):
+        given = given.tolist()
+    rows: Sequence[Any]
+    if not isinstance(given, (tuple, list)):
+        rows = [(given, given)]
+    elif all(not isinstance(r, (tuple, list)) for r in given):
+        rows = [(given[0], given[-1])]
+    else:
+        rows = given
+    rows = list(rows) * ndim if len(rows) == 1 else rows
+    found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows]
+    if len(found) != ndim or any(n < 0 for pair in found for n in pair):
+        raise ShapeError(f"pad: pad_width={given!r} must be widths >= 0: a number, (before, after), or one such pair for each of {ndim} axes")
+    return found
+
+
+def pad(x: Any, pad_width: Any, /, mode: str = "constant", constant_values: Any = 0) -> Array:
+    """More elements before and after, along each axis.
+
+    Parameters
+    ----------
+    x : array
+    pad_width : int, (before, after), or one such pair an axis
+    mode : "constant", "edge", "reflect", "symmetric" or "wrap"
+    constant_values : number or Array without dimensions
+
+    Raises
+    ------
+    ShapeError
+        Widths that do not fit.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.pad(wf.array([1, 2]), (1, 2)).tolist()
+    [0, 1, 2, 0, 0]
+    >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()
+    [3, 2, 1, 2, 3, 2, 1]
+    """
+    value = node(x, "pad")
+    widths = _widths(pad_width, len(value.shape))
+    if mode == "constant":
+        return wrap(_constant(value, widths, constant_values))
+    if mode not in ("edge", "reflect", "symmetric", "wrap"):
+        raise ValueError(f"pad: mode={mode!r} must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
+    for axis, (low, high) in enumerate(widths):
+        extent = value.shape[axis]
+        if not (low or high):
+            continue
+        if not extent:
+            raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could repeat")
+        place = np.pad(np.arange(extent), (low, high), mode=mode)  # type: ignore[call-overload]
+        got = op("gather", value, numpy_node(place), axes=(axis,))
+        value = permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape))))
+    return wrap(value)
+
+
+def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
+    low, high = (tuple(w[side] for w in widths) for side in (0, 1))
+    if isinstance(fill, (bool, int, float, np.generic)):
+        return op("pad", value, low=low, high=high, value=np.asarray(fill).astype(value.dtype).item())
+    inside = node(fill, "pad", "constant_values")
+    if inside.shape:
+        raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
+    mask = op("pad", broadcast(number_node(True, np.dtype(bool)), value.shape), low=low, high=high, value=False)
+    return op("where", mask, op("pad", value, low=low, high=high, value=0), cast(inside, value.dtype))
+
+
+concatenate = concat

@@ -1,0 +1,356 @@
+"""Shapes: reshape, axes in another order, joining, splitting, repeating, padding.
+
+What can be a view is one, as in NumPy: writing to ``wf.reshape(x, ...)`` writes to ``x``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from weft.array import Array, wrap
+from weft.errors import AxisError, ShapeError
+from weft.functions.common import (
+    Axis,
+    Node,
+    Shape,
+    axis_index,
+    axis_tuple,
+    broadcast,
+    node,
+    op,
+    reshaped,
+    shape_tuple,
+    sliced,
+)
+from weft.functions.common import broadcast_shapes as _broadcast_shapes
+
+
+def _array(x: Any, function: str) -> Array:
+    return x if isinstance(x, Array) else wrap(node(x, function))
+
+
+def _view(x: Any, function: str, shape: Shape) -> Array:
+    return _array(x, function).reshape(shape)
+
+
+# ---- another shape
+
+
+def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
+    """The same elements in another shape: a view, unless ``copy`` is true.
+
+    Parameters
+    ----------
+    x : array
+    shape : int or tuple of int
+        One extent may be -1: what is left over.
+    copy : bool, optional
+
+    Raises
+    ------
+    ShapeError
+        The numbers of elements differ.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
+    [[0, 1], [2, 3]]
+    """
+    out = _array(x, "reshape").reshape(shape)
+    return out.copy() if copy else out
+
+
+def ravel(x: Any, /) -> Array:
+    """All elements in one dimension: a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
+    [1, 2, 3, 4]
+    """
+    return _array(x, "ravel").ravel()
+
+
+def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
+    """New axes of extent 1, at these places of the result: a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.expand_dims(wf.ones(3), (0, -1)).shape
+    (1, 3, 1)
+    """
+    value = _array(x, "expand_dims")
+    count = len(axis) if isinstance(axis, (tuple, list)) else 1
+    places = axis_tuple(axis, value.ndim + count, "expand_dims")
+    extents = iter(value.shape)
+    return value.reshape(tuple(1 if a in places else next(extents) for a in range(value.ndim + len(places))))
+
+
+def squeeze(x: Any, /, axis: Axis = None) -> Array:
+    """Without axes of extent 1 (all of them, or those named): a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.squeeze(wf.ones((1, 3, 1)), axis=0).shape
+    (3, 1)
+    """
+    return _array(x, "squeeze").squeeze(axis)
+
+
+def atleast_1d(x: Any, /) -> Array:
+    """With at least one dimension.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.atleast_1d(3.0).shape
+    (1,)
+    """
+    value = _array(x, "atleast_1d")
+    return value if value.ndim else value.reshape((1,))
+
+
+def atleast_2d(x: Any, /) -> Array:
+    """With at least two dimensions; new ones in front.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.atleast_2d(wf.ones(3)).shape
+    (1, 3)
+    """
+    value = _array(x, "atleast_2d")
+    return value if value.ndim >= 2 else value.reshape((1,) * (2 - value.ndim) + value.shape)
+
+
+def atleast_3d(x: Any, /) -> Array:
+    """With at least three dimensions, as NumPy places them: N becomes 1, N, 1 and M, N becomes M, N, 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.atleast_3d(wf.ones(3)).shape
+    (1, 3, 1)
+    """
+    value = _array(x, "atleast_3d")
+    shape = {0: (1, 1, 1), 1: (1, *value.shape, 1), 2: (*value.shape, 1)}
+    return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
+
+
+# ---- axes in another order
+
+
+def transpose(x: Any, /, axes: Sequence[int] | None = None) -> Array:
+    """The axes in another order (reversed by default): a view.
+
+    Parameters
+    ----------
+    x : array
+    axes : sequence of int, optional
+        Axis ``axes[i]`` of ``x`` becomes axis i.
+
+    Raises
+    ------
+    AxisError
+        ``axes`` is not a permutation.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.transpose(wf.ones((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
+    value = _array(x, "transpose")
+    return value.transpose() if axes is None else value.transpose(tuple(axes))
+
+
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
+    """The axes in the order ``axes``: a view. See :func:`transpose`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
+    (3, 2)
+    """
+    return transpose(x, axes)
+
+
+def matrix_transpose(x: Any, /) -> Array:
+    """The last two axes exchanged: a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.matrix_transpose(wf.ones((5, 2, 3))).shape
+    (5, 3, 2)
+    """
+    return _array(x, "matrix_transpose").mT
+
+
+def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
+    """Two axes exchanged: a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.swapaxes(wf.ones((2, 3, 4)), 0, -1).shape
+    (4, 3, 2)
+    """
+    return _array(x, "swapaxes").swapaxes(axis1, axis2)
+
+
+def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
+    """Axes moved to new places, the others keeping their order: a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.moveaxis(wf.ones((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
+    value = _array(x, "moveaxis")
+    given = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in (source, destination)]
+    for axes, name in zip(given, ("source", "destination"), strict=True):
+        axis_tuple(axes, value.ndim, "moveaxis", name)
+    if len(given[0]) != len(given[1]):
+        raise AxisError(f"moveaxis: source={source} and destination={destination} name different numbers of axes")
+    moved, places = ([axis_index(a, value.ndim) for a in axes] for axes in given)
+    order = [a for a in range(value.ndim) if a not in moved]
+    for place, axis in sorted(zip(places, moved, strict=True)):
+        order.insert(place, axis)
+    return value.transpose(tuple(order))
+
+
+def flip(x: Any, /, axis: Axis = None) -> Array:
+    """The elements in reverse order along axes (all by default): a view.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.flip(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
+    [[2, 1], [4, 3]]
+    """
+    value = _array(x, "flip")
+    axes = axis_tuple(axis, value.ndim, "flip")
+    return value[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(value.ndim))]
+
+
+def flipud(x: Any, /) -> Array:
+    """The rows in reverse order: ``flip(x, 0)``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.flipud(wf.array([1, 2])).tolist()
+    [2, 1]
+    """
+    return flip(x, 0)
+
+
+def fliplr(x: Any, /) -> Array:
+    """The columns in reverse order: ``flip(x, 1)``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.fliplr(wf.array([[1, 2]])).tolist()
+    [[2, 1]]
+    """
+    return flip(x, 1)
+
+
+def roll(x: Any, /, shift: Any, axis: Any = None) -> Array:
+    """The elements moved round along axes; what leaves at the end enters at the beginning.
+
+    Parameters
+    ----------
+    x : array
+    shift : int or tuple of int
+    axis : int or tuple of int, optional
+        None: in the flattened array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.roll(wf.arange(4), 1).tolist()
+    [3, 0, 1, 2]
+    """
+    value = node(x, "roll")
+    if axis is None:
+        if isinstance(shift, (tuple, list)):
+            raise ShapeError(f"roll: shift={shift!r} needs as many axes; give axis=")
+        return wrap(reshaped(_rolled(reshaped(value, (value.size,)), operator.index(shift), 0), value.shape))
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    axes = axes * len(shifts) if len(axes) == 1 else axes
+    if len(shifts) != len(axes):
+        raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
+    for by, a in zip(shifts, axes, strict=True):
+        value = _rolled(value, operator.index(by), axis_index(a, len(value.shape), "roll"))
+    return wrap(value)
+
+
+def _rolled(value: Node, shift: int, axis: int) -> Node:
+    extent = value.shape[axis]
+    cut = (-shift) % extent if extent else 0
+    if cut == 0:
+        return value
+    return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)
+
+
+# ---- broadcasting
+
+
+def broadcast_shapes(*shapes: Any) -> Shape:
+    """The shape that shapes broadcast to.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    return _broadcast_shapes("broadcast_shapes", *(shape_tuple(s, "broadcast_shapes") for s in shapes))
+
+
+def broadcast_to(x: Any, /, shape: Any) -> Array:
+    """``x`` repeated to a shape it broadcasts to; nothing is copied until it must be.
+
+    Raises
+    ------
+    ShapeError
+        It does not broadcast to that shape.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
+    [[1, 2], [1, 2]]
+    """
+    value, wanted = node(x, "broadcast_to"), shape_tuple(shape, "broadcast_to")
+    if _broadcast_shapes("broadcast_to", value.shape, wanted) != wanted:
+        raise ShapeError(f"broadcast_to: x has shape {value.shape}, which does not broadcast to {wanted}")
+    return wrap(broadcast(value, wanted))
+
+
+def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
+    """Arrays brought to the one shape they broadcast to.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [x.shape for x in wf.broadcast_arrays(wf.ones((2, 1)), wf.ones(3))]
+    [(2, 3), (2, 3)]
+    """
+    nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
+    shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
+    return tuple(wrap(broadcast(n, shape)) for n in nodes)
+
+

@@ -1,0 +1,369 @@
+"""Sums, extremes, averages and their kind; ``axis`` is None (all), a number or a tuple.
+
+Integers are summed in 64 bits as in NumPy; means of integers are float32. float16 and bfloat16 are
+averaged in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.dtypes import as_dtype, promote, summed
+from weft.errors import DTypeError, ShapeError
+from weft.functions.common import (
+    BOOL,
+    FLOAT32,
+    INT64,
+    Axis,
+    axis_index,
+    axis_tuple,
+    cast,
+    extent_of,
+    finish,
+    floating,
+    is_float,
+    node,
+    number,
+    op,
+    reduced,
+    reshaped,
+)
+from weft.graph.node import Node
+
+
+def _sum_dtype(value: Node, dtype: Any) -> np.dtype:
+    return as_dtype(dtype) if dtype is not None else summed(value.dtype)
+
+
+def _fold(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False) -> Array:
+    value = node(x, function)
+    axes = axis_tuple(axis, len(value.shape), function)
+    if additive:
+        value = cast(value, _sum_dtype(value, dtype))
+    elif 0 in (value.shape[a] for a in axes):
+        raise ShapeError(f"{function}: shape {value.shape} has no element along axis={axis}, and {function} of nothing has no value")
+    return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
+
+
+def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Sum along axes.
+
+    Parameters
+    ----------
+    x : array
+    axis : int or tuple of int, optional
+        None: all of them.
+    dtype : dtype, optional
+        Of the sum; by default 64-bit integers for integers and bools, else the dtype of ``x``.
+    out : Array, optional
+    keepdims : bool
+        Keep the summed axes with extent 1.
+
+    Raises
+    ------
+    AxisError
+        The array has no such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
+    [4.0, 6.0]
+    """
+    return _fold("sum", x, axis, keepdims, out, dtype, additive=True)
+
+
+def prod(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Product along axes; parameters as :func:`sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
+    [2, 12]
+    """
+    return _fold("prod", x, axis, keepdims, out, dtype, additive=True)
+
+
+def max(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Largest element along axes; NaN if one of them is NaN. Parameters as :func:`sum`.
+
+    Raises
+    ------
+    ShapeError
+        There is no element.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
+    [3.0, 5.0]
+    """
+    return _fold("max", x, axis, keepdims, out)
+
+
+def min(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Smallest element along axes; NaN if one of them is NaN. Parameters as :func:`max`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
+    [1.0, 3.0]
+    """
+    return _fold("min", x, axis, keepdims, out)
+
+
+def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Largest less smallest element along axes.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.ptp(wf.array([1.0, 5.0, 3.0])).tolist()
+    4.0
+    """
+    high, low = node(max(x, axis, keepdims=keepdims), "ptp"), node(min(x, axis, keepdims=keepdims), "ptp")
+    return finish(op("subtract", high, low), out, "ptp")
+
+
+def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None) -> Array:
+    value = cast(node(x, function), BOOL)
+    axes = axis_tuple(axis, len(value.shape), function)
+    if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
+        shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
+        return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
+    name = "reduce_min" if function == "all" else "reduce_max"
+    return finish(reduced(name, value, axes, keepdims), out, function)
+
+
+def all(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Whether all elements along axes are true (not zero). Parameters as :func:`max`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
+    [False, True]
+    """
+    return _truth("all", x, axis, keepdims, out)
+
+
+def any(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Whether an element along axes is true (not zero). Parameters as :func:`max`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
+    [False, True]
+    """
+    return _truth("any", x, axis, keepdims, out)
+
+
+def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array:
+    """How many elements along axes are not zero, as int64.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.count_nonzero(wf.array([1.0, 0.0, 2.0])).tolist()
+    2
+    """
+    return sum(cast(node(x, "count_nonzero"), BOOL), axis, INT64, None, keepdims)
+
+
+def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
+    value = node(x, function)
+    axes = axis_tuple(None if axis is None else axis_index(axis, len(value.shape), function), len(value.shape), function)
+    if 0 in (value.shape[a] for a in axes):
+        raise ShapeError(f"{function}: shape {value.shape} has no element along axis={axis}, and {function} of nothing has no value")
+    if not axes:
+        return finish(number(0, INT64), out, function)
+    return finish(op(function, value, axes=axes, keepdims=bool(keepdims)), out, function)
+
+
+def argmax(x: Any, /, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Where the largest element is: int64, the first of equals; a NaN counts as largest.
+
+    Parameters
+    ----------
+    x : array
+    axis : int, optional
+        None: the position in the flattened array.
+    out : Array, optional
+    keepdims : bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
+    [1, 0]
+    """
+    return _place("argmax", x, axis, keepdims, out)
+
+
+def argmin(x: Any, /, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Where the smallest element is: int64, the first of equals; a NaN counts as smallest.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
+    [0, 1]
+    """
+    return _place("argmin", x, axis, keepdims, out)
+
+
+def _working(value: Node, dtype: Any) -> tuple[Node, np.dtype]:
+    """The operand in the dtype a mean is computed in, and the dtype of the result."""
+    result = value.dtype if is_float(value.dtype) else FLOAT32
+    if dtype is not None:
+        result = as_dtype(dtype)
+        if not is_float(result):
+            raise DTypeError(f"mean: dtype={result} cannot hold a mean; use a float dtype")
+    return cast(value, FLOAT32 if result.itemsize < 4 else result), result
+
+
+def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    total = reduced("reduce_sum", value, axes, keepdims)
+    return op("divide", total, number(extent_of(value.shape, axes), total.dtype))
+
+
+def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Arithmetic mean along axes; float32 for integers. Parameters as :func:`sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
+    [2.0, 3.0]
+    """
+    value, result = _working(node(x, "mean"), dtype)
+    axes = axis_tuple(axis, len(value.shape), "mean")
+    return finish(cast(_mean(value, axes, bool(keepdims)), result), out, "mean")
+
+
+def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, np.dtype]:
+    value, result = _working(node(x, function), dtype)
+    axes = axis_tuple(axis, len(value.shape), function)
+    distance = op("subtract", value, _mean(value, axes, True))
+    total = reduced("reduce_sum", op("square", distance), axes, keepdims)
+    freedom = extent_of(value.shape, axes) - ddof
+    return op("divide", total, number(freedom if freedom > 0 else 0, total.dtype)), result
+
+
+def var(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, correction: float | None = None,
+) -> Array:
+    """Variance along axes: the mean squared distance from the mean, in two passes.
+
+    Parameters
+    ----------
+    x : array
+    axis, dtype, out, keepdims
+        As in :func:`sum`.
+    ddof, correction : float
+        Taken from the count before dividing: 1 for the estimate from a sample. Two names for one thing.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.var(wf.array([1.0, 3.0])).tolist()
+    1.0
+    """
+    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims)
+    return finish(cast(value, result), out, "var")
+
+
+def std(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, correction: float | None = None,
+) -> Array:
+    """Standard deviation along axes: the root of :func:`var`, with its parameters.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.std(wf.array([1.0, 5.0])).tolist()
+    2.0
+    """
+    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims)
+    return finish(cast(op("sqrt", value), result), out, "std")
+
+
+def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Array:
+    """Weighted mean along axes.
+
+    Parameters
+    ----------
+    x : array
+    axis : int or tuple of int, optional
+    weights : array, optional
+        Of the shape of ``x``, or of one axis when ``axis`` is a number. None: :func:`mean`.
+    keepdims : bool
+
+    Raises
+    ------
+    ShapeError
+        Weights of another shape.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.average(wf.array([1.0, 4.0]), weights=wf.array([2.0, 1.0])).tolist()
+    2.0
+    """
+    if weights is None:
+        return mean(x, axis, keepdims=keepdims)
+    value, weight = floating(node(x, "average")), floating(node(weights, "average", "weights"))
+    dtype = promote(value.dtype, weight.dtype)
+    value, weight = cast(value, dtype), cast(weight, dtype)
+    axes = axis_tuple(axis, len(value.shape), "average")
+    if weight.shape != value.shape:
+        if len(axes) != 1 or weight.shape != (value.shape[axes[0]],):
+            raise ShapeError(f"average: weights have shape {weight.shape}; x has shape {value.shape}, averaged over axis={axis}")
+        weight = reshaped(weight, tuple(n if a == axes[0] else 1 for a, n in enumerate(value.shape)))
+    weight = op("broadcast_to", weight, shape=value.shape)
+    total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
+    return finish(op("divide", total, reduced("reduce_sum", weight, axes, keepdims)))
+
+
+def cumulative_sum(
+    x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None, *, include_initial: bool = False
+) -> Array:
+    """Running sum along an axis.
+
+    Parameters
+    ----------
+    x : array
+    axis : int, optional
+        None: of the flattened array.
+    dtype, out
+        As in :func:`sum`.
+    include_initial : bool
+        Begin with a zero; the axis is one longer then.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
+    value = node(x, "cumulative_sum")
+    value = cast(value, _sum_dtype(value, dtype))
+    if axis is None:
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), "cumulative_sum")
+    value = op("cumulative_sum", value, axis=axis)
+    if include_initial:
+        low = tuple(int(a == axis) for a in range(len(value.shape)))
+        value = op("pad", value, low=low, high=(0,) * len(low), value=0)
+    return finish(value, out, "cumulative_sum")
+
+
+amax, amin, cumsum = max, min, cumulative_sum
