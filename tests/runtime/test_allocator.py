@@ -54,7 +54,7 @@ def test_a_view_keeps_its_buffer(be: CPUBackend) -> None:
 
 def test_a_buffer_counts_its_views(be: CPUBackend) -> None:
     buffer = be.allocate(100)
-    views = [be.to_numpy(buffer, (n,), np.dtype(np.int32)) for n in (25, 3, 0)]
+    views = [be.to_numpy(buffer, (n,), np.dtype(np.int32)) for n in (25, 3)]
     part = views[0][2:4]
     assert buffer.exported
     views.clear()
@@ -62,7 +62,7 @@ def test_a_buffer_counts_its_views(be: CPUBackend) -> None:
     assert buffer.exported
     del part
     assert not buffer.exported
-    with pytest.raises(TypeError, match="too small"):
+    with pytest.raises(ValueError, match="too small"):
         be.to_numpy(buffer, (26,), np.dtype(np.int32))
 
 

@@ -83,7 +83,7 @@ def test_two_or_more_workers_share_the_chunks(be: CPUBackend, threads: int) -> N
     be.pool.set_threads(threads)
     try:
         seen: set[int] = set()
-        for _ in range(200):
+        for _ in range(3000):  # other programs may keep the second core busy for a while
             counts = np.zeros(256, np.int64)
             with be.pool.record(256) as workers:
                 _run(be, "one", counts, 256)

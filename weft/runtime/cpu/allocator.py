@@ -187,7 +187,14 @@ def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = 
     """A NumPy array over a buffer's memory. The buffer lives as long as the array, and counts it as an export."""
     if isinstance(buffer, Borrowed):
         return at(buffer.address, shape, dtype, buffer, writable)
-    out = np.ndarray(shape, dtype, memoryview(buffer))  # the memoryview is what holds the export
+    count = math.prod(shape)
+    if count * dtype.itemsize > buffer.nbytes:
+        raise ValueError(f"a buffer of {buffer.nbytes} bytes is too small for shape {shape} of {dtype}")
+    if not count:
+        return np.empty(shape, dtype)
+    out = np.frombuffer(buffer, dtype, count)  # unlike ndarray(buffer=...), it holds the export as long as it lives
+    if shape != (count,):
+        out = out.reshape(shape)
     if not writable:
         out.flags.writeable = False
     return out
