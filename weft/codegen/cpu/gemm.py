@@ -115,7 +115,7 @@ class _Driver:
             self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
             vectors * plan.lanes if packed else p.b.k, plan.kc if plan.k_blocks == 1 else None,
             0 if packed else tail, plan.lanes * self.size if packed else self.size,
-            plan.k_blocks > 1, self.isa.fma, copy,
+            plan.k_blocks > 1, self.isa.fma, copy, p.b.free if plan.turn_b else 0,
         )
 
         def finish(f: Function, tile: Tile) -> None:

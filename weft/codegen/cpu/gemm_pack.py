@@ -102,20 +102,37 @@ class Packer:
 
     def _transposed(self, f: Function, count: int, stride: int, out_stride: int) -> None:
         """Squares of a quarter vector by a vector through registers; rows that do not exist repeat the last one."""
-        quad = 16 // self.size_out
-        body = f.let(f"and i64 %kc, {-quad}")
-        with f.loop(0, body, quad) as k:
+        body = f.let(f"and i64 %kc, {-self.quad}")
+        with f.loop(0, body, self.quad) as k:
             src = f.offset("%src", f.mul(k, self.size_in))
             dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
             for first in range(0, count, self.lanes):
-                wide = [
-                    self._gathered(f, src, [min(first + g + r, count - 1) for g in range(0, self.lanes, quad)], stride, quad)
-                    for r in range(quad)
-                ]
-                for u, vector in enumerate(self._turn(f, wide, quad)):
+                for u, vector in enumerate(self.square(f, src, first, count, stride)):
                     self.write(f, vector, f.offset(dst, (u * out_stride + first) * self.size_out), self.lanes)
         with f.loop(body, "%kc") as k:
             self._strided(f, k, count, stride, 1, out_stride)
+
+    @property
+    def quad(self) -> int:
+        """Elements of 16 bytes: the side of the squares that are transposed at once."""
+        return 16 // self.size_out
+
+    def square(self, f: Function, src: str, first: int, count: int, stride: int) -> list[str]:
+        """quad vectors, one a k step, of columns first.. of a source that runs along k."""
+        quad = self.quad
+        wide = [
+            self._gathered(f, src, [min(first + g + r, count - 1) for g in range(0, self.lanes, quad)], stride, quad)
+            for r in range(quad)
+        ]
+        return self._turn(f, wide, quad)
+
+    def across(self, f: Function, src: str, first: int, count: int, stride: int) -> str:
+        """The vector of columns first.. at one k step."""
+        vec, out = f"<{self.lanes} x {self.out}>", "poison"
+        for lane in range(self.lanes):
+            x = self.read(f, f.offset(src, min(first + lane, count - 1) * stride * self.size_in), 0)
+            out = f.let(f"insertelement {vec} {out}, {self.out} {x}, i32 {lane}")
+        return out
 
     def _gathered(self, f: Function, src: str, rows: list[int], stride: int, quad: int) -> str:
         """quad elements along k of each row, side by side in one vector."""

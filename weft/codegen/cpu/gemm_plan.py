@@ -8,7 +8,7 @@ from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
-CHUNK_FLOPS = 500_000
+CHUNK_FLOPS = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Plan:
     pack_a: bool
     pack_b: bool
     copy_b: bool  # the first tile of a panel reads b in place and stores the panel
+    turn_b: bool  # b is transposed in registers
     kc: int
     k_blocks: int
     panels: int
@@ -89,6 +90,8 @@ def make_plan(
     m, n, k = p.rows, p.columns, p.k
     flops = 2 * m * n * k * p.batch
     rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
+    if not tile and m <= 2 and p.b.free != 1 and p.b.k == 1:
+        vectors = min(vectors, 4)
     nr = vectors * lanes
     panels = -(-m // rows)
     rows = -(-m // panels)
@@ -97,16 +100,24 @@ def make_plan(
     same_a, same_b = p.a.buffer.dtype == p.accum, p.b.buffer.dtype == p.accum
     in_cache = (m * k + k * n) * size <= 2 * isa.l2 and k <= 1024
     unit_b = p.b.free == 1 or n == 1
+    panel_bytes = k * min(n, nr) * size
     if pack_b is None:
-        pack_b = panels > 1 and not (in_cache and k * n * size <= isa.l2 // 8)
-    pack_b = pack_b or not same_b or not unit_b
+        # a few tiles read b where it lies, unless its rows fall into one cache set
+        few = panels <= 10 and (p.b.k * size) % 1024
+        pack_b = panels > 1 and not few and k * n * size > isa.l2 // 8
+    # so little reuse that b is transposed in registers, not in memory
+    turn_b = same_b and not unit_b and p.b.k == 1 and not pack_b and panels == 1 and rows <= 2 and lanes * size >= 16
+    pack_b = not turn_b and (pack_b or not same_b or not unit_b)
     if pack_a is None:
-        pack_a = not in_cache and columns > 1
+        pack_a = not in_cache and columns > 1 and panels > 10
     pack_a = pack_a or not same_a
     if kc is None:
         kc = k
-        if not in_cache and pack_b:
+        if pack_b and not in_cache:
             kc = max(32, isa.l1 // 2 // (nr * size))
+        elif not pack_b and not turn_b and panel_bytes > isa.l1 // 2 and k * n * size > isa.l2 // 8:
+            # rows of b that stay in the nearest cache; a single tile row sweeps whole rows of b
+            kc = 128 if panels > 1 or rows > 3 else 16 if rows > 1 else 8
     if kc < k:  # balanced, in whole turns of the k loop
         blocks = -(-k // kc)
         kc = min(k, -(-(-(-k // blocks)) // 8) * 8)
@@ -115,7 +126,7 @@ def make_plan(
     m_units = n_units = 1
     if unit_rows or not in_cache:
         m_units = max(1, round(m / (unit_rows or max(rows, int(isa.l2 * 0.4) // (kc * size))) + (0 if unit_rows else 0.3)))
-    if unit_columns or not in_cache:
+    if unit_columns or (not in_cache and pack_b):
         n_units = max(1, round(n / (unit_columns or 512)))
     m_units, n_units = min(m_units, panels), min(n_units, columns)
     wanted = min(8, flops // CHUNK_FLOPS) if flops > SERIAL_FLOPS else 1
@@ -132,6 +143,6 @@ def make_plan(
     if flops > SERIAL_FLOPS and units > 1:
         chunks = min(units, max(8, flops // 10_000_000), 4096)
     return Plan(
-        rows, vectors, lanes, pack_a, pack_b, pack_b and same_b and unit_b, kc, -(-k // kc), panels,
+        rows, vectors, lanes, pack_a, pack_b, pack_b and same_b and unit_b, turn_b, kc, -(-k // kc), panels,
         m - panels * (rows - 1), columns, m_units, n_units, chunks,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.text import Function, Module
 
 Tile = list[list[str]]
@@ -24,6 +25,7 @@ class Micro:
     of b, 0 when all (reads beyond are masked). align: alignment of b's vectors in bytes.
     blocked: accumulators continue from and go to the scratch tile %T by %flags (1: continue, 2: last block).
     copy: b's vectors are also stored at %P, as the packed panel that the tiles below read.
+    turn: b runs along k in memory with this stride between columns, and is transposed in registers.
     """
 
     name: str
@@ -40,6 +42,11 @@ class Micro:
     blocked: bool = False
     fma: bool = True
     copy: bool = False
+    turn: int = 0
+
+    @property
+    def conflict(self) -> bool:
+        return self.turn * self.size % 1024 == 0 and self.turn > 0
 
     @property
     def size(self) -> int:
@@ -130,6 +137,7 @@ def _loop(f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
         f.store("ptr", f.offset(bt, count * micro.b_k * micro.size), b)
         f.store("ptr", f.offset(pt, count * micro.vectors * micro.lanes * micro.size), p)
 
+    unroll = 64 // micro.size if micro.conflict else unroll
     if micro.kc is not None:
         with f.loop(0, micro.kc // unroll):
             turn(unroll)
@@ -155,7 +163,9 @@ class _Steps:
         f, m = self.f, self.micro
         width = m.lanes * m.size
         acc = _read(f, m.vector, self.cells, width)
-        for u in range(count):
+        if m.turn:
+            self._turned(a, b, count, acc)
+        for u in range(0 if m.turn else count):
             # the smaller side is held in registers, the other streams through one
             if m.vectors <= m.rows:
                 held = [self._vector(b, p, u, v) for v in range(m.vectors)]
@@ -172,6 +182,29 @@ class _Steps:
         for r in range(m.rows):
             for v in range(m.vectors):
                 f.store(m.vector, acc[r][v], self.cells[r][v], width)
+
+    def _turned(self, a: str, b: str, count: int, acc: Tile) -> None:
+        m = self.micro
+        name = "float32" if m.size == 4 else "float64"
+        packer = Packer(self.module, name, name, m.lanes)
+        columns = (m.vectors - 1) * m.lanes + (m.tail or m.lanes)
+        step = packer.quad if count % packer.quad == 0 else 1
+        quads = range(0, count, step)
+        order = [(u, v) for u in quads for v in range(m.vectors)]
+        if m.conflict:
+            # columns fall into one cache set: a few of them read whole lines before the next do
+            order = [(u, v) for v in range(m.vectors) for u in quads]
+            for column in range(columns):
+                packer.fetch(self.f, self.f.offset(b, column * m.turn * m.size + 512))
+        for u, v in order:
+            at = self.f.offset(b, u * m.size)
+            first = v * m.lanes
+            turned = [packer.across(self.f, at, first, columns, m.turn)] if step == 1 else packer.square(
+                self.f, at, first, columns, m.turn
+            )
+            for s in range(step):
+                for r in range(m.rows):
+                    acc[r][v] = self._fma(self._splat(a, u + s, r), turned[s], acc[r][v])
 
     def _vector(self, b: str, p: str, u: int, v: int) -> str:
         m = self.micro
