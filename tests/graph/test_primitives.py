@@ -199,6 +199,11 @@ def test_keepdims_is_proposed() -> None:
         bind(TABLE["subtract"], x, input_leaf((4,), np.dtype(np.float32)))
 
 
+def test_integer_powers_of_negative_exponents_are_truncated() -> None:
+    base, exponent = np.array([2, 1, -1, -1, 0, -3]), np.array([-1, -5, -3, -4, -1, -1])
+    assert oracle.apply(TABLE["pow"], Sample((base, exponent))).tolist() == [0, 1, -1, 1, 0, 0]
+
+
 def test_philox_known_answers() -> None:
     """Random123's published vectors."""
     from weft.graph.primitives.random import philox

@@ -27,9 +27,13 @@ def numbers(
     return rng.uniform(low, high, shape).astype(dtype)
 
 
-def special(shape: tuple[int, ...], dtype: np.dtype = FLOAT32, turn: int = 0) -> np.ndarray:
-    """NaN, infinities, both zeros, subnormals and large numbers."""
-    return np.resize(np.roll(np.array(SPECIAL, np.float64), turn), shape).astype(dtype)
+def special(shape: tuple[int, ...], dtype: np.dtype = FLOAT32, turn: int = 0, largest: float = np.inf) -> np.ndarray:
+    """NaN, infinities, both zeros, subnormals and large numbers.
+
+    ``largest`` leaves out finite numbers above it: where products overflow, the order of a sum decides what comes out.
+    """
+    values = np.array([v for v in SPECIAL if not largest < abs(v) < np.inf], np.float64)
+    return np.resize(np.roll(values, turn), shape).astype(dtype)
 
 
 def strided(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype = FLOAT32, **more: Any) -> np.ndarray:
@@ -39,7 +43,8 @@ def strided(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype = 
 
 
 def elementwise(
-    arity: int, allowed: frozenset[np.dtype], domain: tuple[float, float], rng: np.random.Generator
+    arity: int, allowed: frozenset[np.dtype], domain: tuple[float, float], integers: tuple[float, float],
+    rng: np.random.Generator,
 ) -> Iterable[Sample]:
     main = FLOAT32 if FLOAT32 in allowed else INT32 if INT32 in allowed else BOOL
 
@@ -62,7 +67,7 @@ def elementwise(
         info = np.array([0, 1, -1, 7, 2**31 - 1, -(2**31)], np.int64).astype(main)
         yield Sample((info[:, None], info)[2 - arity:], tag="special")
     for dtype in sorted(allowed - {main, FLOAT16, BFLOAT16}, key=lambda t: t.name):
-        whole = (-9.0, 9.0) if main in FLOATS and dtype in INTEGERS else domain
+        whole = integers if dtype in INTEGERS else domain
         yield Sample(tuple(numbers(rng, (5, 4), dtype, whole) for _ in range(arity)))
     yield make(*((2, 3),) * arity)
 

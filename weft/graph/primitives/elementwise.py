@@ -49,12 +49,12 @@ def _kept(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 def _entry(
     name: str, arity: int, allowed: frozenset[np.dtype], reference: Callable[..., np.ndarray],
     formula: f.Formula, vjp: Callable[..., Any], *, out: np.dtype | None = None, flops: int = 1,
-    domain: tuple[float, float] = (-3.0, 3.0), exact: bool = True,
+    domain: tuple[float, float] = (-3.0, 3.0), integers: tuple[float, float] = (-9.0, 9.0), exact: bool = True,
 ) -> None:
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
         name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
-        per_element(flops), partial(draw.elementwise, arity, allowed, domain),
+        per_element(flops), partial(draw.elementwise, arity, allowed, domain, integers),
         partial(draw.elementwise_errors, name, arity, allowed), exact,
     ))
 
@@ -68,7 +68,7 @@ def _table() -> None:
     _entry("divide", 2, FLOATS, np.divide, machine("div"), d.divide, domain=(0.5, 3.0))
     _entry("floor_divide", 2, NUMBERS, np.floor_divide, machine("floordiv"), zero, flops=4, domain=(0.5, 3.0))
     _entry("remainder", 2, NUMBERS, np.remainder, machine("rem"), d.remainder, flops=4, domain=(0.5, 3.0))
-    _entry("pow", 2, NUMBERS, _pow, machine("pow"), d.power, flops=40, domain=(0.3, 2.5), exact=False)
+    _entry("pow", 2, NUMBERS, _pow, machine("pow"), d.power, flops=40, domain=(0.3, 2.5), integers=(0.0, 4.0), exact=False)
     _entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative)
     _entry("abs", 1, NUMBERS, np.abs, f.absolute, d.absolute)
     _entry("sign", 1, NUMBERS, np.sign, f.sign, zero)
@@ -88,8 +88,8 @@ def _table() -> None:
         _entry(name, 1 if operation == "not" else 2, ALL, getattr(np, name), f.logical(operation), zero, out=BOOL)
     for name, operation in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor"), ("bitwise_invert", "not")):
         _entry(name, 1 if operation == "not" else 2, BITS, getattr(np, name), machine(operation), zero)
-    _entry("bitwise_left_shift", 2, INTEGERS, np.left_shift, machine("shl"), zero, domain=(0, 9))
-    _entry("bitwise_right_shift", 2, INTEGERS, np.right_shift, machine("shr"), zero, domain=(0, 9))
+    _entry("bitwise_left_shift", 2, INTEGERS, np.left_shift, machine("shl"), zero, domain=(0, 9), integers=(0, 9))
+    _entry("bitwise_right_shift", 2, INTEGERS, np.right_shift, machine("shr"), zero, domain=(0, 9), integers=(0, 9))
     # exponentials and logarithms
     _entry("exp", 1, FLOATS, np.exp, machine("exp"), d.exp, flops=15, exact=False)
     _entry("expm1", 1, FLOATS, np.expm1, machine("expm1"), d.expm1, flops=20, exact=False)
@@ -165,7 +165,7 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 _table()
 register(Primitive(
     "nextafter", "elementwise", binary("nextafter", FLOATS, None), _nextafter, f.nextafter, zero_vjp,
-    batch_elementwise("nextafter"), per_element(6), partial(draw.elementwise, 2, FLOATS, (-3.0, 3.0)),
+    batch_elementwise("nextafter"), per_element(6), partial(draw.elementwise, 2, FLOATS, (-3.0, 3.0), (-9.0, 9.0)),
     partial(draw.elementwise_errors, "nextafter", 2, FLOATS), True,
 ))
 register(Primitive(
