@@ -16,8 +16,9 @@ from weft.transforms.tree import unflatten
 MISS = object()
 _new = object.__new__
 
-# references to a captured node, and to its buffer, when only its cell and this module know it: see _own
-_NODE_REFS, _BUFFER_REFS = 4, 4
+# references that getrefcount sees to a captured node when only its cell and Entry._nodes hold it (and the call itself),
+# and to a buffer when only its node and the list of inputs do
+_FREE = 3
 
 
 class Entry:
@@ -84,7 +85,8 @@ class Entry:
             for cell, node in zip(self._cells, self._nodes):  # noqa: B905
                 if cell._node is not node:
                     return MISS
-            inputs += [node.value for node in self._nodes]
+            node = None  # a name would count as a holder
+            inputs += [n.value for n in self._nodes]
         if self._fixed:
             inputs += self._fixed
         if self._finish:
@@ -109,6 +111,7 @@ class Entry:
             inputs.append(node.value)
         inputs += self._fixed
         if self._finish:
+            node = before = None  # names would count as holders
             return self._stateful(inputs, leaves)
         return self._pack(inputs, self._run(inputs))
 
@@ -118,16 +121,14 @@ class Entry:
 
     def _stateful(self, inputs: list[Any], leaves: Sequence[Any]) -> Any:
         """Run a Program that writes cells; their buffers are given to it where nobody else holds them."""
-        own: list[int] = []
         held: list[bool] | None = None
         if self._state:
             held = [True] * self._shared
             nodes = self._nodes
             for position, k in self._state:
-                if getrefcount(nodes[k]) <= _NODE_REFS - 1 and getrefcount(inputs[position]) <= _BUFFER_REFS - 1:
+                if getrefcount(nodes[k]) <= _FREE and getrefcount(inputs[position]) <= _FREE:
                     held[position] = False
         outputs = self._run(inputs, held)
-        del own
         for target, result, position in self._writes:
             kind, k, shape, dtype = result
             value = outputs[k] if kind == 1 else inputs[k]

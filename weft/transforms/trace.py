@@ -38,15 +38,29 @@ class Trace:
         LOCAL.trace = self.parent
 
     def read(self, cell: Cell) -> Node:
+        if self.owns(cell):
+            return cell._node
         node = self.nodes.get(id(cell))
         return node if node is not None else self.outer(cell)
 
     def outer(self, cell: Cell) -> Node:
         """What the cell holds outside this trace."""
         parent = self.parent
-        return cell._node if parent is None or cell._trace is parent else parent.read(cell)
+        return cell._node if parent is None or parent.owns(cell) else parent.read(cell)
+
+    def owns(self, cell: Cell) -> bool:
+        """Whether the cell was made in this trace, or in one inside it that has ended."""
+        trace = cell._trace
+        while trace is not None:
+            if trace is self:
+                return True
+            trace = trace.parent
+        return False
 
     def write(self, cell: Cell, node: Node) -> None:
+        if self.owns(cell):
+            cell._node = node
+            return
         self.nodes[id(cell)] = node
         self.written[id(cell)] = cell
 
@@ -68,6 +82,8 @@ class JitTrace(Trace):
         self.scalars: dict[Node, dict[np.dtype, Node]] = {}
 
     def read(self, cell: Cell) -> Node:
+        if self.owns(cell):
+            return cell._node
         node = self.nodes.get(id(cell))
         if node is None:
             outside = cell._node

@@ -66,10 +66,10 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
         (size,) = sizes
         with VmapTrace() as trace:
             out = f(*called, **named)
-        leaves, structure = flatten(out) if is_container(out) else ([out], None)
+            leaves, structure = flatten(out) if is_container(out) else ([out], None)
+            nodes = [as_node(leaf) for leaf in leaves]
         places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
         writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items()]
-        nodes = [as_node(leaf) for leaf in leaves]
         done = batch([*nodes, *(n for _, n in writes)], mapping)
         for (cell, _), (node, dim) in zip(writes, done[len(nodes) :], strict=True):
             if dim is not None:
