@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from weft.graph.node import Graph, Node, Shape
@@ -125,7 +126,7 @@ class _Slots:
         offsets, size = arena(sizes, [lives[r] for r in roots])
         place = dict(zip(roots, offsets, strict=True))
         return tuple([
-            Slot(s.id, s.kind, s.shape, s.dtype, s.position, place.get(s.id, 0), s.of) if s.kind == "arena" else s for s in self.slots
+            replace(s, offset=place.get(s.id, 0)) if s.kind == "arena" else s for s in self.slots
         ]), size
 
     @staticmethod

@@ -181,7 +181,7 @@ class _Grid:
             if (inside & ((i < 0) | (i >= n))).any():
                 raise IndexError(f"an access to buffer {access.buffer.id} {access.buffer.shape} is out of bounds: {access.index}")
             flat = flat + i * stride
-        return np.broadcast_arrays(flat, inside)
+        return tuple(np.broadcast_arrays(flat, inside))  # type: ignore[return-value]
 
     def load(self, access: Access) -> Array:
         key = access.buffer.id, access.buffer.scope
@@ -281,13 +281,18 @@ def philox(key: Array, base: Array, element: Array) -> Array:
     return np.choose((element & u64(3)).astype(np.int64), x).astype(np.uint32)
 
 
+def _pow(a: Array, b: Array) -> Array:
+    """Integers to negative powers are left to the formulas that ask for them."""
+    return np.power(a, np.maximum(b, 0)) if a.dtype.kind in "iu" else np.power(a, b)
+
+
 def _div(a: Array, b: Array) -> Array:
     return np.floor_divide(a, b) if a.dtype.kind in "iu" else np.divide(a, b)
 
 
 _NUMPY: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "floordiv": np.floor_divide, "rem": np.remainder,
-    "min": np.minimum, "max": np.maximum, "pow": np.power, "atan2": np.arctan2, "copysign": np.copysign,
+    "min": np.minimum, "max": np.maximum, "pow": _pow, "atan2": np.arctan2, "copysign": np.copysign,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "shl": _shift(np.left_shift, True), "shr": _shift(np.right_shift, False),

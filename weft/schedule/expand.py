@@ -18,7 +18,7 @@ from weft.schedule import reasons
 from weft.schedule.index import ZERO, Guard, Index
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Value, along
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import REDUCES, Structure
+from weft.schedule.structure import REDUCES, Structure, reduces
 from weft.schedule.values import INT64, Machine, order_of
 from weft.schedule.view import View
 
@@ -93,7 +93,7 @@ class Expander:
         if name == "scalar":
             return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if name in REDUCES:
-            return self._reduced(node, index, guards)
+            return self._reduced(node, index, guards) if reduces(node) else self._single(node, index, guards)
         rule = self._rules.get(name)
         if rule is not None:
             return rule(node, index, guards)
@@ -290,6 +290,14 @@ class Expander:
             value = scope.accs[node] = self._shared_reduction(node, index, facts.depth)
         return value
 
+    def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        if node.op.name in ("argmax", "argmin"):
+            return self.m.const(0, node.dtype)
+        if not node.params["keepdims"]:
+            rest = iter(index)
+            index = tuple([ZERO if d in node.params["axes"] else next(rest) for d in range(len(node.inputs[0].shape))])
+        return self.m.cast(self.at(node.inputs[0], index, guards), node.dtype)
+
     def _shared_reduction(self, node: Node, index: Index, level: int) -> Value:
         if node.op.name == "reduce_window":
             extents = node.params["window"]
@@ -315,7 +323,8 @@ class Expander:
         operand = node.inputs[0]
         lead = index[: len(index) - len(p["window"])]
         inner, own = list(lead), []
-        for i, w, s, (low, _), n in zip(index[len(lead):], window, p["stride"], p["padding"], operand.shape[len(lead):], strict=True):
+        spatial = zip(index[len(lead):], window, p["stride"], p["padding"], operand.shape[len(lead):], strict=True)
+        for i, w, s, (low, _), n in spatial:
             j = i.times(s).plus(w).plus(Affine(-low))
             if not ix.always((j, 0, n), self.extents):
                 own.append((j, 0, n))
@@ -340,12 +349,13 @@ class Expander:
             while d in node.params["axes"]:
                 run, d = run * node.inputs[0].shape[d], d - 1
         lanes, block = order_of(run, last)
+        order = Order(lanes, block)
         for r in into:
-            if r.value is value and r.monoid == monoid and r.axes == axes and r.dtype == node.dtype and r.order == Order(lanes, block):
+            if r.value is value and (r.monoid, r.axes, r.dtype, r.order) == (monoid, axes, node.dtype, order):
                 return self.m.acc(r.id, node.dtype)
         number = self.reductions
         self.reductions += 1
-        into.append(Reduction(number, axes, monoid, value, value.dtype, node.dtype, Order(lanes, block), carried))
+        into.append(Reduction(number, axes, monoid, value, value.dtype, node.dtype, order, carried))
         return self.m.acc(number, node.dtype)
 
     def stage(self, level: int, extents: Shape) -> tuple[tuple[Axis, ...], list[Reduction], list]:

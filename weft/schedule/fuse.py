@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.graph.node import Graph, Node, Shape
 from weft.schedule.groups import Group, Grouping, Refusal
 from weft.schedule.kernel import Kernel
-from weft.schedule.lower import lower
+from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import Structure
 from weft.schedule.view import View
@@ -36,34 +37,40 @@ def fuse(graph: Graph) -> tuple[View, list[Fused]]:
     fails (rare: an index the analysis cannot see), the group is cut at its last edge and grouped again.
     """
     view = View(graph)
-    banned: frozenset[tuple[Node, Node]] = frozenset()
-    built: dict[tuple[tuple[Node, ...], tuple[Node, ...]], object] = {}
+    banned: dict[tuple[Node, Node], str] = {}
+    built: dict[tuple[tuple[Node, ...], tuple[Node, ...]], Lowered] = {}
     while True:
         grouping = Grouping(view, banned)
-        groups = grouping.groups()
         refusals = grouping.refusals()
-        out, failed = [], None
-        for group in groups:
-            made = _build(view, grouping, group, refusals, built)
-            if made is None:
-                failed = group
-                break
-            out.append(made)
-        if failed is None:
+        out = []
+        try:
+            for group in grouping.groups():
+                out.append(_build(view, grouping, group, refusals, built))
             return view, out
-        members = set(failed.nodes)
-        last = failed.nodes[-1]
-        cut = {(p, last) for p in view.sources[last] if p in members} or {
-            (p, n) for n in failed.nodes for p in view.sources[n] if p in members
-        }
-        if not cut or cut <= banned:
-            cut = {(p, n) for n in failed.nodes for p in view.sources[n] if p in members} - banned
-        if not cut:
-            raise AssertionError(f"no kernel for {failed.nodes}")
-        banned |= cut
+        except _Unbuilt as failed:
+            banned.update(_cut(view, failed.nodes, failed.reason, banned))
 
 
-def _build(view: View, grouping: Grouping, group: Group, refusals: list[Refusal], built: dict) -> Fused | None:
+class _Unbuilt(Exception):
+    """A group that the analysis allowed and that has no kernel."""
+
+    def __init__(self, nodes: tuple[Node, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.nodes = nodes
+        self.reason = reason
+
+
+def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> dict[tuple[Node, Node], str]:
+    """Edges to keep apart from now on: those into the last node, or all of them where that was tried."""
+    members = set(nodes)
+    for some in ((nodes[-1],), nodes):
+        edges = {(p, n): reason for n in some for p in view.sources[n] if p in members and (p, n) not in banned}
+        if edges:
+            return edges
+    raise AssertionError(f"no kernel for {nodes}: {reason}")
+
+
+def _build(view: View, grouping: Grouping, group: Group, refusals: list[Refusal], built: dict) -> Fused:
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
     away = tuple(r for r in refusals if r.producer in members)
@@ -73,10 +80,8 @@ def _build(view: View, grouping: Grouping, group: Group, refusals: list[Refusal]
     key = (nodes, tuple(stored))
     if key not in built:
         try:
-            built[key] = lower(view, Structure(view, group.nodes, stored))
+            built[key] = lower(view, Structure(view, nodes, stored))
         except Boundary as boundary:
-            if len(nodes) == 1:
-                raise AssertionError(f"{nodes[0]!r} has no kernel: {boundary.reason}") from boundary
-            return None
+            raise _Unbuilt(nodes, boundary.reason) from boundary
     made = built[key]
-    return Fused(made.kernel, nodes, made.inputs, made.outputs, made.scalars, away)  # type: ignore[attr-defined]
+    return Fused(made.kernel, nodes, made.inputs, made.outputs, made.scalars, away)

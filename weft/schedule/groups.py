@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import REDUCES, Structure
+from weft.schedule.structure import Structure, reduces
 from weft.schedule.view import View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
@@ -42,7 +44,7 @@ class Refusal:
 class Grouping:
     """The groups of a graph, and the reasons at the edges between them."""
 
-    def __init__(self, view: View, banned: frozenset[tuple[Node, Node]] = frozenset()) -> None:
+    def __init__(self, view: View, banned: Mapping[tuple[Node, Node], str]) -> None:
         self.view = view
         self.of: dict[Node, Group] = {}
         self.reasons: dict[tuple[Node, Node], str] = {}
@@ -69,8 +71,6 @@ class Grouping:
         waiting = {g: len(g.before) for g in unique}
         ready = [g for g in unique if not waiting[g]]
         out = []
-        import heapq
-
         heap = [(self.view.number[g.nodes[-1]], k, g) for k, g in enumerate(ready)]
         heapq.heapify(heap)
         k = len(heap)
@@ -97,7 +97,7 @@ class Grouping:
 
     def _refuses(self, a: Group, b: Group, producer: Node, consumer: Node) -> str | None:
         if (producer, consumer) in self.banned:
-            return reasons.OTHER_INDEX
+            return self.banned[producer, consumer]
         if producer.op.kind == "host" or consumer.op.kind == "host":
             return reasons.HOST
         if len(a.nodes) + len(b.nodes) > LARGEST:
@@ -113,7 +113,7 @@ class Grouping:
         number = self.view.number
         nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         if a.simple and b.simple and a.single == b.single and len(b.nodes) == 1 and all(
-            i.shape == b.nodes[0].shape or self.view.leaf(i) for i in b.nodes[0].inputs
+            self.view.leaf(i) or (self.view.is_real(i) and i.shape == b.nodes[0].shape) for i in b.nodes[0].inputs
         ) and all(n.shape == nodes[0].shape for n in a.nodes):
             return None
         members = frozenset(nodes)
@@ -170,7 +170,7 @@ class Grouping:
         """Reductions of the same memory over the same axes are computed in one pass."""
         seen: dict[tuple, Node] = {}
         for node in self.view.real:
-            if node.op.name not in REDUCES:
+            if not reduces(node):
                 continue
             p = node.params
             how = (p["window"], p["stride"], p["padding"]) if node.op.name == "reduce_window" else p["axes"]

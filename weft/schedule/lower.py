@@ -9,10 +9,11 @@ from weft.graph.node import Node, Shape
 from weft.schedule import lower_index, lower_product, reasons
 from weft.schedule.expand import _MONOIDS, Expander, Scope
 from weft.schedule.index import ZERO, Guard, Index, always
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, Value, along
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule.names import kernel_name
+from weft.schedule.pending import Pending
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import REDUCES, Structure, ends_kernel
+from weft.schedule.structure import Structure, ends_kernel
 from weft.schedule.view import View
 
 
@@ -24,19 +25,6 @@ class Lowered:
     inputs: tuple[tuple[Node, Shape], ...]
     outputs: tuple[Node, ...]
     scalars: tuple[Node, ...]
-
-
-class Pending:
-    """A store whose buffer's number is not known yet."""
-
-    __slots__ = ("guard", "index", "mode", "node", "value")
-
-    def __init__(self, node: Node, index: Index, guard: tuple[Guard, ...], value: Value, mode: str = "set") -> None:
-        self.node = node
-        self.index = index
-        self.guard = guard
-        self.value = value
-        self.mode = mode
 
 
 def lower(view: View, structure: Structure) -> Lowered:
@@ -85,7 +73,7 @@ def _replace_stores(stage, stores: tuple[Store, ...]):
 def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     """The phases at barrier level p: one over the shared axes, and one for each other domain."""
     stores = [n for n in st.stored if st.facts[n].full == p]
-    fulls = [n for n in st.nodes if n.op.name in REDUCES and not st.facts[n].needs and st.facts[n].full == p + 1]
+    fulls = [n for n in st.nodes if st.is_full(n) and st.facts[n].full == p + 1]
     shared = [st.find(t) for t in st.shared or () if t]
     wanted = set(shared)
     within_s: list[Node] = []
@@ -96,9 +84,9 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
     groups: dict[tuple, tuple[list[Node], list[Node]]] = {}
     for n in stores:
         if n not in within_s:
-            key = tuple(t for t in st.tokens(n) if t)
+            key: tuple = tuple(t for t in st.tokens(n) if t)
             if len(set(key)) != len(key):
-                key = (*key, n)
+                key = (n,)  # one value along two dimensions: loops of its own
             groups.setdefault(key, ([], []))[0].append(n)
     for n in fulls:
         if n not in within_f:
@@ -113,7 +101,7 @@ def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:
 
 def _needs(st: Structure, full: Node) -> bool:
     below = st.read(full.inputs[0])
-    return below is not None and below.needs
+    return below is not None and below.needs is not None
 
 
 def _operand_tokens(st: Structure, full: Node) -> tuple:
@@ -238,18 +226,19 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         assert below is not None
         if n.op.name == "reduce_window":
             raise Boundary(reasons.OTHER_INDEX)
-        index, own, reductions, _ = _stage_index(x, st, tuple([st.find(t) if t else 0 for t in below.dims]), n.inputs[0].shape, below.depth + 1)
+        tokens = tuple([st.find(t) if t else 0 for t in below.dims])
+        index, own, reductions, _ = _stage_index(x, tokens, n.inputs[0].shape, below.depth + 1)
         axes = tuple([own[d] for d in n.params["axes"] if d in own])
         x.complete[n] = x.reduce(n, axes, _MONOIDS[n.op.name], x.at(n.inputs[0], index), True, reductions)
     for n in stores:
         level = st.facts[n].depth + 1 if st.facts[n].needs else 1
-        index, _, _, pending = _stage_index(x, st, st.tokens(n), n.shape, level)
+        index, _, _, pending = _stage_index(x, st.tokens(n), n.shape, level)
         pending.append(Pending(n, index, (), x.at(n, index)))
     stages = sorted(scope.stages.items(), key=lambda item: item[0][0])
     return Phase(tuple(scope.axes), tuple([Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in stages]))
 
 
-def _stage_index(x: Expander, st: Structure, tokens: tuple[int, ...], shape: Shape, level: int):
+def _stage_index(x: Expander, tokens: tuple[int, ...], shape: Shape, level: int):
     """An index over shared axes and the loops of one stage: (index, axis of each dimension, reductions, stores)."""
     scope = x.scope
     free = tuple([e for t, e in zip(tokens, shape, strict=True) if t and t not in scope.at])

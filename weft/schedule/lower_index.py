@@ -6,6 +6,7 @@ from weft.graph.node import Node
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.index import ZERO, Index, broadcast
 from weft.schedule.kernel import Affine, Axis, Order, Phase, Reduction, Stage, along
+from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure, ends_kernel
 
 
@@ -22,16 +23,12 @@ def _loops(x: Expander, shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], Index
 
 
 def _copy(x: Expander, node: Node, base: Node) -> Phase:
-    from weft.schedule.lower import Pending
-
     x.scope = Scope()
     axes, index = _loops(x, node.shape)
     return Phase(axes, (Stage((), (), (Pending(node, index, (), x.at(base, index)),)),))  # type: ignore[arg-type]
 
 
 def _scatter(x: Expander, node: Node) -> Phase:
-    from weft.schedule.lower import Pending
-
     base, updates, *indices = node.inputs
     x.scope = Scope()
     axes, at = _loops(x, updates.shape)
@@ -46,8 +43,6 @@ def _scatter(x: Expander, node: Node) -> Phase:
 
 
 def _write(x: Expander, node: Node) -> Phase:
-    from weft.schedule.lower import Pending
-
     new = node.inputs[1]
     x.scope = Scope()
     axes, at = _loops(x, new.shape)
@@ -56,8 +51,6 @@ def _write(x: Expander, node: Node) -> Phase:
 
 
 def _running(x: Expander, node: Node) -> list[Phase]:
-    from weft.schedule.lower import Pending
-
     x.scope = Scope()
     axes = [x.axis(n) for n in node.shape]
     index = tuple([along(a) for a in axes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 from weft.graph.node import Node
@@ -10,6 +11,7 @@ from weft.schedule import index as ix
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.index import Guard, Index
 from weft.schedule.kernel import Affine, Axis, Contraction, Phase, Stage, Value, along
+from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
 
 
@@ -25,8 +27,6 @@ def _stage(
     a: Value | None, b: Value | None, index: Index,
 ) -> Any:
     """One Contraction and its stores; ``index`` is where the product's element (batch, m, n) is."""
-    from weft.schedule.lower import Pending
-
     number = x.reductions
     x.reductions += 1
     result = x.m.acc(number, node.dtype) if a is not None else x.m.const(0, node.dtype)
@@ -76,16 +76,15 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
     a, w = node.inputs
     p = node.params
     x_perm, w_perm, out_perm = p["dims"]
-    images, channels = (a.shape[d] for d in x_perm[:2])
+    images = a.shape[x_perm[0]]
     filters, inner = (w.shape[d] for d in w_perm[:2])
     groups = p["groups"]
     rank = len(p["stride"])
-    choices = [[]]  # type: list[list[int]]
+    choices: list[list[int]] = [[]]
     for d in range(rank):
         dilation, extent = p["lhs_dilation"][d], node.shape[out_perm[2 + d]]
         choices = [[*c, r] for c in choices for r in range(min(dilation_phases(dilation, p["stride"][d]), extent))]
-    del channels
-    out = []
+    out: list[tuple] = []
     for phase in choices:
         g = [x.axis(groups)] if groups > 1 else []
         image, o, c = x.axis(images), x.axis(filters // groups), x.axis(inner)
@@ -135,15 +134,11 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
 
 def dilation_phases(dilation: int, stride: int) -> int:
     """How many output positions until the same taps meet the same kind of position of the dilated input."""
-    from math import gcd
-
     return dilation // gcd(dilation, stride)
 
 
 def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
     """(first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
-    from math import gcd
-
     every = ld // gcd(ld, rd)
     for tap in range(min(every, window)):
         if (offset + tap * rd) % ld == 0:

@@ -114,7 +114,8 @@ def _harmless(kernel: Kernel, read: tuple[int, int, bool, Access], writes: list[
         if stage > s or not kernel.phases[p].axes:
             return False
         shared = {a.id for a in kernel.phases[p].axes}
-        if _only(flat, shared) != _only(target.flat(), shared) or not _row_disjoint(kernel, p, target.flat(), shared, (flat, stage)):
+        aim = target.flat()
+        if _only(flat, shared) != _only(aim, shared) or not _same_row(kernel, p, aim, shared, flat):
             return False
     return True
 
@@ -123,12 +124,12 @@ def _only(flat: Affine, axes: set[int]) -> tuple:
     return tuple(t for t in flat.terms if t[0] in axes)
 
 
-def _row_disjoint(kernel: Kernel, p: int, target: Affine, shared: set[int], read: tuple[Affine, int]) -> bool:
+def _same_row(kernel: Kernel, p: int, target: Affine, shared: set[int], read: Affine) -> bool:
     """Whether an earlier stage's read stays inside the elements that its own shared iteration writes."""
     extents = {a.id: a.extent for phase in kernel.phases[p: p + 1] for s in phase.stages for a in _axes(s)}
-    if read[0].gather or target.gather or read[0].const != target.const:
+    if read.gather or target.gather or read.const != target.const:
         return False
-    mine = sorted((c, extents[a]) for a, c in read[0].terms if a not in shared)
+    mine = sorted((c, extents[a]) for a, c in read.terms if a not in shared)
     written = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
     return mine == written
 

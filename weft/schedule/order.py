@@ -25,8 +25,8 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
     ancestors: list[int] = []
     for k in range(len(fused)):  # fused is in a valid order
         mask = 0
-        for b in before[k]:
-            mask |= ancestors[b] | (1 << b)
+        for w in before[k]:
+            mask |= ancestors[w] | (1 << w)
         ancestors.append(mask)
     extra: list[tuple[int, int]] = []
     for base, who in readers.items():
@@ -40,8 +40,8 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
     after: list[list[int]] = [[] for _ in fused]
     waiting = [len(e) for e in edges]
     for k, e in enumerate(edges):
-        for b in e:
-            after[b].append(k)
+        for w in e:
+            after[w].append(k)
     heap = [k for k, w in enumerate(waiting) if not w]
     heapq.heapify(heap)
     out = []

@@ -23,6 +23,16 @@ PRODUCTS = frozenset(("dot_general", "conv_general"))
 FACTOR = 8  # a costly value may be computed this many times before it is worth storing
 
 
+def reduces(node: Node) -> bool:
+    """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
+    if node.op.name not in REDUCES:
+        return False
+    if node.op.name == "reduce_window":
+        return True
+    shape = node.inputs[0].shape
+    return any(shape[a] != 1 for a in node.params["axes"])
+
+
 def ends_kernel(node: Node) -> bool:
     """Whether a node writes in a way that nothing in the same kernel can read."""
     if node.op.name in ("scatter", "cumulative_sum"):
@@ -91,7 +101,7 @@ class Structure:
 
     def is_full(self, node: Node) -> bool:
         """Whether a member is a reduction that keeps no dimension."""
-        return node.op.name in REDUCES and not self.facts[node].needs
+        return reduces(node) and not self.facts[node].needs
 
     def split_of(self, token: int) -> tuple[int, int] | None:
         for t, split in self.splits.items():
@@ -204,7 +214,7 @@ class Structure:
         if name in PRODUCTS:
             return self._product(node)
         if name in REDUCES:
-            return self._reduce(node)
+            return self._reduce(node) if reduces(node) else self._single(node)
         if name == "gather":
             return self._gather(node)
         if name == "window_gather":
@@ -278,6 +288,15 @@ class Structure:
         if below.needs:
             self._covered(below)
         return Facts(out, below.full, kept, below.depth + 1)
+
+    def _single(self, node: Node) -> Facts:
+        """A reduction over dimensions of extent 1."""
+        f = self.read(node.inputs[0])
+        if f is None:
+            return Facts(self._new(node.shape))
+        if node.params["keepdims"]:
+            return self._joined(f.dims, [f])
+        return self._joined(tuple([t for d, t in enumerate(f.dims) if d not in node.params["axes"]]), [f])
 
     def _windows(self, node: Node, f: Facts | None) -> Dims:
         p = node.params
@@ -358,7 +377,7 @@ class Structure:
                 raise Boundary(reasons.OTHER_INDEX)
             if any({self.find(t) for t in kept if t} != set(shared) for kept in self.kept):
                 raise Boundary(reasons.REDUCE_AXES)
-        if any(node.op.name in REDUCES for node in self.nodes):
+        if any(map(reduces, self.nodes)):
             for node in self.nodes:  # one loop cannot run two dimensions of one value
                 dims = [t for t in self.tokens(node) if t]
                 if len(set(dims)) != len(dims):
@@ -374,7 +393,7 @@ class Structure:
 
     def _check_product(self) -> None:
         assert self.product is not None
-        if self.shared is not None or any(n.op.name in REDUCES or n.op.name == "scatter" for n in self.nodes):
+        if self.shared is not None or any(reduces(n) or n.op.name == "scatter" for n in self.nodes):
             raise Boundary(reasons.PRODUCT_REDUCED)
         axes = [t for t in self.tokens(self.product) if t]
         if len(set(axes)) != len(axes):
@@ -396,7 +415,7 @@ class Structure:
         if self.shared is not None and any(t and self.find(t) in seen for t in self.shared):
             raise Boundary(reasons.SPLITTING)
         for node in self.nodes:
-            if node.op.name in REDUCES:
+            if reduces(node):
                 below = self.read(node.inputs[0])
                 if below is not None and any(t and self.find(t) in seen for t in below.dims):
                     raise Boundary(reasons.SPLITTING)
