@@ -77,11 +77,11 @@ class Methods(Cell):
     __slots__ = ()
 
     if TYPE_CHECKING:
-        node: Node
-        shape: Shape
-        ndim: int
-        size: int
-        dtype: np.dtype
+        node = property(lambda self: self._node)
+        shape: property
+        ndim: property
+        size: property
+        dtype: property
         _view: Callable[..., Array]
         _new: Callable[[Node], Array]
         numpy: Callable[[], np.ndarray]

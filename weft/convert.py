@@ -136,6 +136,6 @@ def operands(*xs: Any) -> tuple[Node, ...]:
         dtype = weak(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
     assert dtype is not None
     return tuple(
-        cast(x, dtype) if type(x) is Node else x.as_dtype_node(dtype) if isinstance(x, Cell) else number_node(x, dtype)
+        cast(x, dtype) if type(x) is Node else number_node(x, dtype) if type(x) in _NUMBER_DTYPES else x.as_dtype_node(dtype)
         for x in found
     )

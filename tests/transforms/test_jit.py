@@ -237,7 +237,7 @@ def test_looks_inside_are_refused_at_the_users_line(look):
     def f(x):
         return look(x.sum() if look in (float, bool, int) else x)
 
-    with pytest.raises(TraceError, match=r"test_jit\.py:\d+: the value of this array is not known inside a function traced by wf.jit"):
+    with pytest.raises(TraceError, match=r"test_jit\.py:\d+: the value of this array is not known inside .* traced by wf.jit"):
         jit(f)(array([1.0, 2.0]))
     assert "not known while tracing" in jit(lambda x: (repr(x), x)[0])(array([1.0]))
 
@@ -365,6 +365,7 @@ def test_outputs_that_are_inputs():
     a = array([5.0, 6.0])
     for _ in range(2):
         out = f(a)
-        assert out[0].tolist() == out[2].tolist() == out[4].tolist() == [5.0, 6.0] and out[1].tolist() == [1.0, 2.0] and out[3] == 3
+        assert out[0].tolist() == out[2].tolist() == out[4].tolist() == [5.0, 6.0]
+        assert out[1].tolist() == [1.0, 2.0] and out[3] == 3
     out[0][0] = 9
     assert a.tolist() == [5.0, 6.0]

@@ -7,8 +7,8 @@ import pickle
 
 import numpy as np
 import pytest
-
 from making import array, normal
+
 from weft.array import Array
 from weft.errors import AxisError, DTypeError, ShapeError
 
@@ -69,7 +69,8 @@ def test_operators_as_numpy(number, dtype):
 
 def test_integer_operators():
     x, y = np.array([5, 6, 7]), np.array([1, 2, 3])
-    for f in (lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b, lambda a, b: a << b, lambda a, b: a >> b, lambda a, b: a**b):
+    bits = (lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b, lambda a, b: a << b, lambda a, b: a >> b)
+    for f in (*bits, lambda a, b: a**b):
         np.testing.assert_array_equal(f(array(x), array(y)).numpy(), f(x, y))
     np.testing.assert_array_equal((~array(x)).numpy(), ~x)
     np.testing.assert_array_equal((~array(x > 5)).numpy(), ~(x > 5))
@@ -87,8 +88,13 @@ def test_python_numbers_are_weak():
         array([1], np.int8) + 300
 
 
-@pytest.mark.parametrize("shapes", [((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 3)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
-                                    ((3, 4), (2, 4, 5)), ((4,), (2, 4, 5)), ((6, 1, 3, 4), (2, 4, 5))])
+PRODUCTS = [
+    ((3, 4), (4, 5)), ((4,), (4,)), ((4,), (4, 3)), ((3, 4), (4,)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
+    ((3, 4), (2, 4, 5)), ((4,), (2, 4, 5)), ((6, 1, 3, 4), (2, 4, 5)),
+]
+
+
+@pytest.mark.parametrize("shapes", PRODUCTS)
 def test_matmul(shapes):
     x, y = (np.random.default_rng().integers(-4, 5, s).astype(np.float32) for s in shapes)
     got = array(x) @ array(y)

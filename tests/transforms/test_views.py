@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-
 from making import array, normal
 
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)
@@ -101,8 +100,10 @@ def test_copies_are_their_own():
 
 
 INDICES = [
-    np.s_[[0, 2]], np.s_[[0, -1], [1, 2]], np.s_[:, [1, 0, 1]], np.s_[[2, 0], :, 1], np.s_[:, [0, 1], [1, 0]], np.s_[[0, 1], :, [1, 0]],
-    np.s_[1:, [0, 2]], np.s_[0, [0, 2]], np.s_[..., [1, 0]], np.s_[[[0, 1], [2, 0]]], np.s_[[[0], [2]], [0, 1]], np.s_[None, [0, 1]],
+    np.s_[[0, 2]], np.s_[[0, -1], [1, 2]], np.s_[:, [1, 0, 1]], np.s_[[2, 0], :, 1], np.s_[:, [0, 1], [1, 0]],
+    np.s_[[0, 1], :, [1, 0]],
+    np.s_[1:, [0, 2]], np.s_[0, [0, 2]], np.s_[..., [1, 0]], np.s_[[[0, 1], [2, 0]]], np.s_[[[0], [2]], [0, 1]],
+    np.s_[None, [0, 1]],
     np.s_[[0, 1], None, [1, 1]], np.s_[::-1, [3, 0], ::2], np.s_[1, :, [0, 1]],
 ]
 

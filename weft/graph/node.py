@@ -48,7 +48,7 @@ class Node:
         self.dtype = dtype
         self.where = where
         self.value = value
-        self.holder = None
+        self.holder: Any = None
 
     @property
     def size(self) -> int:

@@ -41,7 +41,7 @@ class Entry:
         self._scalars = traced.scalars
         first = {k: n for k, n in zip(traced.arrays, graph.inputs, strict=False)}
         self._signature = [(k, n.shape, n.dtype) for k, n in first.items()]
-        specs = {k: (n.shape, n.dtype) for k, n in first.items()}
+        specs: dict[int, Any] = {k: (n.shape, n.dtype) for k, n in first.items()}
         self._specs = tuple(None if type(leaf) is float else specs.get(k, ()) for k, leaf in enumerate(leaves))
         if () in self._specs:
             self.plain = False  # an argument that is another one: the guard has to see that
@@ -85,7 +85,7 @@ class Entry:
             for cell, node in zip(self._cells, self._nodes):  # noqa: B905
                 if cell._node is not node:
                     return MISS
-            node = None  # a name would count as a holder
+            del node  # a name would count as a holder
             inputs += [n.value for n in self._nodes]
         if self._fixed:
             inputs += self._fixed
@@ -101,19 +101,24 @@ class Entry:
         """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
         inputs: list[Any] = [leaves[k].node.value for k, _, _ in self._signature]
         inputs += [leaves[k] for k in self._scalars]
+        if not self._renew():
+            return MISS
+        inputs += [n.value for n in self._nodes]
+        inputs += self._fixed
+        if self._finish:
+            return self._stateful(inputs, leaves)
+        return self._pack(inputs, self._run(inputs))
+
+    def _renew(self) -> bool:
+        """Bring ``_nodes`` up to date; False where a captured cell has another shape or dtype now."""
         for i, cell in enumerate(self._cells):
             node = concrete(cell)._node
             before = self._nodes[i]
             if node is not before:
                 if node.shape != before.shape or node.dtype != before.dtype:
-                    return MISS
+                    return False
                 self._nodes[i] = node
-            inputs.append(node.value)
-        inputs += self._fixed
-        if self._finish:
-            node = before = None  # names would count as holders
-            return self._stateful(inputs, leaves)
-        return self._pack(inputs, self._run(inputs))
+        return True
 
     def forget_survivors(self) -> None:
         self._survivors = []

@@ -51,6 +51,7 @@ class _Argument:
             fresh = bind(_IDENTITY, node)
             self.nodes.append(fresh)
             if id(leaf) in in_modules:
+                assert isinstance(leaf, Array)
                 self.swapped.append((leaf, node, fresh))
                 given.append(leaf)
             else:

@@ -79,8 +79,8 @@ def _flatten_module(module: Any) -> tuple[list[Any], _Rest, tuple[str, ...]]:
     return [module.__dict__[n] for n in names], _Rest(type(module), names, others), names
 
 
-def _unflatten_module(rest: _Rest, children: Any) -> Any:
-    module = object.__new__(rest.cls)
+def _unflatten_module(rest: Any, children: Any) -> Any:
+    module: Any = object.__new__(rest.cls)
     module.__dict__.update(rest.others)
     module.__dict__.update(zip(rest.names, children, strict=True))
     return module
@@ -92,7 +92,7 @@ def _flatten_dataclass(x: Any) -> tuple[list[Any], type, tuple[str, ...]]:
 
 
 def _unflatten_dataclass(cls: type, children: Any) -> Any:
-    out = object.__new__(cls)
+    out: Any = object.__new__(cls)
     for field, value in zip(dataclasses.fields(cls), children, strict=True):
         object.__setattr__(out, field.name, value)
     return out
