@@ -51,6 +51,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",
     "weft.transforms.tree": "tree_leaves tree_map",
+    "weft.look": "eval",
     "weft.tools.explain": "explain",
     "weft.runtime": "counters get_num_threads set_num_threads",
 }

@@ -128,3 +128,6 @@ def evaluate(*trees: Any) -> None:
             stack.extend(vars(item).values())
     values(nodes)
     execute.synchronise()
+
+
+eval = evaluate  # the public name: wf.eval
