@@ -93,8 +93,11 @@ class Compiler:
         if elf.supported():
             try:
                 return elf.load(code, self._resolve)
-            except elf.UnsupportedObject:
-                pass  # LLVM's loader knows more, or says better what is wrong
+            except elf.UnsupportedObject as error:
+                try:  # LLVM's loader knows more
+                    return self._load_llvm(name, code, exports)
+                except RuntimeError as second:
+                    raise RuntimeError(f"compiled code cannot be loaded: {error}") from second
         return self._load_llvm(name, code, exports)
 
     def _resolve(self, name: str) -> int:

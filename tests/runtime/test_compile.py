@@ -1,0 +1,176 @@
+"""Compiling and loading: both loaders, imported symbols, constant data, keys, threads, and real generated kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.runtime.handmade import F32, backend, executable, scale_kernel, scale_twice
+from weft.runtime.cpu import compile as compile_module
+from weft.runtime.cpu import elf
+from weft.runtime.cpu.compile import emit_object, function
+
+# constants in memory, a table of functions, a global that is written, an import from libm, tail of alignment
+_IR = """
+declare double @cbrt(double)
+@table = internal constant [2 x ptr] [ptr @twice, ptr @thrice]
+@count = internal global i64 5
+@bias = internal constant <4 x double> <double 0.5, double 1.5, double 2.5, double 3.5>, align 32
+
+define internal double @twice(double %x) nounwind {
+  %y = fmul double %x, 2.0
+  ret double %y
+}
+
+define internal double @thrice(double %x) nounwind {
+  %y = fmul double %x, 3.0
+  ret double %y
+}
+
+define double @pick(double %x, i64 %which) nounwind {
+  %n = load i64, ptr @count
+  %n1 = add i64 %n, 1
+  store i64 %n1, ptr @count
+  %p = getelementptr ptr, ptr @table, i64 %which
+  %f = load ptr, ptr %p
+  %y = call double %f(double %x)
+  %z = call double @cbrt(double %y)
+  %q = getelementptr double, ptr @bias, i64 %n
+  %b = getelementptr double, ptr @bias, i64 %which
+  %c = load double, ptr %b
+  %r = fadd double %z, %c
+  ret double %r
+}
+
+define i64 @counted() nounwind {
+  %n = load i64, ptr @count
+  ret i64 %n
+}
+"""
+
+
+@pytest.mark.parametrize("loader", ["own", "llvm"])
+def test_both_loaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: str) -> None:
+    if loader == "llvm":
+        monkeypatch.setattr(elf, "supported", lambda: False)
+    be = backend(tmp_path, threads=2)
+    found = be.compiler.module(_IR)
+    assert set(found) == {"pick", "counted"}
+    pick = function(found["pick"], ctypes.c_double, ctypes.c_int64, result=ctypes.c_double)
+    assert pick(4.0, 0) == math.cbrt(8.0) + 0.5 and pick(9.0, 1) == math.cbrt(27.0) + 1.5
+    assert function(found["counted"], result=ctypes.c_int64)() == 7
+    x = np.random.default_rng(0).normal(size=4096).astype(F32)
+    out = executable(be, scale_twice(4096), scale_kernel(be))([be.from_numpy(x), 2.0, 0.25])[0]
+    assert np.array_equal(be.to_numpy(out, x.shape, F32), x * np.float32(0.5))
+
+
+def test_an_unknown_symbol_is_named(tmp_path: Path) -> None:
+    be = backend(tmp_path, threads=1)
+    text = "declare void @weft_no_such_thing()\ndefine void @f() {\n  call void @weft_no_such_thing()\n  ret void\n}"
+    with pytest.raises(RuntimeError, match="weft_no_such_thing"):
+        be.compiler.module(text)
+
+
+def test_what_is_no_object_is_refused() -> None:
+    code, _ = emit_object(_IR)
+    for broken in (b"", b"\x7fELF" + bytes(100), b"MZ" + code[2:], code[:18] + b"\xb7\0" + code[20:]):
+        with pytest.raises(elf.UnsupportedObject):
+            elf.load(broken, elf.process_symbol)
+
+
+def test_code_pages_are_never_writable_and_executable(tmp_path: Path) -> None:
+    address = backend(tmp_path, threads=1).compiler.module(_IR)["pick"]
+    pages = [line.split()[:2] for line in Path("/proc/self/maps").read_text().splitlines()]
+    mode = next(m for span, m in pages if int(span.split("-")[0], 16) <= address < int(span.split("-")[1], 16))
+    assert mode.startswith("r-x")
+
+
+def test_the_key_holds_features_versions_and_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    import llvmlite
+
+    text = compile_module.identity()
+    assert llvmlite.__version__ in text and compile_module.ABI in text and compile_module.source_hash() in text
+    flags = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Features"))]
+    assert flags[0] in text
+
+
+def test_two_threads_compile_each_kernel_once(tmp_path: Path) -> None:
+    be = backend(tmp_path, threads=1)
+    out: list[int] = []
+    threads = [threading.Thread(target=lambda: out.append(be.native["weft_run"])) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(set(out)) == 1 and be.compiler.counts.compiles == 2
+
+
+def test_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
+    be = backend(tmp_path, threads=1)
+    assert be.native
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with be.compiler.lock:
+            inside.set()
+            leave.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if be.compiler.module(_IR) else 1)
+    leave.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+_REAL = """
+import sys
+import numpy as np
+from weft.graph.node import Graph
+from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.runtime import counters, get_backend
+from weft.schedule.build import build
+if sys.argv[1] == "forbidden":
+    import llvmlite.binding as llvm
+    def refuse(*a, **k):
+        raise AssertionError("LLVM was entered")
+    llvm.parse_assembly = llvm.parse_bitcode = llvm.create_pass_builder = llvm.TargetMachine.emit_object = refuse
+f = np.dtype(np.float32)
+x, w, b = input_leaf((33, 48), f), input_leaf((48, 17), f), input_leaf((17,), f)
+y = bind(TABLE["tanh"], bind(TABLE["add"], bind(TABLE["dot_general"], x, w, contract=((1,), (0,)), batch=((), ())), b))
+z = bind(TABLE["subtract"], y, bind(TABLE["reduce_max"], y, axes=(1,), keepdims=True))
+be = get_backend()
+ex = be.compile(build(Graph([x, w, b], [y, z])))
+rng = np.random.default_rng(3)
+X, W, B = (rng.normal(size=n.shape).astype(f) for n in (x, w, b))
+Y, Z = (be.to_numpy(o, n.shape, f) for o, n in zip(ex([be.from_numpy(a) for a in (X, W, B)]), (y, z)))
+want = np.tanh(X.astype(np.float64) @ W + B)
+assert np.abs(Y - want).max() < 2e-5 and np.abs(want).mean() > 0.1
+assert np.abs(Z - (want - want.max(1, keepdims=True))).max() < 4e-5
+assert counters()["entries"] == 1 and counters()["kernels"] == len(ex.program.info)
+print(counters()["compiles"])
+"""
+
+
+def test_a_generated_program_runs_and_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    def once(mode: str) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", _REAL, mode], capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2],
+            env={**os.environ, "WEFT_CACHE": str(tmp_path / "c")},
+        )
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    assert once("free") >= 3
+    assert once("forbidden") == 0
