@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -184,13 +183,14 @@ def _read_private(path: Path) -> bytes | None:
 
 
 def _write_atomic(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)  # mode 0600
+    temporary = path.parent / f".new-{os.getpid()}-{os.urandom(8).hex()}"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         os.replace(temporary, path)
     except BaseException:
-        _remove(Path(temporary))
+        _remove(temporary)
         raise
 
 
