@@ -84,8 +84,9 @@ class Packer:
         f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %kc)")
         if stride == 1:
             with f.loop(0, "%kc") as k:
-                self.copy(f, f.offset("%src", f.mul(k, k_stride * self.size_in)),
-                          f.offset("%dst", f.mul(k, out_stride * self.size_out)), count)
+                src = f.offset("%src", f.mul(k, k_stride * self.size_in))
+                self.fetch(f, f.offset(src, 64))
+                self.copy(f, src, f.offset("%dst", f.mul(k, out_stride * self.size_out)), count)
         elif k_stride == 1:
             self._transposed(f, count, stride, out_stride)
         else:

@@ -129,7 +129,8 @@ def make_plan(
     if unit_columns or (not in_cache and pack_b):
         n_units = max(1, round(n / (unit_columns or 512)))
     m_units, n_units = min(m_units, panels), min(n_units, columns)
-    wanted = min(8, flops // CHUNK_FLOPS) if flops > SERIAL_FLOPS else 1
+    grain = 16_000_000 if panels == 1 and kc <= 16 else CHUNK_FLOPS  # whole rows of b are read faster
+    wanted = min(8, flops // grain) if flops > SERIAL_FLOPS else 1
     while m_units * n_units * p.batch < wanted:
         # split the longer side; packing costs a share of the other operand each time
         if m_units * 2 <= panels and (m / m_units >= n / n_units or n_units * 2 > columns):

@@ -194,11 +194,12 @@ class _Steps:
         if m.conflict:
             # columns fall into one cache set: a few of them read whole lines before the next do
             order = [(u, v) for v in range(m.vectors) for u in quads]
-            for column in range(columns):
-                packer.fetch(self.f, self.f.offset(b, column * m.turn * m.size + 512))
         for u, v in order:
             at = self.f.offset(b, u * m.size)
             first = v * m.lanes
+            if m.conflict and u == 0:
+                for column in range(first, min(first + m.lanes, columns)):
+                    packer.fetch(self.f, self.f.offset(b, column * m.turn * m.size + 512))
             turned = [packer.across(self.f, at, first, columns, m.turn)] if step == 1 else packer.square(
                 self.f, at, first, columns, m.turn
             )
