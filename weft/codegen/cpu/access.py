@@ -400,10 +400,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     if step == 1 and not scattered:
         pointer = _pointer(e, access, affine)
         if mask is None:
-            if e.env.stream:
-                f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !0")
-            else:
-                f.store(vtype, raw, pointer, size)
+            f.store(vtype, raw, pointer, size)
             return
         name = f"llvm.masked.store.{_mangle(type_, lanes)}.p0"
         e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")

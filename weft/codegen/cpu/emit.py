@@ -117,7 +117,7 @@ class Emitter:
                 name = self.one(v, vector)
                 self.f.lines = keep
             memo = self.memo(level)
-            memo[(env.tag if vector else None, id(v))] = name
+            memo[(self.tag(v, vector), id(v))] = name
             memo[("at", name)] = True
         found = self.find(value)
         assert found is not None
@@ -125,8 +125,13 @@ class Emitter:
 
     def find(self, v: Value) -> tuple[str, bool] | None:
         level, vector = self.place(dependencies(v, self.env.deps))
-        name = self.memo(level).get((self.env.tag if vector else None, id(v)))
+        name = self.memo(level).get((self.tag(v, vector), id(v)))
         return None if name is None else (name, vector)
+
+    def tag(self, v: Value, vector: bool) -> int | None:
+        """Copies share what is the same in all of them."""
+        env = self.env
+        return env.tag if vector or (env.offsets and not env.deps[id(v)].isdisjoint(env.offsets)) else None
 
     def in_lanes(self, v: Value, vector: bool) -> str:
         """The operand v as the lanes of its user need it."""

@@ -49,7 +49,6 @@ class Env:
     acc_level: dict[int, int] = field(default_factory=dict)
     deps: dict[int, frozenset] = field(default_factory=dict)
     tag: int = 0
-    stream: bool = False  # stores bypass the cache
 
     @property
     def width(self) -> int | None:

@@ -77,39 +77,35 @@ class _F:
 
 
 _MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, held in the low bits
-_MAGIC_BITS = 0x4B400000
 _LN2_HI, _LN2_LO = 0.693359375, -2.12194440e-4
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 
-def _exp_parts(f: _F, x: str) -> tuple[str, str]:
-    """x = n ln 2 + r: (n as i32, exp(r) - 1)."""
-    t = f.fma(x, f.c(1.44269504088896341), f.c(_MAGIC))
-    n = f.sub(t, f.c(_MAGIC))
+def _exp_parts(f: _F, x: str, bias: int = 0) -> tuple[str, str]:
+    """x = n ln 2 + r: (the bits of _MAGIC + n + bias, exp(r) - 1)."""
+    t = f.fma(x, f.c(1.44269504088896341), f.c(_MAGIC + bias))
+    n = f.sub(t, f.c(_MAGIC + bias))
     r = f.fma(n, f.c(-_LN2_HI), x)
     r = f.fma(n, f.c(-_LN2_LO), r)
     q = f.poly(r, *_EXP)
-    return f.i("sub", f.bits(t), _MAGIC_BITS), f.fma(f.mul(r, r), q, r)
-
-
-def _power(f: _F, n: str) -> str:
-    """2**n for an i32 n in the exponent's range."""
-    return f.float(f.i("shl", f.i("add", n, 127), 23))
+    return f.bits(t), f.fma(f.mul(r, r), q, r)
 
 
 def _exp(o: Ops, x: str) -> str:
+    """2**n is multiplied in two halves: the first keeps all bits, the second rounds to a denormal or to infinity."""
     f = _F(o)
     x = f.where("ogt", x, f.c(89.0), f.c(89.0), x)
     x = f.where("olt", x, f.c(-104.0), f.c(-104.0), x)
-    n, p = _exp_parts(f, x)
-    half = f.i("ashr", n, 1)
-    out = f.mul(f.add(p, f.c(1.0)), _power(f, half))
-    return f.mul(out, _power(f, f.i("sub", n, half)))
+    bits, p = _exp_parts(f, x, 254)  # the low bits hold n + 254, the sum of the two biased exponents
+    low = f.i("lshr", bits, 1)
+    first = f.float(f.i("shl", low, 23))
+    second = f.float(f.i("shl", f.i("sub", bits, low), 23))
+    return f.mul(f.fma(p, first, first), second)
 
 
 def _expm1_core(f: _F, x: str) -> str:
-    n, p = _exp_parts(f, x)
-    s = _power(f, f.i("sub", n, 1))
+    bits, p = _exp_parts(f, x, 126)
+    s = f.float(f.i("shl", bits, 23))  # 2**(n - 1)
     out = f.fma(s, p, f.sub(s, f.c(0.5)))
     return f.add(out, out)
 

@@ -64,7 +64,7 @@ def plan_part(part: Part, isa: ISA) -> Plan:
     extent = next(a.extent for a in part.shared if a.id == axis)
     unroll = 4 if heavy < 40 else 2 if heavy < 120 else 1
     if reductions:
-        unroll = max(1, min(unroll if heavy < 40 else 2, 8 // len(reductions)))
+        unroll = max(1, min(4, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
     rows = size_of(part.shared) // extent
     if chunks == 1 or rows >= chunks:

@@ -134,7 +134,7 @@ def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, lis
     if total == 0:
         return {r.id: [reduce.identity(r, env.width) for env in envs] for r in stage.reductions}
     work = len(walk([r.value for r in stage.reductions])) * len(envs) * total
-    if total <= UNROLL and total <= order.block and work <= 1200:
+    if total <= UNROLL and total <= order.block and work <= 250:
         return _unrolled(n, stage, envs, total)
     if order.lanes == 1:
         return _blocks(n, stage, envs, total, order.block)
