@@ -17,7 +17,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import check_axes, dtype_error
+from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_contract")
@@ -36,10 +36,17 @@ def _rule(
 ) -> tuple[Shape, np.dtype]:
     if x.dtype not in NUMBERS or x.dtype != w.dtype:
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
-    ndim = len(x.shape)
-    if ndim < 3 or len(w.shape) != ndim:
+    return _shape(x.shape, w.shape, stride, padding, lhs_dilation, rhs_dilation, groups, dims), x.dtype
+
+
+@memoised
+def _shape(
+    x: Shape, w: Shape, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
+) -> Shape:
+    ndim = len(x)
+    if ndim < 3 or len(w) != ndim:
         raise ShapeError(
-            f"conv_general: x {x.shape} and w {w.shape} must both have two dimensions more than there are spatial ones."
+            f"conv_general: x {x} and w {w} must both have two dimensions more than there are spatial ones."
         )
     for axes, what in zip(dims, ("dims of x", "dims of w", "dims of the result"), strict=True):
         check_axes("conv_general", axes, ndim, what)
@@ -55,10 +62,10 @@ def _rule(
         raise ShapeError(
             f"conv_general: stride {stride}, dilations {lhs_dilation}, {rhs_dilation} and groups {groups} must be >= 1."
         )
-    sx, sw = [x.shape[d] for d in dims[0]], [w.shape[d] for d in dims[1]]
+    sx, sw = [x[d] for d in dims[0]], [w[d] for d in dims[1]]
     if sx[1] != sw[1] * groups or sw[0] % groups:
         raise ShapeError(
-            f"conv_general: x {x.shape} has {sx[1]} channels and w {w.shape} takes {sw[1]} a group and gives {sw[0]}: with "
+            f"conv_general: x {x} has {sx[1]} channels and w {w} takes {sw[1]} a group and gives {sw[0]}: with "
             f"groups {groups}, w must take {sx[1] / groups:g} channels and give a multiple of {groups}."
         )
     out = [sx[0], sw[0]]
@@ -66,14 +73,14 @@ def _rule(
         extent = dilated(n, ld) + low + high - dilated(k, rd)
         if extent < 0 or k < 1:
             raise ShapeError(
-                f"conv_general: the window of w {w.shape} (dilation {rhs_dilation}) is larger than x {x.shape} with padding "
+                f"conv_general: the window of w {w} (dilation {rhs_dilation}) is larger than x {x} with padding "
                 f"{padding}."
             )
         out.append(extent // s + 1)
     shape = [0] * ndim
     for position, n in zip(dims[2], out, strict=True):
         shape[position] = n
-    return tuple(shape), x.dtype
+    return tuple(shape)
 
 
 def _prepared(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:

@@ -15,7 +15,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, permute
 from weft.graph.primitives.common import Batched, Later, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import check_axes, dtype_error
+from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_contract")
@@ -31,7 +31,11 @@ def _rule(a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Shape, np.dtyp
     dtype = a.dtype
     if dtype not in NUMBERS or (dtype is not b.dtype and dtype != b.dtype):
         raise dtype_error("dot_general", (a, b), ("a", "b"), NUMBERS)
-    sa, sb = a.shape, b.shape
+    return _shape(a.shape, b.shape, contract, batch), dtype
+
+
+@memoised
+def _shape(sa: Shape, sb: Shape, contract: Pair, batch: Pair) -> Shape:
     check_axes("dot_general", contract[0] + batch[0], len(sa), "axes of a")
     check_axes("dot_general", contract[1] + batch[1], len(sb), "axes of b")
     for what, (axes_a, axes_b) in (("contracted", contract), ("batch", batch)):
@@ -46,7 +50,7 @@ def _rule(a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Shape, np.dtyp
     shape = [sa[d] for d in batch[0]]
     shape += [n for d, n in enumerate(sa) if d not in contract[0] and d not in batch[0]]
     shape += [n for d, n in enumerate(sb) if d not in contract[1] and d not in batch[1]]
-    return tuple(shape), dtype
+    return tuple(shape)
 
 
 def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair) -> np.ndarray:

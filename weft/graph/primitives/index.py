@@ -28,17 +28,16 @@ Ints = tuple[int, ...]
 
 def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Shape:
     check_axes(name, axes, len(x.shape))
-    names = [f"indices[{k}]" for k in range(len(indices))]
     if len(axes) != len(indices) or not axes:
         raise ShapeError(f"{name}: {len(indices)} index arrays for axes {axes}: give one an axis.")
     shape: Shape | None = indices[0].shape
     for index in indices:
         if index.dtype not in INTEGERS:
-            raise dtype_error(name, indices, names, INTEGERS)
+            raise dtype_error(name, indices, [f"indices[{k}]" for k in range(len(indices))], INTEGERS)
         if shape is not None and index.shape != shape:
             shape = broadcast(shape, index.shape)
     if shape is None:
-        raise shapes_error(name, indices, names)
+        raise shapes_error(name, indices, [f"indices[{k}]" for k in range(len(indices))])
     if 0 in x.shape and 0 not in shape and any(x.shape[a] == 0 for a in axes):
         raise ShapeError(f"{name}: x {x.shape} has no elements along axes {axes} to index.")
     return shape + tuple([n for d, n in enumerate(x.shape) if d not in axes])

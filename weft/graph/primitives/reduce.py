@@ -22,7 +22,7 @@ from weft.graph.primitives.common import (
     zero_vjp,
 )
 from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
-from weft.graph.primitives.rules import check_axes, check_axis, dtype_error
+from weft.graph.primitives.rules import check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import Primitive, register
 
 draw = Later("draw")
@@ -34,15 +34,16 @@ def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
 
 def _rule(name: str, allowed: frozenset[np.dtype], identity: bool, out: np.dtype | None = None) -> Callable[..., Any]:
     def rule(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Shape, np.dtype]:
-        shape = x.shape
         if x.dtype not in allowed:
             raise dtype_error(name, (x,), ("x",), allowed)
-        check_axes(name, axes, len(shape))
-        if not identity and 0 in shape and any(shape[a] == 0 for a in axes):
-            raise ShapeError(f"{name}: x {shape} has no elements along axes {axes}, and {name} of nothing is not defined.")
-        if keepdims:
-            return kept_shape(shape, axes), out or x.dtype
-        return tuple([n for d, n in enumerate(shape) if d not in axes]), out or x.dtype
+        return shape(x.shape, axes, keepdims), out or x.dtype
+
+    @memoised
+    def shape(x: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
+        check_axes(name, axes, len(x))
+        if not identity and 0 in x and any(x[a] == 0 for a in axes):
+            raise ShapeError(f"{name}: x {x} has no elements along axes {axes}, and {name} of nothing is not defined.")
+        return kept_shape(x, axes) if keepdims else tuple([n for d, n in enumerate(x) if d not in axes])
 
     return rule
 

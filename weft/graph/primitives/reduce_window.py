@@ -17,7 +17,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, product, spread, traffic
 from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS, lowest
-from weft.graph.primitives.rules import dtype_error
+from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_window")
@@ -26,7 +26,8 @@ Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
 
 
-def _counts(name: str, size: Sequence[int], window: Ints, stride: Ints, padding: Pads) -> list[int]:
+@memoised
+def _counts(name: str, size: Ints, window: Ints, stride: Ints, padding: Pads) -> Ints:
     if not len(size) == len(window) == len(stride) == len(padding):
         raise ShapeError(f"{name}: window {window}, stride {stride} and padding {padding} must have one entry a dimension.")
     if not window or min(window + stride) < 1 or any(p < 0 for pair in padding for p in pair):
@@ -36,9 +37,9 @@ def _counts(name: str, size: Sequence[int], window: Ints, stride: Ints, padding:
         if low >= k or high >= k:
             raise ShapeError(f"{name}: padding {padding} must be smaller than the window {window}, or windows would be empty.")
         if n + low + high < k:
-            raise ShapeError(f"{name}: the window {window} is larger than x {tuple(size)} with padding {padding}.")
+            raise ShapeError(f"{name}: the window {window} is larger than x {size} with padding {padding}.")
         out.append((n + low + high - k) // s + 1)
-    return out
+    return tuple(out)
 
 
 def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tuple[Shape, np.dtype]:
@@ -50,7 +51,7 @@ def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tupl
     if lead < 0:
         raise ShapeError(f"reduce_window: window {window} has more dimensions than x {x.shape}.")
     counts = _counts("reduce_window", x.shape[lead:], window, stride, padding)
-    return x.shape[:lead] + tuple(counts), INT32 if kind == "argmax" else x.dtype
+    return x.shape[:lead] + counts, INT32 if kind == "argmax" else x.dtype
 
 
 def _windows(x: np.ndarray, window: Ints, stride: Ints, padding: Pads, fill: Any) -> np.ndarray:
@@ -76,9 +77,9 @@ def _gather_rule(
         raise dtype_error("window_gather", (g,), ("g",), NUMBERS)
     lead = len(g.shape) - len(window)
     counts = _counts("window_gather", size, window, stride, padding)
-    if lead < 0 or g.shape[lead:] != tuple(counts):
+    if lead < 0 or g.shape[lead:] != counts:
         raise ShapeError(
-            f"window_gather: g {g.shape} must end in {tuple(counts)}, the windows {window} of an array of size {size}."
+            f"window_gather: g {g.shape} must end in {counts}, the windows {window} of an array of size {size}."
         )
     if len(position) > 1:
         raise TypeError("window_gather: takes g and at most one array of positions.")
@@ -87,7 +88,7 @@ def _gather_rule(
             raise DTypeError(f"window_gather: position is {position[0].dtype.name}, but must be an integer dtype.")
         if position[0].shape != g.shape:
             raise ShapeError(f"window_gather: position {position[0].shape} must have the shape of g {g.shape}.")
-    return g.shape[:lead] + tuple(size), g.dtype
+    return g.shape[:lead] + size, g.dtype
 
 
 def _gather_reference(

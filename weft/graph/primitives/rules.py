@@ -18,7 +18,10 @@ from weft.graph.primitives.kinds import BOOL, words
 Rule = Callable[..., tuple[Shape, np.dtype]]
 
 
-@lru_cache(maxsize=4096)
+memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters: refusals are not remembered
+
+
+@memoised
 def broadcast(a: Shape, b: Shape) -> Shape | None:
     """The shape two shapes broadcast to, or None."""
     if len(a) < len(b):

@@ -12,7 +12,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
-from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error
+from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
 from weft.graph.primitives.table import Primitive, register
 
 draw = Later("draw_shape")
@@ -51,11 +51,15 @@ def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
 
 
 def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, np.dtype]:
-    shape = x.shape
+    return _permuted(x.shape, axes), x.dtype
+
+
+@memoised
+def _permuted(shape: Shape, axes: Ints) -> Shape:
     check_axes("permute", axes, len(shape))
     if len(axes) != len(shape):
         raise ShapeError(f"permute: axes {axes} must name each of the {len(shape)} dimensions of x {shape} once.")
-    return tuple([shape[a] for a in axes]), x.dtype
+    return tuple([shape[a] for a in axes])
 
 
 def _permute_vjp(g: Node, out: Node, x: Node, axes: Ints) -> tuple[Node]:
@@ -93,6 +97,7 @@ def _broadcast_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
 # slice
 
 
+@memoised
 def _check_slice(name: str, of: Shape, start: Ints, step: Ints, shape: Ints) -> None:
     if not len(start) == len(step) == len(shape) == len(of):
         raise ShapeError(f"{name}: start {start}, step {step} and shape {shape} must have an entry for each dimension of x {of}.")
