@@ -43,8 +43,9 @@ _NAMES: dict[str, str] = {
         tril triu""",
     "weft.functions.linalg": "diag diagonal dot einsum inner matmul outer tensordot trace vdot vecdot",
     "weft.functions.creation": """
-        arange array asarray astype copy empty empty_like eye from_dlpack full full_like identity linspace meshgrid ones
-        ones_like tri zeros zeros_like""",
+        arange array asarray astype copy empty empty_like from_dlpack full full_like linspace meshgrid ones ones_like
+        zeros zeros_like""",
+    "weft.functions.matrices": "eye identity tri",
     "weft.functions.sorting": """
         argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",
     "weft.transforms.jit": "jit",

@@ -150,7 +150,7 @@ def node(x: Any, function: str, argument: str = "x") -> Node:
     """An argument as a Node; None is refused by name."""
     if x is None:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
-    return as_node(x)
+    return x if isinstance(x, Node) else as_node(x)
 
 
 def integer_node(x: Any, function: str, argument: str = "indices") -> Node:

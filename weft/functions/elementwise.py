@@ -80,6 +80,11 @@ def _square(name: str, x: Node) -> Node:
     return x if x.dtype == BOOL else op(name, x)
 
 
+def _exp2(name: str, x: Node) -> Node:
+    x = floating(x)
+    return op("pow", number(2, x.dtype), x)
+
+
 def _positive(name: str, x: Node) -> Node:
     if x.dtype == BOOL:
         raise DTypeError("positive: the dtype bool has no positive; cast with .astype('int8')")
@@ -139,7 +144,7 @@ subtract = _binary("subtract", "``x1 - x2``.", "wf.array([1.0, 2.0]), 1.0", "[0.
 multiply = _binary("multiply", "``x1 * x2``; for bools: and.", "wf.array([1.0, 2.0]), 3.0", "[3.0, 6.0]", _bool_as("logical_and"))
 divide = _binary("divide", "``x1 / x2``; integers give float32.", "wf.array([1, 2]), 2", "[0.5, 1.0]", _floating)
 floor_divide = _binary(
-    "floor_divide", "``x1 // x2``, rounded down; an integer divided by zero is 0.", "wf.array([7, -7]), 2", "[3, -4]", _bool_as_int8
+    "floor_divide", "``x1 // x2``, rounded down; integers by zero are 0.", "wf.array([7, -7]), 2", "[3, -4]", _bool_as_int8
 )
 remainder = _binary("remainder", "``x1 % x2``, with the sign of ``x2``.", "wf.array([7, -7]), 4", "[3, 1]", _bool_as_int8)
 pow = _binary("pow", "``x1 ** x2``; integers stay integers.", "wf.array([2.0, 3.0]), 2.0", "[4.0, 9.0]", _bool_as_int8)
@@ -156,6 +161,8 @@ sign = _unary("sign", "-1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", 
 square = _unary("square", "``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]", _square)
 sqrt = _unary("sqrt", "Square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
 reciprocal = _unary("reciprocal", "``1 / x``; integers give float32.", "wf.array([4.0, 0.5])", "[0.25, 2.0]")
+
+stop_gradient = _unary("stop_gradient", "x, a constant for gradients.", "wf.array([1.0])", "[1.0]", _as_is)
 
 # ---- rounding
 
@@ -199,6 +206,7 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
 # ---- exponentials and logarithms
 
 exp = _unary("exp", "e to the power x.", "wf.array([0.0])", "[1.0]")
+exp2 = _unary("exp2", "2 to the power x.", "wf.array([3.0])", "[8.0]", _exp2)
 expm1 = _unary("expm1", "``exp(x) - 1``, exact near zero.", "wf.array([0.0])", "[0.0]")
 log = _unary("log", "Natural logarithm; NaN below zero.", "wf.array([1.0])", "[0.0]")
 log1p = _unary("log1p", "``log(1 + x)``, exact near zero.", "wf.array([0.0])", "[0.0]")
@@ -223,6 +231,8 @@ acosh = _unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", "wf.array([1.
 atanh = _unary("atanh", "Inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
 hypot = _binary("hypot", "``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]", _floating)
 
+erf = _unary("erf", "The error function.", "wf.array([0.0])", "[0.0]")
+
 # ---- floating-point bits
 
 copysign = _binary("copysign", "``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]", _floating)
@@ -230,7 +240,7 @@ nextafter = _binary("nextafter", "The next number after ``x1`` towards ``x2``.",
 signbit = _unary("signbit", "Whether the sign is negative (true for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]", _signbit)
 isnan = _unary("isnan", "Whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]", _kind_of_number)
 isinf = _unary("isinf", "Whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]", _kind_of_number)
-isfinite = _unary("isfinite", "Whether x is neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]", _kind_of_number)
+isfinite = _unary("isfinite", "Neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]", _kind_of_number)
 
 # ---- comparisons and logic
 
@@ -242,7 +252,7 @@ greater = _binary("greater", "``x1 > x2``.", "wf.array([1, 3]), 2", "[False, Tru
 greater_equal = _binary("greater_equal", "``x1 >= x2``.", "wf.array([1, 2]), 2", "[False, True]")
 logical_and = _binary("logical_and", "Whether both are true (not zero).", "wf.array([1, 0]), 1", "[True, False]", _logical)
 logical_or = _binary("logical_or", "Whether one of them is true (not zero).", "wf.array([1, 0]), 0", "[True, False]", _logical)
-logical_xor = _binary("logical_xor", "Whether just one of them is true (not zero).", "wf.array([1, 0]), 1", "[False, True]", _logical)
+logical_xor = _binary("logical_xor", "Whether just one is true (not zero).", "wf.array([1, 0]), 1", "[False, True]", _logical)
 logical_not = _unary("logical_not", "Whether x is false (zero).", "wf.array([1, 0])", "[False, True]", _logical)
 bitwise_and = _binary("bitwise_and", "``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 2]", _bits)
 bitwise_or = _binary("bitwise_or", "``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]", _bits)

@@ -28,7 +28,7 @@ from weft.functions.common import (
     permuted,
     reshaped,
 )
-from weft.functions.creation import lower_mask
+from weft.functions.matrices import lower_mask
 
 
 def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None) -> Array:
@@ -71,10 +71,9 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
 def _along(function: str, value: Node, index: Node, axis: int) -> tuple[list[Node], tuple[int, ...]]:
     """One index array an axis: ``index`` along ``axis``, each place's own number along the others."""
     if len(index.shape) != len(value.shape):
-        raise ShapeError(f"{function}: indices have shape {index.shape}; x has shape {value.shape}: as many dimensions are needed")
-    shape = list(broadcast_shapes(
-        function, tuple(1 if a == axis else n for a, n in enumerate(value.shape)), tuple(1 if a == axis else n for a, n in enumerate(index.shape))
-    ))
+        raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as x {value.shape}")
+    others = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
+    shape = list(broadcast_shapes(function, *others))
     shape[axis] = index.shape[axis]
     places = []
     for a in range(len(shape)):

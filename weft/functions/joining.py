@@ -142,7 +142,7 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
         if count < 1:
             raise ShapeError(f"{function}: sections={count} must be at least 1")
         if even and extent % count:
-            raise ShapeError(f"{function}: axis {axis} has extent {extent}, which {count} equal parts do not divide; use wf.array_split")
+            raise ShapeError(f"{function}: {count} equal parts do not divide axis {axis} of {value.shape}; use wf.array_split")
         size, more = divmod(extent, count)
         edges = [k * size + min(k, more) for k in range(count + 1)]
     head = (slice(None),) * axis
@@ -249,13 +249,15 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     if isinstance(repeats, (tuple, list, np.ndarray, Array)) and np.size(repeats) != 1:
         counts = wrap(integer_node(repeats, "repeat", "repeats")).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
-            raise ShapeError(f"repeat: repeats has shape {counts.shape}; {extent} numbers that are not negative are needed for axis {axis}")
+            raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
         got = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
         return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
-    count = shape_tuple(repeats if not isinstance(repeats, (np.ndarray, list)) else np.ravel(repeats).tolist(), "repeat", "repeats")[0]
-    shape = value.shape
-    apart = broadcast(reshaped(value, (*shape[: axis + 1], 1, *shape[axis + 1 :])), (*shape[: axis + 1], count, *shape[axis + 1 :]))
-    return wrap(reshaped(apart, (*shape[:axis], extent * count, *shape[axis + 1 :])))
+    if not isinstance(repeats, int):
+        repeats = np.ravel(repeats).tolist()
+    (count,) = shape_tuple(repeats, "repeat", "repeats")
+    head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
+    apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
+    return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
 
 
 def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
@@ -271,7 +273,7 @@ def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
     rows = list(rows) * ndim if len(rows) == 1 else rows
     found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows]
     if len(found) != ndim or any(n < 0 for pair in found for n in pair):
-        raise ShapeError(f"pad: pad_width={given!r} must be widths >= 0: a number, (before, after), or one such pair for each of {ndim} axes")
+        raise ShapeError(f"pad: pad_width={given!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
     return found
 
 

@@ -352,5 +352,3 @@ def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
     shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
     return tuple(wrap(broadcast(n, shape)) for n in nodes)
-
-

@@ -38,13 +38,15 @@ def _sum_dtype(value: Node, dtype: Any) -> np.dtype:
     return as_dtype(dtype) if dtype is not None else summed(value.dtype)
 
 
-def _fold(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False) -> Array:
+def _fold(
+    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False
+) -> Array:
     value = node(x, function)
     axes = axis_tuple(axis, len(value.shape), function)
     if additive:
         value = cast(value, _sum_dtype(value, dtype))
     elif 0 in (value.shape[a] for a in axes):
-        raise ShapeError(f"{function}: shape {value.shape} has no element along axis={axis}, and {function} of nothing has no value")
+        raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
 
 
@@ -180,7 +182,7 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
     value = node(x, function)
     axes = axis_tuple(None if axis is None else axis_index(axis, len(value.shape), function), len(value.shape), function)
     if 0 in (value.shape[a] for a in axes):
-        raise ShapeError(f"{function}: shape {value.shape} has no element along axis={axis}, and {function} of nothing has no value")
+        raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if not axes:
         return finish(number(0, INT64), out, function)
     return finish(op(function, value, axes=axes, keepdims=bool(keepdims)), out, function)

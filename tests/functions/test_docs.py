@@ -1,0 +1,70 @@
+"""Every exported name is there, documented, and its example runs."""
+
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import weft as wf
+
+NAMES = sorted(wf._HOME)
+FUNCTIONS = [n for n in NAMES if wf._HOME[n].startswith("weft.functions.")]
+OWN = {f"{m}.{n}": f"weft.functions.{m}" for m in ("random", "linalg") for n in importlib.import_module(f"weft.functions.{m}").__all__}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS + sorted(OWN))
+def test_example_runs(name: str) -> None:
+    function = wf
+    for part in name.split("."):
+        function = getattr(function, part)
+    assert callable(function)
+    document = inspect.getdoc(function)
+    assert document and ">>> " in document, f"{name} has no example"
+    test = doctest.DocTestParser().get_doctest(document, {}, name, None, 0)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+    runner.run(test, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+@pytest.mark.parametrize("module", sorted(m for m in wf._NAMES if m.startswith("weft.functions.")))
+def test_public_functions_are_exported(module: str) -> None:
+    found = importlib.import_module(module)
+    public = [
+        n for n, f in vars(found).items()
+        if inspect.isfunction(f) and not n.startswith("_") and f.__module__ == module and n not in HELPERS
+    ]
+    missing = [n for n in public if wf._HOME.get(n) != module and n not in getattr(found, "__all__", ())]
+    assert not missing
+
+
+HELPERS = {"lower_mask", "diagonal_number"}
+
+
+def test_array_is_the_function_whatever_is_imported() -> None:
+    import weft.array  # noqa: F401
+
+    assert callable(wf.array) and inspect.isclass(wf.Array)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(AttributeError, match="module 'weft' has no attribute 'nothing'"):
+        _ = wf.nothing
+    assert "einsum" in dir(wf) and "random" in dir(wf)
+
+
+def test_import_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, weft; print([m for m in sys.modules if m.split('.')[0] in "
+        "('numpy', 'llvmlite', 'optree', 'rich', 'ml_dtypes', 'opt_einsum') or m.startswith('weft.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_star_import_of_agreed_names() -> None:
+    for name in ("sum", "matmul", "einsum", "where", "concat", "float32", "pi", "random", "linalg"):
+        assert hasattr(wf, name)

@@ -1,0 +1,154 @@
+"""einsum: opt_einsum chooses the order, each step is one dot_general, or a product that fuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array
+from weft.convert import operands
+from weft.errors import ShapeError
+from weft.functions.common import BOOL, INT64, Node, cast, finish, op, permuted, reshaped
+
+
+def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Array:
+    """Sums of products in index notation.
+
+    Parameters
+    ----------
+    subscripts : str
+        Such as ``"ij,jk->ik"``; ``...`` broadcasts, a letter twice in one operand is a diagonal.
+    *operands : arrays
+        dtypes are promoted. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
+    out : Array, optional
+    optimize : str, bool or path
+        How the order is chosen: what ``opt_einsum.contract_path`` takes.
+
+    Raises
+    ------
+    ShapeError
+        Operands that do not fit the subscripts.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.einsum("ij,kj->ik", wf.ones((2, 3)), wf.ones((4, 3))).shape
+    (2, 4)
+    """
+    terms, result, nodes = _parsed(args)
+    truth = nodes[0].dtype == BOOL
+    if truth:
+        nodes = [cast(n, INT64) for n in nodes]
+    sizes = _sizes(terms, nodes)
+    work = [_prepared(n, t, sizes) for n, t in zip(nodes, terms, strict=True)]
+    for picked in _path(terms, result, nodes, optimize):
+        chosen = [work[k] for k in picked]
+        work = [w for k, w in enumerate(work) if k not in picked]
+        later = set(result).union(*(labels for _, labels in work))
+        while len(chosen) > 1:
+            b, a = chosen.pop(), chosen.pop()
+            wanted = later.union(*(labels for _, labels in chosen))
+            chosen.append(_pair(a, b, wanted))
+        work.append(_summed(*chosen[0], later))
+    value, labels = work[0]
+    missing = [c for c in result if c not in labels]
+    value = reshaped(value, (*value.shape, *(1 for _ in missing)))
+    labels += "".join(missing)
+    value = permuted(value, tuple(labels.index(c) for c in result))
+    shape = tuple(sizes[c] for c in result)
+    if value.shape != shape:
+        value = op("broadcast_to", value, shape=shape)
+    return finish(cast(value, BOOL) if truth else value, out, "einsum")
+
+
+def _parsed(args: tuple[Any, ...]) -> tuple[list[str], str, list[Node]]:
+    from opt_einsum.parser import parse_einsum_input
+
+    if len(args) < 2:
+        raise ShapeError("einsum: subscripts and at least one array are needed")
+    if isinstance(args[0], str):
+        nodes = list(operands(*args[1:]))
+        given: list[Any] = [args[0], *(n.shape for n in nodes)]
+    else:
+        pairs = len(args) // 2
+        nodes = list(operands(*args[: 2 * pairs : 2]))
+        given = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]
+        given += args[2 * pairs :]
+    try:
+        left, right, _ = parse_einsum_input(given, shapes=True)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ShapeError(f"einsum: {error}; subscripts {args[0]!r}, shapes {[n.shape for n in nodes]}") from None
+    return left.split(","), right, nodes
+
+
+def _sizes(terms: list[str], nodes: list[Node]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for k, (term, found) in enumerate(zip(terms, nodes, strict=True)):
+        if len(term) != len(found.shape):
+            raise ShapeError(f"einsum: operand {k} has shape {found.shape}, but its subscripts {term!r} name {len(term)} axes")
+        for c, n in zip(term, found.shape, strict=True):
+            have = sizes.setdefault(c, n)
+            if have != n and 1 not in (have, n):
+                raise ShapeError(f"einsum: {c!r} has extent {have} and, in operand {k} {found.shape}, {n}")
+            sizes[c] = n if have == 1 else have
+    return sizes
+
+
+def _path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
+    if len(nodes) < 3:
+        return [tuple(range(len(nodes)))]
+    import opt_einsum
+
+    if optimize is False:
+        return [tuple(range(len(nodes)))]
+    how = "auto" if optimize is True else optimize
+    path, _ = opt_einsum.contract_path(f"{','.join(terms)}->{result}", *(n.shape for n in nodes), shapes=True, optimize=how)
+    return [tuple(step) for step in path]
+
+
+def _prepared(value: Node, term: str, sizes: dict[str, int]) -> tuple[Node, str]:
+    """Diagonals of repeated letters taken, and axes dropped that only broadcast."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            value, term = _diagonal(value, term, c)
+    keep = [a for a, c in enumerate(term) if not (value.shape[a] == 1 and sizes[c] != 1)]
+    return reshaped(value, tuple(value.shape[a] for a in keep)), "".join(term[a] for a in keep)
+
+
+def _diagonal(value: Node, term: str, c: str) -> tuple[Node, str]:
+    first, second = term.index(c), term.rindex(c)
+    extent = value.shape[first]
+    if value.shape[second] != extent:
+        raise ShapeError(f"einsum: {c!r} is twice in {term!r} with extents {extent} and {value.shape[second]}")
+    rest = [a for a in range(len(term)) if a not in (first, second)]
+    lead = tuple(value.shape[a] for a in rest)
+    flat = reshaped(permuted(value, (*rest, first, second)), (*lead, extent * extent))
+    shape = (*lead, extent)
+    line = op("slice", flat, start=(0,) * len(shape), step=(*(1 for _ in lead), extent + 1), shape=shape)
+    return line, "".join(term[a] for a in rest) + c
+
+
+def _summed(value: Node, labels: str, wanted: set[str]) -> tuple[Node, str]:
+    axes = tuple(a for a, c in enumerate(labels) if c not in wanted)
+    if not axes:
+        return value, labels
+    return op("reduce_sum", value, axes=axes, keepdims=False), "".join(c for c in labels if c in wanted)
+
+
+def _pair(a: tuple[Node, str], b: tuple[Node, str], wanted: set[str]) -> tuple[Node, str]:
+    """The product of two, summed over the letters that nobody wants any more."""
+    x, x_labels = _summed(*a, wanted | set(b[1]))
+    y, y_labels = _summed(*b, wanted | set(a[1]))
+    both = [c for c in x_labels if c in y_labels]
+    contract = [c for c in both if c not in wanted]
+    batch = [c for c in both if c in wanted]
+    x_free = [c for c in x_labels if c not in both]
+    y_free = [c for c in y_labels if c not in both]
+    labels = "".join((*batch, *x_free, *y_free))
+    if contract:
+        axes = [tuple(tuple(s.index(c) for c in group) for s in (x_labels, y_labels)) for group in (contract, batch)]
+        return op("dot_general", x, y, contract=axes[0], batch=axes[1]), labels
+    x = permuted(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
+    y = permuted(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
+    x = reshaped(x, (*x.shape, *(1 for _ in y_free)))
+    y = reshaped(y, (*y.shape[: len(batch)], *(1 for _ in x_free), *y.shape[len(batch) :]))
+    return op("multiply", x, y), labels

@@ -1,0 +1,367 @@
+"""Products of vectors and matrices, einsum, norms and diagonals."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from weft import operators
+from weft.array import Array, wrap
+from weft.convert import operands
+from weft.dtypes import summed
+from weft.errors import ShapeError
+from weft.functions.common import (
+    BOOL,
+    INT64,
+    Axis,
+    Node,
+    axis_index,
+    axis_tuple,
+    cast,
+    finish,
+    floating,
+    node,
+    number,
+    op,
+    permuted,
+    reduced,
+    reshaped,
+    sliced,
+)
+from weft.functions.einsum import einsum
+from weft.functions.matrices import diagonal_number
+
+__all__ = [
+    "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace", "vdot",
+    "vecdot", "vector_norm",
+]
+
+
+def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+    """Matrix product, as the operator ``@``.
+
+    Parameters
+    ----------
+    x1, x2 : array
+        Matrices, stacks of matrices whose leading dimensions broadcast, or vectors: a row in front, a column behind.
+    out : Array, optional
+
+    Raises
+    ------
+    ShapeError
+        The inner extents differ, or an operand has no dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
+    [3.0, 7.0]
+    """
+    return finish(operators.matmul(*operands(x1, x2)), out, "matmul")
+
+
+def _numbers(*nodes: Node) -> tuple[list[Node], bool]:
+    """Bools are multiplied as integers; whether they were."""
+    truth = nodes[0].dtype == BOOL
+    return [cast(n, INT64) if truth else n for n in nodes], truth
+
+
+def _contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> Node:
+    (a, b), truth = _numbers(a, b)
+    out = op("dot_general", a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=((), ()))
+    return cast(out, BOOL) if truth else out
+
+
+def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+    """NumPy's dot: the last axis of ``x1`` with the last but one of ``x2``; with a number, the plain product.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.dot(wf.array([1.0, 2.0]), wf.array([3.0, 4.0])).tolist()
+    11.0
+    """
+    a, b = operands(x1, x2)
+    if not a.shape or not b.shape:
+        return finish(op("multiply", a, b), out, "dot")
+    inside = max(len(b.shape) - 2, 0)
+    _same_extent("dot", a, b, (len(a.shape) - 1,), (inside,))
+    return finish(_contracted(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
+
+
+def _same_extent(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> None:
+    for i, j in zip(a_axes, b_axes, strict=True):
+        if a.shape[i] != b.shape[j]:
+            raise ShapeError(
+                f"{function}: x1 {a.shape} and x2 {b.shape} do not fit: axis {i} of x1 has extent {a.shape[i]}, "
+                f"axis {j} of x2 {b.shape[j]}"
+            )
+
+
+def vdot(x1: Any, x2: Any, /) -> Array:
+    """Sum of the products of all elements, both flattened.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.vdot(wf.ones((2, 2)), wf.ones((2, 2))).tolist()
+    4.0
+    """
+    a, b = operands(x1, x2)
+    if a.size != b.size:
+        raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
+    return wrap(_contracted(reshaped(a, (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+
+
+def inner(x1: Any, x2: Any, /) -> Array:
+    """Sum of the products along the last axis of both; with a number, the plain product.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.inner(wf.ones((2, 3)), wf.ones((4, 3))).shape
+    (2, 4)
+    """
+    a, b = operands(x1, x2)
+    if not a.shape or not b.shape:
+        return wrap(op("multiply", a, b))
+    last = (len(a.shape) - 1,), (len(b.shape) - 1,)
+    _same_extent("inner", a, b, *last)
+    return wrap(_contracted(a, b, *last))
+
+
+def outer(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+    """All products of an element of ``x1`` with one of ``x2``, both flattened: a matrix.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.outer(wf.array([1, 2]), wf.array([3, 4])).tolist()
+    [[3, 4], [6, 8]]
+    """
+    a, b = operands(x1, x2)
+    return finish(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
+
+
+def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
+    """Sum of products over several axes.
+
+    Parameters
+    ----------
+    x1, x2 : array
+    axes : int or (axes of x1, axes of x2)
+        A number n: the last n of ``x1`` with the first n of ``x2``.
+
+    Raises
+    ------
+    ShapeError
+        Extents differ.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tensordot(wf.ones((2, 3)), wf.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
+    a, b = operands(x1, x2)
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(len(a.shape), len(b.shape)):
+            raise ShapeError(f"tensordot: axes={axes}, but x1 has {len(a.shape)} dimensions and x2 {len(b.shape)}")
+        pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
+    else:
+        given = [tuple(g) if isinstance(g, tuple | list) else (g,) for g in axes]
+        if len(given) != 2 or len(given[0]) != len(given[1]):
+            raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of x1 as of x2")
+        for g, n, name in zip(given, (a, b), ("axes of x1", "axes of x2"), strict=True):
+            axis_tuple(g, len(n.shape), "tensordot", name)
+        pair = tuple(tuple(axis_index(i, len(n.shape)) for i in g) for g, n in zip(given, (a, b), strict=True))  # type: ignore
+    _same_extent("tensordot", a, b, *pair)
+    return wrap(_contracted(a, b, *pair))
+
+
+def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
+    """Sum of products along one axis; the others broadcast.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.vecdot(wf.ones((2, 3)), wf.ones(3)).tolist()
+    [3.0, 3.0]
+    """
+    a, b = operands(x1, x2)
+    ndim = min(len(a.shape), len(b.shape))
+    place = axis_index(axis, ndim, "vecdot") - ndim
+    if a.shape[place] != b.shape[place]:
+        raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along axis {axis}")
+    (a, b), truth = _numbers(a, b)
+    product = op("multiply", a, b)
+    out = op("reduce_sum", product, axes=(len(product.shape) + place,), keepdims=False)
+    return wrap(cast(out, BOOL) if truth else out)
+
+
+# ---- diagonals
+
+
+def _diagonal(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
+    value = node(x, function)
+    ndim = len(value.shape)
+    if ndim < 2:
+        raise ShapeError(f"{function}: x has shape {value.shape}; a matrix or a stack of matrices is needed")
+    first, second = axis_index(axis1, ndim, function, "axis1"), axis_index(axis2, ndim, function, "axis2")
+    if first == second:
+        raise ShapeError(f"{function}: axis1={axis1} and axis2={axis2} are the same axis")
+    value = permuted(value, (*(a for a in range(ndim) if a not in (first, second)), first, second))
+    rows, columns = value.shape[-2:]
+    lead, k = value.shape[:-2], operator.index(offset)
+    count = max(0, min(rows + min(k, 0), columns - max(k, 0)))
+    if count == 0:
+        return sliced(reshaped(value, (*lead, rows * columns)), ndim - 2, 0, 0)
+    flat = reshaped(value, (*lead, rows * columns))  # neighbours on the diagonal are columns + 1 apart
+    begin = k if k >= 0 else -k * columns
+    zeros = (0,) * len(lead)
+    return op("slice", flat, start=(*zeros, begin), step=(*(1 for _ in lead), columns + 1), shape=(*lead, count))
+
+
+def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The diagonal of matrices, along a new last axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.diagonal(wf.array([[1, 2], [3, 4]])).tolist()
+    [1, 4]
+    """
+    return wrap(_diagonal("diagonal", x, offset, axis1, axis2))
+
+
+def diag(x: Any, /, k: int = 0) -> Array:
+    """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.diag(wf.array([1, 2])).tolist()
+    [[1, 0], [0, 2]]
+    """
+    value = node(x, "diag")
+    if len(value.shape) == 2:
+        return wrap(_diagonal("diag", x, k, 0, 1))
+    if len(value.shape) != 1:
+        raise ShapeError(f"diag: x has shape {value.shape}; a vector or a matrix is needed")
+    k = operator.index(k)
+    extent = value.size + abs(k)
+    line = op("pad", value, low=(0,), high=(abs(k),), value=0)
+    line = reshaped(line, (extent, 1) if k >= 0 else (1, extent))
+    return wrap(op("where", op("equal", diagonal_number(extent, extent), number(k, INT64)), line, number(0, value.dtype)))
+
+
+def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
+    """Sum of the diagonal of matrices.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
+    5
+    """
+    line = _diagonal("trace", x, offset, axis1, axis2)
+    line = cast(line, summed(line.dtype) if dtype is None else dtype)
+    return wrap(op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False))
+
+
+# ---- norms
+
+
+def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
+    """Norm of vectors: the ``ord``-th root of the sum of ``abs(x) ** ord``.
+
+    Parameters
+    ----------
+    x : array
+    axis : int or tuple of int, optional
+        What is a vector; None: all elements.
+    keepdims : bool
+    ord : number
+        Also ``wf.inf`` (largest), ``-wf.inf`` (smallest) and 0 (how many are not zero).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.vector_norm(wf.array([3.0, 4.0])).tolist()
+    5.0
+    """
+    value = floating(node(x, "norm"))
+    return wrap(_vector_norm(value, axis_tuple(axis, len(value.shape), "norm"), keepdims, ord))
+
+
+def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
+    if isinstance(ord, str) or isinstance(ord, complex):
+        raise ValueError(f"norm: ord={ord!r} is not a norm of vectors")
+    if ord == 2:
+        return op("sqrt", reduced("reduce_sum", op("square", value), axes, keepdims))
+    size = op("abs", value)
+    if ord == 1:
+        return reduced("reduce_sum", size, axes, keepdims)
+    if math.isinf(ord):
+        return reduced("reduce_max" if ord > 0 else "reduce_min", size, axes, keepdims)
+    if ord == 0:
+        return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype), axes, keepdims)
+    total = reduced("reduce_sum", op("pow", size, number(ord, value.dtype)), axes, keepdims)
+    return op("pow", total, number(1 / ord, value.dtype))
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
+    """Norm of the matrices in the last two axes: "fro", 1 and -1 (columns), ``wf.inf`` and ``-wf.inf`` (rows).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.matrix_norm(wf.array([[1.0, 2.0], [3.0, 4.0]]), ord=1).tolist()
+    6.0
+    """
+    value = floating(node(x, "norm"))
+    if len(value.shape) < 2:
+        raise ShapeError(f"norm: x has shape {value.shape}; a matrix or a stack of matrices is needed")
+    return wrap(_matrix_norm(value, len(value.shape) - 2, len(value.shape) - 1, keepdims, ord))
+
+
+def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
+    if ord == "fro":
+        return _vector_norm(value, tuple(sorted((row, column))), keepdims, 2)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise ValueError(f"norm: ord={ord!r} of matrices is not available; use 'fro', 1, -1, inf or -inf")
+    summing, over = (row, column) if abs(ord) == 1 else (column, row)
+    sums = op("reduce_sum", op("abs", value), axes=(summing,), keepdims=True)
+    out = op("reduce_max" if ord > 0 else "reduce_min", sums, axes=(over,), keepdims=True)
+    if keepdims:
+        return out
+    return reshaped(out, tuple(n for a, n in enumerate(out.shape) if a not in (row, column)))
+
+
+def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
+    """NumPy's norm: of vectors along one axis, of matrices in two, of all elements without ``axis`` and ``ord``.
+
+    Raises
+    ------
+    ValueError
+        A norm that weft does not have ("nuc" and 2 of matrices need a decomposition).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.linalg.norm(wf.array([[3.0, 4.0], [6.0, 8.0]]), axis=1).tolist()
+    [5.0, 10.0]
+    """
+    value = floating(node(x, "norm"))
+    ndim = len(value.shape)
+    if axis is None and ord is None:
+        return wrap(_vector_norm(value, tuple(range(ndim)), keepdims, 2))
+    given = tuple(range(ndim)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    places = tuple(axis_index(a, ndim, "norm") for a in given)
+    if len(places) == 1:
+        return wrap(_vector_norm(value, places, keepdims, 2 if ord is None else ord))
+    if len(places) != 2 or places[0] == places[1]:
+        raise ShapeError(f"norm: axis={axis!r} of shape {value.shape} must name one axis (vectors) or two (matrices)")
+    return wrap(_matrix_norm(value, *places, keepdims, "fro" if ord is None else ord))

@@ -1,0 +1,68 @@
+"""Matrices made of their diagonals: eye and triangles."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from weft.array import Array, wrap
+from weft.convert import number_node
+from weft.dtypes import as_dtype
+from weft.functions.common import FLOAT32, INT64, Node, cast, op, shape_tuple
+
+
+def diagonal_number(rows: int, columns: int) -> Node:
+    """Column less row, as int64, for every place of a matrix."""
+    column = op("iota", shape=(1, columns), dtype=INT64, axis=1)
+    return op("subtract", column, op("iota", shape=(rows, 1), dtype=INT64, axis=0))
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
+    """Ones on a diagonal, zeros elsewhere.
+
+    Parameters
+    ----------
+    n_rows, n_cols : int
+    k : int
+        Which diagonal: above the main one when positive.
+    dtype : dtype, optional
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
+    hit = op("equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
+    return wrap(cast(hit, FLOAT32 if dtype is None else as_dtype(dtype)))
+
+
+def identity(n: int, dtype: Any = None) -> Array:
+    """The identity matrix: :func:`eye` of ``n`` rows and columns.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.identity(1).tolist()
+    [[1.0]]
+    """
+    return eye(n, dtype=dtype)
+
+
+def lower_mask(rows: int, columns: int, k: int) -> Node:
+    """Where a matrix is on or below its k-th diagonal."""
+    return op("less_equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
+
+
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
+    """Ones on and below a diagonal, zeros above it; parameters as :func:`eye`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tri(2, 3).tolist()
+    [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    """
+    rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "tri", "n_rows, n_cols")
+    return wrap(cast(lower_mask(rows, columns, k), FLOAT32 if dtype is None else as_dtype(dtype)))

@@ -1,0 +1,397 @@
+"""Random numbers: a hidden seedable state, and functions of a key.
+
+Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base)
+comes from a state in two Cells, and a draw moves ``base`` on; so a jitted function draws new numbers at every
+call, and the same ones as without jit. With ``key=`` the numbers depend on the key alone: split it for more.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import number_node, operands
+from weft.dtypes import as_dtype, iinfo, is_float
+from weft.errors import DTypeError, ShapeError
+from weft.functions.common import (
+    BOOL,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    UINT64,
+    Node,
+    Shape,
+    axis_index,
+    broadcast_shapes,
+    cast,
+    floating,
+    node,
+    number,
+    op,
+    permuted,
+    shape_tuple,
+)
+from weft.functions.random_state import Words, gauss, key, seed, split, unit_interval, wide, words_of
+
+__all__ = [
+    "bernoulli", "choice", "exponential", "integers", "key", "normal", "permutation", "rand", "randint", "randn", "random",
+    "seed", "shuffle", "split", "standard_normal", "uniform",
+]
+
+
+def _float_dtype(dtype: Any, function: str) -> np.dtype:
+    found = FLOAT32 if dtype is None else as_dtype(dtype)
+    if not is_float(found):
+        raise DTypeError(f"{function}: dtype={found} must be a float dtype; use wf.random.integers for integers")
+    return found
+
+
+def _size(size: Any, function: str, *parameters: Any) -> Shape:
+    shapes = [np.shape(p) if not isinstance(p, Array) else p.shape for p in parameters]
+    shape = broadcast_shapes(function, *shapes)
+    if size is None:
+        return shape
+    wanted = shape_tuple(size, function, "size")
+    if broadcast_shapes(function, shape, wanted) != wanted:
+        raise ShapeError(f"{function}: size={wanted} does not hold parameters of shape {shape}")
+    return wanted
+
+
+def _scaled(unit: Node, offset: Any, scale: Any) -> Node:
+    """``offset + scale * unit`` in the dtype of the draw."""
+    if not (isinstance(scale, (int, float)) and scale == 1):
+        unit = op("multiply", unit, _parameter(scale, unit.dtype))
+    if not (isinstance(offset, (int, float)) and offset == 0):
+        unit = op("add", unit, _parameter(offset, unit.dtype))
+    return unit
+
+
+def _parameter(x: Any, dtype: np.dtype) -> Node:
+    return number_node(float(x), dtype) if isinstance(x, (int, float)) else cast(node(x, "random"), dtype)
+
+
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Numbers spread evenly over [low, high).
+
+    Parameters
+    ----------
+    low, high : number or array
+    size : int or tuple of int, optional
+        The shape; by default what ``low`` and ``high`` broadcast to.
+    key : Array, optional
+        Draw from this key and not from the hidden state.
+    dtype : dtype, optional
+        A float dtype, float32 by default.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
+    >>> x.shape, bool((abs(x) <= 1).all())
+    ((2, 3), True)
+    """
+    wanted = _float_dtype(dtype, "uniform")
+    shape = _size(size, "uniform", low, high)
+    unit = unit_interval(words_of(key, "uniform"), shape, wanted)
+    plain = isinstance(low, (int, float)) and isinstance(high, (int, float))
+    width = high - low if plain else wrap(op("subtract", _parameter(high, wanted), _parameter(low, wanted)))
+    return wrap(_scaled(unit, low, width))
+
+
+def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Uniform numbers in [0, 1); see :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.random((2, 2)).shape
+    (2, 2)
+    """
+    return uniform(0.0, 1.0, size, key=key, dtype=dtype)
+
+
+def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Normally distributed numbers (Box and Muller).
+
+    Parameters
+    ----------
+    loc, scale : number or array
+        Mean and standard deviation.
+    size, key, dtype
+        As in :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
+    True
+    """
+    wanted = _float_dtype(dtype, "normal")
+    shape = _size(size, "normal", loc, scale)
+    return wrap(_scaled(gauss(words_of(key, "normal"), shape, wanted), loc, scale))
+
+
+def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Normal numbers of mean 0 and standard deviation 1; see :func:`normal`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.standard_normal(3).shape
+    (3,)
+    """
+    return normal(0.0, 1.0, size, key=key, dtype=dtype)
+
+
+def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
+    """:func:`standard_normal` with the extents as arguments.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.randn(2, 3).shape
+    (2, 3)
+    """
+    return normal(0.0, 1.0, shape, key=key, dtype=dtype)
+
+
+def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
+    """:func:`random` with the extents as arguments.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.rand(2, 3).shape
+    (2, 3)
+    """
+    return uniform(0.0, 1.0, shape, key=key, dtype=dtype)
+
+
+def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """Exponentially distributed numbers of mean ``scale``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> bool((wf.random.exponential(2.0, size=5) >= 0).all())
+    True
+    """
+    wanted = _float_dtype(dtype, "exponential")
+    unit = unit_interval(words_of(key, "exponential"), _size(size, "exponential", scale), wanted)
+    return wrap(_scaled(op("negative", op("log1p", op("negative", unit))), 0.0, scale))
+
+
+def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
+    """True with probability ``p``, else False.
+
+    Parameters
+    ----------
+    p : number or array
+        From 0 to 1.
+    size, key
+        As in :func:`uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.bernoulli(0.3, size=4).dtype
+    dtype('bool')
+    """
+    shape = _size(size, "bernoulli", p)
+    unit = unit_interval(words_of(key, "bernoulli"), shape, FLOAT32)
+    if isinstance(p, (int, float)) and not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
+    return wrap(op("less", unit, _parameter(p, FLOAT32)))
+
+
+def integers(
+    low: Any, high: Any = None, size: Any = None, *, endpoint: bool = False, key: Any = None, dtype: Any = None
+) -> Array:
+    """Whole numbers from ``low`` up to and without ``high``, all equally likely.
+
+    64 random bits times the width, shifted right by 64: each number's probability is right to 1 part in 2**64 / width.
+
+    Parameters
+    ----------
+    low, high : int or array of integers
+        With ``high`` missing: from 0 up to ``low``.
+    size, key
+        As in :func:`uniform`.
+    endpoint : bool
+        ``high`` itself may be drawn too.
+    dtype : dtype, optional
+        An integer dtype, int64 by default.
+
+    Raises
+    ------
+    ValueError
+        There is no number to choose.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.random.integers(6, size=100) + 1
+    >>> int(x.min()) >= 1 and int(x.max()) <= 6
+    True
+    """
+    if high is None:
+        low, high = 0, low
+    wanted = INT64 if dtype is None else as_dtype(dtype)
+    if is_float(wanted) or wanted == BOOL:
+        raise DTypeError(f"integers: dtype={wanted} must be an integer dtype")
+    shape = _size(size, "integers", low, high)
+    words = words_of(key, "integers")
+    if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
+        first, width = int(low), int(high) - int(low) + bool(endpoint)
+        if width < 1:
+            raise ValueError(f"integers: there is no integer from low={low} to high={high}")
+        limits = iinfo(wanted)
+        if first < limits.min or first + width - 1 > limits.max:
+            raise ValueError(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype")
+        bits = wide(words, shape)
+        offset = bits if width == 2**64 else _high_product(bits, number(width, UINT64), width < 2**32)
+        return wrap(cast(op("add", offset, number(first & (2**64 - 1), UINT64)), wanted))
+    start, stop = (cast(n, INT64) for n in operands(low, high))
+    span = op("subtract", stop, start)
+    if endpoint:
+        span = op("add", span, number(1, INT64))
+    offset = _high_product(wide(words, shape), cast(span, UINT64), False)
+    return wrap(cast(op("add", cast(offset, INT64), start), wanted))
+
+
+def _high_product(bits: Node, width: Node, narrow: bool) -> Node:
+    """The upper 64 of the 128 bits of ``bits * width``; ``narrow`` promises a width of at most 32 bits."""
+    half, mask = number(32, UINT64), number(0xFFFFFFFF, UINT64)
+
+    def upper(x: Node) -> Node:
+        return op("bitwise_right_shift", x, half)
+
+    def lower(x: Node) -> Node:
+        return op("bitwise_and", x, mask)
+
+    wide = lower(width)
+    middle = op("add", op("multiply", upper(bits), wide), upper(op("multiply", lower(bits), wide)))
+    if narrow:
+        return upper(middle)
+    cross = op("add", op("multiply", lower(bits), upper(width)), lower(middle))
+    return op("add", op("add", op("multiply", upper(bits), upper(width)), upper(middle)), upper(cross))
+
+
+def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+    """:func:`integers` under NumPy's older name.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.randint(10, size=3).shape
+    (3,)
+    """
+    return integers(low, high, size, key=key, dtype=dtype)
+
+
+def _order(words: Words, count: int) -> Node:
+    return op("argsort", wide(words, (count,)), axis=0)
+
+
+def permutation(x: Any, /, axis: int = 0, *, key: Any = None) -> Array:
+    """The numbers below ``x`` in random order, or the slices of an array along an axis; a sort of random bits.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> sorted(wf.random.permutation(4).tolist())
+    [0, 1, 2, 3]
+    """
+    words = words_of(key, "permutation")
+    if isinstance(x, (int, np.integer)):
+        return wrap(_order(words, shape_tuple(x, "permutation", "x")[0]))
+    value = node(x, "permutation")
+    axis = axis_index(axis, len(value.shape), "permutation")
+    got = op("gather", value, _order(words, value.shape[axis]), axes=(axis,))
+    return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
+
+
+def shuffle(x: Array, /, axis: int = 0, *, key: Any = None) -> None:
+    """Put the slices of ``x`` along an axis in random order, in place.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.arange(4)
+    >>> wf.random.shuffle(x)
+    >>> sorted(x.tolist())
+    [0, 1, 2, 3]
+    """
+    if not isinstance(x, Array):
+        raise DTypeError(f"shuffle: x must be a weft Array, not {type(x).__name__}: it is written to; see permutation")
+    x[...] = permutation(x, axis, key=key)
+
+
+def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, *, key: Any = None) -> Array:
+    """Elements of ``a`` (or numbers below it) chosen at random.
+
+    Parameters
+    ----------
+    a : int or array
+    size : int or tuple of int, optional
+    replace : bool
+        Whether an element may be chosen more than once.
+    p : array, optional
+        The probabilities; they are scaled to a sum of 1. Without replacement they hold for each choice among the rest.
+    axis : int
+        Along which slices of ``a`` are chosen.
+    key : Array, optional
+
+    Raises
+    ------
+    ValueError
+        Too few elements.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> sorted(wf.random.choice(3, size=3, replace=False).tolist())
+    [0, 1, 2]
+    """
+    value = None if isinstance(a, (int, np.integer)) else node(a, "choice", "a")
+    if value is not None:
+        axis = axis_index(axis, len(value.shape), "choice")
+    count = operator.index(a) if value is None else value.shape[axis]
+    shape = () if size is None else shape_tuple(size, "choice", "size")
+    total = math.prod(shape)
+    if count < 1 and total:
+        raise ValueError("choice: a has no element to choose")
+    if not replace and total > count:
+        raise ValueError(f"choice: {total} different elements of {count} cannot be chosen; use replace=True")
+    weights = None if p is None else floating(node(p, "choice", "p"))
+    if weights is not None and weights.shape != (count,):
+        raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
+    index = _chosen(words_of(key, "choice"), count, shape, replace, weights)
+    if value is None:
+        return wrap(index)
+    got, lead = op("gather", value, index, axes=(axis,)), len(shape)
+    return wrap(permuted(got, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))))
+
+
+def _chosen(words: Words, count: int, shape: Shape, replace: bool, weights: Node | None) -> Node:
+    total = math.prod(shape)
+    if weights is None and replace:
+        return cast(_high_product(wide(words, shape), number(count, UINT64), count < 2**32), INT64)
+    if weights is not None and replace:
+        running = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
+        last = op("slice", running, start=(count - 1,), step=(1,), shape=(1,))
+        place = op("multiply", unit_interval(words, (*shape, 1), FLOAT64), last)
+        passed = op("reduce_sum", cast(op("greater_equal", place, running), INT64), axes=(len(shape),), keepdims=False)
+        return op("minimum", passed, number(count - 1, INT64))  # rounding may carry a place to the end
+    if weights is None:
+        order = _order(words, count)
+    else:  # the largest of log p + Gumbel noise: choices one after the other
+        unit = op("subtract", number(1.0, FLOAT64), unit_interval(words, (count,), FLOAT64))
+        noise = op("log", op("negative", op("log", unit)))
+        order = op("argsort", op("subtract", noise, op("log", cast(weights, FLOAT64))), axis=0)
+    first = op("slice", order, start=(0,), step=(1,), shape=(total,))
+    return first if shape == (total,) else op("reshape", first, shape=shape)

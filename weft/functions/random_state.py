@@ -1,0 +1,168 @@
+"""Where random numbers come from: the hidden state, keys, and the words, uniforms and normals made of them."""
+
+from __future__ import annotations
+
+import math
+import operator
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.cell import LOCAL
+from weft.convert import numpy_node
+from weft.dtypes import bfloat16, float16
+from weft.errors import DTypeError
+from weft.functions.common import FLOAT32, FLOAT64, UINT32, UINT64, Node, Shape, cast, node, number, op, shape_tuple
+
+_MASK = 2**64 - 1
+_SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far
+
+
+@dataclass(frozen=True)
+class _State:
+    key: Array
+    base: Array
+
+
+def _outside(value: int) -> Array:
+    """A Cell that no trace takes for its own, whenever this module is loaded."""
+    trace, LOCAL.trace = LOCAL.trace, None
+    try:
+        return wrap(numpy_node(np.asarray(value, np.uint64)))
+    finally:
+        LOCAL.trace = trace
+
+
+def _mixed(seed: Any, function: str) -> int:
+    """64 bits that differ much for seeds that differ little (splitmix64)."""
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise DTypeError(f"{function}: the seed must be an integer, not {seed!r}") from None
+    if number < 0:
+        raise ValueError(f"{function}: the seed {number} must not be negative")
+    x = ((number & _MASK) + 0x9E3779B97F4A7C15 + (number >> 64)) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+_STATE = _State(_outside(secrets.randbits(64)), _outside(0))
+
+
+def seed(seed: int, /) -> None:
+    """Begin the hidden sequence anew; equal seeds give equal numbers.
+
+    Parameters
+    ----------
+    seed : int
+        Not negative.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.seed(0)
+    >>> a = wf.random.uniform(size=3).tolist()
+    >>> wf.random.seed(0)
+    >>> a == wf.random.uniform(size=3).tolist()
+    True
+    """
+    mixed = _mixed(seed, "seed")
+    _STATE.key[...] = wrap(numpy_node(np.asarray(mixed, np.uint64)))
+    _STATE.base[...] = wrap(numpy_node(np.asarray(0, np.uint64)))
+
+
+def key(seed: int, /) -> Array:
+    """A key made of a seed: a uint64 without dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.key(1).dtype
+    dtype('uint64')
+    """
+    return wrap(numpy_node(np.asarray(_mixed(seed, "key"), np.uint64)))
+
+
+def split(key: Any, num: int = 2, /) -> Array:
+    """New keys from one: an array of ``num`` of them. Do not use the old one for draws that must differ from these.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> one, two = wf.random.split(wf.random.key(1))
+    >>> bool(one == two)
+    False
+    """
+    (count,) = shape_tuple(num, "split", "num")
+    return wrap(wide(Words(_key_node(key, "split"), number(_SPLIT, UINT64), None), (count,)))
+
+
+def _key_node(key: Any, function: str) -> Node:
+    found = node(key, function, "key")
+    if found.dtype != UINT64 or found.shape:
+        raise DTypeError(
+            f"{function}: key has dtype {found.dtype} and shape {found.shape}; a key made by wf.random.key(seed) or one of "
+            "wf.random.split is needed (uint64, no dimensions); use wf.vmap for several"
+        )
+    return found
+
+
+class Words:
+    """The words of one draw: each call takes the next blocks."""
+
+    def __init__(self, key: Node, base: Node, state: Array | None) -> None:
+        self.key, self.base, self.state = key, base, state
+
+    def take(self, shape: Shape) -> Node:
+        bits = op("random_bits", self.key, self.base, shape=shape)
+        blocks = (math.prod(shape) + 3) // 4
+        if not blocks:
+            return bits
+        if self.state is not None and LOCAL.trace is None:  # a number at once: a chain of additions would grow without end
+            self.base = numpy_node(np.asarray((int(self.state.numpy()) + blocks) & _MASK, np.uint64))
+        else:
+            self.base = op("add", self.base, number(blocks, UINT64))
+        if self.state is not None:
+            self.state._set(self.base)
+        return bits
+
+
+def words_of(key: Any, function: str) -> Words:
+    if key is None:
+        return Words(_STATE.key.node, _STATE.base.node, _STATE.base)
+    return Words(_key_node(key, function), number(0, UINT64), None)
+
+
+def wide(words: Words, shape: Shape) -> Node:
+    """64 bits an element, from two words."""
+    high, low = (cast(words.take(shape), UINT64) for _ in range(2))
+    return op("bitwise_or", op("bitwise_left_shift", high, number(32, UINT64)), low)
+
+
+_BITS = {float16: 11, bfloat16: 8, FLOAT32: 24}
+
+
+def unit_interval(words: Words, shape: Shape, dtype: np.dtype) -> Node:
+    """Uniform in [0, 1): as many of the top bits as the dtype holds exactly."""
+    if dtype == FLOAT64:
+        bits = op("bitwise_right_shift", wide(words, shape), number(11, UINT64))
+        return op("multiply", cast(bits, FLOAT64), number(2.0**-53, FLOAT64))
+    keep = _BITS[dtype]
+    bits = op("bitwise_right_shift", words.take(shape), number(32 - keep, UINT32))
+    return cast(op("multiply", cast(bits, FLOAT32), number(2.0**-keep, FLOAT32)), dtype)
+
+
+def gauss(words: Words, shape: Shape, dtype: np.dtype) -> Node:
+    """Box and Muller: radius from one word (two for float64), angle from another."""
+    within = FLOAT64 if dtype == FLOAT64 else FLOAT32
+    if within == FLOAT64:
+        first = op("subtract", number(1.0, within), unit_interval(words, shape, within))
+    else:  # all 32 bits, so that tails reach 6.7 standard deviations
+        first = op("multiply", op("add", cast(words.take(shape), within), number(0.5, within)), number(2.0**-32, within))
+    angle = op("multiply", unit_interval(words, shape, within), number(2 * math.pi, within))
+    radius = op("sqrt", op("multiply", op("log", first), number(-2.0, within)))
+    return cast(op("multiply", radius, op("cos", angle)), dtype)

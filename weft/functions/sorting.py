@@ -1,0 +1,190 @@
+"""Sorting, searching and sets. Sorting runs in NumPy between kernels; what has a shape that depends on values
+(``unique``) computes at once."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import numpy_node, operands
+from weft.errors import ShapeError
+from weft.functions.common import INT64, Node, axis_index, cast, node, number, op, reshaped
+from weft.functions.indexing import take_along_axis
+
+
+def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The indices that sort ``x`` along an axis: int64; equal elements keep their order, NaN comes last.
+
+    Parameters
+    ----------
+    x : array
+    axis : int, optional
+        None: of the flattened array.
+    descending : bool
+    stable : bool
+        Sorting is stable always.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.argsort(wf.array([3.0, 1.0, 2.0])).tolist()
+    [1, 2, 0]
+    """
+    value = node(x, "argsort")
+    if axis is None:
+        value, axis = reshaped(value, (value.size,)), 0
+    return wrap(_argsort(value, axis_index(axis, len(value.shape), "argsort"), descending))
+
+
+def _argsort(value: Node, axis: int, descending: bool) -> Node:
+    if not descending:
+        return op("argsort", value, axis=axis)
+    start = tuple(n - 1 if a == axis and n else 0 for a, n in enumerate(value.shape))
+    step = tuple(-1 if a == axis else 1 for a in range(len(value.shape)))
+
+    def turned(x: Node) -> Node:
+        return op("slice", x, start=start, step=step, shape=x.shape)
+
+    # the last of equals first, and all of it turned round: equal elements keep their order
+    place = op("argsort", turned(value), axis=axis)
+    return turned(op("subtract", number(max(value.shape[axis] - 1, 0), INT64), place))
+
+
+def sort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
+    """``x`` sorted along an axis; parameters as :func:`argsort`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.sort(wf.array([3.0, 1.0, 2.0]), descending=True).tolist()
+    [3.0, 2.0, 1.0]
+    """
+    value = node(x, "sort")
+    if axis is None:
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), "sort")
+    if 0 in value.shape:
+        return wrap(value)
+    return take_along_axis(wrap(value), wrap(_argsort(value, axis, descending)), axis)
+
+
+def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> Array:
+    """Where elements of ``v`` would stand in the sorted vector ``a``: int64, counted by comparing with all of ``a``.
+
+    Parameters
+    ----------
+    a : 1-D array, ascending (or made so by ``sorter``, the indices that sort it)
+    v : array
+    side : "left" or "right"
+        Before or behind elements that are equal.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.searchsorted(wf.array([1.0, 2.0, 3.0]), [2.0, 9.0]).tolist()
+    [1, 3]
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side={side!r} must be 'left' or 'right'")
+    line, value = operands(a, v)
+    if len(line.shape) != 1:
+        raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
+    if sorter is not None:
+        line = op("gather", line, node(sorter, "searchsorted", "sorter"), axes=(0,))
+    passed = op("less" if side == "left" else "less_equal", line, reshaped(value, (*value.shape, 1)))
+    return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(value.shape),), keepdims=False))
+
+
+def isin(x1: Any, x2: Any, /, invert: bool = False) -> Array:
+    """Whether each element of ``x1`` is one of ``x2``, found by comparing all with all.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
+    [True, False, True]
+    """
+    a, b = operands(x1, x2)
+    hits = op("equal", reshaped(a, (*a.shape, 1)), reshaped(b, (b.size,)))
+    count = op("reduce_sum", cast(hits, INT64), axes=(len(a.shape),), keepdims=False)
+    return wrap(op("equal" if invert else "not_equal", count, number(0, INT64)))
+
+
+UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
+UniqueCounts = namedtuple("UniqueCounts", "values counts")
+UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
+
+
+def _unique(x: Any, function: str, **asked: bool) -> Any:
+    found = np.unique(wrap(node(x, function)).numpy(), **asked)  # type: ignore[call-overload]
+    return tuple(wrap(numpy_node(f)) for f in found) if isinstance(found, tuple) else wrap(numpy_node(found))
+
+
+def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The different elements, sorted; computes at once.
+
+    Parameters
+    ----------
+    x : array
+    return_index, return_inverse, return_counts : bool
+        Add where each stands first, which of them each element is, and how many there are: a tuple then.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.unique(wf.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    return _unique(x, "unique", return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
+
+
+def unique_values(x: Any, /) -> Array:
+    """The different elements, sorted; computes at once.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.unique_values(wf.array([3, 1, 3])).tolist()
+    [1, 3]
+    """
+    return _unique(x, "unique_values", equal_nan=False)
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """The different elements and how many there are of each.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.unique_counts(wf.array([3, 1, 3])).counts.tolist()
+    [1, 2]
+    """
+    return UniqueCounts(*_unique(x, "unique_counts", return_counts=True, equal_nan=False))
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """The different elements, and which of them each element of ``x`` is.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.unique_inverse(wf.array([3, 1, 3])).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    return UniqueInverse(*_unique(x, "unique_inverse", return_inverse=True, equal_nan=False))
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """The different elements, where each stands first, which of them each element is, and how many there are.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.unique_all(wf.array([3, 1, 3])).indices.tolist()
+    [1, 0]
+    """
+    asked = dict(return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    return UniqueAll(*_unique(x, "unique_all", **asked))
