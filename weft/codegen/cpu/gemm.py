@@ -344,3 +344,8 @@ def _minimum(f: Function, a: str | int, b: str | int) -> str:
 
 def _maximum(f: Function, a: str | int, b: str | int) -> str:
     return f.let(f"select i1 {f.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+
+def generate_contraction(kernel: Kernel, isa: ISA) -> Generated | None:
+    """What ``generate`` asks of a template: the kernel's text, or None where it is not a plain product."""
+    return generate_gemm(kernel, isa)
