@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 
 from weft import look as looking
-from weft.array_methods import Methods, axes_of
-from weft.cell import LOCAL, Cell, read, write
+from weft.array_methods import Methods
+from weft.array_operators import install
+from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast, operands
-from weft.dtypes import bool as BOOL
-from weft.dtypes import float32, is_float
+from weft.dtypes import is_float
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import SCALAR, TABLE, bind, input_leaf
+from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.indexing import fitted, gathered, mask_of, scattered, select
-from weft.operators import apply, matmul, unary
-from weft.views import Path, follow, permute_step, put
+from weft.operators import matmul
+from weft.views import Path, follow, put
 
 _new = object.__new__
 _ref = weakref.ref
@@ -357,96 +357,6 @@ def _unpickle(content: np.ndarray) -> Array:
     return wrap(as_node(content))
 
 
-def _binary(name: str) -> tuple[Callable, Callable, Callable]:
-    def forward(self: Array, other: Any) -> Any:
-        if type(other) is not Array and _foreign(other):
-            return NotImplemented
-        if self.weak and (type(other) in _NUMBERS or getattr(other, "weak", False)):
-            return self._weakly(name, self, other)  # type: ignore[attr-defined]
-        return wrap(apply(name, self, other))
-
-    def reflected(self: Array, other: Any) -> Any:
-        if _foreign(other):
-            return NotImplemented
-        if self.weak and type(other) in _NUMBERS:
-            return self._weakly(name, other, self)  # type: ignore[attr-defined]
-        return wrap(apply(name, other, self))
-
-    def in_place(self: Array, other: Any) -> Any:
-        if _foreign(other):
-            return NotImplemented
-        return forward(self, other) if self.weak else self._in_place(apply(name, self, other), f"{name} in place")
-
-    return forward, reflected, in_place
-
-
-_NUMBERS = frozenset((float, int, bool))
-
-for _name, _primitive in {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
-    "pow": "pow", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
-    "rshift": "bitwise_right_shift",
-}.items():
-    for _prefix, _function in zip(("", "r", "i"), _binary(_primitive), strict=True):
-        _function.__name__ = f"__{_prefix}{_name}__"
-        _function.__qualname__ = f"Array.{_function.__name__}"
-        setattr(Array, _function.__name__, _function)
-
-for _name, _primitive in {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-}.items():
-    _function = _binary(_primitive)[0]
-    _function.__name__ = f"__{_name}__"
-    _function.__qualname__ = f"Array.{_function.__name__}"
-    setattr(Array, _function.__name__, _function)
-
-
-def _unary(name: str) -> Callable[[Array], Array]:
-    node_of = unary(name)
-    return lambda self: wrap(node_of(self.node))
-
-
-for _name, _primitive in {"neg": "negative", "abs": "abs", "invert": "bitwise_invert"}.items():
-    setattr(Array, f"__{_name}__", _unary(_primitive))
-
-
-class Scalar(Array):
-    """A Python float given to a traced function: a run-time number that takes the dtype of the arrays it meets.
-
-    Alone it is float32; with other numbers it stays a number, computed in float64 as Python would.
-    """
-
-    __slots__ = ()
-    weak = True
-
-    @property
-    def node(self) -> Node:
-        return self.as_dtype_node(float32)
-
-    def as_dtype_node(self, dtype: np.dtype) -> Node:
-        """The number in ``dtype``."""
-        node = self._node
-        if node.op is SCALAR:
-            return self._trace.scalar(node, dtype)
-        return cast(node, dtype)
-
-    def _weakly(self, name: str, a: Any, b: Any) -> Array:
-        x, y = (n._node if isinstance(n, Scalar) else as_node(float(n), np.dtype(np.float64)) for n in (a, b))
-        out = bind(TABLE[name], x, y)
-        if out.dtype == BOOL:
-            return wrap(out)
-        return scalar(out)
-
-
-def scalar(node: Node) -> Scalar:
-    """A Scalar of a float64 node."""
-    out = _new(Scalar)
-    out._node = node
-    out._base = None
-    out._trace = LOCAL.trace
-    return out
-
-
 def holding(value: Any, shape: Shape, dtype: np.dtype) -> Array:
     """An Array of a buffer that exists: what a run has computed."""
     out = _new(Array)
@@ -456,6 +366,6 @@ def holding(value: Any, shape: Shape, dtype: np.dtype) -> Array:
     return out
 
 
-__all__ = [
-    "Array", "Cell", "Scalar", "as_node", "axes_of", "cast", "holding", "operands", "permute_step", "scalar", "wrap",
-]
+install(Array, wrap)
+
+__all__ = ["Array", "as_node", "cast", "holding", "operands", "wrap"]

@@ -9,7 +9,7 @@ from weft.convert import cast, operands
 from weft.dtypes import bool as BOOL
 from weft.dtypes import floating, int8
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import Node, user_frame
+from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind
 
 
@@ -85,9 +85,3 @@ def _lead(a: Node, b: Node) -> tuple[int, ...]:
     return lead
 
 
-FAST = frozenset(("add", "subtract", "multiply"))
-
-
-def same(op: Any, x: Node, y: Node) -> Node:
-    """The node of an operation whose operands agree in shape and dtype: no rule has to be asked."""
-    return Node(op, (x, y), {}, x.shape, x.dtype, user_frame())

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, scalar, wrap
+from weft.array import Array, wrap
 from weft.convert import as_node
 from weft.dtypes import float64
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, scalar_leaf
 from weft.look import materialise
+from weft.scalar import scalar
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten, is_container, is_module
 

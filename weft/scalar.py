@@ -1,0 +1,52 @@
+"""Scalar: a float argument of a traced function, a run-time number without a dtype of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.cell import LOCAL
+from weft.convert import as_node, cast
+from weft.dtypes import bool as BOOL
+from weft.dtypes import float32, float64
+from weft.graph.node import Node
+from weft.graph.primitives.table import SCALAR, TABLE, bind
+
+
+class Scalar(Array):
+    """A Python float given to a traced function: a run-time number that takes the dtype of the arrays it meets.
+
+    Alone it is float32; with other numbers it stays a number, computed in float64 as Python would.
+    """
+
+    __slots__ = ()
+    weak = True
+
+    @property
+    def node(self) -> Node:
+        return self.as_dtype_node(float32)
+
+    def as_dtype_node(self, dtype: np.dtype) -> Node:
+        """The number in ``dtype``."""
+        node = self._node
+        if node.op is SCALAR:
+            return self._trace.scalar(node, dtype)
+        return cast(node, dtype)
+
+    def _weakly(self, name: str, a: Any, b: Any) -> Array:
+        x, y = (n._node if isinstance(n, Scalar) else as_node(float(n), float64) for n in (a, b))
+        out = bind(TABLE[name], x, y)
+        if out.dtype == BOOL:
+            return self._new(out)
+        return scalar(out)
+
+
+def scalar(node: Node) -> Scalar:
+    """A Scalar of a float64 node."""
+    out = object.__new__(Scalar)
+    out._node = node
+    out._base = None
+    out._trace = LOCAL.trace
+    return out
