@@ -220,7 +220,8 @@ def test_running_sum_scatter_and_writes() -> None:
 def test_random_bits_with_what_is_made_of_them() -> None:
     key, base = (leaf(dtype=np.dtype(np.uint64)) for _ in range(2))
     bits = op("random_bits", key, base, shape=(5, 7))
-    unit = op("multiply", op("cast", op("bitwise_right_shift", bits, number(8, np.dtype(np.uint32))), dtype=F32), number(2.0**-24))
+    upper = op("bitwise_right_shift", bits, number(8, np.dtype(np.uint32)))
+    unit = op("multiply", op("cast", upper, dtype=F32), number(2.0**-24))
     x = leaf(5, 7)
     kept = op("where", op("less", unit, number(0.6)), x, number(0))
     check([key, base, x], [kept], count=1)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.kinds import FLOAT32, NARROW, accumulator, lowest
+from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
 from weft.schedule import index as ix
 from weft.schedule import reasons
 from weft.schedule.index import ZERO, Guard, Index
@@ -291,6 +291,8 @@ class Expander:
         return value
 
     def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        if node.op.name == "reduce_window":
+            return self._unrolled(node, index, guards)
         if node.op.name in ("argmax", "argmin"):
             return self.m.const(0, node.dtype)
         if not node.params["keepdims"]:
@@ -317,7 +319,7 @@ class Expander:
             value, monoid = self.at(operand, tuple(inner)), _MONOIDS[node.op.name]
         return self.reduce(node, axes, monoid, value, False, reductions)
 
-    def window_value(self, node: Node, index: Index, window: Index) -> tuple[Value, str]:
+    def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:
         """What a reduce_window reduces at output ``index`` and window position ``window``."""
         p = node.params
         operand = node.inputs[0]
@@ -331,7 +333,31 @@ class Expander:
             inner.append(j)
         monoid = {"sum": "sum", "max": "max", "argmax": "argmax"}[p["kind"]]
         fill = 0 if monoid == "sum" else lowest(operand.dtype)
-        return self.guarded(operand, tuple(inner), (), tuple(own), fill), monoid
+        return self.guarded(operand, tuple(inner), guards, tuple(own), fill), monoid
+
+    def _unrolled(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """A window of a few elements, in the order that a loop would take."""
+        m, kind = self.m, node.params["kind"]
+        wide = accumulator(node.inputs[0].dtype)
+        best: Value | None = None
+        at: Value | None = None
+        for k, place in enumerate(np.ndindex(*node.params["window"])):
+            value, _ = self.window_value(node, index, tuple([Affine(int(q)) for q in place]), guards)
+            value = m.cast(value, wide)
+            if best is None:
+                best, at = value, m.const(0, INT64)
+            elif kind == "sum":
+                best = m.add(best, value)
+            else:
+                assert at is not None
+                if kind == "argmax":
+                    ahead = m.gt(value, best)
+                    if wide in FLOATS:  # the first NaN wins
+                        ahead = getattr(m, "or")(ahead, getattr(m, "and")(m.ne(value, value), m.eq(best, best)))
+                    at = m.select(ahead, m.const(k, INT64), at)
+                best = m.max(best, value)
+        assert best is not None and at is not None
+        return m.cast(at if kind == "argmax" else best, node.dtype)
 
     def reduce(
         self, node: Node, axes: tuple[Axis, ...], monoid: str, value: Value, carried: bool, into: list[Reduction],

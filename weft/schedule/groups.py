@@ -170,7 +170,7 @@ class Grouping:
         """Reductions of the same memory over the same axes are computed in one pass."""
         seen: dict[tuple, Node] = {}
         for node in self.view.real:
-            if not reduces(node):
+            if not reduces(node) and node.op.name != "reduce_window":
                 continue
             p = node.params
             how = (p["window"], p["stride"], p["padding"]) if node.op.name == "reduce_window" else p["axes"]

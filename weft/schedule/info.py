@@ -59,7 +59,7 @@ def traffic(kernel: Kernel) -> int:
         size = 1
         for n in buffer.shape:
             size *= n
-        total += min(size, _union(boxes.get(buffer.id, []))) * buffer.dtype.itemsize
+        total += min(size, _union(boxes.get(buffer.id, []), buffer.shape)) * buffer.dtype.itemsize
     return total
 
 
@@ -103,21 +103,36 @@ def _positions(const: int, terms: tuple[tuple[int, int], ...], low: int, high: i
     return count, -1 if count == extent else mask
 
 
-def _union(boxes: list[Box]) -> int:
+def _either(one: tuple[int, int], other: tuple[int, int], extent: int) -> tuple[int, int]:
+    (m, a), (n, b) = one, other
+    if -1 in (a, b):
+        return extent, -1
+    if min(a, b) < 0:
+        return min(extent, m + n), -2
+    count = (a | b).bit_count()
+    return count, -1 if count == extent else a | b
+
+
+def _union(boxes: list[Box], extents: tuple[int, ...]) -> int:
     """Elements in all the boxes together; boxes that differ in one dimension only are united exactly."""
     merged: list[tuple] = []
     total = 0
-    for box in boxes:
+    waiting = list(reversed(boxes))
+    while waiting:
+        box = waiting.pop()
         if not isinstance(box, tuple):
             total += box
             continue
         for k, other in enumerate(merged):
+            if box == other:
+                break
             differ = [d for d, (a, b) in enumerate(zip(box, other, strict=True)) if a != b]
             if len(differ) == 1:
                 d = differ[0]
                 (m, a), (n, b) = box[d], other[d]
-                both = (max(m, n), -1) if -1 in (a, b) else ((a | b).bit_count(), a | b) if min(a, b) >= 0 else (m + n, -2)
-                merged[k] = (*box[:d], both, *box[d + 1:])
+                both = _either((m, a), (n, b), extents[d])
+                del merged[k]
+                waiting.append((*box[:d], both, *box[d + 1:]))
                 break
         else:
             merged.append(box)

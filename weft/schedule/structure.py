@@ -20,6 +20,7 @@ REDUCES = frozenset((
     "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin", "reduce_window",
 ))
 PRODUCTS = frozenset(("dot_general", "conv_general"))
+UNROLLED = 16  # elements of a window that is written out, without a loop
 FACTOR = 8  # a costly value may be computed this many times before it is worth storing
 
 
@@ -28,7 +29,10 @@ def reduces(node: Node) -> bool:
     if node.op.name not in REDUCES:
         return False
     if node.op.name == "reduce_window":
-        return True
+        size = 1
+        for n in node.params["window"]:
+            size *= n
+        return size > UNROLLED
     shape = node.inputs[0].shape
     return any(shape[a] != 1 for a in node.params["axes"])
 
@@ -290,8 +294,13 @@ class Structure:
         return Facts(out, below.full, kept, below.depth + 1)
 
     def _single(self, node: Node) -> Facts:
-        """A reduction over dimensions of extent 1."""
+        """A reduction over dimensions of extent 1, or over a window of a few elements."""
         f = self.read(node.inputs[0])
+        if node.op.name == "reduce_window":
+            if f is not None and f.product:
+                raise Boundary(reasons.PRODUCT_REDUCED)
+            dims = self._windows(node, f)
+            return self._joined(dims, [f] if f is not None else [], True)
         if f is None:
             return Facts(self._new(node.shape))
         if node.params["keepdims"]:
