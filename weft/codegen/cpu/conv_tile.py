@@ -144,35 +144,63 @@ def pixel_tile(module: Module, number: Number, name: str, tile: PixelTile, out_p
     f.do("ret void")
 
 
-def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, out_pitch: int) -> None:
-    """``void name(ptr rows, ptr col0.., ptr out, i64 spans, i64 steps, i64 pitch)``: dot products along pixels.
+def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, out_pitch: int, tail: int) -> None:
+    """``void name(ptr rows, ptr col0.., ptr out, i64 spans, i64 steps, i64 row_span, i64 col_span)``: dot products.
 
-    out[i * out_pitch + j] += sum of rows[i] * column[j] over spans of ``steps`` vectors, ``pitch`` bytes apart.
+    out[i * out_pitch + j] += sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements;
+    spans lie row_span and col_span bytes apart, rows row_pitch elements.
     """
     declare_fma(module, number)
-    v, size = number.vector, number.size
+    v, size, lanes = number.vector, number.size, number.lanes
     cols = ", ".join(f"ptr noalias %c{j}" for j in range(columns))
-    f = module.function(f"define internal void {name}(ptr noalias %r, {cols}, ptr noalias %out, i64 %spans, i64 %steps, i64 %pitch)")
+    f = module.function(
+        f"define internal void {name}(ptr noalias %r, {cols}, ptr noalias %out, i64 %spans, i64 %steps, i64 %row_span, i64 %col_span)"
+    )
     accs = [[f.local(v) for _ in range(columns)] for _ in range(rows)]
     for row in accs:
         for acc in row:
             f.store(v, "zeroinitializer", acc)
+    mask = "<" + ", ".join(f"i1 {'true' if i < tail else 'false'}" for i in range(lanes)) + ">"
+    masked = f"llvm.masked.load.v{lanes}f{8 * size}.p0"
+
+    def step(bases: list[str], row_at: str, at: str | int, part: bool) -> None:
+        f.do('fence syncscope("singlethread") acq_rel')  # see accumulate
+
+        def read(pointer: str) -> str:
+            if not part:
+                return f.load(v, pointer, size)
+            return f.let(f"call {v} @{masked}(ptr align {size} {pointer}, <{lanes} x i1> {mask}, {v} zeroinitializer)")
+
+        few, many = (columns, rows) if columns <= rows else (rows, columns)
+        columns_at = [f.offset(b, at) for b in bases]
+        rows_at = [f.offset(row_at, i * row_pitch * size) for i in range(rows)]
+        short, long = (columns_at, rows_at) if columns <= rows else (rows_at, columns_at)
+        held = [read(p) for p in short]
+        for m in range(many):
+            x = read(long[m])
+            for h in range(few):
+                acc = accs[m][h] if columns <= rows else accs[h][m]
+                f.store(v, fma(f, number, x, held[h], f.load(v, acc)), acc)
+
     with f.loop(0, "%spans") as span:
-        base = f.mul(span, "%pitch")
-        end = f.add(base, f.mul("%steps", number.lanes * size))
-        with f.loop(base, end, number.lanes * size) as at:
-            columns_now = [f.load(v, f.offset(f"%c{j}", at), size) for j in range(columns)]
-            row_at = f.offset("%r", at)
-            for i in range(rows):
-                x = f.load(v, f.offset(row_at, i * row_pitch * size), size)
-                for j in range(columns):
-                    f.store(v, fma(f, number, x, columns_now[j], f.load(v, accs[i][j])), accs[i][j])
+        bases = [f.offset(f"%c{j}", f.mul(span, "%col_span")) for j in range(columns)]
+        base = f.offset("%r", f.mul(span, "%row_span"))
+        end = f.mul("%steps", lanes * size)
+        with f.loop(0, end, lanes * size) as at:
+            step(bases, f.offset(base, at), at, False)
+        if tail:
+            module.declare(masked, f"declare {v} @{masked}(ptr, <{lanes} x i1>, {v})")
+            step(bases, f.offset(base, end), end, True)
     for i, row in enumerate(accs):
-        for j, acc in enumerate(row):
+        sums = lane_sums(f, number, [f.load(v, acc) for acc in row])
+        for j, total in enumerate(sums):
             at = f.offset("%out", (i * out_pitch + j) * size)
-            total = f.let(f"fadd {number.type} {f.load(number.type, at)}, {lane_sum(f, number, f.load(v, acc))}")
-            f.store(number.type, total, at)
+            f.store(number.type, f.let(f"fadd {number.type} {f.load(number.type, at)}, {total}"), at)
     f.do("ret void")
+
+
+def lane_sums(f: Function, number: Number, vectors: list[str]) -> list[str]:
+    return [lane_sum(f, number, v) for v in vectors]
 
 
 def lane_sum(f: Function, number: Number, vector: str) -> str:

@@ -15,15 +15,36 @@ from weft.codegen.cpu.conv_epilogue import Stores
 from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum, parallel_chunks
 from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
-from weft.codegen.cpu.conv_layout import even, make_layout
+from weft.codegen.cpu.conv_join import join_axes
+from weft.codegen.cpu.conv_layout import Layout, even, make_layout
+from weft.codegen.cpu.conv_plan import SPREAD
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
 
-BLOCK = 96 * 1024  # bytes of a block's copies
-ROWS, COLUMNS = 4, 3
+BLOCK = 384 * 1024  # bytes of a block's copies
+RUN = 640  # positions that keep the inner loop long enough
 CHUNKS = 8
+JOINED = 1 << 30  # the id of the axis that stands for all columns
+
+
+def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
+    """Filters and columns of a tile: the fewest cycles, counting FMAs, loads and latency."""
+    best = None
+    for rows in range(1, min(filters, 8) + 1):
+        for cols in range(1, min(columns, 8) + 1):
+            if rows * cols + min(rows, cols) + 1 > isa.registers:
+                continue
+            cost = 0.0
+            for r, times_r in ((rows, filters // rows), (filters % rows, 1)):
+                for c, times_c in ((cols, columns // cols), (columns % cols, 1)):
+                    if r and c:
+                        cost += times_r * times_c * max(r * c / 2, (r + 1.5 * c) / 2, 4.2)
+            if best is None or cost < best[0] * 0.999:
+                best = (cost, rows, cols)
+    assert best is not None
+    return best[1], best[2]
 
 
 class WeightGradient:
@@ -34,50 +55,66 @@ class WeightGradient:
         self.module, self.prefix = module, prefix
         self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
         size, lanes = accum.itemsize, self.number.lanes
-        windows, images = conv.windows, conv.chan.extent
-        self.columns = conv.free.extent * prod(w.tap.extent for w in windows)
-        whole = windows[0].pixel.extent
+        windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
+        taps = prod(w.tap.extent for w in windows)
+        self.columns = conv.free.extent * taps
+        self.tile_rows, self.tile_columns = choose_dot(isa, filters, self.columns)
+        row_tiles = -(-filters // self.tile_rows)
+        small = conv.flops() <= INLINE
+        groups = 1 if small else max(1, min(CHUNKS, filters * taps // 400, row_tiles))
+        self.tiles_a_group = -(-row_tiles // groups)
+        self.filter_groups = -(-row_tiles // self.tiles_a_group)
+        self.row_tiles = row_tiles
 
-        def cost(n: int, rows: int) -> int:
-            layout = make_layout(conv, n, rows, size)
-            return (conv.free.extent * layout.chan_pitch + conv.filters.extent * layout.plane) * size
+        flat = conv.weights.flat()
+        whole = windows[0].pixel.extent
+        self.direct = (
+            len(windows) == 2 and conv.free.extent * windows[1].tap.extent <= SPREAD and conv.weights.buffer.dtype == accum
+            and coefficient(flat, windows[1].pixel) == 1
+            and (whole == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
+        )
+        group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
+
+        def layout(n: int, rows: int) -> Layout:
+            return make_layout(conv, n, rows, size, self.direct)
+
+        def fits(x: Layout) -> bool:
+            return (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
 
         rows = whole
-        while rows > 1 and cost(1, even(whole, rows)) > 3 * BLOCK:
-            rows = even(whole, rows) - 1
-        rows = even(whole, rows)
+        while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > 2 * RUN):
+            rows = even(whole, rows - 1)
+            while self.direct and whole % rows:
+                rows -= 1
         n = 1
         if rows == whole:
-            while n < images and n < 8 and cost(n + 1, rows) <= BLOCK and images >= 8 * (n + 1):
+            while n < images and (n + 1) * layout(1, rows).plane <= RUN and fits(layout(n + 1, rows)):
                 n += 1
             n = even(images, n)
-        self.layout = make_layout(conv, n, rows, size)
+        self.layout = layout(n, rows)
         self.pixels = (rows, *(w.pixel.extent for w in windows[1:]))
         self.image_blocks, self.row_blocks = -(-images // n), -(-whole // rows)
-        blocks = self.image_blocks * self.row_blocks
-        row_tiles = -(-conv.filters.extent // ROWS)
-        self.filter_groups = max(1, min(CHUNKS, row_tiles // 4))
-        self.parts = min(blocks, -(-CHUNKS // self.filter_groups), max(1, (32 << 20) // (self.columns * conv.filters.extent * size)))
-        self.blocks_a_part = -(-blocks // self.parts)
-        self.parts = -(-blocks // self.blocks_a_part)
-        self.tiles_a_group = -(-row_tiles // self.filter_groups)
-        self.filter_groups = -(-row_tiles // self.tiles_a_group)
-        self.blocks, self.row_tiles = blocks, row_tiles
+        self.blocks = self.image_blocks * self.row_blocks
+        room = max(1, (32 << 20) // (self.columns * filters * size))
+        parts = 1 if small else min(self.blocks, -(-CHUNKS // self.filter_groups), room)
+        self.blocks_a_part = -(-self.blocks // parts)
+        self.parts = -(-self.blocks // self.blocks_a_part)
 
-        # positions of a block, from its first to one past its last pixel, in whole vectors
-        self.steps = -(-self.layout.span(len(windows), self.pixels) // lanes)
-        self.joined = -(-self.layout.span(len(windows) + 1, self.pixels) // lanes)
-        self.join = self.joined <= self.layout.images * self.steps
-        room = (self.joined if self.join else self.steps) * lanes
-        self.grad_pitch = -(-max(self.layout.plane, room + (self.layout.images - 1) * self.layout.image_pitch) // (64 // size)) * (64 // size)
-        if self.grad_pitch * size // 64 % 2 == 0:
-            self.grad_pitch += 64 // size
+        # positions of a block, from its first to one past its last pixel
+        positions = self.layout.span(len(windows), self.pixels)
+        self.tail = positions % lanes if self.direct else 0
+        self.steps = positions // lanes if self.direct else -(-positions // lanes)
+        joined = -(-self.layout.span(len(windows) + 1, self.pixels) // lanes)
+        self.join = not self.direct and joined <= self.layout.images * self.steps
+        unit = 64 // size
+        reach = max(self.layout.plane, self.steps * lanes + (n - 1) * self.layout.image_pitch, joined * lanes)
+        self.grad_pitch = -(-reach // unit) * unit
+        if self.grad_pitch // unit % 2 == 0:
+            self.grad_pitch += unit
         self.image_bytes = line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
-        self.grad_filters = self.tiles_a_group * ROWS
-        self.worker = self.image_bytes + line(self.grad_filters * self.grad_pitch * size)
-        self.filters_padded = row_tiles * ROWS
+        self.worker = self.image_bytes + line(group_filters * self.grad_pitch * size)
         self.columns_padded = -(-self.columns // lanes) * lanes + lanes
-        self.part_bytes = line(self.filters_padded * self.columns_padded * size)
+        self.part_bytes = line(filters * self.columns_padded * size)
         self.shared = self.base = conv.group.extent * self.parts * self.part_bytes
 
     def name(self, part: str) -> str:
@@ -86,8 +123,11 @@ class WeightGradient:
     def generate(self, base: int) -> None:
         """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
         self.base = base
-        for columns in {min(COLUMNS, self.columns), self.columns % COLUMNS or min(COLUMNS, self.columns)}:
-            dot_tile(self.module, self.number, self.name(f"dot{columns}"), ROWS, columns, self.grad_pitch, self.columns_padded)
+        pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
+        for rows in self._sizes(self.conv.filters.extent, self.tile_rows):
+            for columns in self._sizes(self.columns, self.tile_columns):
+                name = self.name(f"dot{rows}x{columns}")
+                dot_tile(self.module, self.number, name, rows, columns, pitch, self.columns_padded, self.tail)
         self._displacements()
         self._chunk()
         self._finish()
@@ -113,7 +153,10 @@ class WeightGradient:
         result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.part_bytes))
         tile0 = f.mul(filter_group, self.tiles_a_group)
         tile1 = minimum(f, f.add(tile0, self.tiles_a_group), self.row_tiles)
-        with f.loop(f.mul(tile0, ROWS * self.columns_padded * size), f.mul(tile1, ROWS * self.columns_padded * size), number.lanes * size) as at:
+        filter0 = f.mul(tile0, self.tile_rows)
+        filter1 = minimum(f, f.mul(tile1, self.tile_rows), conv.filters.extent)
+        row_bytes = self.columns_padded * size
+        with f.loop(f.mul(filter0, row_bytes), f.mul(filter1, row_bytes), number.lanes * size) as at:
             f.store(number.vector, "zeroinitializer", f.offset(result, at), size)
         # past the last channel a vector may read on: let it find zeros
         zero_fill(f, number, f.offset(image, conv.free.extent * layout.chan_pitch * size), number.lanes)
@@ -127,36 +170,57 @@ class WeightGradient:
             rows = minimum(f, f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
             pack_image(f, conv, layout, number, image_source, image, conv.free, conv.free.extent, conv.chan, first, images, row0)
             self._pad_tail(f, image)
-            self._pack_grad(f, grad_source, grad, tile0, tile1, first, images, row0, rows)
-            if self.join:
-                spans: str | int = 1
-                steps: str | int = self.joined
-                with_images = f.add(f.mul(f.let(f"sub i64 {images}, 1"), layout.image_pitch), self.layout.span(len(conv.windows), self.pixels))
-                steps = f.let(f"udiv i64 {f.add(with_images, number.lanes - 1)}, {number.lanes}")
+            if self.direct:
+                flat = conv.weights.flat()
+                at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
+                grad, row_span = f.offset(grad_source, f.mul(f.add(at, flat.const), size)), coefficient(flat, conv.chan) * size
+                pitch = coefficient(flat, conv.filters)
             else:
-                spans, steps = images, self.steps
-            with f.loop(tile0, tile1) as t:
-                rows_at = f.offset(grad, f.mul(f.let(f"sub i64 {t}, {tile0}"), ROWS * self.grad_pitch * size))
-                out = f.offset(result, f.mul(t, ROWS * self.columns_padded * size))
-                whole = self.columns // COLUMNS * COLUMNS
+                self._pack_grad(f, grad_source, grad, filter0, filter1, first, images, row0, rows)
+                row_span, pitch = layout.image_pitch * size, self.grad_pitch
+            spans: str | int = images
+            steps: str | int = self.steps
+            if self.join:
+                more = f.mul(f.let(f"sub i64 {images}, 1"), layout.image_pitch)
+                positions = f.add(more, layout.span(len(conv.windows), self.pixels) + number.lanes - 1)
+                spans, steps = 1, f.let(f"udiv i64 {positions}, {number.lanes}")
 
-                def call(width: int, j: str | int, rows_at: str = rows_at, out: str = out) -> None:
-                    places = [
-                        f.offset(image, f.load("i64", f.element(self.name("columns"), "i64", f.add(j, k)))) for k in range(width)
-                    ]
-                    columns = ", ".join(f"ptr {p}" for p in places)
-                    at = f.offset(out, f.mul(j, size))
-                    f.do(
-                        f"call void {self.name(f'dot{width}')}(ptr {rows_at}, {columns}, ptr {at}, i64 {spans}, i64 {steps}, "
-                        f"i64 {layout.image_pitch * size})"
-                    )
+            def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
+                places = [f.offset(image, f.load("i64", f.element(self.name("columns"), "i64", f.add(j, k)))) for k in range(width)]
+                columns = ", ".join(f"ptr {p}" for p in places)
+                f.do(
+                    f"call void {self.name(f'dot{rows}x{width}')}(ptr {rows_at}, {columns}, ptr {f.offset(out, f.mul(j, size))}, "
+                    f"i64 {spans}, i64 {steps}, i64 {row_span}, i64 {layout.image_pitch * size})"
+                )
 
+            def columns_of(rows: int, t: str) -> None:
+                o = f.mul(t, self.tile_rows)
+                seen = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
+                rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(o, row_bytes))
+                whole = self.columns // self.tile_columns * self.tile_columns
                 if whole:
-                    with f.loop(0, whole, COLUMNS) as j:
-                        call(COLUMNS, j)
-                if self.columns % COLUMNS:
-                    call(self.columns % COLUMNS, whole)
+                    with f.loop(0, whole, self.tile_columns) as j:
+                        call(rows, self.tile_columns, rows_at, out, j)
+                if self.columns > whole:
+                    call(rows, self.columns - whole, rows_at, out, whole)
+
+            ragged = conv.filters.extent % self.tile_rows
+            with f.loop(tile0, tile1) as t:
+                if ragged:
+                    is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
+                    with f.when(is_last):
+                        columns_of(ragged, t)
+                    if self.row_tiles > 1:
+                        with f.when(f.let(f"xor i1 {is_last}, true")):
+                            columns_of(self.tile_rows, t)
+                else:
+                    columns_of(self.tile_rows, t)
         f.do("ret void")
+
+    @staticmethod
+    def _sizes(total: int, tile: int) -> list[int]:
+        """The sizes of tiles that occur."""
+        return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
 
     def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
         return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.itemsize))
@@ -171,15 +235,14 @@ class WeightGradient:
                 zero_fill(f, self.number, f.offset(at, used * size), layout.chan_pitch - used)
 
     def _pack_grad(
-        self, f: Function, source: str, target: str, tile0: str, tile1: str, first: str, images: str, row0: str, rows: str
+        self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
     ) -> None:
         """[filter][image][row]...: the weights operand at the image copy's positions, zeros between."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         buffer, flat = conv.weights.buffer, conv.weights.flat()
         _, width = memory(buffer)
         whole_plane = self.grad_pitch
-        filter0 = f.mul(tile0, ROWS)
-        count = f.mul(f.let(f"sub i64 {tile1}, {tile0}"), ROWS)
+        count = f.let(f"sub i64 {filter1}, {filter0}")
 
         def copy(depth: int, at: str, to: str) -> None:
             w = conv.windows[depth]
@@ -201,16 +264,12 @@ class WeightGradient:
         with f.loop(0, count) as i:
             o = f.add(filter0, i)
             to = f.offset(target, f.mul(i, whole_plane * size))
-            real = f.let(f"icmp slt i64 {o}, {conv.filters.extent}")
-            with f.when(real):
-                at = f.offset(source, f.mul(o, coefficient(flat, conv.filters) * width))
-                at = f.offset(at, flat.const * width)
-                with f.loop(0, images) as n:
-                    here = f.offset(at, f.mul(f.add(n, first), coefficient(flat, conv.chan) * width))
-                    copy(0, here, f.offset(to, f.mul(n, layout.image_pitch * size)))
-                zero_run(f, number, to, f.mul(images, layout.image_pitch), whole_plane)
-            with f.when(f.let(f"xor i1 {real}, true")):
-                zero_run(f, number, to, 0, whole_plane)
+            at = f.offset(source, f.mul(o, coefficient(flat, conv.filters) * width))
+            at = f.offset(at, flat.const * width)
+            with f.loop(0, images) as n:
+                here = f.offset(at, f.mul(f.add(n, first), coefficient(flat, conv.chan) * width))
+                copy(0, here, f.offset(to, f.mul(n, layout.image_pitch * size)))
+            zero_run(f, number, to, f.mul(images, layout.image_pitch), whole_plane)
 
     def _finish(self) -> None:
         """Chunk of finishing: one tile of filters of one group: add the parts, emit the stores."""
@@ -227,8 +286,15 @@ class WeightGradient:
                     more = f.load(number.vector, f.offset(here, p * self.part_bytes), size)
                     total = f.let(f"fadd {number.vector} {total}, {more}")
                 f.store(number.vector, total, here, size)
-        stores = Stores(f, self.module, self.isa, self.kernel, conv, number)
+        inner = (conv.free, *(w.tap for w in conv.windows))
+        joined = Axis(JOINED, self.columns)
+        together = join_axes(conv.contraction.stores, inner, joined)
+        stores = Stores(f, self.module, self.isa, self.kernel, conv, number, together)
         axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
+        if together is not None:
+            stores.row(axes, joined, row)
+            f.do("ret void")
+            return
         nest = [conv.free, *(w.tap for w in conv.windows[:-1])]
         along = conv.windows[-1].tap
         pitch = [along.extent] * len(nest)
