@@ -1,0 +1,169 @@
+"""The verifier finds what is wrong with a kernel; the evaluator means what the IR says; indices are followed right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.graph.fusing import F32, F64, kernels, leaf, number, op
+from tests.graph.test_fuse import dense, softmax
+from weft.graph.node import Graph
+from weft.schedule import index as ix
+from weft.schedule.build import build
+from weft.schedule.evaluate import evaluate, philox, reduce_in_order
+from weft.schedule.kernel import (
+    Access,
+    Affine,
+    Axis,
+    Buffer,
+    Contraction,
+    Kernel,
+    Order,
+    Phase,
+    Reduction,
+    Stage,
+    Store,
+    Value,
+    along,
+)
+from weft.schedule.reasons import Boundary
+from weft.schedule.values import Machine
+from weft.schedule.verify import KernelError, verify
+
+M = Machine()
+X, Y = Buffer(0, F32, (4, 6)), Buffer(1, F32, (4, 6))
+R, C = Axis(0, 4), Axis(1, 6)
+
+
+def kernel(value: Value, store: Access | None = None, axes: tuple[Axis, ...] = (R, C)) -> Kernel:
+    store = store or Access(Y, (along(R), along(C)))
+    return Kernel("test", (Phase(axes, (Stage((), (), (Store(store, value),)),)),), (X,), (Y,))
+
+
+HERE = Access(X, (along(R), along(C)))
+
+
+def test_a_good_kernel_passes() -> None:
+    verify(kernel(M.load(HERE)))
+
+
+BAD = {
+    "runs from": kernel(M.load(Access(X, (along(R), along(C).plus(Affine(1)))))),
+    "outside of its loop": kernel(M.load(Access(X, (along(R), along(7))))),
+    "before it is complete": kernel(M.acc(3, F32)),
+    "is stored in": kernel(M.cast(M.load(HERE), F64)),
+    "add of": kernel(Value("add", (M.load(HERE), M.const(1, F64)), F32)),
+    "not a machine operation": kernel(Value("frobnicate", (M.load(HERE),), F32)),
+    "with 1 arguments": kernel(Value("add", (M.load(HERE),), F32)),
+    "are stored": kernel(M.load(HERE), Access(Y, (along(R), along(C)), ((along(C), 0, 6),)), (R, Axis(1, 5))),
+    "stored 6 times": kernel(M.load(HERE), Access(Y, (along(R), Affine()))),
+    "not one of the kernel's": kernel(Machine().load(Access(Buffer(0, F32, (4, 7)), (along(R), along(C))))),
+    "indices into": kernel(M.load(Access(X, (along(R),)))),
+    "scalar 0": kernel(M.scalar(0, F32)),
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_what_is_wrong_is_found(why: str) -> None:
+    with pytest.raises(KernelError, match=why):
+        verify(BAD[why])
+
+
+def test_a_guard_makes_a_far_index_right() -> None:
+    far = along(C).plus(Affine(-2))
+    verify(kernel(M.load(Access(X, (along(R), far), ((far, 0, 6),)))))
+
+
+def test_results_of_rows_are_gone_after_their_phase() -> None:
+    (k,) = kernels(build(Graph([x := leaf(4, 6)], [softmax(x, 1)])))
+    verify(k)
+    phase = k.phases[0]
+    split = Kernel(k.name, (Phase(phase.axes, phase.stages[:2]), Phase(phase.axes, phase.stages[2:])), k.inputs, k.outputs)
+    with pytest.raises(KernelError, match="before it is complete"):
+        verify(split)
+    stages = (phase.stages[1], phase.stages[0], phase.stages[2])
+    with pytest.raises(KernelError, match="before it is complete"):
+        verify(Kernel(k.name, (Phase(phase.axes, stages),), k.inputs, k.outputs))
+
+
+def test_products_are_checked() -> None:
+    (k,) = kernels(build(Graph([x := leaf(5, 7), w := leaf(7, 3), b := leaf(3)], [dense(x, w, b)])))
+    verify(k)
+    (c,) = k.phases[0].stages
+    assert isinstance(c, Contraction)
+    with pytest.raises(KernelError, match="outside of its loop"):
+        verify(replace(k, phases=(Phase((), (replace(c, a=c.b, b=c.a),)),)))
+
+
+def test_the_order_of_a_sum() -> None:
+    """Numbers whose sum depends on the order: each order gives its own, worked out by hand."""
+    big = np.array([1e8, 1, -1e8, 1], F32)
+
+    def total(lanes: int, block: int, n: int = 4) -> float:
+        r = Reduction(0, (Axis(0, n),), "sum", M.const(0, F32), F32, F32, Order(lanes, block))
+        return float(reduce_in_order(big[:n], r))
+
+    assert total(1, 64) == 1.0  # ((1e8 + 1) - 1e8) + 1
+    assert total(2, 64) == 2.0  # (1e8 - 1e8) + (1 + 1)
+    assert total(1, 1) == 1.0
+    assert total(1, 2) == 0.0  # (1e8 + 1) + (-1e8 + 1)
+
+
+def test_loads_and_stores_are_counted() -> None:
+    (k,) = kernels(build(Graph([x := leaf(8, 64)], [softmax(x, 1)])))
+    _, (read, written) = evaluate(k, [np.random.default_rng(0).standard_normal((8, 64)).astype(F32)])
+    assert (read.loads, read.touched, written.stores, written.touched) == (3 * 512, 512, 512, 512)
+
+
+def test_an_access_out_of_bounds_is_an_error() -> None:
+    k = kernel(M.load(Access(X, (along(R), along(C).plus(Affine(1))))))
+    with pytest.raises(IndexError, match="out of bounds"):
+        evaluate(k, [np.ones((4, 6), F32)])
+
+
+def test_philox_is_the_published_one() -> None:
+    """Known answers of Random123 (philox4x32-10): counter and key zero, then all ones."""
+    words = philox(np.uint64(0), np.uint64(0), np.arange(4, dtype=np.uint64))
+    assert [hex(w) for w in words] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
+
+
+def test_indices_through_reshapes() -> None:
+    """Against NumPy: where element (i, j, ...) of a reshape is in its operand."""
+    cases = [((6, 4), (2, 3, 4)), ((24,), (4, 6)), ((4, 1, 6), (2, 2, 6, 1)), ((2, 3, 4), (2, 1, 3, 4)), ((12, 2), (3, 2, 2, 2))]
+    for source, shape in cases:
+        assert ix.follows(shape, source)
+        axes = [Axis(k, n) for k, n in enumerate(shape)]
+        extents = {a.id: a.extent for a in axes}
+        where = ix.reshape(tuple(along(a) if a.extent > 1 else ix.ZERO for a in axes), shape, source, extents)
+        numbers = np.arange(24).reshape(source)
+        for at in np.ndindex(*shape):
+            place = tuple(i.const + sum(at[a] * c for a, c in i.terms) for i in where)
+            assert numbers[place] == np.arange(24).reshape(shape)[at]
+
+
+def test_a_merge_is_followed_where_loops_allow_it() -> None:
+    i, j = Axis(0, 4), Axis(1, 6)
+    extents = {0: 4, 1: 6}
+    flat = along(i, 6).plus(along(j))
+    assert ix.reshape((flat,), (24,), (4, 6), extents) == (along(i), along(j))
+    assert not ix.follows((24,), (4, 6))
+    with pytest.raises(Boundary):
+        ix.reshape((along(Axis(2, 24)),), (24,), (4, 6), {2: 24})
+
+
+def test_split() -> None:
+    extents = {0: 5, 1: 3, 2: 7}
+    q, r = ix.split(along(0, 6).plus(along(1, 2)).plus(Affine(1)), 6, extents)  # type: ignore[misc]
+    assert (q, r) == (along(0), along(1, 2).plus(Affine(1)))
+    assert ix.split(along(2), 6, extents) is None
+    assert ix.split(along(0, 6).plus(Affine(-4)), 6, extents) == (along(0).plus(Affine(-1)), Affine(2))
+
+
+def test_numbers_of_numpy_and_python_are_one_constant() -> None:
+    m = Machine()
+    assert m.const(np.float32(0.1), F32) is m.const(0.1, F32)
+    assert m.const(float("nan"), F32) is m.const(float("nan"), F32)
+    assert m.const(0.0, F32) is not m.const(-0.0, F32)
+    assert op("add", leaf(2), number(1)).shape == (2,)
