@@ -76,7 +76,7 @@ def _box(access: Access, extents: dict[int, int], loops: int) -> Box:
         else:
             low, high = 0, n
             for g, lo, hi in access.guard:
-                if g.terms == i.terms:
+                if g.terms and g.terms == i.terms and not g.gather:
                     low, high = max(low, lo - g.const + i.const), min(high, hi - g.const + i.const)
             out.append(_positions(i.const, tuple([(c, extents[a]) for a, c in i.terms]), low, high, n))
     return tuple(out)
