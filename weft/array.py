@@ -20,12 +20,13 @@ from weft.convert import as_node, cast, operands
 from weft.dtypes import is_float
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import TABLE, bind, input_leaf
+from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.indexing import fitted, gathered, mask_of, scattered, select
 from weft.operators import matmul
 from weft.views import Path, follow, put
 
 _new = object.__new__
+_NOTHING: dict[str, Any] = {}
 _ref = weakref.ref
 _wrapped = [looking.EVERY]
 
@@ -360,7 +361,7 @@ def _unpickle(content: np.ndarray) -> Array:
 def holding(value: Any, shape: Shape, dtype: np.dtype) -> Array:
     """An Array of a buffer that exists: what a run has computed."""
     out = _new(Array)
-    out._node = input_leaf(shape, dtype, value)
+    out._node = Node(INPUT, (), _NOTHING, shape, dtype, None, value)
     out._base = None
     out._trace = None
     return out

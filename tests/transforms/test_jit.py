@@ -31,6 +31,7 @@ def test_values_and_trace_counts():
         x, y = normal(*shape), normal(*shape)
         np.testing.assert_allclose(f(array(x), array(y)).numpy(), (x * y).sum(0) + 1, rtol=1e-5, atol=1e-6)
     assert len(calls) == f.traces == 2
+    assert len(f.trace(x, y).graph.inputs) == 2
     f(array(normal(3, 4, dtype=np.float64)), array(normal(3, 4, dtype=np.float64)))
     assert f.traces == 3
     f(normal(3, 4), array(normal(3, 4)))

@@ -128,6 +128,7 @@ def _name(f: Any) -> str:
 
 def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument]) -> Any:
     LOCAL.keep += 1
+    LOCAL.inside += 1
     try:
         for a in arguments:
             a.enter()
@@ -138,6 +139,7 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
                 a.leave()
     finally:
         LOCAL.keep -= 1
+        LOCAL.inside -= 1
 
 
 def _numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:

@@ -20,7 +20,6 @@ from weft.errors import DTypeError
 from weft.look import materialise
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.reach import modules_of
-from weft.transforms.trace import tracing
 from weft.transforms.traced import concrete, is_static, trace
 from weft.transforms.tree import Structure, flatten, is_container, is_module, structure_key, unflatten
 
@@ -43,7 +42,7 @@ class Jitted:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         entry = self._last
-        if entry is not None and not kwargs and LOCAL.trace is None and not LOCAL.keep and Structure.count == self._structures:
+        if entry is not None and not kwargs and not LOCAL.inside and Structure.count == self._structures:
             out = entry.fast(args)
             if out is not MISS:
                 return out
@@ -56,7 +55,7 @@ class Jitted:
         return functools.partial(self, instance)
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if tracing():
+        if LOCAL.inside:
             return self.f(*args, **kwargs)
         leaves, rebuild, structure = self._flat(args, kwargs)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]

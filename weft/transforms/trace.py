@@ -32,10 +32,12 @@ class Trace:
     def __enter__(self) -> Any:
         self.parent = LOCAL.trace
         LOCAL.trace = self
+        LOCAL.inside += 1
         return self
 
     def __exit__(self, *exc: object) -> None:
         LOCAL.trace = self.parent
+        LOCAL.inside -= 1
 
     def read(self, cell: Cell) -> Node:
         if self.owns(cell):
@@ -104,8 +106,3 @@ class VmapTrace(Trace):
     """One example stands for all: contents are not known."""
 
     looks = "a function under wf.vmap"
-
-
-def tracing() -> bool:
-    """Whether this thread is inside a transform that calls the user's function: jitted functions are inlined there."""
-    return LOCAL.trace is not None or LOCAL.keep > 0

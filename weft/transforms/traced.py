@@ -55,6 +55,7 @@ def trace(f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[t
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
     seen: dict[int, Any] = {}
+    kinds = [None if is_static(x) or type(x) is float else (tuple(x.shape), x.dtype) for x in leaves]  # outside: no reads
     with inner:
         for k, leaf in enumerate(leaves):
             if is_static(leaf):
@@ -65,7 +66,8 @@ def trace(f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[t
             elif id(leaf) in seen:
                 handles.append(seen[id(leaf)])
             else:
-                places[k] = input_leaf(tuple(leaf.shape), leaf.dtype)
+                shape, dtype = kinds[k]  # type: ignore[misc]
+                places[k] = input_leaf(shape, dtype)
                 handles.append(wrap(places[k]))
                 seen[id(leaf)] = handles[-1]
         inner.made.clear()

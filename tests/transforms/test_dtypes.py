@@ -1,0 +1,50 @@
+"""dtypes: names, promotion, Python numbers, limits."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from weft import dtypes as d
+from weft.errors import DTypeError
+
+
+def test_promotion_is_numpys_but_for_float64_out_of_integers():
+    for a in d.ALL:
+        for b in d.ALL:
+            got = d.promote(a, b)
+            assert got == d.promote(b, a) and got in d.ALL
+            if d.bfloat16 in (a, b):
+                continue
+            want = np.promote_types(a, b)
+            if want == np.float64 and np.float64 not in (a, b):
+                want = np.dtype(np.float32)
+            assert got == want, (a, b)
+    assert d.promote(d.bfloat16, d.float16) == d.float32 and d.promote(d.bfloat16, d.int8) == d.bfloat16
+    assert d.promote(d.bfloat16, d.int32) == d.float32 and d.promote(d.bfloat16, d.float64) == d.float64
+
+
+def test_as_dtype():
+    assert d.as_dtype("bfloat16") == np.dtype(ml_dtypes.bfloat16) and d.as_dtype(float) == np.float32
+    assert d.as_dtype(int) == np.int64 and d.as_dtype(bool) == np.bool_ and d.as_dtype(np.int16) == np.int16
+    assert d.as_dtype(">f4") == np.float32 and np.zeros(2, d.float32).dtype == np.float32
+    for wrong in ("complex64", "float128x", object, "U3", 3.5):
+        with pytest.raises(DTypeError, match="weft has"):
+            d.as_dtype(wrong)
+
+
+def test_result_type_and_friends():
+    assert d.result_type(d.int32, 2.0) == d.float32 and d.result_type(d.float16, 2.0, True) == d.float16
+    assert d.result_type(np.zeros(2, np.int8), 3) == d.int8 and d.result_type(1, 2.0) == d.float32
+    assert d.can_cast(d.int8, d.int32) and not d.can_cast(d.float32, d.int64) and d.can_cast(d.uint8, d.int16)
+    assert d.isdtype(d.bfloat16, "real floating") and d.isdtype(d.uint8, ("bool", "unsigned integer"))
+    assert not d.isdtype(d.float32, d.float64) and d.isdtype(d.int64, "integral") and not d.isdtype(d.float32, "complex floating")
+    assert d.finfo("float32").eps == np.finfo(np.float32).eps and float(d.finfo(d.bfloat16).eps) == 2.0**-7
+    assert d.iinfo("uint8").max == 255
+    with pytest.raises(DTypeError, match="use iinfo"):
+        d.finfo(d.int8)
+    with pytest.raises(DTypeError, match="use finfo"):
+        d.iinfo(d.float32)
+    with pytest.raises(DTypeError, match="unknown kind"):
+        d.isdtype(d.int8, "whole")
