@@ -144,11 +144,11 @@ def pixel_tile(module: Module, number: Number, name: str, tile: PixelTile, out_p
     f.do("ret void")
 
 
-def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, out_pitch: int, tail: int) -> None:
+def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, stride: int, tail: int) -> None:
     """``void name(ptr rows, ptr col0.., ptr out, i64 spans, i64 steps, i64 row_span, i64 col_span)``: dot products.
 
-    out[i * out_pitch + j] += sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements;
-    spans lie row_span and col_span bytes apart, rows row_pitch elements.
+    out[i * stride + j] += sum of rows[i] * column[j] over spans of ``steps`` vectors and ``tail`` elements;
+    spans lie row_span and col_span bytes apart, rows row_pitch elements. ``out`` has room for whole groups of 16 bytes.
     """
     declare_fma(module, number)
     v, size, lanes = number.vector, number.size, number.lanes
@@ -191,16 +191,44 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         if tail:
             module.declare(masked, f"declare {v} @{masked}(ptr, <{lanes} x i1>, {v})")
             step(bases, f.offset(base, end), end, True)
-    for i, row in enumerate(accs):
-        sums = lane_sums(f, number, [f.load(v, acc) for acc in row])
-        for j, total in enumerate(sums):
-            at = f.offset("%out", (i * out_pitch + j) * size)
-            f.store(number.type, f.let(f"fadd {number.type} {f.load(number.type, at)}, {total}"), at)
+    group = 16 // size
+    if columns == stride:
+        flat = [f.load(v, acc) for row in accs for acc in row]
+        flat += ["zeroinitializer"] * (-len(flat) % group)
+        for g in range(0, len(flat), group):
+            at, type_ = f.offset("%out", g * size), f"<{group} x {number.type}>"
+            f.store(type_, f.let(f"fadd {type_} {f.load(type_, at, size)}, {lane_sums(f, number, flat[g : g + group])}"), at, size)
+    else:
+        for i, row in enumerate(accs):
+            for j, acc in enumerate(row):
+                at = f.offset("%out", (i * stride + j) * size)
+                total = f.let(f"fadd {number.type} {f.load(number.type, at)}, {lane_sum(f, number, f.load(v, acc))}")
+                f.store(number.type, total, at)
     f.do("ret void")
 
 
-def lane_sums(f: Function, number: Number, vectors: list[str]) -> list[str]:
-    return [lane_sum(f, number, v) for v in vectors]
+def shuffle(f: Function, type_: str, a: str, b: str, order: list[int]) -> str:
+    places = ", ".join(f"i32 {i}" for i in order)
+    return f.let(f"shufflevector {type_} {a}, {type_} {b}, <{len(order)} x i32> <{places}>")
+
+
+def lane_sums(f: Function, number: Number, vectors: list[str]) -> str:
+    """The lane sums of as many vectors as numbers fit 16 bytes, side by side: neighbours first, then halves."""
+    lanes, group, v = number.lanes, len(vectors), number.vector
+    while len(vectors) > 1:
+        pairs = []
+        for a, b in zip(vectors[::2], vectors[1::2], strict=True):
+            blocks = [range(k, k + group) for k in range(0, lanes, group)]
+            even = [i for block in blocks for i in [*block[::2], *(lanes + j for j in block[::2])]]
+            odd = [i for block in blocks for i in [*block[1::2], *(lanes + j for j in block[1::2])]]
+            pairs.append(f.let(f"fadd {v} {shuffle(f, v, a, b, even)}, {shuffle(f, v, a, b, odd)}"))
+        vectors = pairs
+    total, width = vectors[0], lanes
+    while width > group:
+        half, type_ = width // 2, f"<{width} x {number.type}>"
+        low, high = (shuffle(f, type_, total, "poison", list(range(k, k + half))) for k in (0, half))
+        total, width = f.let(f"fadd <{half} x {number.type}> {low}, {high}"), half
+    return total
 
 
 def lane_sum(f: Function, number: Number, vector: str) -> str:

@@ -53,7 +53,7 @@ class WeightGradient:
         accum = conv.contraction.accum
         self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
         self.module, self.prefix = module, prefix
-        self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        self.scratch_slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
         size, lanes = accum.itemsize, self.number.lanes
         windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
         taps = prod(w.tap.extent for w in windows)
@@ -113,8 +113,14 @@ class WeightGradient:
             self.grad_pitch += unit
         self.image_bytes = line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
         self.worker = self.image_bytes + line(group_filters * self.grad_pitch * size)
-        self.columns_padded = -(-self.columns // lanes) * lanes + lanes
-        self.part_bytes = line(filters * self.columns_padded * size)
+        # sums lie [filter tile][column tile][filter][column], a tile's in whole groups of 16 bytes
+        self.column_tiles = -(-self.columns // self.tile_columns)
+        self.slots = -(-self.tile_rows * self.tile_columns * size // 16) * 16
+        self.part_bytes = line(self.row_tiles * self.column_tiles * self.slots)
+        self.worker = max(self.worker, line((self.columns + lanes) * size))
+        # columns whose planes stay in the first cache while the filters pass
+        planes = max(1, 16 * 1024 // (min(self.layout.plane, 4 * RUN) * size))
+        self.columns_a_turn = -(-planes * taps // self.tile_columns) * self.tile_columns
         self.shared = self.base = conv.group.extent * self.parts * self.part_bytes
 
     def name(self, part: str) -> str:
@@ -127,7 +133,7 @@ class WeightGradient:
         for rows in self._sizes(self.conv.filters.extent, self.tile_rows):
             for columns in self._sizes(self.columns, self.tile_columns):
                 name = self.name(f"dot{rows}x{columns}")
-                dot_tile(self.module, self.number, name, rows, columns, pitch, self.columns_padded, self.tail)
+                dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, self.tail)
         self._displacements()
         self._chunk()
         self._finish()
@@ -147,7 +153,7 @@ class WeightGradient:
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
-        scratch = self._argument(f, self.slots)
+        scratch = self._argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         grad = f.offset(image, self.image_bytes)
         result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.part_bytes))
@@ -155,9 +161,9 @@ class WeightGradient:
         tile1 = minimum(f, f.add(tile0, self.tiles_a_group), self.row_tiles)
         filter0 = f.mul(tile0, self.tile_rows)
         filter1 = minimum(f, f.mul(tile1, self.tile_rows), conv.filters.extent)
-        row_bytes = self.columns_padded * size
-        with f.loop(f.mul(filter0, row_bytes), f.mul(filter1, row_bytes), number.lanes * size) as at:
-            f.store(number.vector, "zeroinitializer", f.offset(result, at), size)
+        row_bytes = self.column_tiles * self.slots
+        with f.loop(f.mul(tile0, row_bytes), f.mul(tile1, row_bytes), 16) as at:
+            f.store("<16 x i8>", "zeroinitializer", f.offset(result, at), size)
         # past the last channel a vector may read on: let it find zeros
         zero_fill(f, number, f.offset(image, conv.free.extent * layout.chan_pitch * size), number.lanes)
         image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
@@ -188,33 +194,36 @@ class WeightGradient:
             def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
                 places = [f.offset(image, f.load("i64", f.element(self.name("columns"), "i64", f.add(j, k)))) for k in range(width)]
                 columns = ", ".join(f"ptr {p}" for p in places)
+                tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 f.do(
-                    f"call void {self.name(f'dot{rows}x{width}')}(ptr {rows_at}, {columns}, ptr {f.offset(out, f.mul(j, size))}, "
+                    f"call void {self.name(f'dot{rows}x{width}')}(ptr {rows_at}, {columns}, ptr {f.offset(out, f.mul(tile, self.slots))}, "
                     f"i64 {spans}, i64 {steps}, i64 {row_span}, i64 {layout.image_pitch * size})"
                 )
 
-            def columns_of(rows: int, t: str) -> None:
+            def columns_of(rows: int, t: str, j0: str, j1: str) -> None:
                 o = f.mul(t, self.tile_rows)
                 seen = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
-                rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(o, row_bytes))
-                whole = self.columns // self.tile_columns * self.tile_columns
+                rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(t, row_bytes))
                 if whole:
-                    with f.loop(0, whole, self.tile_columns) as j:
+                    with f.loop(j0, j1, self.tile_columns) as j:
                         call(rows, self.tile_columns, rows_at, out, j)
                 if self.columns > whole:
-                    call(rows, self.columns - whole, rows_at, out, whole)
+                    with f.when(f.let(f"icmp sge i64 {f.add(j0, self.columns_a_turn)}, {self.columns}")):
+                        call(rows, self.columns - whole, rows_at, out, whole)
 
+            whole = self.columns // self.tile_columns * self.tile_columns
             ragged = conv.filters.extent % self.tile_rows
-            with f.loop(tile0, tile1) as t:
+            with f.loop(0, self.columns, self.columns_a_turn) as j0, f.loop(tile0, tile1) as t:
+                j1 = minimum(f, f.add(j0, self.columns_a_turn), whole)
                 if ragged:
                     is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
                     with f.when(is_last):
-                        columns_of(ragged, t)
+                        columns_of(ragged, t, j0, j1)
                     if self.row_tiles > 1:
                         with f.when(f.let(f"xor i1 {is_last}, true")):
-                            columns_of(self.tile_rows, t)
+                            columns_of(self.tile_rows, t, j0, j1)
                 else:
-                    columns_of(self.tile_rows, t)
+                    columns_of(self.tile_rows, t, j0, j1)
         f.do("ret void")
 
     @staticmethod
@@ -272,20 +281,29 @@ class WeightGradient:
             zero_run(f, number, to, f.mul(images, layout.image_pitch), whole_plane)
 
     def _finish(self) -> None:
-        """Chunk of finishing: one tile of filters of one group: add the parts, emit the stores."""
-        conv, number, size = self.conv, self.number, self.number.size
+        """Chunk of finishing: one filter of one group: add the parts in order, emit the stores."""
+        conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
         f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
         group, o = digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
-        base = f.offset(self._argument(f, self.slots), f.mul(group, self.parts * self.part_bytes))
-        row = f.offset(base, f.mul(o, self.columns_padded * size))
-        if self.parts > 1:
-            with f.loop(0, (self.columns_padded - number.lanes) * size, number.lanes * size) as at:
-                here = f.offset(row, at)
-                total = f.load(number.vector, here, size)
+        scratch = self._argument(f, self.scratch_slot)
+        row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
+        t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
+        at = f.add(f.mul(t, self.column_tiles * self.slots), f.mul(i, width * size))
+        tiles = f.offset(scratch, f.add(f.mul(group, self.parts * self.part_bytes), at))
+
+        def gather(tile: str | int, count: int) -> None:
+            here, to = f.offset(tiles, f.mul(tile, self.slots)), f.offset(row, f.mul(tile, width * size))
+            for j in range(count):
+                total = f.load(number.type, f.offset(here, j * size))
                 for p in range(1, self.parts):
-                    more = f.load(number.vector, f.offset(here, p * self.part_bytes), size)
-                    total = f.let(f"fadd {number.vector} {total}, {more}")
-                f.store(number.vector, total, here, size)
+                    total = f.let(f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.part_bytes + j * size))}")
+                f.store(number.type, total, f.offset(to, j * size))
+
+        whole = self.columns // width
+        with f.loop(0, whole) as tile:
+            gather(tile, width)
+        if self.columns % width:
+            gather(whole, self.columns % width)
         inner = (conv.free, *(w.tap for w in conv.windows))
         joined = Axis(JOINED, self.columns)
         together = join_axes(conv.contraction.stores, inner, joined)
