@@ -148,7 +148,7 @@ def _piece(n: Nest, plan: Plan, axis: Axis, which: str) -> None:
     main = axis.extent // step * step
     lo = f.mul(which, plan.piece)
     hi = f.add(lo, plan.piece)
-    if main % plan.piece:
+    if -(-axis.extent // plan.piece) * plan.piece > main:  # the last piece ends early
         n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
         hi = f.let(f"call i64 @llvm.smin.i64(i64 {hi}, i64 {main})")
     with n.loop(lo, hi, step, axis.id):
