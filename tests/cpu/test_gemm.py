@@ -131,8 +131,8 @@ def tiles(tile=None, **fields):
     return plan
 
 
-SIZES = [(1, 1, 1), (2, 3, 7), (7, 17, 3), (3, 101, 100), (101, 3, 100), (17, 129, 33), (1, 101, 129), (129, 1, 101), (40, 7, 300),
-         (129, 101, 300)]
+SIZES = [(1, 1, 1), (2, 3, 7), (7, 17, 3), (3, 101, 100), (101, 3, 100), (17, 129, 33), (1, 101, 129), (129, 1, 101),
+         (40, 7, 300), (8, 100, 700), (1, 300, 1024), (2, 300, 512), (129, 101, 300)]
 
 
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
@@ -258,6 +258,37 @@ def test_axis_groups(merge):
     assert np.max(np.abs(got - want)) < 31 * 20 * np.finfo(F4).eps
 
 
+@pytest.mark.parametrize("p,q,k", [(5, 7, 49), (70, 40, 33), (1, 9, 300)])
+def test_k_in_groups_that_do_not_merge(p, q, k):
+    """The weight gradient of channels-first data: y[p, q] = sum over b, k of g[b, p, k] * x[b, q, k]."""
+    rng = np.random.default_rng()
+    batch, rows, columns, steps = Axis(0, 6), Axis(1, p), Axis(2, q), Axis(3, k)
+    g, x, y = Buffer(0, F4, (6, p, k)), Buffer(1, F4, (6, q, k)), Buffer(2, F4, (p, q))
+    stage = Contraction(5, (), (rows,), (columns,), (batch, steps), load(g, batch, rows, steps), load(x, batch, columns, steps), F4,
+                        (Store(Access(y, (along(rows), along(columns))), Value("acc", (), F4, 5)),))
+    kernel = Kernel("groups", (Phase((), (stage,)),), (g, x), (y,))
+    a, b = random(rng, (6, p, k)), random(rng, (6, q, k))
+    for plan in (make_plan, tiles((2, 2), kc=17)):
+        out = np.full((p, q), np.nan, F4)
+        Compiled(kernel, plan=plan)(a, b, out)
+        flat_a, flat_b = a.transpose(1, 0, 2).reshape(p, -1), b.transpose(1, 0, 2).reshape(q, -1)
+        close(out, flat_a, flat_b.T, F4)
+
+
+@pytest.mark.parametrize("m,n,k", [(1, 40, 33), (2, 5, 64), (50, 1, 40), (30, 40, 20)])
+def test_operands_that_are_broadcast_or_reversed(m, n, k):
+    """b[n] is the same for all k, or a column repeated for all n; a runs backwards along k."""
+    rng = np.random.default_rng()
+    am, an, ak = Axis(0, m), Axis(1, n), Axis(2, k)
+    x, w, y = Buffer(0, F4, (m, k)), Buffer(1, F4, (k,)), Buffer(2, F4, (m, n))
+    reverse = load(x, along(am), along(ak, -1).plus(Affine(k - 1)))
+    stage = Contraction(5, (), (am,), (an,), (ak,), reverse, load(w, ak), F4,
+                        (Store(Access(y, (along(am), along(an))), Value("acc", (), F4, 5)),))
+    a, b, out = random(rng, (m, k)), random(rng, k), np.full((m, n), np.nan, F4)
+    Compiled(Kernel("wide", (Phase((), (stage,)),), (x, w), (y,)))(a, b, out)
+    close(out, a[:, ::-1], np.repeat(b[:, None], n, 1), F4)
+
+
 def test_not_a_plain_product():
     kernel = product(4, 5, 6)
     stage = kernel.phases[0].stages[0]
@@ -346,11 +377,20 @@ def test_narrow_vectors_give_the_same_bits():
     if host.bits == 128:
         pytest.skip("the host has 128-bit vectors only")
     rng = np.random.default_rng()
-    a, b = random(rng, (53, 64)), random(rng, (64, 47))
-    wide, narrow = np.empty((53, 47), F4), np.empty((53, 47), F4)
-    Compiled(product(53, 47, 64))(a, b, wide)
-    Compiled(product(53, 47, 64), isa=replace(host, bits=128))(a, b, narrow)
-    assert np.array_equal(wide, narrow)
+    for dtype in (F4, F8):
+        for m, ta, tb in ((53, False, False), (53, True, True), (2, False, True)):
+            a, b = random(rng, (64, m) if ta else (m, 64), dtype), random(rng, (47, 64) if tb else (64, 47), dtype)
+            wide, narrow = np.empty((m, 47), dtype), np.empty((m, 47), dtype)
+            Compiled(product(m, 47, 64, dtype, ta, tb))(a, b, wide)
+            Compiled(product(m, 47, 64, dtype, ta, tb), isa=replace(host, bits=128))(a, b, narrow)
+            assert np.array_equal(wide, narrow)
+
+
+def test_without_fused_multiply_add():
+    rng = np.random.default_rng()
+    a, b, c = random(rng, (23, 31)), random(rng, (31, 19)), np.empty((23, 19), F4)
+    Compiled(product(23, 19, 31), isa=replace(host_isa(), fma=False))(a, b, c)
+    close(c, a, b, F4)
 
 
 def test_code_for_avx512_compiles():

@@ -65,7 +65,8 @@ class _Driver:
         self.a_bytes = _line(a_elements * self.size) if plan.pack_a else 0
         self.b_bytes = _line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
         self.tile_bytes = plan.rows * plan.nr * self.size
-        self.t_bytes = unit_panels * self.unit_columns * self.tile_bytes if plan.k_blocks > 1 else 0
+        self.turns = plan.k_blocks * product.turns
+        self.t_bytes = unit_panels * self.unit_columns * self.tile_bytes if self.turns > 1 else 0
 
     @property
     def scratch(self) -> int:
@@ -115,7 +116,7 @@ class _Driver:
             self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
             vectors * plan.lanes if packed else p.b.k, plan.kc if plan.k_blocks == 1 else None,
             0 if packed else tail, plan.lanes * self.size if packed else self.size,
-            plan.k_blocks > 1, self.isa.fma, copy, p.b.free if plan.turn_b else 0,
+            self.turns > 1, self.isa.fma, copy, p.b.free if plan.turn_b else 0,
         )
 
         def finish(f: Function, tile: Tile) -> None:
@@ -162,13 +163,19 @@ class _Driver:
         t = f.offset("%work", self.a_bytes + self.b_bytes)
         with ExitStack() as stack:
             k0, kc, flags = "0", str(plan.kc), "2"
-            if plan.k_blocks > 1:
-                block = stack.enter_context(f.loop(0, plan.k_blocks))
-                k0 = f.mul(block, plan.kc)
-                kc = _minimum(f, plan.kc, f.let(f"sub i64 {p.k}, {k0}"))
-                begun = f.let(f"zext i1 {f.let(f'icmp ne i64 {block}, 0', 'c')} to i64")
-                last = f.let(f"select i1 {f.let(f'icmp eq i64 {block}, {plan.k_blocks - 1}', 'c')}, i64 2, i64 0")
+            if self.turns > 1:
+                turn = stack.enter_context(f.loop(0, self.turns))
+                begun = f.let(f"zext i1 {f.let(f'icmp ne i64 {turn}, 0', 'c')} to i64")
+                last = f.let(f"select i1 {f.let(f'icmp eq i64 {turn}, {self.turns - 1}', 'c')}, i64 2, i64 0")
                 flags = f.let(f"or i64 {begun}, {last}")
+                turn, block = _divmod(f, turn, plan.k_blocks)
+                if plan.k_blocks > 1:
+                    k0 = f.mul(block, plan.kc)
+                    kc = _minimum(f, plan.kc, f.let(f"sub i64 {p.k}, {k0}"))
+                for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
+                    turn, index = _divmod(f, turn, extent)
+                    a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.itemsize))
+                    b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.itemsize))
             ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
             bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.itemsize))
             whole = p.columns // plan.nr
@@ -223,7 +230,7 @@ class _Driver:
             near = f.let(f"sub i64 {index}, {c.first}")
             rows = self._a_rows(f, a, i, near, fresh, tall, c)
             self._fetch_ahead(f, ahead, near)
-            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if plan.k_blocks > 1 else t
+            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if self.turns > 1 else t
             outer = "".join(f", i64 {o}" for o in c.outer)
             f.do(
                 f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "

@@ -126,7 +126,8 @@ class Epilogue:
                 f.store(self.vector, tile[r][v], f.offset(room, (r * vectors + v) * width), width)
         outer = "".join(f", i64 %o{n}" for n in range(len(self.p.outer)))
         full = vectors - bool(tail)
-        f.do(f"call void @{self._outline(0)}(ptr {room}, i64 {rows}, i64 {full}, i64 {vectors}, i64 %i, i64 %j, ptr %args{outer})")
+        place = f"i64 %i, i64 %j, ptr %args{outer}"
+        f.do(f"call void @{self._outline(0)}(ptr {room}, i64 {rows}, i64 {full}, i64 {vectors}, {place})")
         if tail:
             part = f.offset(room, full * width)
             j = f.add("%j", full * self.lanes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -19,24 +20,29 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a product. Strides in elements: along its free axis, along k, along each outer axis."""
+    """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k."""
 
     buffer: Buffer
     const: int
     free: int
     k: int
     outer: tuple[int, ...]
+    k_outer: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None where its extent is 1."""
+    """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None where its extent is 1.
+
+    k_outer: extents of the axes of k that do not merge with its last one; they run outside it.
+    """
 
     id: int
     outer: tuple[Axis, ...]
     m: Axis | None
     n: Axis | None
     k: int
+    k_outer: tuple[int, ...]
     a: Operand
     b: Operand
     accum: np.dtype
@@ -56,6 +62,15 @@ class Product:
         for axis in self.outer:
             out *= axis.extent
         return out
+
+    @property
+    def turns(self) -> int:
+        """How often the whole of k is run through."""
+        return prod(self.k_outer)
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.rows * self.columns * self.k * self.turns * self.batch
 
     def swapped(self) -> Product:
         """The same product with the roles of m and n exchanged: the transposed result."""
@@ -82,8 +97,6 @@ def match_product(kernel: Kernel) -> Product | None:
     n_outer, n, n_gone = _merge(c.n, [fb, *store_affines])
     k_outer, k, k_gone = _merge(c.k, [fa, fb])
     outer, _, outer_gone = _merge((*outer_axes, *m_outer, *n_outer), [], keep=True)
-    if k_outer:
-        return None
     resized = {axis.id: axis for axis in (m, n, k) if axis is not None}
     gone = m_gone | n_gone | k_gone | outer_gone
     flattener = _Flattener(gone)
@@ -93,7 +106,7 @@ def match_product(kernel: Kernel) -> Product | None:
     def operand(access: Access, flat: Affine, terms: dict[int, int], free: Axis | None) -> Operand:
         return Operand(
             access.buffer, flat.const, terms.get(free.id, 0) if free else 0, terms.get(k.id, 0) if k else 0,
-            tuple(terms.get(axis.id, 0) for axis in outer),
+            tuple(terms.get(axis.id, 0) for axis in outer), tuple(terms.get(axis.id, 0) for axis in k_outer),
         )
 
     allowed_a = {axis.id for axis in (*outer_axes, *c.m, *c.k)}
@@ -102,6 +115,7 @@ def match_product(kernel: Kernel) -> Product | None:
         return None
     return Product(
         c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
+        tuple(axis.extent for axis in k_outer),
         operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores,
     )
 
@@ -168,7 +182,7 @@ class _Flattener:
 
     def __init__(self, gone: set[int]) -> None:
         self.gone = gone
-        self.done: dict[int, Value] = {}
+        self.done: dict[int, tuple[Value, Value]] = {}
 
     def store(self, store: Store) -> Store:
         return replace(store, access=self.access(store.access), value=self.value(store.value))
@@ -183,13 +197,21 @@ class _Flattener:
         gather = tuple((self.value(v), c) for v, c in index.gather)
         return Affine(index.const, tuple((a, c) for a, c in index.terms if a not in self.gone), gather)
 
-    def value(self, value: Value) -> Value:
-        found = self.done.get(id(value))
-        if found is None:
-            attr = value.attr
-            if value.op == "load":
-                attr = self.access(attr)
-            elif value.op == "index":
-                attr = self.index(attr)
-            found = self.done[id(value)] = Value(value.op, tuple(self.value(v) for v in value.args), value.dtype, attr)
-        return found
+    def value(self, root: Value) -> Value:
+        stack = [root]
+        while stack:
+            value = stack[-1]
+            waiting = [v for v in value.args if id(v) not in self.done]
+            if id(value) in self.done or not waiting:
+                stack.pop()
+                if id(value) not in self.done:
+                    args = tuple(self.done[id(v)][1] for v in value.args)
+                    self.done[id(value)] = (value, Value(value.op, args, value.dtype, self._attribute(value)))
+            else:
+                stack.extend(waiting)
+        return self.done[id(root)][1]
+
+    def _attribute(self, value: Value) -> Any:
+        if value.op == "load":
+            return self.access(value.attr)
+        return self.index(value.attr) if value.op == "index" else value.attr

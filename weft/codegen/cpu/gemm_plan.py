@@ -88,7 +88,7 @@ def make_plan(
     size = p.accum.itemsize
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
-    flops = 2 * m * n * k * p.batch
+    flops = p.flops
     rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
     if not tile and m <= 2 and p.b.free != 1 and p.b.k == 1:
         vectors = min(vectors, 4)
@@ -106,10 +106,12 @@ def make_plan(
         few = panels <= 10 and (p.b.k * size) % 1024
         pack_b = panels > 1 and not few and k * n * size > isa.l2 // 8
     # so little reuse that b is transposed in registers, not in memory
-    turn_b = same_b and not unit_b and p.b.k == 1 and not pack_b and panels == 1 and rows <= 2 and lanes * size >= 16
+    turn_b = same_b and not unit_b and p.b.free != 0 and p.b.k == 1 and not pack_b and panels == 1 and rows <= 2 and lanes * size >= 16
     pack_b = not turn_b and (pack_b or not same_b or not unit_b)
     if pack_a is None:
-        pack_a = not in_cache and columns > 1 and panels > 10
+        # rows that lie close together are read in place
+        close = p.a.k == 1 and abs(p.a.free) * size < 2048 and p.a.free * size % 1024
+        pack_a = not in_cache and columns > 1 and panels > 10 and not close
     pack_a = pack_a or not same_a
     if kc is None:
         kc = k
@@ -128,6 +130,8 @@ def make_plan(
         m_units = max(1, round(m / (unit_rows or max(rows, int(isa.l2 * 0.4) // (kc * size))) + (0 if unit_rows else 0.3)))
     if unit_columns or (not in_cache and pack_b):
         n_units = max(1, round(n / (unit_columns or 512)))
+    if kc < k and not pack_b:  # the tiles between k blocks stay in the cache
+        n_units = max(n_units, -(-m * n * size // (isa.l2 // 4)))
     m_units, n_units = min(m_units, panels), min(n_units, columns)
     grain = 16_000_000 if panels == 1 and kc <= 16 else CHUNK_FLOPS  # whole rows of b are read faster
     wanted = min(8, flops // grain) if flops > SERIAL_FLOPS else 1
