@@ -102,6 +102,12 @@ def test_the_key_holds_features_versions_and_sources(monkeypatch: pytest.MonkeyP
     assert flags[0] in text
 
 
+def test_edited_sources_are_not_kept_under_the_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    be = backend(tmp_path / "c", threads=1)
+    monkeypatch.setattr(compile_module, "_STARTED", 0.0)
+    assert be.compiler.module(_IR)["pick"] and not (tmp_path / "c").exists()
+
+
 def test_two_threads_compile_each_kernel_once(tmp_path: Path) -> None:
     be = backend(tmp_path, threads=1)
     out: list[int] = []

@@ -15,6 +15,12 @@ def get_backend(name: str = "cpu") -> Any:
     Raises
     ------
     ValueError : no such backend
+
+    Examples
+    --------
+    >>> from weft.runtime import get_backend
+    >>> get_backend("cpu").name
+    'cpu'
     """
     if name != "cpu":
         raise ValueError(f"no backend {name!r}; this build has 'cpu'")
@@ -24,7 +30,18 @@ def get_backend(name: str = "cpu") -> Any:
 
 
 def counters() -> dict[str, int]:
-    """Kernel entries (counted in the emitted code), native entries, compilations, cache hits, allocator misses."""
+    """What was counted since the process began.
+
+    ``kernels`` (entries, counted in the emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
+    ``compiles``, ``cache_hits``, ``loads``, ``allocator_misses``, ``allocator_bytes``.
+
+    Examples
+    --------
+    >>> from weft.runtime import counters
+    >>> before = counters()["kernels"]
+    >>> counters()["kernels"] - before
+    0
+    """
     return get_backend().counters()
 
 
@@ -34,6 +51,15 @@ def set_num_threads(count: int) -> None:
     Raises
     ------
     TypeError, ValueError : not an int from 1 to 256
+
+    Examples
+    --------
+    >>> from weft.runtime import get_num_threads, set_num_threads
+    >>> before = get_num_threads()
+    >>> set_num_threads(1)
+    >>> get_num_threads()
+    1
+    >>> set_num_threads(before)
     """
     get_backend().pool.set_threads(count)
 

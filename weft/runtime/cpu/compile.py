@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -85,7 +86,8 @@ class Compiler:
             code, exports = emit_object(ir)
             meta = {**meta, "exports": exports}
             self.counts.compiles += 1
-            self.cache.write(name, meta, code)
+            if sources_unchanged():
+                self.cache.write(name, meta, code)
         self.counts.loads += 1
         return meta, self._load(name, code, meta["exports"])
 
@@ -205,15 +207,29 @@ def cpu_model() -> str:
 @lru_cache(maxsize=1)
 def source_hash() -> str:
     """A digest of weft's own code that decides what a kernel's object code looks like."""
-    package = Path(__file__).resolve().parents[2]
     digest = hashlib.sha256()
-    files = [package / "schedule" / "kernel.py", package / "schedule" / "printer.py"]
-    for folder in (package / "codegen", package / "runtime" / "cpu"):
-        files += sorted(folder.rglob("*.py"))
-    for path in files:
-        if path.is_file():
-            digest.update(os.fsencode(path.relative_to(package)) + b"\0" + path.read_bytes())
+    for path in _sources():
+        digest.update(os.fsencode(path.relative_to(_PACKAGE)) + b"\0" + path.read_bytes())
     return digest.hexdigest()
+
+
+def sources_unchanged() -> bool:
+    """Whether the files that :func:`source_hash` reads are still those this process imported.
+
+    While somebody edits weft, old code in memory must not be kept under the new files' name.
+    """
+    return not any(_STARTED < path.stat().st_mtime <= time.time() for path in _sources())
+
+
+def _sources() -> list[Path]:
+    files = [_PACKAGE / "schedule" / "kernel.py", _PACKAGE / "schedule" / "printer.py"]
+    for folder in (_PACKAGE / "codegen", _PACKAGE / "runtime" / "cpu"):
+        files += sorted(folder.rglob("*.py"))
+    return files
+
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_STARTED = time.time()
 
 
 def function(address: int, *types: Any, result: Any = None) -> Any:
