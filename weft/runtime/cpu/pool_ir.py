@@ -41,7 +41,8 @@ def text() -> str:
         out = out.replace(f"${name}", f"getelementptr (i8, ptr @weft_state, i64 {STATE[name]})")
     cycles = "call i64 @llvm.readcyclecounter()"
     machine = {
-        "FUTEX": "202", "SPIN": "150000", "PATIENT": "1000000", "SINCE": cycles, "NOW": cycles, "PAUSE": "call void @llvm.x86.sse2.pause()",
+        "FUTEX": "202", "SPIN": "150000", "PATIENT": "1000000", "SINCE": cycles, "NOW": cycles,
+        "PAUSE": "call void @llvm.x86.sse2.pause()",
         "SAVE": "call void @llvm.x86.sse.stmxcsr(ptr %mode)", "RESTORE": "call void @llvm.x86.sse.ldmxcsr(ptr %mode)",
         "DECLARE": _X86,
     } if x86() else {
