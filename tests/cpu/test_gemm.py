@@ -157,8 +157,9 @@ def test_all_paths_give_the_same_bits(ta, tb):
     kernel = product(m, n, k, F4, ta, tb)
     a, b = random(rng, (k, m) if ta else (m, k)), random(rng, (n, k) if tb else (k, n))
     plans = [
-        make_plan, tiles((6, 2)), tiles((1, 1)), tiles((6, 2), pack_a=True, pack_b=True), tiles((4, 3), pack_a=True, pack_b=True, kc=40),
-        tiles((6, 2), pack_a=True, pack_b=True, kc=33, unit_rows=30, unit_columns=40), tiles((2, 4), pack_b=True, kc=16, unit_columns=64),
+        make_plan, tiles((6, 2)), tiles((1, 1)), tiles((6, 2), pack_a=True, pack_b=True),
+        tiles((4, 3), pack_a=True, pack_b=True, kc=40), tiles((2, 4), pack_b=True, kc=16, unit_columns=64),
+        tiles((6, 2), pack_a=True, pack_b=True, kc=33, unit_rows=30, unit_columns=40),
     ]
     results = []
     for plan in plans:
@@ -264,7 +265,8 @@ def test_k_in_groups_that_do_not_merge(p, q, k):
     rng = np.random.default_rng()
     batch, rows, columns, steps = Axis(0, 6), Axis(1, p), Axis(2, q), Axis(3, k)
     g, x, y = Buffer(0, F4, (6, p, k)), Buffer(1, F4, (6, q, k)), Buffer(2, F4, (p, q))
-    stage = Contraction(5, (), (rows,), (columns,), (batch, steps), load(g, batch, rows, steps), load(x, batch, columns, steps), F4,
+    stage = Contraction(5, (), (rows,), (columns,), (batch, steps), load(g, batch, rows, steps),
+                        load(x, batch, columns, steps), F4,
                         (Store(Access(y, (along(rows), along(columns))), Value("acc", (), F4, 5)),))
     kernel = Kernel("groups", (Phase((), (stage,)),), (g, x), (y,))
     a, b = random(rng, (6, p, k)), random(rng, (6, q, k))

@@ -88,66 +88,84 @@ def make_plan(
     size = p.accum.itemsize
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
-    flops = p.flops
     rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
     if not tile and m <= 2 and p.b.free != 1 and p.b.k == 1:
         vectors = min(vectors, 4)
-    nr = vectors * lanes
     panels = -(-m // rows)
     rows = -(-m // panels)
+    nr = vectors * lanes
     columns = -(-n // nr)
 
     same_a, same_b = p.a.buffer.dtype == p.accum, p.b.buffer.dtype == p.accum
     in_cache = (m * k + k * n) * size <= 2 * isa.l2 and k <= 1024
     unit_b = p.b.free == 1 or n == 1
-    panel_bytes = k * min(n, nr) * size
+    b_is_small = k * n * size <= isa.l2 // 8
     if pack_b is None:
         # a few tiles read b where it lies, unless its rows fall into one cache set
         few = panels <= 10 and (p.b.k * size) % 1024
-        pack_b = panels > 1 and not few and k * n * size > isa.l2 // 8
+        pack_b = panels > 1 and not few and not b_is_small
     # so little reuse that b is transposed in registers, not in memory
-    turn_b = same_b and not unit_b and p.b.free != 0 and p.b.k == 1 and not pack_b and panels == 1 and rows <= 2 and lanes * size >= 16
+    turn_b = not pack_b and same_b and p.b.k == 1 and not unit_b and p.b.free != 0 and panels == 1 and rows <= 2
     pack_b = not turn_b and (pack_b or not same_b or not unit_b)
     if pack_a is None:
         # rows that lie close together are read in place
         close = p.a.k == 1 and abs(p.a.free) * size < 2048 and p.a.free * size % 1024
         pack_a = not in_cache and columns > 1 and panels > 10 and not close
     pack_a = pack_a or not same_a
+
     if kc is None:
         kc = k
         if pack_b and not in_cache:
             kc = max(32, isa.l1 // 2 // (nr * size))
-        elif not pack_b and not turn_b and panel_bytes > isa.l1 // 2 and k * n * size > isa.l2 // 8:
+        elif not (pack_b or turn_b or b_is_small) and k * min(n, nr) * size > isa.l1 // 2:
             # rows of b that stay in the nearest cache; a single tile row sweeps whole rows of b
             kc = 128 if panels > 1 or rows > 3 else 16 if rows > 1 else 8
     if kc < k:  # balanced, in whole turns of the k loop
-        blocks = -(-k // kc)
-        kc = min(k, -(-(-(-k // blocks)) // 8) * 8)
+        kc = _up(_ceil(k, _ceil(k, kc)), 8)
     kc = min(kc, k)
 
     m_units = n_units = 1
-    if unit_rows or not in_cache:
-        m_units = max(1, round(m / (unit_rows or max(rows, int(isa.l2 * 0.4) // (kc * size))) + (0 if unit_rows else 0.3)))
-    if unit_columns or (not in_cache and pack_b):
-        n_units = max(1, round(n / (unit_columns or 512)))
-    if kc < k and not pack_b:  # the tiles between k blocks stay in the cache
-        n_units = max(n_units, -(-m * n * size // (isa.l2 // 4)))
-    m_units, n_units = min(m_units, panels), min(n_units, columns)
-    grain = 16_000_000 if panels == 1 and kc <= 16 else CHUNK_FLOPS  # whole rows of b are read faster
-    wanted = min(8, flops // grain) if flops > SERIAL_FLOPS else 1
+    if unit_rows:
+        m_units = _ceil(m, unit_rows)
+    elif not in_cache:
+        m_units = max(1, round(m / max(rows, int(isa.l2 * 0.4) // (kc * size)) + 0.3))
+    if unit_columns:
+        n_units = _ceil(n, unit_columns)
+    elif not in_cache and pack_b:
+        n_units = max(1, round(n / 512))
+    elif kc < k:  # the tiles between k blocks stay in the cache
+        n_units = _ceil(m * n * size, isa.l2 // 4)
+    sweeps = panels == 1 and kc < min(k, 17)
+    m_units, n_units = _units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
+    units = m_units * n_units * p.batch
+    chunks = 0
+    if p.flops > SERIAL_FLOPS and units > 1:
+        chunks = min(units, max(8, p.flops // 10_000_000), 4096)
+    return Plan(
+        rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b, copy_b=pack_b and same_b and unit_b,
+        turn_b=turn_b, kc=kc, k_blocks=_ceil(k, kc), panels=panels, tall=m - panels * (rows - 1), columns=columns,
+        m_units=m_units, n_units=n_units, chunks=chunks,
+    )
+
+
+def _units(p: Product, panels: int, columns: int, m_units: int, n_units: int, sweeps: bool) -> tuple[int, int]:
+    """The grid of units, cut further until a few threads have work. ``sweeps``: whole rows of b are read faster."""
+    grain = 10 * CHUNK_FLOPS if sweeps else CHUNK_FLOPS
+    wanted = min(8, p.flops // grain) if p.flops > SERIAL_FLOPS else 1
     while m_units * n_units * p.batch < wanted:
-        # split the longer side; packing costs a share of the other operand each time
-        if m_units * 2 <= panels and (m / m_units >= n / n_units or n_units * 2 > columns):
+        # the longer side; packing costs a share of the other operand each time
+        if m_units * 2 <= panels and (p.rows / m_units >= p.columns / n_units or n_units * 2 > columns):
             m_units *= 2
         elif n_units * 2 <= columns:
             n_units *= 2
         else:
             break
-    units = m_units * n_units * p.batch
-    chunks = 0
-    if flops > SERIAL_FLOPS and units > 1:
-        chunks = min(units, max(8, flops // 10_000_000), 4096)
-    return Plan(
-        rows, vectors, lanes, pack_a, pack_b, pack_b and same_b and unit_b, turn_b, kc, -(-k // kc), panels,
-        m - panels * (rows - 1), columns, m_units, n_units, chunks,
-    )
+    return m_units, n_units
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _up(a: int, step: int) -> int:
+    return _ceil(a, step) * step
