@@ -147,7 +147,14 @@ be = backend(Path({str(tmp_path)!r}), threads=4)
 counts = np.zeros(64, np.int64)
 _run(be, "one", counts, 64)
 assert (counts == 1).all()
+import threading, weft.runtime.cpu.allocator
 kept = be.allocate(100)
+threading.kept = view = be.to_numpy(be.allocate(100), (25,), np.dtype(np.float32))  # outlives this module
+weft.runtime.cpu.allocator.kept = [be.allocate(64) for _ in range(100)]
+sys.kept = be.allocate(64)
+loop = [be.allocate(64)]
+loop.append(loop)
+_run(be, "one", counts, 64)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

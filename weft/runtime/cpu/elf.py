@@ -76,7 +76,8 @@ def load(code: bytes, resolve: Callable[[str], int]) -> dict[str, int]:
     got = {symbol: -(-end // 8) * 8 + 8 * n for n, symbol in enumerate(sorted(through))}
     memory = mmap.mmap(-1, -(-(end + 16 + 8 * len(got)) // mmap.PAGESIZE) * mmap.PAGESIZE)
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    _KEPT.append(memory)
+    # never unmapped: workers may be inside, and buffers are freed by this code while the interpreter ends
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
 
     for i, offset in place.items():
         if sections[i].kind != _NOBITS:
@@ -124,9 +125,6 @@ def load(code: bytes, resolve: Callable[[str], int]) -> dict[str, int]:
         name: address(i) for i, (name, info, shndx, _) in enumerate(symbols)
         if name and shndx and info >> 4 == 1 and shndx in place
     }
-
-
-_KEPT: list[mmap.mmap] = []  # code stays for the life of the process: threads may be inside it
 
 
 def process_symbol(name: str) -> int:
