@@ -312,7 +312,7 @@ def test_a_long_chain_is_cut_and_stays_right() -> None:
     for k in range(400):
         y = op("sin", op("add", y, number(0.01 * k)))
     program = check([x], [y])
-    assert 2 <= len(kernels(program)) <= 20
+    assert 2 <= len(kernels(program)) <= 24
     assert any("group too large" in b for i in program.info for b in i.boundary)
 
 

@@ -10,18 +10,19 @@ from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import Structure, reduces
-from weft.schedule.view import View
+from weft.schedule.view import HEAVY, View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
+HEAVY_WEIGHT = 4  # so many nodes a costly one counts
 
 
 class Group:
     """Nodes of one kernel, in topological order. before: groups whose results it reads.
 
-    simple: element-wise only; single: and of one element only.
+    simple: element-wise only; single: and of one element only; weight: nodes, the costly ones more than once.
     """
 
-    __slots__ = ("after", "before", "nodes", "number", "simple", "single")
+    __slots__ = ("after", "before", "nodes", "number", "simple", "single", "weight")
 
     def __init__(self, number: int, node: Node) -> None:
         self.number = number
@@ -30,6 +31,7 @@ class Group:
         self.after: set[Group] = set()
         self.simple = node.op.kind == "elementwise"
         self.single = self.simple and node.size == 1
+        self.weight = HEAVY_WEIGHT if node.op.name in HEAVY else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Grouping:
             return self.banned[producer, consumer]
         if producer.op.kind == "host" or consumer.op.kind == "host":
             return reasons.HOST
-        if len(a.nodes) + len(b.nodes) > LARGEST:
+        if a.weight + b.weight > LARGEST:
             return reasons.TOO_LARGE
         why = self._plan(a, b)
         if why is not None:
@@ -152,6 +154,7 @@ class Grouping:
         a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         a.simple = a.simple and b.simple
         a.single = a.single and b.single
+        a.weight += b.weight
         a.before |= b.before
         a.after |= b.after
         for g in b.before:
@@ -177,19 +180,20 @@ class Grouping:
             key = (node.inputs[0], how)
             first = seen.setdefault(key, node)
             a, b = self.of[first], self.of[node]
-            if a is b or len(a.nodes) + len(b.nodes) > LARGEST or self._connected(a, b):
+            if a is b or a.weight + b.weight > LARGEST or self._connected(a, b):
                 continue
             if self._plan(a, b) is None:
                 self._merge(a, b)
 
     def refusals(self) -> list[Refusal]:
-        """Every edge between two kernels with its reason."""
+        """Every edge between two kernels with its reason; a circle only where it is the only reason."""
         out = []
         for consumer in self.view.real:
             for producer in self.view.sources[consumer]:
                 if self.of[producer] is not self.of[consumer]:
                     reason = self.reasons.get((producer, consumer)) or reasons.UNRELATED
                     out.append(Refusal(producer, consumer, reason))
-        return out
+        told = {(r.producer, self.of[r.consumer]) for r in out if r.reason != reasons.CYCLE}
+        return [r for r in out if r.reason != reasons.CYCLE or (r.producer, self.of[r.consumer]) not in told]
 
 
