@@ -105,12 +105,12 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
         return None
     dot = prod(o.extent for o, _, _, _, _ in pairs) < prod(t.extent for _, t, _, _, _ in pairs)
     windows = []
-    for out, summed, co, cs, dim in pairs:
+    for out, summed, co, cs, unit in pairs:
         pixel, tap, stride, dilation = (summed, out, cs, co) if dot else (out, summed, co, cs)
         if stride < 1:
             return None
         last = stride * (pixel.extent - 1) + abs(dilation) * (tap.extent - 1)
-        windows.append(Window(pixel, tap, stride, dilation, image.buffer.strides[dim], (0, last + 1)))
+        windows.append(Window(pixel, tap, stride, dilation, unit, (0, last + 1)))
     paired = {axis.id for out, summed, *_ in pairs for axis in (out, summed)}
     free = [axis for axis in m if axis.id not in paired]
     chan = [axis for axis in c.k if axis.id not in paired]
@@ -133,17 +133,21 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
 
 
 def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tuple[Axis, Axis, int, int, int]] | None:
-    """(output axis, summed axis, their coefficients, dimension) of each dimension that is a window."""
+    """(output axis, summed axis, their coefficients, elements a step) of each dimension that is a window.
+
+    Of a dimension of extent 1 only the guard is left: there a step is no elements.
+    """
     outs, sums = {a.id: a for a in m}, {a.id: a for a in k}
     found, seen = [], set()
-    for dim, index in enumerate(image.index):
+    hidden = [g for g, _, _ in image.guard if g not in image.index]
+    for index, unit in [*zip(image.index, image.buffer.strides, strict=True), *((g, 0) for g in hidden)]:
         here = [(i, coef) for i, coef in index.terms if i in outs or i in sums]
         if any(i in seen for i, _ in here):
             return None
         seen.update(i for i, _ in here)
         o, s = [t for t in here if t[0] in outs], [t for t in here if t[0] in sums]
         if len(o) == 1 and len(s) == 1:
-            found.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], dim))
+            found.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], unit))
         elif len(o) + len(s) > 1:
             return None
     if not found:

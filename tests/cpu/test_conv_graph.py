@@ -1,0 +1,84 @@
+"""Convolutions as the scheduler hands them over: conv_general and its gradients become kernels that match."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conv_cases import Native
+
+from weft.codegen.cpu.conv import generate_conv
+from weft.codegen.cpu.generate import generate
+from weft.codegen.cpu.isa import host_isa
+from weft.graph.gradient import backward
+from weft.graph.interpret import interpret
+from weft.graph.node import Graph
+from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.schedule.build import build
+from weft.schedule.kernel import Contraction
+from weft.schedule.program import Call
+
+# x, w, stride, padding, lhs dilation, rhs dilation, groups
+CASES = {
+    "plain": ((2, 3, 9, 10), (4, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 1),
+    "one channel": ((5, 1, 12, 12), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 1),
+    "stride 2": ((2, 4, 11, 12), (6, 4, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), (1, 1), 1),
+    "stride 3": ((1, 3, 17, 13), (5, 3, 4, 2), (3, 2), ((0, 2), (1, 0)), (1, 1), (1, 1), 1),
+    "1x1": ((3, 7, 6, 5), (4, 7, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), 1),
+    "1x1 stride 2": ((3, 7, 6, 7), (4, 7, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), (1, 1), 1),
+    "dilated": ((2, 2, 12, 13), (3, 2, 3, 3), (1, 1), ((2, 2), (1, 3)), (1, 1), (2, 3), 1),
+    "groups": ((2, 6, 8, 9), (9, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 3),
+    "transposed": ((2, 3, 5, 6), (4, 3, 3, 3), (1, 1), ((1, 1), (2, 1)), (2, 2), (1, 1), 1),
+    "whole image": ((4, 5, 6, 6), (7, 5, 6, 6), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1), 1),
+    "one dimension": ((3, 4, 19), (5, 4, 5), (2,), ((2, 1),), (1,), (1,), 1),
+    "three dimensions": ((2, 2, 5, 6, 7), (3, 2, 3, 2, 3), (1, 1, 2), ((1, 1), (0, 1), (1, 1)), (1, 1, 1), (1, 1, 1), 1),
+}
+
+
+def run(graph: Graph, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """The graph's outputs, every convolution from this generator."""
+    program = build(graph)
+    slots: dict[int, np.ndarray] = {}
+    for slot in program.slots:
+        if slot.kind == "input":
+            slots[slot.id] = arrays[slot.position]
+        elif slot.kind != "alias":
+            slots[slot.id] = np.full(slot.shape, np.nan, slot.dtype)
+    for slot in program.slots:
+        if slot.kind == "alias":
+            slots[slot.id] = slots[slot.of].reshape(slot.shape)
+    for step in program.steps:
+        assert isinstance(step, Call) and not step.scalars
+        generated = generate_conv(step.kernel, host_isa())
+        if generated is None:  # only what rearranges channels between groups is no convolution
+            assert not any(isinstance(stage, Contraction) for phase in step.kernel.phases for stage in phase.stages)
+            generated = generate(step.kernel, host_isa())
+        Native(step.kernel, generated).run([slots[s] for s in step.args])
+    outputs = {slot.position: slots[slot.id] for slot in program.slots if slot.kind == "output"}
+    return [outputs[i] for i in range(len(outputs))]
+
+
+@pytest.mark.parametrize("what", ["forward", "to x", "to w"])
+@pytest.mark.parametrize("name", CASES)
+def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
+    xs, ws, stride, padding, lhs, rhs, groups = CASES[name]
+
+    def graph(dtype: type) -> Graph:
+        x, w = input_leaf(xs, np.dtype(dtype)), input_leaf(ws, np.dtype(dtype))
+        dims = (tuple(range(len(xs))),) * 3
+        y = bind(
+            TABLE["conv_general"], x, w, stride=stride, padding=padding, lhs_dilation=lhs, rhs_dilation=rhs, groups=groups, dims=dims
+        )
+        if what == "forward":
+            return Graph([x, w], [y])
+        g = input_leaf(y.shape, np.dtype(dtype))
+        (d,) = backward([y], [g], [x if what == "to x" else w])
+        return Graph([w, g] if what == "to x" else [x, g], [d])
+
+    single = graph(np.float32)
+    arrays = [rng.standard_normal(i.shape).astype(np.float32) for i in single.inputs]
+    got = run(single, arrays)[0]
+    double = graph(np.float64)
+    want = interpret(double, [a.astype(np.float64) for a in arrays])[0]
+    scale = interpret(double, [abs(a).astype(np.float64) for a in arrays])[0]
+    assert np.isfinite(got).all() and abs(want).max() > 0.1
+    assert (abs(got - want) <= 3e-6 * scale + 1e-30).all()
