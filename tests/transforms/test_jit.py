@@ -179,7 +179,53 @@ def test_a_state_is_updated_in_place():
     assert w._node.value.address == address and counters()["allocator_misses"] == misses
     kept = w._node
     step()
-    assert w._node is not kept and w._node.value.address != address
+    assert w._node is not kept and w._node.value.address != kept.value.address
+
+
+def test_states_that_are_shared_are_not_overwritten():
+    a, b = array(normal(100)), array(normal(100))
+    read = jit(lambda: (a, a * 1))
+
+    @jit
+    def step(x):
+        a[...] = a * 2
+        b[...] = b + 1
+        return x * 3, a
+
+    def state():
+        return a.numpy().copy(), b.numpy().copy()
+
+    for _ in range(3):
+        before, other = state()
+        same, _ = read()
+        thrice, now = step(a)
+        np.testing.assert_array_equal(same.numpy(), before)
+        np.testing.assert_array_equal(thrice.numpy(), before * 3)
+        np.testing.assert_array_equal(now.numpy(), before * 2)
+        np.testing.assert_array_equal(a.numpy(), before * 2)
+        np.testing.assert_array_equal(b.numpy(), other + 1)
+        step(b)
+        np.testing.assert_array_equal(now.numpy(), before * 2)
+        now += 1
+        np.testing.assert_array_equal(a.numpy(), before * 4)
+
+
+def test_swapping_states_and_returning_old_ones():
+    a, b = array([1.0, 2.0]), array([3.0, 4.0])
+
+    @jit
+    def swap(x):
+        old, other = a.copy(), b.copy()
+        a[...] = other
+        b[...] = old
+        x += 1
+        return old, x
+
+    x = array([0.0])
+    for n in range(1, 4):
+        first, second = a.tolist(), b.tolist()
+        old, y = swap(x)
+        assert old.tolist() == first and a.tolist() == second and b.tolist() == first and x.tolist() == y.tolist() == [n]
 
 
 def test_arguments_can_be_written():

@@ -1,65 +1,105 @@
-"""Entry: a traced and compiled call, and the short way through it."""
+"""Entry: a traced and compiled call, and the short way through it.
+
+A warm call compares what could have changed with lists prepared before, one C-level comparison for all captured cells:
+their nodes are those of the last call, nobody else holds the nodes that are written, the Program wrote in place.
+Each node has a buffer of its own, so whoever keeps a content keeps its node, and reference counts of nodes tell.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
 from weft.array import Array, holding, wrap
 from weft.convert import as_node
 from weft.graph.node import Node
-from weft.graph.primitives.table import SCALAR, input_leaf
+from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms.traced import Traced, concrete
 from weft.transforms.tree import unflatten
 
 MISS = object()
-_new = object.__new__
+OUT, IN, STATIC = range(3)
+_node_of = attrgetter("_node")
 
-# references that getrefcount sees to a captured node when only its cell and Entry._nodes hold it (and the call itself),
-# and to a buffer when only its node and the list of inputs do
-_FREE = 3
+
+def _free_count() -> int:
+    """What getrefcount tells, over map, of a node that only its cell and two lists of an Entry hold."""
+
+    class Holder:
+        node: Any = None
+
+    cell = Holder()
+    cell.node = Node(INPUT, (), {}, (), None)  # type: ignore[arg-type]
+    lists = [cell.node], [cell.node]
+    return next(map(getrefcount, lists[0]))
+
+
+_FREE = _free_count()
 
 
 class Entry:
-    """One Program with the guard of its arguments and the places of its results.
-
-    Captured cells are remembered by the node they held last: when that is still their node, nothing about them needs
-    to be checked. A cell that the Program writes gets its new buffer in the same node where nobody else holds that.
-    """
+    """One Program with the guard of its arguments and the places of its results."""
 
     __slots__ = (
-        "_cells", "_finish", "_fixed", "_nodes", "_results", "_run", "_scalars", "_shared", "_signature", "_single", "_specs",
-        "_state", "_structure", "_survivors", "_writes", "plain",
+        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_nodes", "_own", "_results",
+        "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_structure", "_survivors", "_tail", "_values",
+        "_writes", "plain",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], plain: bool) -> None:
         graph = traced.graph
-        self.plain = plain  # all arguments are positional Arrays or floats
         self._run = run
-        self._fixed = list(traced.fixed)
+        self._arrays = traced.arrays
         self._scalars = traced.scalars
-        first = {k: n for k, n in zip(traced.arrays, graph.inputs, strict=False)}
-        self._signature = [(k, n.shape, n.dtype) for k, n in first.items()]
-        specs: dict[int, Any] = {k: (n.shape, n.dtype) for k, n in first.items()}
-        self._specs = tuple(None if type(leaf) is float else specs.get(k, ()) for k, leaf in enumerate(leaves))
-        if () in self._specs:
-            self.plain = False  # an argument that is another one: the guard has to see that
-        self._cells = traced.captured
-        self._nodes: list[Node] = [cell._node for cell in traced.captured]
-        start = len(traced.arrays) + len(traced.scalars)
-        outputs = graph.outputs
-        self._results = [_result(s, graph.inputs, outputs) for s in traced.results]
+        self._cells = list(traced.captured)
+        self._fixed_nodes = traced.fixed
+        self._fixed = [n.value for n in traced.fixed]
+        self._inputs = len(graph.inputs)
+        self._start = len(traced.arrays) + len(traced.scalars)
         self._structure = traced.structure
+        self._guard(graph.inputs, leaves, plain)
+        self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
+        self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
+        at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
-            (target, _result(s, graph.inputs, outputs), _number(traced.captured, target, start)) for _, target, s in traced.writes
+            (target, *_result(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
-        returned = {s[1] for s in (*traced.results, *(w[2] for w in traced.writes)) if s[0] == "in"}
-        self._state = [(i, i - start) for _, _, i in self._writes if i >= 0 and i not in returned]
-        self._survivors = [(cell, _result(s, graph.inputs, outputs)) for cell, s in traced.survivors]
-        self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == 1
-        self._finish = bool(self._writes or self._survivors)
-        self._shared = len(graph.inputs)
+        self._survivors = [(cell, _result(s, graph.inputs, graph.outputs)) for cell, s in traced.survivors]
+        self._prepare_state(traced)
+
+    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], plain: bool) -> None:
+        specs: dict[int, Any] = {k: (n.shape, n.dtype) for k, n in zip(self._arrays, inputs, strict=False)}
+        self._specs = tuple(None if type(leaf) is float else specs.get(k, ()) for k, leaf in enumerate(leaves))
+        # an argument that is another one: the guard has to see that
+        self.plain = plain and () not in self._specs  # all arguments are positional, different Arrays or floats
+
+    def _prepare_state(self, traced: Traced) -> None:
+        """The captured cells that the Program writes, in the order of their outputs."""
+        self._nodes: list[Node] = [cell._node for cell in self._cells]
+        self._values: list[Any] = [n.value for n in self._nodes]
+        sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s in traced.survivors))]
+        self._shown = shown = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
+        self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in shown]
+        numbers = [k for _, k in self._state]
+        first = len(traced.graph.outputs) - len(numbers)
+        counts = [s for s in sources if s[0] == "out"]
+        self._tail = -1  # where the outputs begin that are this state, each once, and all there is to land
+        if len(self._state) == len(self._writes) and numbers == list(range(first, first + len(numbers))):
+            if len(set(counts)) == len(counts) and not self._survivors:
+                self._tail = first
+        self._held = None
+        if self._state:
+            own = {self._start + i for i, _ in self._state}
+            self._held = [i not in own for i in range(self._inputs)]
+        self._expected = [_FREE] * len(self._state)
+        self._gather()
+
+    def _gather(self) -> None:
+        """Lists of what the cells hold now."""
+        self._own = [self._nodes[i] for i, _ in self._state]
+        self._free = [self._values[i] for i, _ in self._state]
 
     def fast(self, args: tuple) -> Any:
         """Run with positional Arrays and floats, or MISS where anything is not as it was."""
@@ -82,105 +122,121 @@ class Entry:
         for k in self._scalars:
             inputs.append(args[k])
         if self._cells:
-            for cell, node in zip(self._cells, self._nodes):  # noqa: B905
-                if cell._node is not node:
-                    return MISS
-            del node  # a name would count as a holder
-            inputs += [n.value for n in self._nodes]
+            if list(map(_node_of, self._cells)) != self._nodes:
+                return MISS
+            inputs += self._values
         if self._fixed:
             inputs += self._fixed
-        if self._finish:
+        if self._writes or self._survivors:
             return self._stateful(inputs, args)
         outputs = self._run(inputs)
         if self._single:
             _, k, shape, dtype = self._results[0]
             return holding(outputs[k], shape, dtype)
-        return self._pack(inputs, outputs)
+        return self._pack(outputs, self._unchanged(inputs, args), {})
 
-    def run_with(self, leaves: list[Any]) -> Any:
+    def run_with(self, leaves: Sequence[Any]) -> Any:
         """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
-        inputs: list[Any] = [leaves[k].node.value for k, _, _ in self._signature]
-        inputs += [leaves[k] for k in self._scalars]
         if not self._renew():
             return MISS
-        inputs += [n.value for n in self._nodes]
+        inputs: list[Any] = [leaves[k].node.value for k in self._arrays]
+        inputs += [leaves[k] for k in self._scalars]
+        inputs += self._values
         inputs += self._fixed
-        if self._finish:
+        if self._writes or self._survivors:
             return self._stateful(inputs, leaves)
-        return self._pack(inputs, self._run(inputs))
+        return self._pack(self._run(inputs), self._unchanged(inputs, leaves), {})
 
     def _renew(self) -> bool:
-        """Bring ``_nodes`` up to date; False where a captured cell has another shape or dtype now."""
+        """Bring the lists up to date; False where a captured cell has another shape or dtype now."""
+        changed = False
         for i, cell in enumerate(self._cells):
             node = concrete(cell)._node
             before = self._nodes[i]
             if node is not before:
                 if node.shape != before.shape or node.dtype != before.dtype:
                     return False
-                self._nodes[i] = node
+                self._nodes[i], self._values[i] = node, node.value
+                changed = True
+        if changed:
+            self._gather()
         return True
 
     def forget_survivors(self) -> None:
         self._survivors = []
-        self._finish = bool(self._writes)
 
     def _stateful(self, inputs: list[Any], leaves: Sequence[Any]) -> Any:
         """Run a Program that writes cells; their buffers are given to it where nobody else holds them."""
-        held: list[bool] | None = None
-        if self._state:
-            held = [True] * self._shared
-            nodes = self._nodes
-            for position, k in self._state:
-                if getrefcount(nodes[k]) <= _FREE and getrefcount(inputs[position]) <= _FREE:
-                    held[position] = False
+        held = self._held
+        if held is not None and list(map(getrefcount, self._own)) != self._expected:
+            held = held.copy()
+            for count, (i, _) in zip(map(getrefcount, self._own), self._state, strict=True):
+                held[self._start + i] = count != _FREE
+        unchanged = self._unchanged(inputs, leaves) if self._shown else {}
         outputs = self._run(inputs, held)
-        for target, result, position in self._writes:
-            kind, k, shape, dtype = result
-            value = outputs[k] if kind == 1 else inputs[k]
-            if position >= 0:
-                i = position - (self._shared - len(self._fixed) - len(self._nodes))
-                node = self._nodes[i]
-                if held is not None and not held[position]:
-                    node.value = value
-                else:
-                    fresh = input_leaf(shape, dtype, value)
-                    self._nodes[i] = fresh
-                    target._node = fresh
-            elif isinstance(target, int):
-                leaves[target]._set(input_leaf(shape, dtype, value))
+        if self._tail >= 0 and outputs[self._tail :] == self._free:
+            if self._single:
+                _, k, shape, dtype = self._results[0]
+                return holding(outputs[k], shape, dtype)
+            return self._pack(outputs, unchanged, {})
+        made: dict[int, Node] = {}
+        for target, kind, k, shape, dtype, i in self._writes:
+            if kind == IN:
+                node = unchanged[k]
+            elif kind == OUT and i >= 0 and held is not None and not held[self._start + i] and k not in made:
+                node = made[k] = self._nodes[i]  # nobody else knows this node
+                node.value = outputs[k]
             else:
-                target._node = input_leaf(shape, dtype, value)
+                node = _made(made, k, shape, dtype, outputs)
+            if isinstance(target, int):
+                leaves[target]._set(node)
+                continue
+            target._node = node
+            if i >= 0:
+                self._nodes[i], self._values[i] = node, node.value
         for cell, (kind, k, shape, dtype) in self._survivors:
-            cell._node = input_leaf(shape, dtype, outputs[k] if kind == 1 else inputs[k])
+            cell._node = unchanged[k] if kind == IN else _made(made, k, shape, dtype, outputs)
             cell._trace = None
-        return self._pack(inputs, outputs)
+        self._gather()
+        return self._pack(outputs, unchanged, made)
 
-    def _pack(self, inputs: list[Any], outputs: list[Any]) -> Any:
+    def _unchanged(self, inputs: list[Any], leaves: Sequence[Any]) -> dict[int, Node]:
+        """The nodes of the inputs that are results too; they share these nodes."""
+        return {k: self._node(k, leaves, inputs) for k in self._shown}
+
+    def _node(self, k: int, leaves: Sequence[Any], inputs: list[Any]) -> Node:
+        """The node behind input ``k``."""
+        if k < len(self._arrays):
+            return leaves[self._arrays[k]].node
+        if k < self._start:
+            return as_node(inputs[k])
+        k -= self._start
+        return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
+
+    def _pack(self, outputs: list[Any], unchanged: dict[int, Node], made: dict[int, Node]) -> Any:
         out: list[Any] = []
         for kind, k, shape, dtype in self._results:
-            if kind == 1:
-                out.append(holding(outputs[k], shape, dtype))
-            elif kind == 0:
-                value = inputs[k]
-                out.append(wrap(as_node(value, dtype)) if isinstance(value, int | float) else holding(value, shape, dtype))
+            if kind == OUT:
+                out.append(wrap(_made(made, k, shape, dtype, outputs)))
+            elif kind == IN:
+                out.append(wrap(unchanged[k]))
             else:
                 out.append(k)
         return out[0] if self._structure is None else unflatten(self._structure, out)
 
 
+def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
+    """The node of output ``k``, one for all who get it."""
+    node = made.get(k)
+    if node is None:
+        node = made[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
+    return node
+
+
 def _result(source: tuple[str, Any], inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
-    """(1, output, shape, dtype), (0, input, shape, dtype) or (2, value, None, None)."""
+    """(OUT, output, shape, dtype), (IN, input, shape, dtype) or (STATIC, value, None, None)."""
     kind, k = source
     if kind == "static":
-        return (2, k, None, None)
+        return (STATIC, k, None, None)
     node = (outputs if kind == "out" else inputs)[k]
-    return (1 if kind == "out" else 0, k, node.shape, node.dtype)
-
-
-def _number(captured: Sequence[Array], target: Any, start: int) -> int:
-    """The input position of a written cell that was read too; -1 for others."""
-    if isinstance(target, int):
-        return -1
-    return next((start + i for i, cell in enumerate(captured) if cell is target), -1)
-
-
+    return (OUT if kind == "out" else IN, k, node.shape, node.dtype)

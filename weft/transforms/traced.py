@@ -34,7 +34,7 @@ class Traced:
     arrays: tuple[int, ...]
     scalars: tuple[int, ...]
     captured: tuple[Array, ...]
-    fixed: tuple[Any, ...]
+    fixed: tuple[Node, ...]
     results: tuple[tuple[str, Any], ...]
     structure: Any
     writes: tuple[tuple[str, Any, tuple[str, Any]], ...]  # ("leaf", number | "cell", Array, source)
@@ -141,12 +141,8 @@ def _assemble(
     left = [(cell, source(node)) for cell, node in survivors]
     return Traced(
         Graph(inputs, tuple(outputs)), arrays, tuple(scalars), tuple(cell for cell, _ in captured),
-        tuple(_buffer(n) for n in fixed), results, structure, landing, left,
+        tuple(fixed), results, structure, landing, left,
     )
-
-
-def _buffer(node: Node) -> Any:
-    return node.value
 
 
 def concrete(array: Any) -> Array:
