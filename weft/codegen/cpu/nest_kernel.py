@@ -10,6 +10,7 @@ from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Layout, Nest
 from weft.codegen.cpu.nest_plan import Plan, plan_part
 from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, vectors, width_for
+from weft.codegen.cpu.nest_sheet import Sheet
 from weft.codegen.cpu.nest_tiles import emit_stages
 from weft.codegen.cpu.parts import Part, size_of, split
 from weft.codegen.cpu.text import Function, Module
@@ -70,6 +71,8 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
         _full(n, plan)
     elif plan.kind == "rows":
         _rows(n, plan)
+    elif plan.kind == "sheet":
+        _sheet(n, plan)
     else:
         _tiles(n, plan)
     f.do("ret void")
@@ -126,6 +129,20 @@ def _tiles(n: Nest, plan: Plan) -> None:
     else:
         which = "%chunk"
     _piece(n, plan, axis, which)
+
+
+def _sheet(n: Nest, plan: Plan) -> None:
+    """One slab of columns at one outer iteration."""
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    outer = tuple(a for a in n.part.shared if a.id != plan.axis)
+    pieces = -(-axis.extent // plan.piece)
+    which = "%chunk"
+    if outer:
+        n.split_index(n.f.let(f"udiv i64 %chunk, {pieces}", "i"), outer)
+        which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
+    sheet = Sheet(n, axis, plan.lanes, plan.piece, which)
+    for stage in n.part.stages:
+        sheet.run(stage)
 
 
 def _across(n: Nest, plan: Plan, axis: Axis) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.nest import cost_of, lanes_for, strides_along
+from weft.codegen.cpu.nest_sheet import slab_of
 from weft.codegen.cpu.parts import Part, roots, size_of, walk
 
 INLINE_NS = 20_000  # less work than this runs on the calling thread
@@ -62,6 +63,10 @@ def plan_part(part: Part, isa: ISA) -> Plan:
         each_chunk = -(-rows // chunks)
         return Plan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     extent = next(a.extent for a in part.shared if a.id == axis)
+    outer = size_of(part.shared) // extent
+    slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
+    if slab:
+        return Plan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
     unroll = 4 if heavy < 40 else 2 if heavy < 120 else 1
     if reductions:
         unroll = max(1, min(4, 8 // len(reductions)))
