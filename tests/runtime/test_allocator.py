@@ -8,8 +8,8 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
+from handmade import backend
 
-from tests.runtime.handmade import backend
 from weft.runtime.cpu.allocator import Borrowed, size_class
 from weft.runtime.cpu.backend import CPUBackend
 

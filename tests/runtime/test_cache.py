@@ -12,8 +12,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+from handmade import backend, scale_ir
 
-from tests.runtime.handmade import backend, scale_ir
 from weft.runtime import cache as cache_module
 from weft.runtime.cache import Cache, Entry, decode, encode
 
@@ -148,7 +148,7 @@ def test_two_processes_fill_one_folder(tmp_path: Path) -> None:
 _SECOND = """
 import sys
 from pathlib import Path
-from tests.runtime.handmade import backend, executable, scale_kernel, scale_twice
+from handmade import backend, executable, scale_kernel, scale_twice
 if sys.argv[2] == "forbidden":
     import llvmlite.binding as llvm
     def refuse(*a, **k):
@@ -169,7 +169,7 @@ print(be.counters()["compiles"], be.counters()["cache_hits"], "llvmlite.binding"
 def _second(folder: Path, mode: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", _SECOND, str(folder), mode], capture_output=True, text=True, timeout=120,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parent,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

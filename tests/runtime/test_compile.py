@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from handmade import F32, backend, executable, scale_kernel, scale_twice
 
-from tests.runtime.handmade import F32, backend, executable, scale_kernel, scale_twice
 from weft.runtime.cpu import compile as compile_module
 from weft.runtime.cpu import elf
 from weft.runtime.cpu.compile import emit_object, function

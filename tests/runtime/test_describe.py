@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.runtime.handmade import backend
+from handmade import backend
 
 
 def test_describe(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from handmade import F32, backend, executable, scale_ir, scale_kernel, scale_twice, with_host
 
-from tests.runtime.handmade import F32, backend, executable, scale_ir, scale_kernel, scale_twice, with_host
 from weft.runtime.cpu.allocator import Borrowed
 from weft.runtime.cpu.backend import CPUBackend
 from weft.runtime.cpu.compile import Loaded

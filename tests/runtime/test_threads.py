@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from handmade import backend
 
 import weft.runtime as runtime
-from tests.runtime.handmade import backend
 from weft.runtime.cpu.backend import CPUBackend
 from weft.runtime.cpu.compile import function
 from weft.runtime.cpu.threads import Pool, default_threads
@@ -140,9 +140,9 @@ def test_the_pool_survives_fork(be: CPUBackend) -> None:
 def test_the_interpreter_ends_cleanly_with_workers_alive(tmp_path: Path) -> None:
     code = f"""
 import sys, numpy as np
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from tests.runtime.test_threads import _run, backend
+from test_threads import _run, backend
 be = backend(Path({str(tmp_path)!r}), threads=4)
 counts = np.zeros(64, np.int64)
 _run(be, "one", counts, 64)
