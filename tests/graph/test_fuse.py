@@ -316,6 +316,24 @@ def test_a_long_chain_is_cut_and_stays_right() -> None:
     assert any("group too large" in b for i in program.info for b in i.boundary)
 
 
+def test_long_chains_of_moves_are_cut() -> None:
+    x = leaf(3, 4)
+    y = x
+    for k in range(300):
+        y = op("pad", op("slice", y, start=(0, 1), step=(1, 1), shape=(3, 3)), low=(0, k % 2), high=(0, 1 - k % 2), value=1.0)
+    check([x], [y], special=True)
+    y = x
+    for _ in range(9):
+        y = op("concat", y, op("slice", y, start=(y.shape[0] - 1, 0), step=(-1, 1), shape=y.shape), axis=0)
+    check([x], [op("sin", y)])
+    many = [leaf(2, 2) for _ in range(40)]
+    check(many, [op("concat", *many, axis=0)], count=1)
+    y = x
+    for _ in range(14):
+        y = op("add", op("sin", y), op("slice", op("tanh", y), start=(0, 3), step=(1, -1), shape=(3, 4)))
+    check([x], [y])
+
+
 def test_squares_of_squares_are_not_walked_as_trees() -> None:
     x = y = leaf(3, 4)
     for _ in range(60):

@@ -104,6 +104,18 @@ def recompute() -> tuple[Case, Case]:
     return ([x, b], [op("add", x, op("exp", b))]), ([x, b], [op("add", x, op("negative", op("square", b)))])
 
 
+def moved() -> tuple[Case, Case]:
+    x = leaf(3, 4)
+
+    def doubled(times: int) -> Node:
+        y = x
+        for _ in range(times):
+            y = op("concat", op("negative", op("square", y)), y, axis=0)
+        return op("square", y)
+
+    return ([x], [doubled(6)]), ([x], [doubled(2)])
+
+
 def single() -> tuple[Case, Case]:
     t, a, b = leaf(), leaf(4, 6), leaf(5, 3)
     p = op("pow", number(0.9), t)
@@ -144,7 +156,7 @@ def running() -> tuple[Case, Case]:
 CASES = {
     "OTHER_INDEX": other_index, "RESHAPE": reshape, "TWO_PRODUCTS": two_products, "PRODUCT_OPERAND": product_operand,
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
-    "TOO_LARGE": too_large, "GATHERED": gathered, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
+    "TOO_LARGE": too_large, "GATHERED": gathered, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single, "MOVED": moved,
     "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,7 +37,15 @@ def fuse(graph: Graph) -> tuple[View, list[Fused]]:
     The analysis of structure.py says which nodes belong together; building the kernel is the proof. Where it
     fails (rare: an index the analysis cannot see), the group is cut at its last edge and grouped again.
     """
-    view = View(graph)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
+    try:
+        return _fuse(View(graph))
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _fuse(view: View) -> tuple[View, list[Fused]]:
     banned: dict[tuple[Node, Node], str] = {}
     built: dict[tuple[tuple[Node, ...], tuple[Node, ...]], Lowered] = {}
     while True:

@@ -20,7 +20,9 @@ REDUCES = frozenset((
     "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin", "reduce_window",
 ))
 PRODUCTS = frozenset(("dot_general", "conv_general"))
+_SHIFTS = frozenset(("slice", "pad", "concat", "permute"))
 UNROLLED = 16  # elements of a window that is written out, without a loop
+VIEWS = 12  # positions at which one value may be computed for one element of what is stored
 FACTOR = 8  # a costly value may be computed this many times before it is worth storing
 
 
@@ -49,13 +51,14 @@ class Facts:
 
     full: how many full reductions deep. needs: what a reduction of its own phase that it reads keeps, None if
     it reads none; depth: how many such reductions deep. product: reads the group's product. heavy: costly to
-    compute again.
+    compute again. views: at how many positions the members below are computed for one element.
     """
 
-    __slots__ = ("depth", "dims", "full", "heavy", "needs", "product")
+    __slots__ = ("depth", "dims", "full", "heavy", "needs", "product", "views")
 
     def __init__(
         self, dims: Dims, full: int = 0, needs: Dims | None = None, depth: int = 0, product: bool = False, heavy: bool = False,
+        views: int = 1,
     ) -> None:
         self.dims = dims
         self.full = full
@@ -63,6 +66,7 @@ class Facts:
         self.depth = depth
         self.product = product
         self.heavy = heavy
+        self.views = views
 
 
 class Structure:
@@ -183,7 +187,12 @@ class Structure:
                 if f is not None and i.shape != node.shape:
                     raise Boundary(reasons.OTHER_INDEX)
             dims = source
-        return self._joined(dims, known)
+        facts = self._joined(dims, known)
+        if name == "concat":
+            facts.views = sum(f.views for f in known)
+            if facts.views > VIEWS:
+                raise Boundary(reasons.MOVED)
+        return facts
 
     def _reshaped(self, node: Node, source: Dims) -> Dims:
         shape, before = node.shape, node.inputs[0].shape
@@ -208,7 +217,7 @@ class Structure:
         here = [f for f in known if f.needs]
         return Facts(
             dims, full, here[0].needs if here else None, max((f.depth for f in here), default=0), any(f.product for f in known),
-            heavy or any(f.heavy for f in known),
+            heavy or any(f.heavy for f in known), max((f.views for f in known), default=1),
         )
 
     def _visit(self, node: Node) -> Facts:
@@ -260,6 +269,12 @@ class Structure:
             if n != 1 and not dims[k]:
                 dims[k] = self.fresh()
         facts = self._joined(tuple(dims), known, node.op.name in HEAVY)
+        moved = {i: self.read(i) for i in node.inputs if i not in self.facts and i.op.name in _SHIFTS}
+        if moved:
+            still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
+            facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
+            if facts.views > VIEWS:
+                raise Boundary(reasons.MOVED)
         self._covered(facts)
         return facts
 
@@ -287,11 +302,11 @@ class Structure:
         if not keep:
             if below.needs:
                 self._covered(below)
-            return Facts(out, below.full + 1)
+            return Facts(out, below.full + 1, views=0)  # complete: reading it computes nothing
         self.kept.append(kept)
         if below.needs:
             self._covered(below)
-        return Facts(out, below.full, kept, below.depth + 1)
+        return Facts(out, below.full, kept, below.depth + 1, views=0)
 
     def _single(self, node: Node) -> Facts:
         """A reduction over dimensions of extent 1, or over a window of a few elements."""

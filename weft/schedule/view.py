@@ -16,6 +16,8 @@ _CHEAP = frozenset((
     "cast", "bitcast", "identity", "stop_gradient", "negative", "logical_not", "equal", "not_equal", "less", "less_equal",
     "greater", "greater_equal",
 ))
+_MOVES = 48  # moves of data in a row that a reader may follow
+_READS = 12  # pieces of memory that a chain of concatenations may read
 _SCALAR_CHAIN = 24  # operations of shape () that each reader may repeat
 HEAVY = frozenset((
     "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
@@ -41,6 +43,7 @@ class View:
         self.graph = graph
         self.given = frozenset(graph.inputs)
         self._chain: dict[Node, int] = {}  # cheap operations below a virtual node, leaves only; absent: not so
+        self._moves: dict[Node, tuple[int, int]] = {}  # of a virtual node: (moves in a row, pieces read)
         self.uniform: set[Node] = set()  # the same number everywhere
         self._real: set[Node] = set()
         self._classify()
@@ -90,6 +93,8 @@ class View:
                 self.uniform.add(node)
             elif node in force:
                 self._real.add(node)
+            elif kind == "shape" and self._far(node):
+                self._real.add(node)
             elif kind == "shape":
                 if name == "reshape" and not follows(node.shape, inputs[0].shape):
                     below = strip(inputs[0])
@@ -114,6 +119,16 @@ class View:
                 if kind == "contract":
                     for i in inputs:
                         self._operand(i)
+
+    def _far(self, node: Node) -> bool:
+        """Whether too many moves of data have come together, so that the result is better stored."""
+        below = [self._moves.get(i, (0, 1)) for i in node.inputs]
+        length = 1 + max((b[0] for b in below), default=0)
+        reads = sum(b[1] for b in below)
+        if len(node.inputs) < _READS < reads or length > _MOVES:
+            return True
+        self._moves[node] = length, min(reads, _READS + 1) if len(node.inputs) < _READS else _READS
+        return False
 
     def _operand(self, node: Node) -> None:
         """What a product reads must be memory seen through an index, widened at most: else it is stored first."""
