@@ -90,8 +90,20 @@ def load(buffer: Buffer, *index: Affine, guard=(), dtype=None) -> Value:
 
 
 def forward(
-    n: int, c: int, h: int, w: int, o: int, kh: int, kw: int, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1),
-    groups: int = 1, dtype=np.float32, flip: bool = False, epilogue=None,
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride=(1, 1),
+    padding=((0, 0), (0, 0)),
+    dilation=(1, 1),
+    groups: int = 1,
+    dtype=np.float32,
+    flip: bool = False,
+    epilogue=None,
 ) -> Kernel:
     """x[n, c*groups, h, w] with w[o*groups, c, kh, kw] (flip: w[c*groups, o, kh, kw] read backwards, an input gradient)."""
     dtype = np.dtype(dtype)
@@ -100,7 +112,8 @@ def forward(
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1
     x = Buffer(0, dtype, (n, c * groups, h, w))
     wt = Buffer(1, dtype, (c * groups, o, kh, kw) if flip else (o * groups, c, kh, kw))
-    G, N, OH, OW, O, C, KH, KW = (Axis(i, e) for i, e in enumerate((groups, n, oh, ow, o, c, kh, kw)))
+    G, N, OH, OW, OC, C, KH, KW = (Axis(i, e) for i, e in enumerate((groups, n, oh, ow, o, c, kh, kw)))
+
     def g(each: int) -> Affine:
         return along(G, each) if groups > 1 else Affine()
 
@@ -109,12 +122,12 @@ def forward(
     guard = [(i, 0, e) for i, e, p in ((ih, h, padding[0]), (iw, w, padding[1])) if p != (0, 0)]
     a = load(x, along(N), g(c).plus(along(C)), ih, iw, guard=guard, dtype=accum)
     if flip:
-        b = load(wt, along(C), along(O), Affine(kh - 1, ((KH.id, -1),)), Affine(kw - 1, ((KW.id, -1),)), dtype=accum)
+        b = load(wt, along(C), along(OC), Affine(kh - 1, ((KH.id, -1),)), Affine(kw - 1, ((KW.id, -1),)), dtype=accum)
     else:
-        b = load(wt, g(o).plus(along(O)), along(C), along(KH), along(KW), dtype=accum)
+        b = load(wt, g(o).plus(along(OC)), along(C), along(KH), along(KW), dtype=accum)
     y = Buffer(2, dtype, (n, o * groups, oh, ow))
     acc = Value("acc", (), accum, 100)
-    where = (along(N), g(o).plus(along(O)), along(OH), along(OW))
+    where = (along(N), g(o).plus(along(OC)), along(OH), along(OW))
     inputs, outputs, stores, scalars = [x, wt], [y], None, ()
     if epilogue is not None:
         inputs, outputs, stores, scalars = epilogue(inputs, y, acc, where)
@@ -122,31 +135,41 @@ def forward(
         value = acc if accum == dtype else Value("cast", (acc,), dtype)
         stores = (Store(Access(y, where), value),)
     batch = (G,) if groups > 1 else ()
-    con = Contraction(100, batch, (N, OH, OW), (O,), (C, KH, KW), a, b, accum, stores)
+    con = Contraction(100, batch, (N, OH, OW), (OC,), (C, KH, KW), a, b, accum, stores)
     return Kernel("conv", (Phase((), (con,)),), tuple(inputs), tuple(outputs), scalars)
 
 
 def weight_gradient(
-    n: int, c: int, h: int, w: int, o: int, kh: int, kw: int, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1),
-    dtype=np.float32, epilogue=None,
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride=(1, 1),
+    padding=((0, 0), (0, 0)),
+    dilation=(1, 1),
+    dtype=np.float32,
+    epilogue=None,
 ) -> Kernel:
     """dw[o, c, kh, kw] from x[n, c, h, w] and dy[n, o, oh, ow]."""
     dtype = np.dtype(dtype)
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1
     x, dy, dw = Buffer(0, dtype, (n, c, h, w)), Buffer(1, dtype, (n, o, oh, ow)), Buffer(2, dtype, (o, c, kh, kw))
-    N, OH, OW, O, C, KH, KW = (Axis(i + 1, e) for i, e in enumerate((n, oh, ow, o, c, kh, kw)))
+    N, OH, OW, OC, C, KH, KW = (Axis(i + 1, e) for i, e in enumerate((n, oh, ow, o, c, kh, kw)))
     ih = along(OH, stride[0]).plus(along(KH), dilation[0]).plus(Affine(-padding[0][0]))
     iw = along(OW, stride[1]).plus(along(KW), dilation[1]).plus(Affine(-padding[1][0]))
     guard = [(i, 0, e) for i, e, p in ((ih, h, padding[0]), (iw, w, padding[1])) if p != (0, 0)]
     a = load(x, along(N), along(C), ih, iw, guard=guard)
-    b = load(dy, along(N), along(O), along(OH), along(OW))
+    b = load(dy, along(N), along(OC), along(OH), along(OW))
     acc = Value("acc", (), dtype, 100)
-    where = (along(O), along(C), along(KH), along(KW))
+    where = (along(OC), along(C), along(KH), along(KW))
     inputs, outputs, stores, scalars = [x, dy], [dw], (Store(Access(dw, where), acc),), ()
     if epilogue is not None:
         inputs, outputs, stores, scalars = epilogue(inputs, dw, acc, where)
-    con = Contraction(100, (), (C, KH, KW), (O,), (N, OH, OW), a, b, dtype, stores)
+    con = Contraction(100, (), (C, KH, KW), (OC,), (N, OH, OW), a, b, dtype, stores)
     return Kernel("dconv", (Phase((), (con,)),), tuple(inputs), tuple(outputs), scalars)
 
 
@@ -161,7 +184,9 @@ def conv_reference(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1
     o, c, kh, kw = w.shape
     view = windows(x, kh, kw, stride, padding, dilation)
     parts = [
-        np.einsum("nchwij,ocij->nohw", view[:, g * c : (g + 1) * c], w[g * (o // groups) : (g + 1) * (o // groups)].astype(np.float64))
+        np.einsum(
+            "nchwij,ocij->nohw", view[:, g * c : (g + 1) * c], w[g * (o // groups) : (g + 1) * (o // groups)].astype(np.float64)
+        )
         for g in range(groups)
     ]
     return np.concatenate(parts, axis=1)

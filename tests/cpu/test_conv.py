@@ -121,9 +121,13 @@ def test_bias_relu_mask(c, o, k, size) -> None:
         z = Value("add", (acc, load(bias, where[1])), f32)
         zero = Value("const", (), f32, 0.0)
         return (
-            [*inputs, bias], [out, mask],
-            (Store(Access(out, where), Value("max", (z, zero), f32)),
-             Store(Access(mask, where), Value("gt", (z, zero), np.dtype(bool)))), (),
+            [*inputs, bias],
+            [out, mask],
+            (
+                Store(Access(out, where), Value("max", (z, zero), f32)),
+                Store(Access(mask, where), Value("gt", (z, zero), np.dtype(bool))),
+            ),
+            (),
         )
 
     kernel = forward(5, c, *size, o, k, k, padding=pad, epilogue=epilogue)

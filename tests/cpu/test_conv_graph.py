@@ -66,7 +66,15 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
         x, w = input_leaf(xs, np.dtype(dtype)), input_leaf(ws, np.dtype(dtype))
         dims = (tuple(range(len(xs))),) * 3
         y = bind(
-            TABLE["conv_general"], x, w, stride=stride, padding=padding, lhs_dilation=lhs, rhs_dilation=rhs, groups=groups, dims=dims
+            TABLE["conv_general"],
+            x,
+            w,
+            stride=stride,
+            padding=padding,
+            lhs_dilation=lhs,
+            rhs_dilation=rhs,
+            groups=groups,
+            dims=dims,
         )
         if what == "forward":
             return Graph([x, w], [y])

@@ -24,7 +24,8 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     >>> generate_conv(Kernel("nothing", (), (), ()), host_isa()) is None
     True
     """
-    module, parts = Module(), []
+    module = Module()
+    parts: list[Fill | Forward | WeightGradient] = []
     for number, phase in enumerate(kernel.phases):
         if phase.axes or len(phase.stages) != 1 or kernel.scratch:
             return None

@@ -16,7 +16,13 @@ class Stores:
     """The stores inside one function: construct where its arguments can be read, call where sums are ready."""
 
     def __init__(
-        self, f: Function, module: Module, isa: ISA, kernel: Kernel, conv: Conv, number: Number,
+        self,
+        f: Function,
+        module: Module,
+        isa: ISA,
+        kernel: Kernel,
+        conv: Conv,
+        number: Number,
         stores: tuple[Store, ...] | None = None,
     ) -> None:
         self.stores = stores or conv.contraction.stores
@@ -31,8 +37,13 @@ class Stores:
         if live < lanes:
             mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
         env = Env(
-            axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)}, vector=along.id, lanes=lanes, mask=mask,
-            accs={self.conv.contraction.id: self._rounded(sums)}, pointers=self.pointers, scalars=self.scalars,
+            axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)},
+            vector=along.id,
+            lanes=lanes,
+            mask=mask,
+            accs={self.conv.contraction.id: self._rounded(sums)},
+            pointers=self.pointers,
+            scalars=self.scalars,
         )
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
@@ -57,7 +68,9 @@ class Stores:
             self.emit(axes, along, 0, f.load(number.vector, sums, number.size), number.lanes, outer)
         elif whole:
             with f.loop(0, whole, number.lanes) as c:
-                self.emit(axes, along, c, f.load(number.vector, f.element(sums, number.type, c), number.size), number.lanes, outer)
+                self.emit(
+                    axes, along, c, f.load(number.vector, f.element(sums, number.type, c), number.size), number.lanes, outer
+                )
         if along.extent > whole:
             last = f.load(number.vector, f.offset(sums, whole * number.size), number.size)
             self.emit(axes, along, whole, last, along.extent - whole, outer)

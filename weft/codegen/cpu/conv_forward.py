@@ -36,7 +36,7 @@ def minimum(f: Function, a: str | int, b: str | int) -> str:
 
 def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
     """The digits of ``value``, last fastest."""
-    out = []
+    out: list[str] = []
     for radix in reversed(radices[1:]):
         out.insert(0, f.let(f"urem i64 {value}, {radix}") if radix > 1 else "0")
         value = f.let(f"udiv i64 {value}, {radix}") if radix > 1 else value
@@ -96,7 +96,9 @@ class Forward:
         group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
         to = f.offset(self._argument(f, self.slots), f.mul("%chunk", self.panel_bytes))
         _, width = memory(conv.weights.buffer)
-        source = f.offset(self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width))
+        source = f.offset(
+            self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width)
+        )
         if self.last_rows == self.mr:
             pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
         else:
@@ -120,7 +122,9 @@ class Forward:
         row0 = f.mul(row_block, layout.rows)
         rows = minimum(f, f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
         _, width = memory(conv.image.buffer)
-        source = f.offset(self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width))
+        source = f.offset(
+            self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
+        )
         pack_image(f, conv, layout, number, source, image, conv.chan, conv.chan.extent, conv.free, first, images, row0)
 
         start = f.mul(filter_group, plan.panels_a_group)
@@ -226,8 +230,17 @@ class Forward:
         nest(0, 0)
 
     def _stores(
-        self, f: Function, stores: Stores, out: str, group: str, first: str, images: str, row0: str, rows: str,
-        filter0: str, filters: str,
+        self,
+        f: Function,
+        stores: Stores,
+        out: str,
+        group: str,
+        first: str,
+        images: str,
+        row0: str,
+        rows: str,
+        filter0: str,
+        filters: str,
     ) -> None:
         conv, layout, size = self.conv, self.plan.layout, self.number.size
         axes: dict[Axis, str] = {conv.group: group}
@@ -251,7 +264,9 @@ class Forward:
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         packs = self.conv.group.extent * self.panels
-        parallel_chunks(f, self.module, self.name("pack"), packs, self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL)
+        parallel_chunks(
+            f, self.module, self.name("pack"), packs, self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL
+        )
         parallel_chunks(f, self.module, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
         f.do("ret void")
 

@@ -73,8 +73,30 @@ def work(stores: tuple[Store, ...]) -> int:
         if id(v) in seen:
             continue
         seen.add(id(v))
-        costly = v.op in ("exp", "expm1", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-                          "asinh", "acosh", "atanh", "erf", "pow", "atan2", "floordiv", "rem", "philox")
+        costly = v.op in (
+            "exp",
+            "expm1",
+            "log",
+            "log1p",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "pow",
+            "atan2",
+            "floordiv",
+            "rem",
+            "philox",
+        )
         total += cheap.get(v.op, 30 if costly else 1)
         stack.extend(v.args)
     return total

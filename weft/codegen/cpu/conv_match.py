@@ -127,8 +127,16 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     if any(axis not in summed_ids for axis, _ in weights.flat().terms):
         return None
     return Conv(
-        c, c.batch[0] if c.batch else NONE, free[0] if free else NONE, chan[0] if chan else NONE, n[0] if n else NONE,
-        narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed), dot, image, weights, base,
+        c,
+        c.batch[0] if c.batch else NONE,
+        free[0] if free else NONE,
+        chan[0] if chan else NONE,
+        n[0] if n else NONE,
+        narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed),
+        dot,
+        image,
+        weights,
+        base,
     )
 
 
@@ -138,7 +146,8 @@ def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tupl
     Of a dimension of extent 1 only the guard is left: there a step is no elements.
     """
     outs, sums = {a.id: a for a in m}, {a.id: a for a in k}
-    found, seen = [], set()
+    found: list[tuple[Axis, Axis, int, int, int]] = []
+    seen: set[int] = set()
     hidden = [g for g, _, _ in image.guard if g not in image.index]
     for index, unit in [*zip(image.index, image.buffer.strides, strict=True), *((g, 0) for g in hidden)]:
         here = [(i, coef) for i, coef in index.terms if i in outs or i in sums]
@@ -161,7 +170,11 @@ def _guards(image: Access, windows: tuple[Window, ...]) -> tuple[Window, ...] | 
     for index, lo, hi in image.guard:
         terms = dict(index.terms)
         for i, w in enumerate(out):
-            if set(terms) <= {w.pixel.id, w.tap.id} and terms.get(w.pixel.id) == w.stride and terms.get(w.tap.id, 0) == w.dilation:
+            if (
+                set(terms) <= {w.pixel.id, w.tap.id}
+                and terms.get(w.pixel.id) == w.stride
+                and terms.get(w.tap.id, 0) == w.dilation
+            ):
                 offset = index.const + w.low
                 valid = (max(w.valid[0], lo - offset), min(w.valid[1], hi - offset))
                 out[i] = Window(w.pixel, w.tap, w.stride, w.dilation, w.unit, valid)

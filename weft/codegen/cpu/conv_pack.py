@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.codegen.cpu.conv_match import Conv, Window, coefficient
 from weft.codegen.cpu.conv_layout import Layout, bounds
+from weft.codegen.cpu.conv_match import Conv, Window, coefficient
 from weft.codegen.cpu.conv_tile import Number
 from weft.codegen.cpu.text import Function
 from weft.schedule.kernel import Axis, Buffer
@@ -50,31 +50,38 @@ def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
 def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: str, count: int, step: int) -> None:
     """``count`` elements, ``step`` apart in the source."""
     width, size, lanes = buffer.dtype.itemsize, number.size, number.lanes
-    if step != 1 or count < lanes:
-        if count <= 4:
-            for i in range(count):
-                f.store(number.type, load_number(f, buffer, number, f.offset(source, i * step * width)), f.offset(target, i * size), size)
-            return
-        with f.loop(0, count) as i:
-            value = load_number(f, buffer, number, f.offset(source, f.mul(i, step * width)))
-            f.store(number.type, value, f.offset(target, f.mul(i, size)), size)
-        return
-    whole = count // lanes
-    if whole > 8:
-        with f.loop(0, whole * lanes, lanes) as i:
-            value = load_number(f, buffer, number, f.offset(source, f.mul(i, width)), lanes)
-            f.store(number.vector, value, f.offset(target, f.mul(i, size)), size)
+
+    def copy(at: str | int, wide: bool) -> None:
+        value = load_number(f, buffer, number, f.offset(source, f.mul(at, step * width)), lanes if wide else None)
+        f.store(number.vector if wide else number.type, value, f.offset(target, f.mul(at, size)), size)
+
+    wide = step == 1 and count >= lanes
+    unit = lanes if wide else 1
+    whole = count // unit * unit
+    if whole > 8 * unit:
+        with f.loop(0, whole, unit) as i:
+            copy(i, wide)
     else:
-        for i in range(0, whole * lanes, lanes):
-            f.store(number.vector, load_number(f, buffer, number, f.offset(source, i * width), lanes), f.offset(target, i * size), size)
-    if count % lanes:  # the last vector overlaps the one before
-        i = count - lanes
-        f.store(number.vector, load_number(f, buffer, number, f.offset(source, i * width), lanes), f.offset(target, i * size), size)
+        for at in range(0, whole, unit):
+            copy(at, wide)
+    if count > whole:  # the last vector overlaps the one before
+        copy(count - lanes, True)
 
 
 def pack_image(
-    f: Function, conv: Conv, layout: Layout, number: Number, source: str, target: str,
-    outer: Axis, outers: int, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int = 0,
+    f: Function,
+    conv: Conv,
+    layout: Layout,
+    number: Number,
+    source: str,
+    target: str,
+    outer: Axis,
+    outers: int,
+    inner: Axis,
+    first: str | int,
+    inners: str | int,
+    row0: str | int,
+    outer0: str | int = 0,
 ) -> None:
     """Copy a block: [outer][phase][inner][row]...; zeros outside the image.
 
@@ -97,8 +104,17 @@ def pack_image(
 
 
 def _copy_windows(
-    f: Function, windows: tuple[Window, ...], layout: Layout, number: Number, image: Buffer, ranges: list[tuple[int, int]],
-    depth: int, source: str, target: str, row0: str | int, inside: str,
+    f: Function,
+    windows: tuple[Window, ...],
+    layout: Layout,
+    number: Number,
+    image: Buffer,
+    ranges: list[tuple[int, int]],
+    depth: int,
+    source: str,
+    target: str,
+    row0: str | int,
+    inside: str,
 ) -> None:
     w, (lo, hi), size, width = windows[depth], ranges[depth], number.size, image.dtype.itemsize
     step = w.unit * w.stride
@@ -128,7 +144,19 @@ def _copy_windows(
             ok = f.let(f"and i1 {ok}, {f.let(f'icmp sge i64 {row}, {lo}')}")
         ok = f.let(f"and i1 {ok}, {f.let(f'icmp slt i64 {row}, {hi}')}")
         at = f.offset(source, f.mul(row, step * width))
-        _copy_windows(f, windows, layout, number, image, ranges, depth + 1, at, f.offset(target, f.mul(r, layout.pitches[depth] * size)), row0, ok)
+        _copy_windows(
+            f,
+            windows,
+            layout,
+            number,
+            image,
+            ranges,
+            depth + 1,
+            at,
+            f.offset(target, f.mul(r, layout.pitches[depth] * size)),
+            row0,
+            ok,
+        )
 
 
 def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:
@@ -145,9 +173,9 @@ def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: s
                 nest(axes[1:], f.add(at, f.mul(i, coefficient(flat, axes[0]) * width)))
             return
         here, to = f.offset(source, at), f.load("ptr", cursor)
-        for i in range(rows):
-            value = load_number(f, buffer, number, f.offset(here, i * coefficient(flat, conv.filters) * width))
-            f.store(number.type, value, f.offset(to, i * size), size)
+        for row in range(rows):
+            value = load_number(f, buffer, number, f.offset(here, row * coefficient(flat, conv.filters) * width))
+            f.store(number.type, value, f.offset(to, row * size), size)
         f.store("ptr", f.offset(to, rows * size), cursor)
 
-    nest([conv.chan, *(w.tap for w in conv.windows)], start)
+    nest([conv.chan, *(w.tap for w in conv.windows)], str(start))

@@ -41,7 +41,11 @@ def choose_tile(isa: ISA, layout: Layout, pixels: tuple[int, ...], filters: int,
                 cost = 0.0
                 for rows, times in ((mr, filters // mr), (filters % mr, 1)):
                     if rows:
-                        cost += times * count * (max(rows * nv / 2, (rows + 1.6 * nv) / 2, 4.2) + 0.1 * nv + (0.1 if levels == 0 else 0))
+                        cost += (
+                            times
+                            * count
+                            * (max(rows * nv / 2, (rows + 1.6 * nv) / 2, 4.2) + 0.1 * nv + (0.1 if levels == 0 else 0))
+                        )
                 if best is None or cost < best.cost * 0.999:
                     best = Tiling(mr, nv, levels, cost)
     assert best is not None
@@ -102,7 +106,9 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> Plan:
     _, rows, layout, pixels, tile = best
     images = 1
     if rows == whole[0] and not spread:
-        while images < free and block(1, rows).plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1):
+        while (
+            images < free and block(1, rows).plane * images < 512 and fits(block(images + 1, rows)) and free >= 16 * (images + 1)
+        ):
             images += 1
         images = even(free, images)
         if images > 1:

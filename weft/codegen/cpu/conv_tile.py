@@ -154,7 +154,8 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
     v, size, lanes = number.vector, number.size, number.lanes
     cols = ", ".join(f"ptr noalias %c{j}" for j in range(columns))
     f = module.function(
-        f"define internal void {name}(ptr noalias %r, {cols}, ptr noalias %out, i64 %spans, i64 %steps, i64 %row_span, i64 %col_span)"
+        f"define internal void {name}(ptr noalias %r, {cols}, ptr noalias %out, i64 %spans, i64 %steps, "
+        "i64 %row_span, i64 %col_span)"
     )
     accs = [[f.local(v) for _ in range(columns)] for _ in range(rows)]
     for row in accs:
@@ -197,7 +198,9 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         flat += ["zeroinitializer"] * (-len(flat) % group)
         for g in range(0, len(flat), group):
             at, type_ = f.offset("%out", g * size), f"<{group} x {number.type}>"
-            f.store(type_, f.let(f"fadd {type_} {f.load(type_, at, size)}, {lane_sums(f, number, flat[g : g + group])}"), at, size)
+            f.store(
+                type_, f.let(f"fadd {type_} {f.load(type_, at, size)}, {lane_sums(f, number, flat[g : g + group])}"), at, size
+            )
     else:
         for i, row in enumerate(accs):
             for j, acc in enumerate(row):
@@ -237,8 +240,12 @@ def lane_sum(f: Function, number: Number, vector: str) -> str:
     while width > 1:
         half = width // 2
         wide, type_ = f"<{width} x {number.type}>", f"<{half} x {number.type}>"
-        low = f.let(f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {i}' for i in range(half))}>")
-        high = f.let(f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {half + i}' for i in range(half))}>")
+        low = f.let(
+            f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {i}' for i in range(half))}>"
+        )
+        high = f.let(
+            f"shufflevector {wide} {vector}, {wide} poison, <{half} x i32> <{', '.join(f'i32 {half + i}' for i in range(half))}>"
+        )
         vector = f.let(f"fadd {type_} {low}, {high}")
         width = half
     return f.let(f"extractelement <1 x {number.type}> {vector}, i64 0")

@@ -13,10 +13,10 @@ from math import prod
 
 from weft.codegen.cpu.conv_epilogue import Stores
 from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum, parallel_chunks
-from weft.codegen.cpu.conv_match import Conv, coefficient
-from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
 from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, make_layout
+from weft.codegen.cpu.conv_match import Conv, coefficient
+from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
 from weft.codegen.cpu.conv_plan import SPREAD
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
@@ -69,7 +69,9 @@ class WeightGradient:
         flat = conv.weights.flat()
         whole = windows[0].pixel.extent
         self.direct = (
-            len(windows) == 2 and conv.free.extent * windows[1].tap.extent <= SPREAD and conv.weights.buffer.dtype == accum
+            len(windows) == 2
+            and conv.free.extent * windows[1].tap.extent <= SPREAD
+            and conv.weights.buffer.dtype == accum
             and coefficient(flat, windows[1].pixel) == 1
             and (whole == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
@@ -192,11 +194,14 @@ class WeightGradient:
                 spans, steps = 1, f.let(f"udiv i64 {positions}, {number.lanes}")
 
             def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
-                places = [f.offset(image, f.load("i64", f.element(self.name("columns"), "i64", f.add(j, k)))) for k in range(width)]
+                places = [
+                    f.offset(image, f.load("i64", f.element(self.name("columns"), "i64", f.add(j, k)))) for k in range(width)
+                ]
                 columns = ", ".join(f"ptr {p}" for p in places)
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
+                to = f.offset(out, f.mul(tile, self.slots))
                 f.do(
-                    f"call void {self.name(f'dot{rows}x{width}')}(ptr {rows_at}, {columns}, ptr {f.offset(out, f.mul(tile, self.slots))}, "
+                    f"call void {self.name(f'dot{rows}x{width}')}(ptr {rows_at}, {columns}, ptr {to}, "
                     f"i64 {spans}, i64 {steps}, i64 {row_span}, i64 {layout.image_pitch * size})"
                 )
 
@@ -266,7 +271,12 @@ class WeightGradient:
                 copy(depth + 1, f.offset(at, f.mul(source_row, unit * width)), here)
             outer = layout.pitches[depth - 1] if depth else layout.image_pitch
             if depth:
-                zero_fill(f, number, f.offset(to, w.pixel.extent * layout.pitches[depth] * size), outer - w.pixel.extent * layout.pitches[depth])
+                zero_fill(
+                    f,
+                    number,
+                    f.offset(to, w.pixel.extent * layout.pitches[depth] * size),
+                    outer - w.pixel.extent * layout.pitches[depth],
+                )
             else:
                 zero_run(f, number, to, f.mul(rows, layout.pitches[0]), outer)
 
@@ -296,7 +306,9 @@ class WeightGradient:
             for j in range(count):
                 total = f.load(number.type, f.offset(here, j * size))
                 for p in range(1, self.parts):
-                    total = f.let(f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.part_bytes + j * size))}")
+                    total = f.let(
+                        f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.part_bytes + j * size))}"
+                    )
                 f.store(number.type, total, f.offset(to, j * size))
 
         whole = self.columns // width
@@ -315,9 +327,9 @@ class WeightGradient:
             return
         nest = [conv.free, *(w.tap for w in conv.windows[:-1])]
         along = conv.windows[-1].tap
-        pitch = [along.extent] * len(nest)
-        for i in range(len(nest) - 2, -1, -1):
-            pitch[i] = pitch[i + 1] * nest[i + 1].extent
+        pitches = [along.extent] * len(nest)
+        for d in range(len(nest) - 2, -1, -1):
+            pitches[d] = pitches[d + 1] * nest[d + 1].extent
 
         def walk(depth: int, at: str) -> None:
             if depth == len(nest):
@@ -325,7 +337,7 @@ class WeightGradient:
                 return
             with f.loop(0, nest[depth].extent) as i:
                 axes[nest[depth]] = i
-                walk(depth + 1, f.offset(at, f.mul(i, pitch[depth] * size)))
+                walk(depth + 1, f.offset(at, f.mul(i, pitches[depth] * size)))
 
         walk(0, row)
         f.do("ret void")
