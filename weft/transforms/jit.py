@@ -28,7 +28,7 @@ class Jitted:
     """A jitted function. ``traces`` counts how often the function was traced."""
 
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
-        functools.update_wrapper(self, f)
+        functools.update_wrapper(self, f, updated=())
         self.f = f
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
