@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure, reduces
+from weft.schedule.structure import PRODUCTS, Structure, reduces
 from weft.schedule.view import HEAVY, View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
@@ -19,10 +19,11 @@ HEAVY_WEIGHT = 4  # so many nodes a costly one counts
 class Group:
     """Nodes of one kernel, in topological order. before: groups whose results it reads.
 
-    simple: element-wise only; single: and of one element only; weight: nodes, the costly ones more than once.
+    simple: element-wise only; single: and of one element only; shape: of every node, where they are element-wise or
+    the product, else None; weight: nodes, the costly ones more than once.
     """
 
-    __slots__ = ("after", "before", "nodes", "number", "simple", "single", "weight")
+    __slots__ = ("after", "before", "nodes", "number", "shape", "simple", "single", "weight")
 
     def __init__(self, number: int, node: Node) -> None:
         self.number = number
@@ -31,6 +32,7 @@ class Group:
         self.after: set[Group] = set()
         self.simple = node.op.kind == "elementwise"
         self.single = self.simple and node.size == 1
+        self.shape = node.shape if self.simple or node.op.name in PRODUCTS else None
         self.weight = HEAVY_WEIGHT if node.op.name in HEAVY else 1
 
 
@@ -112,12 +114,11 @@ class Grouping:
         return None
 
     def _plan(self, a: Group, b: Group) -> str | None:
-        number = self.view.number
-        nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
-        if a.simple and b.simple and a.single == b.single and len(b.nodes) == 1 and all(
-            self.view.leaf(i) or (self.view.is_real(i) and i.shape == b.nodes[0].shape) for i in b.nodes[0].inputs
-        ) and all(n.shape == nodes[0].shape for n in a.nodes):
-            return None
+        if a.shape is not None and a.shape == b.shape and b.simple and a.single == b.single and len(b.nodes) == 1 and all(
+            self.view.leaf(i) or (self.view.is_real(i) and i.shape == a.shape) for i in b.nodes[0].inputs
+        ):
+            return None  # the usual case, seen without the analysis
+        nodes = sorted([*a.nodes, *b.nodes], key=self.view.number.__getitem__)
         members = frozenset(nodes)
         stored = self.stored(nodes, members)
         if a.single and not b.single and any(n in a.nodes for n in stored):
@@ -154,6 +155,7 @@ class Grouping:
         a.nodes = sorted([*a.nodes, *b.nodes], key=number.__getitem__)
         a.simple = a.simple and b.simple
         a.single = a.single and b.single
+        a.shape = a.shape if a.shape == b.shape else None
         a.weight += b.weight
         a.before |= b.before
         a.after |= b.after

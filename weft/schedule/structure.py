@@ -213,7 +213,12 @@ class Structure:
         return tuple(out)
 
     def _joined(self, dims: Dims, known: Sequence[Facts], heavy: bool = False) -> Facts:
-        full = max((f.full for f in known), default=0)
+        if len(known) == 1:
+            f = known[0]
+            return Facts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
+        if not known:
+            return Facts(dims, heavy=heavy)
+        full = max([f.full for f in known])
         here = [f for f in known if f.needs]
         return Facts(
             dims, full, here[0].needs if here else None, max((f.depth for f in here), default=0), any(f.product for f in known),
@@ -269,7 +274,7 @@ class Structure:
             if n != 1 and not dims[k]:
                 dims[k] = self.fresh()
         facts = self._joined(tuple(dims), known, node.op.name in HEAVY)
-        moved = {i: self.read(i) for i in node.inputs if i not in self.facts and i.op.name in _SHIFTS}
+        moved = {i: self._virtual.get(i) for i in node.inputs if i.op.name in _SHIFTS and i not in self.facts}
         if moved:
             still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
             facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
