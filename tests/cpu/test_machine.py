@@ -15,7 +15,8 @@ FLOATS = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BF16
 INTS = [np.dtype(k) for k in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 BOOL = np.dtype(bool)
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
-EXACT = ("add", "sub", "mul", "div", "floordiv", "rem", "min", "max", "copysign", "neg", "abs", "floor", "ceil", "trunc", "rint", "sqrt")
+EXACT = ("add", "sub", "mul", "div", "floordiv", "rem", "min", "max", "copysign", "neg", "abs", "floor", "ceil", "trunc",
+         "rint", "sqrt")
 
 
 def values(dtype: np.dtype, n: int, rng: np.random.Generator) -> np.ndarray:

@@ -225,6 +225,18 @@ def cost_of(values: list[Value]) -> float:
     return sum(_NS.get(v.op, 0.05) * (1 if v.dtype.itemsize <= 4 else 2) for v in walk(values)) + 0.1
 
 
+LONG = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "philox"))
+
+
+def instructions(values: list[Value], axis: int | None) -> int:
+    """How much text one vector of these values is, roughly: polynomials and lane-by-lane loads are long."""
+    total = 0
+    for v in walk(values):
+        lanes = v.op == "load" and axis is not None and abs(_step(v.attr, axis)) > 2
+        total += 20 if v.op in LONG else 10 if lanes else 1
+    return total
+
+
 def strides_along(part: Part, axis: int) -> list[int]:
     """The coefficient of an axis in every access that moves with anything."""
     out = []

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.codegen.cpu.isa import ISA
-from weft.codegen.cpu.nest import cost_of, lanes_for, strides_along
+from weft.codegen.cpu.nest import cost_of, instructions, lanes_for, strides_along
 from weft.codegen.cpu.nest_sheet import slab_of
-from weft.codegen.cpu.parts import Part, roots, size_of, walk
+from weft.codegen.cpu.parts import Part, roots, size_of
+from weft.schedule.kernel import Value
 
 INLINE_NS = 20_000  # less work than this runs on the calling thread
 CHUNK_NS = 10_000
@@ -35,7 +36,6 @@ class Plan:
 def plan_part(part: Part, isa: ISA) -> Plan:
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
-    heavy = len(walk(values))
     reductions = [r for s in part.stages for r in s.reductions]
     each = sum(max(size_of(s.axes), 1) * cost_of([*(r.value for r in s.reductions), *(x.value for x in s.stores)])
                for s in part.stages)
@@ -53,7 +53,7 @@ def plan_part(part: Part, isa: ISA) -> Plan:
             return Plan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, True)
         return Plan("rows", None, lanes, 4, 1, 1, 0, False)
     if part.shared and _by_rows(part, lanes):
-        unroll = 4 if heavy < 40 else 2
+        unroll = _unroll(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
         rows = size_of(part.shared)
         each_chunk = -(-rows // chunks)
         return Plan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
@@ -67,9 +67,9 @@ def plan_part(part: Part, isa: ISA) -> Plan:
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return Plan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
-    unroll = 4 if heavy < 40 else 2 if heavy < 120 else 1
+    unroll = _unroll(values, axis)
     if reductions:
-        unroll = max(1, min(4, 8 // len(reductions)))
+        unroll = max(1, min(unroll, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
     rows = size_of(part.shared) // extent
     if chunks == 1 or rows >= chunks:
@@ -80,6 +80,11 @@ def plan_part(part: Part, isa: ISA) -> Plan:
     piece = -(extent // -pieces)
     piece = -(piece // -step) * step
     return Plan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+
+
+def _unroll(values: list[Value], axis: int | None) -> int:
+    size = instructions(values, axis)
+    return 4 if size < 40 else 2 if size < 120 else 1
 
 
 def _score(part: Part, axis: int) -> float:

@@ -6,12 +6,15 @@ k % lanes, so vectors start at multiples of ``lanes`` of k and ends are masked.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from weft.codegen.cpu import reduce
 from weft.codegen.cpu.env import Env
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Nest
 from weft.codegen.cpu.nest_tiles import emit_stage as emit_tile_stage
 from weft.codegen.cpu.parts import size_of
+from weft.codegen.cpu.row_scratch import Kept, keep, recall, shared
 from weft.codegen.cpu.types import wide
 from weft.schedule.kernel import Axis, Reduction, Stage
 
@@ -20,7 +23,7 @@ def const_mask(lanes: int, count: int) -> str:
     return "<" + ", ".join("i1 true" if i < count else "i1 false" for i in range(lanes)) + ">"
 
 
-def vectors(n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int):
+def vectors(n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int) -> Iterator[list[Env]]:
     """Env groups that cover [start, end) of an axis: (in a loop) full groups, then the rest with a masked last vector."""
     step = lanes * unroll
     main = start + (end - start) // step * step
@@ -44,21 +47,37 @@ def vectors(n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int):
 
 def emit_row(n: Nest, lanes: int, unroll: int) -> None:
     """All stages of the part at one shared iteration."""
-    for stage in n.part.stages:
+    row = shared(n)
+    for k, stage in enumerate(n.part.stages):
         total = size_of(stage.axes)
         if not stage.axes or (stage.reductions and (stage.reductions[0].order.lanes == 1 or total == 0)):
             emit_tile_stage(n, stage, [n.env()])
             continue
         if stage.reductions:
             for group in _orders(stage):
-                states = reduce_range(n, group, lanes, 0, total)
+                states = reduce_range(n, group, lanes, 0, total, _hooks(n, k, group, row))
                 finish(n, group, states)
         if stage.stores and total:
             with n.loops(stage.axes[:-1]):
                 for envs in vectors(n, stage.axes[-1], lanes, unroll, 0, stage.axes[-1].extent):
+                    recall(n, k, stage, row, envs)
                     for env in envs:
                         for s in stage.stores:
                             n.store(s, env)
+
+
+Hook = Callable[[list[Env], bool], None]
+
+
+def _hooks(n: Nest, k: int, stage: Stage, row: list[Kept]) -> Hook | None:
+    """What runs before (True) and after (False) a group of vectors is merged."""
+    if not any(x.maker == k or k in x.users for x in row):
+        return None
+
+    def hook(envs: list[Env], before: bool) -> None:
+        (recall if before else keep)(n, k, stage, row, envs)
+
+    return hook
 
 
 def _orders(stage: Stage) -> list[Stage]:
@@ -82,7 +101,8 @@ def finish(n: Nest, stage: Stage, states: dict[int, list[str]]) -> None:
 class _Lanes:
     """order.lanes accumulators of each reduction, in groups of vectors."""
 
-    def __init__(self, n: Nest, stage: Stage, lanes: int) -> None:
+    def __init__(self, n: Nest, stage: Stage, lanes: int, hook: Hook | None = None) -> None:
+        self.hook = hook
         order = stage.reductions[0].order
         self.n, self.stage, self.lanes = n, stage, lanes
         self.groups = order.lanes // lanes
@@ -100,6 +120,8 @@ class _Lanes:
     def step(self, envs: list[Env], position: str | int) -> None:
         """Merge one group; ``position`` is the flat index of lane 0 of the first Env."""
         n, f = self.n, self.n.f
+        if self.hook:
+            self.hook(envs, True)
         for u, env in enumerate(envs):
             o = Ops(f, n.m, n.isa, self.lanes)
             for r in self.stage.reductions:
@@ -115,6 +137,8 @@ class _Lanes:
                     if env.mask is not None:
                         s = o.select(env.mask, t, s, kept)
                     f.store(wide(t, self.lanes), s, c)
+        if self.hook:
+            self.hook(envs, False)
 
     def folded(self, used: int) -> dict[int, list[str]]:
         """The scalar state of each reduction. Vectors beyond ``used`` saw nothing."""
@@ -135,14 +159,14 @@ def width_for(stage: Stage, lanes: int) -> int:
     return min(lanes, stage.reductions[0].order.lanes)
 
 
-def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int) -> dict[int, list[str]]:
+def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook: Hook | None = None) -> dict[int, list[str]]:
     """The scalar states of all reductions over the whole flat index."""
     lanes = width_for(stage, lanes)
     if len(stage.axes) > 1:
         return _reduce_ragged(n, stage, lanes, total)
     block = stage.reductions[0].order.block
     if total <= block:
-        return reduce_block(n, stage, lanes, start, total)
+        return reduce_block(n, stage, lanes, start, total, hook)
     o = Ops(n.f, n.m, n.isa, None)
     sums = {r.id: [n.f.local(t) for t in reduce.state_types(r)] for r in stage.reductions}
 
@@ -157,20 +181,20 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int) -> d
         put(r, reduce.identity(r, None))
     whole = total // block * block
     with n.loop(0, whole, block) as first:
-        states = moving_block(n, stage, lanes, first, block)
+        states = moving_block(n, stage, lanes, first, block, hook)
         for r in stage.reductions:
             put(r, reduce.merge(o, r, get(r), states[r.id]))
     if total > whole:
-        states = reduce_block(n, stage, lanes, whole, total)
+        states = reduce_block(n, stage, lanes, whole, total, hook)
         for r in stage.reductions:
             put(r, reduce.merge(o, r, get(r), states[r.id]))
     return {r.id: get(r) for r in stage.reductions}
 
 
-def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int) -> dict[int, list[str]]:
+def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None) -> dict[int, list[str]]:
     """One whole block that starts at run time."""
     axis = stage.axes[0]
-    acc = _Lanes(n, stage, lanes)
+    acc = _Lanes(n, stage, lanes, hook)
     acc.reset(acc.groups)
     end = n.f.add(first, length)
     with n.loop(first, end, lanes * acc.groups, axis.id) as k:
@@ -178,9 +202,9 @@ def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int) -> 
     return acc.folded(acc.groups)
 
 
-def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int) -> dict[int, list[str]]:
+def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: Hook | None = None) -> dict[int, list[str]]:
     """One block with constant ends."""
-    acc = _Lanes(n, stage, lanes)
+    acc = _Lanes(n, stage, lanes, hook)
     used = min(acc.groups, -(-(end - start) // lanes))
     acc.reset(used)
     for envs in vectors(n, stage.axes[0], lanes, acc.groups, start, end):

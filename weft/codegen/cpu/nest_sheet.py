@@ -157,7 +157,8 @@ class Sheet:
             seen.add(id(v))
             deps = dependencies(v, n.base.deps)
             fixed = not deps & own and any(isinstance(d, tuple) or d == self.axis.id for d in deps)
-            if fixed and v.op not in ("load", "const", "scalar", "acc", "index") and llvm_type(v.dtype) in ("float", "double", "i32"):
+            leaf = v.op in ("load", "const", "scalar", "acc", "index")
+            if fixed and not leaf and llvm_type(v.dtype) in ("float", "double", "i32"):
                 found.append(v)
             else:
                 stack.extend(operands(v))

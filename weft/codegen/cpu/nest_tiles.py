@@ -5,12 +5,11 @@ from __future__ import annotations
 from weft.codegen.cpu import reduce
 from weft.codegen.cpu.env import Env
 from weft.codegen.cpu.machine import Ops
-from weft.codegen.cpu.nest import Nest
-from weft.codegen.cpu.parts import size_of, walk
+from weft.codegen.cpu.nest import Nest, instructions
+from weft.codegen.cpu.parts import size_of
 from weft.codegen.cpu.types import is_float, llvm_type, wide
 from weft.schedule.kernel import Reduction, Stage
 
-LONG = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "philox"))  # many instructions each
 UNROLL = 16  # reductions of so few elements are written out
 
 
@@ -134,7 +133,7 @@ def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, lis
         return out
     if total == 0:
         return {r.id: [reduce.identity(r, env.width) for env in envs] for r in stage.reductions}
-    work = sum(20 if v.op in LONG else 1 for v in walk([r.value for r in stage.reductions])) * len(envs) * total
+    work = instructions([r.value for r in stage.reductions], envs[0].vector) * len(envs) * total
     if total <= UNROLL and total <= order.block and work <= 250:
         return _unrolled(n, stage, envs, total)
     if order.lanes == 1:
