@@ -28,7 +28,7 @@ from weft.views import Path, follow, put
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _ref = weakref.ref
-_wrapped = [looking.EVERY]
+_wrapped = [looking.FIRST]
 
 
 def wrap(node: Node) -> Array:
@@ -43,9 +43,8 @@ def wrap(node: Node) -> Array:
     elif node.value is None:
         node.holder = _ref(out)
         _wrapped[0] -= 1
-        if not _wrapped[0]:
-            _wrapped[0] = looking.EVERY
-            looking.cut(node)
+        if _wrapped[0] <= 0:
+            _wrapped[0] = looking.cut(node)
     return out
 
 

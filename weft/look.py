@@ -19,7 +19,7 @@ from weft.graph.node import Graph, Node, topological, user_frame, user_line
 
 MOST_NODES = 2000
 MOST_BYTES = 256 << 20
-EVERY = 256  # wrapped nodes between two checks of the size of the pending graph
+FIRST, EVERY = 32, 256  # wrapped nodes before the first, and at most between two, checks of the pending graph's size
 
 
 def materialise(nodes: Sequence[Node]) -> None:
@@ -85,13 +85,17 @@ def _refusal(node: Node) -> str:
     )
 
 
-def cut(node: Node) -> None:
-    """Compute the pending graph behind ``node`` where it has grown too large."""
-    if LOCAL.trace is not None or LOCAL.keep:
-        return
-    order = topological((node,))
-    if len(order) >= MOST_NODES or sum(n.nbytes for n in order if n.value is None) >= MOST_BYTES:
+def cut(node: Node) -> int:
+    """Compute the pending graph behind ``node`` where it has grown too large; how many nodes until the next check."""
+    if LOCAL.inside:
+        return FIRST
+    pending = [n for n in topological((node,)) if n.value is None]
+    total = sum(n.nbytes for n in pending)
+    if len(pending) >= MOST_NODES or total >= MOST_BYTES:
         materialise((node,))
+        return FIRST
+    most = min(MOST_NODES - len(pending), (MOST_BYTES - total) * len(pending) // (total + 1))
+    return max(1, min(EVERY, most // 2))
 
 
 def known(node: Node) -> bool:

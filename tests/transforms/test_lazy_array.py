@@ -43,6 +43,15 @@ def test_long_chains_are_cut():
     assert a.tolist() == [5000.0] * 3
 
 
+def test_large_pending_graphs_are_cut():
+    a = array(np.zeros(1 << 22, np.float32))  # 16 MB
+    values = []
+    for _ in range(64):
+        a = a + 1
+        values.append(a.node.value is not None)
+    assert any(values) and a.sum().item() == 64 << 22
+
+
 OPERATORS = [
     lambda a, b: a + b, lambda a, b: a - b, lambda a, b: a * b, lambda a, b: a / b, lambda a, b: a // b, lambda a, b: a % b,
     lambda a, b: a > b, lambda a, b: a >= b, lambda a, b: a < b, lambda a, b: a <= b, lambda a, b: a == b, lambda a, b: a != b,
