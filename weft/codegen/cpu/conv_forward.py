@@ -20,7 +20,7 @@ from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
 
-INLINE = 2e6  # operations below which chunks are run in a loop of this thread
+INLINE = 8e5  # operations below which chunks are run in a loop of this thread
 JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
 DIRECT = 24  # instructions of the stores up to which they are written out in every tile
 PACK_PARALLEL = 1 << 16  # weights above which packing them is shared out
@@ -149,30 +149,46 @@ class Forward:
         f.do("ret void")
 
     def _direct_tiles(self) -> None:
-        """``void tile(px, w, args, group, free, filter, position)``: a tile and its stores; one for each count of pixels."""
+        """``void tile(px, w, args, group, free, filter, from, to)``: tiles and their stores, along one run of pixels.
+
+        One function a count of pixels: whole tiles, and what is left at the end of a block.
+        """
         plan, layout, number = self.plan, self.plan.layout, self.number
         width = plan.tile.nv * number.lanes
         whole = self.conv.windows[0].pixel.extent
         spans = {r * layout.pitches[0] for r in (layout.rows, whole - (plan.row_blocks - 1) * layout.rows)}
-        self.lives = {width for s in spans if s >= width} | {s % width for s in spans if s % width}
-        for rows in {self.mr, self.last_rows}:
+        self.lives = sorted({width for s in spans if s >= width} | {s % width for s in spans if s % width}, reverse=True)
+        for rows in sorted({self.mr, self.last_rows}):
             for live in self.lives:
-                nv = -(-live // number.lanes)
-                tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps)
-                f = self.module.function(
-                    f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
-                    "i64 %group, i64 %free, i64 %filter, i64 %at)"
-                )
-                stores = Stores(f, self.module, self.isa, self.kernel, self.conv, number, self.joined_stores)
-                accs = accumulate(f, self.module, number, tile, "%px", "%w")
+                self._direct_tile(rows, live, width)
+
+    def _direct_tile(self, rows: int, live: int, width: int) -> None:
+        number, size = self.number, self.number.size
+        nv, layout = -(-live // number.lanes), self.plan.layout
+        tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps)
+        f = self.module.function(
+            f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
+            "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"
+        )
+        stores = Stores(f, self.module, self.isa, self.kernel, self.conv, number, self.joined_stores)
+        filters = [f.add("%filter", i) for i in range(rows)]
+        before = f.lines
+        once = [Level(before) for _ in range(rows)]  # what a filter's stores read once, in front of the loop
+        f.lines = []
+        with f.loop("%from", "%to", width) as start:
+            px = f.offset("%px", f.mul(f.let(f"sub i64 {start}, %from"), size))
+            accs = accumulate(f, self.module, number, tile, px, "%w")
+            # a branch that is always taken keeps the scheduler from mixing sums and stores, which would spill
+            with f.when(f.let("icmp ne ptr %w, null")):
                 for i in range(rows):
-                    axes = {self.conv.group: "%group", self.conv.free: "%free", self.conv.filters: f.add("%filter", i)}
-                    outer = Level(f.lines)
+                    axes = {self.conv.group: "%group", self.conv.free: "%free", self.conv.filters: filters[i]}
                     for j in range(nv):
                         sums = f.load(number.vector, accs[i][j])
-                        at = f.add("%at", j * number.lanes)
-                        stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), outer)
-                f.do("ret void")
+                        at = f.add(start, j * number.lanes)
+                        stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), once[i])
+        before.extend(f.lines)
+        f.lines = before
+        f.do("ret void")
 
     def _direct_panels(
         self, f: Function, image: str, weights: str, start: str, end: str, group: str, free: str, row0: str, rows: str
@@ -180,26 +196,35 @@ class Forward:
         """All tiles of a block; a block's pixels are one run."""
         layout, size, width = self.plan.layout, self.number.size, self.plan.tile.nv * self.number.lanes
         span, at0 = f.mul(rows, layout.pitches[0]), f.mul(row0, layout.pitches[0])
+        cut = f.let(f"udiv i64 {span}, {width}")
+        whole = f.mul(cut, width)
+        left = f.let(f"sub i64 {span}, {whole}")
+        middle, stop = f.add(at0, whole), f.add(at0, span)
 
-        def tile(live: int, panel: str, at: str) -> None:
-            for filters, last in ((self.mr, False), (self.last_rows, True)):
-                if last and self.last_rows == self.mr:
-                    continue
-                compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
-                with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
+        def tile(filters: int, panel: str) -> None:
+            w, filter0 = f.offset(weights, f.mul(panel, self.panel_bytes)), f.mul(panel, self.mr)
+            for live in self.lives:
+                if live == width:
+                    px, ends = image, f"i64 {at0}, i64 {middle}"
+                    condition = f.let(f"icmp sgt i64 {whole}, 0")
+                else:
+                    px, ends = f.offset(image, f.mul(whole, size)), f"i64 {middle}, i64 {stop}"
+                    condition = f.let(f"icmp eq i64 {left}, {live}")
+                with f.when(condition):
                     f.do(
-                        f"call void {self.name(f'tile{filters}.{live}')}(ptr {f.offset(image, f.mul(at, size))}, "
-                        f"ptr {f.offset(weights, f.mul(panel, self.panel_bytes))}, ptr %args, i64 {group}, i64 {free}, "
-                        f"i64 {f.mul(panel, self.mr)}, i64 {f.add(at0, at)})"
+                        f"call void {self.name(f'tile{filters}.{live}')}(ptr {px}, ptr {w}, ptr %args, "
+                        f"i64 {group}, i64 {free}, i64 {filter0}, {ends})"
                     )
 
-        with f.loop(0, span, width) as at:
-            left = f.let(f"sub i64 {span}, {at}")
-            with f.loop(start, end) as panel:
-                for live in self.lives:
-                    compare = "sge" if live == width else "eq"
-                    with f.when(f.let(f"icmp {compare} i64 {left}, {live}")):
-                        tile(live, panel, at)
+        with f.loop(start, end) as panel:
+            if self.last_rows == self.mr:
+                tile(self.mr, panel)
+            else:
+                is_last = f.let(f"icmp eq i64 {panel}, {self.panels - 1}")
+                with f.when(is_last):
+                    tile(self.last_rows, panel)
+                with f.when(f.let(f"xor i1 {is_last}, true")):
+                    tile(self.mr, panel)
 
     def _tiles(self, f: Function, tile: str, image: str, weights: str, out: str, images: str, rows: str) -> None:
         """Cover the block's pixels with tiles."""
