@@ -197,6 +197,18 @@ def test_pooling_and_its_gradient() -> None:
         check([x], [op("window_gather", total, size=(8, 6), **how)])
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 5, 6), (2, 3, 5, 6), (1, 1, 10, 6)])
+@pytest.mark.parametrize("kind", ["sum", "max", "argmax"])
+def test_windows_too_large_to_write_out(shape: tuple[int, ...], kind: str) -> None:
+    x = leaf(*shape)
+    y = op("reduce_window", x, kind=kind, window=(5, 6), stride=(5, 6), padding=((0, 0), (0, 0)))
+    check([x], [op("add", y, y)], count=1, special=True)
+    y = op("reduce_window", op("negative", op("square", x)), kind=kind, window=(5, 6), stride=(5, 6), padding=((0, 0), (0, 0)))
+    check([x], [op("add", y, y)], count=1, special=True)
+    y = op("reduce_window", x, kind=kind, window=(5, 5), stride=(1, 1), padding=((2, 2), (2, 2)))
+    check([x], [op("add", y, y)], count=1)
+
+
 def test_sums_of_half_width_numbers_are_wide() -> None:
     x = leaf(5, 300, dtype=np.dtype(np.float16))
     (kernel,) = kernels(check([x], [op("reduce_sum", x, axes=(1,), keepdims=False)], count=1))
@@ -212,6 +224,8 @@ def test_running_sum_scatter_and_writes() -> None:
     values = [rng.standard_normal((4, 9)).astype(F32), rng.standard_normal((3, 9)).astype(F32), index]
     check([x, u, i], [op("scatter", x, op("multiply", u, number(2)), i, axes=(0,), mode="add")], values, count=1)
     check([x, u, i], [op("gather", x, i, axes=(0,))], values, count=1)
+    half = op("divide", u, op("reduce_sum", op("abs", u), axes=(0, 1), keepdims=False))
+    check([x, u, i], [op("scatter", x, half, i, axes=(0,), mode="set")], [*values[:2], np.array([1, -1, 0], np.int32)], count=2)
     part = leaf(2, 4)
     check([x, part], [op("slice_set", x, part, start=(1, 0), step=(2, 2))], count=1)
     check([x, part], [op("exp", op("slice_set", x, part, start=(1, 3), step=(1, 1)))], count=1)

@@ -381,7 +381,7 @@ class Structure:
         """scatter and slice_set: the result runs along its base; what is written is read at other positions."""
         below = [self.read(i) for i in node.inputs]
         known = [f for f in below if f is not None]
-        if any(f.needs or f.product for f in known):
+        if any(f.needs or f.product or (f.full and ends_kernel(node)) for f in known):
             raise Boundary(reasons.IN_PLACE)
         dims = self._new(node.shape)
         if below[0] is not None:
