@@ -1,0 +1,128 @@
+"""Stores: strides, guards, masks, scatters and additions in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.codegen.cpu.access import (
+    both_masks,
+    from_memory,
+    guards_of,
+    lane_step,
+    load_raw,
+    mangle,
+    pointer_of,
+    pointers_of,
+    to_memory,
+)
+from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat
+from weft.codegen.cpu.types import llvm_type, memory_type, wide
+from weft.schedule.kernel import Access, Store
+
+if TYPE_CHECKING:
+    from weft.codegen.cpu.emit import Emitter
+
+
+def emit_store_access(e: Emitter, store: Store) -> None:
+    """See :func:`weft.codegen.cpu.emit.emit_store`."""
+    env, f = e.env, e.f
+    access = store.access
+    deps: set = access_axes(access)
+    for v in access_values(access):
+        deps |= dependencies(v, env.deps)
+    vector = env.vector is not None and (env.vector in deps or any(e.place(dependencies(v, env.deps))[1]
+                                                                   for v in access_values(access)))
+    if store.mode == "add" and env.vector is not None:
+        vector = True
+    if vector:
+        name = e.in_lanes(store.value, True)
+    else:
+        name, is_vector = e.value(store.value)
+        if is_vector:  # every lane writes the same element: the last one stays
+            name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {env.lanes - 1}")
+    lanes = env.lanes if vector else None
+    dtype = access.buffer.dtype
+    if store.value.dtype != dtype:
+        from weft.codegen.cpu.machine import Ops, cast
+
+        name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
+    if store.mode == "add":
+        _add(e, access, name, lanes)
+        return
+    _store(e, access, to_memory(e, name, dtype, lanes), lanes)
+
+
+def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
+    f = e.f
+    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.itemsize
+    uniform, mask = guards_of(e, access)
+    if uniform == "false":
+        return
+    affine = flat(access)
+    if lanes is None:
+        pointer = pointer_of(e, access, affine)
+        if uniform is None:
+            f.store(type_, raw, pointer, size)
+            return
+        with f.when(uniform):
+            f.store(type_, raw, pointer, size)
+        return
+    vtype = wide(type_, lanes)
+    step = lane_step(e, affine)
+    scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    mask = both_masks(e, mask, e.env.mask)
+    if uniform is not None:
+        mask = both_masks(e, mask, e.splat(uniform, "i1"))
+    if step == 1 and not scattered:
+        pointer = pointer_of(e, access, affine)
+        if mask is None:
+            f.store(vtype, raw, pointer, size)
+            return
+        name = f"llvm.masked.store.{mangle(type_, lanes)}.p0"
+        e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
+        f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
+        return
+    if mask is None and not scattered and step:
+        pointer = pointer_of(e, access, affine)
+        for i in range(lanes):
+            one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
+            f.store(type_, one, f.offset(pointer, i * step * size), size)
+        return
+    name = f"llvm.masked.scatter.{mangle(type_, lanes)}.v{lanes}p0"
+    e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
+    pointers = pointers_of(e, access, affine)
+    f.do(
+        f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
+        f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
+    )
+
+
+def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
+    """buffer[...] += value."""
+    from weft.codegen.cpu.machine import Ops, add
+
+    f, dtype = e.f, access.buffer.dtype
+    type_, size = memory_type(dtype), dtype.itemsize
+    affine = flat(access)
+    step = lane_step(e, affine) if lanes is not None else 0
+    scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    if lanes is None or (step and not scattered):  # no two lanes meet: read, add, write
+        old = from_memory(e, load_raw(e, access, lanes is not None), dtype, lanes)
+        new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
+        _store(e, access, to_memory(e, new, dtype, lanes), lanes)
+        return
+    uniform, mask = guards_of(e, access)
+    if uniform == "false":
+        return
+    mask = both_masks(e, mask, e.env.mask)
+    if uniform is not None:
+        mask = both_masks(e, mask, e.splat(uniform, "i1"))
+    pointers = pointers_of(e, access, affine)
+    ops = Ops(f, e.m, e.isa, None)
+    for i in range(lanes):
+        go = f.let(f"extractelement {wide('i1', lanes)} {mask}, i32 {i}") if mask is not None else "true"
+        with f.when(go):
+            pointer = f.let(f"extractelement {wide('ptr', lanes)} {pointers}, i32 {i}")
+            one = f.let(f"extractelement {wide(llvm_type(dtype), lanes)} {name}, i32 {i}")
+            old = from_memory(e, f.load(type_, pointer, size), dtype, None)
+            f.store(type_, to_memory(e, add(ops, old, one, dtype), dtype, None), pointer, size)
