@@ -61,6 +61,8 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
         if isinstance(obj, (list, tuple)) and is_float(wanted):  # straight to it: no detour over float32
             plain = _plain(obj)
             obj = obj if plain is None else plain
+    if isinstance(obj, (range, memoryview)):
+        obj = np.asarray(obj)
     found = node(obj, "array", "obj")
     return wrap(found if wanted is None else cast(found, wanted))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from weft.codegen.cpu.access import emit_load, emit_store_access, index_value
+from weft.codegen.cpu.access import emit_load, index_value
 from weft.codegen.cpu.env import Env, Level, dependencies, key_of, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, machine
+from weft.codegen.cpu.store import emit_store_access
 from weft.codegen.cpu.text import Function, Module
 from weft.codegen.cpu.types import llvm_type, memory_type, wide
 from weft.schedule.kernel import Store, Value
@@ -74,6 +75,8 @@ class Emitter:
             return f"splat ({type_} {name})"
         level = self.memo_level(name)
         memo = self.memo(level)
+        if ("at", name) not in memo and self.f.lines is not self.lines(level):  # known here, perhaps not further in
+            return Ops(self.f, self.m, self.isa, lanes).splat(name, type_)
         key = ("splat", name, lanes)
         if key not in memo:
             keep, self.f.lines = self.f.lines, self.lines(level)
