@@ -39,6 +39,7 @@ _PLAIN: dict[str, dict[np.dtype, np.dtype]] = {
 _NUMBERS = frozenset((float, int, bool))
 _PACKAGE = __file__.rsplit("/", 1)[0] + "/"
 _frame = sys._getframe
+_new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _SMALL: dict[tuple[Any, np.dtype], Node] = {}  # constants of small integers, made once
 
@@ -84,8 +85,15 @@ def _binary(cls: type, wrap: Callable[[Node], Any], name: str) -> tuple[Callable
         """The short way: the result has the shape of ``x``."""
         frame = _frame(2)
         code = frame.f_code
-        where = user_frame() if code.co_filename.startswith(_PACKAGE) else (code, frame.f_lasti)
-        return wrap(Node(op, (x, y), _NOTHING, x.shape, dtype, where))
+        node = _new(Node)  # by hand: __init__ would cost as much as all the rest
+        node.op = op
+        node.inputs = (x, y)
+        node.params = _NOTHING
+        node.shape = x.shape
+        node.dtype = dtype
+        node.where = user_frame() if code.co_filename.startswith(_PACKAGE) else (code, frame.f_lasti)
+        node.value = node.holder = None
+        return wrap(node)
 
     def forward(self: Any, other: Any) -> Any:
         if type(self) is cls:
