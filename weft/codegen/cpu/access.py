@@ -1,4 +1,4 @@
-"""Loads and stores: addresses, strides, guards and masks."""
+"""Addresses, guards and masks, and the loads that use them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat, key_of
+from weft.codegen.cpu.env import dependencies, flat, key_of
 from weft.codegen.cpu.types import is_signed, literal, llvm_type, memory_type, name_of, splat_text, wide
-from weft.schedule.kernel import Access, Affine, Store, Value
+from weft.schedule.kernel import Access, Affine, Value
 
 if TYPE_CHECKING:
     from weft.codegen.cpu.emit import Emitter
@@ -18,7 +18,7 @@ _INT64 = np.dtype(np.int64)
 
 def index_value(e: Emitter, affine: Affine, dtype: np.dtype, vector: bool) -> str:
     """The integer of an Affine as a value of ``dtype``."""
-    name = _affine(e, affine, vector)
+    name = affine_text(e, affine, vector)
     return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
 
 
@@ -76,14 +76,14 @@ def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
     return total, const
 
 
-def _affine(e: Emitter, affine: Affine, vector: bool) -> str:
+def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
     """An Affine as i64 (in lanes if asked)."""
     base, const = _uniform_terms(e, affine)
     start = e.f.add(base, const)
     if not vector:
         return start
     total = e.splat(start, "i64")
-    step = dict(affine.terms).get(e.env.vector, 0) if e.env.vector is not None else 0
+    step = lane_step(e, affine)
     if step:
         total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {_ramp(e, step)}")
     for v, c in affine.gather:
@@ -95,11 +95,16 @@ def _affine(e: Emitter, affine: Affine, vector: bool) -> str:
     return total
 
 
+def lane_step(e: Emitter, affine: Affine) -> int:
+    """How far neighbouring lanes lie apart, gathered indices aside."""
+    return dict(affine.terms).get(e.env.vector, 0) if e.env.vector is not None else 0
+
+
 def _ramp(e: Emitter, step: int) -> str:
     return "<" + ", ".join(f"i64 {i * step}" for i in range(e.env.lanes)) + ">"
 
 
-def _pointer(e: Emitter, access: Access, affine: Affine) -> str:
+def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
     """The address of lane 0: outer terms first, each summed at its own level, the constant last."""
     env = e.env
     type_ = memory_type(access.buffer.dtype)
@@ -139,7 +144,7 @@ def _pointer(e: Emitter, access: Access, affine: Affine) -> str:
     return e.f.offset(pointer, const * access.buffer.dtype.itemsize)
 
 
-def _guards(e: Emitter, access: Access) -> tuple[str | None, str | None]:
+def guards_of(e: Emitter, access: Access) -> tuple[str | None, str | None]:
     """(uniform i1 or None, lane mask or None) of an access's guards, the Env's mask not included."""
     uniform: str | None = None
     mask: str | None = None
@@ -150,7 +155,7 @@ def _guards(e: Emitter, access: Access) -> tuple[str | None, str | None]:
         _, vector = e.place(frozenset(deps))
         lanes = e.env.lanes if vector else None
         type_ = wide("i64", lanes)
-        index = _affine(e, affine, vector)
+        index = affine_text(e, affine, vector)
         if not vector and not index.startswith("%"):
             inside = lo <= int(index) < hi
             if inside:
@@ -167,13 +172,13 @@ def _guards(e: Emitter, access: Access) -> tuple[str | None, str | None]:
     return uniform, mask
 
 
-def _both(e: Emitter, a: str | None, b: str | None) -> str | None:
+def both_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
     if a is None or b is None:
         return a or b
     return e.f.let(f"and {wide('i1', e.env.lanes)} {a}, {b}")
 
 
-def _from_memory(e: Emitter, name: str, dtype: np.dtype, lanes: int | None) -> str:
+def from_memory(e: Emitter, name: str, dtype: np.dtype, lanes: int | None) -> str:
     """A loaded value as it is kept in registers."""
     kind = name_of(dtype)
     if kind == "bool":
@@ -212,7 +217,7 @@ def _memory_literal(dtype: np.dtype, fill: object) -> str:
     return literal(dtype, fill)
 
 
-def _mangle(type_: str, lanes: int) -> str:
+def mangle(type_: str, lanes: int) -> str:
     short = {"float": "f32", "double": "f64", "half": "f16"}.get(type_, type_)
     return f"v{lanes}{short}"
 
@@ -220,8 +225,8 @@ def _mangle(type_: str, lanes: int) -> str:
 def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
     """A load; where the guard is false, the fill."""
     lanes = e.env.lanes if vector else None
-    raw = _load_raw(e, access, vector)
-    name = _from_memory(e, raw, access.buffer.dtype, lanes)
+    raw = load_raw(e, access, vector)
+    name = from_memory(e, raw, access.buffer.dtype, lanes)
     if dtype != access.buffer.dtype:
         from weft.codegen.cpu.machine import Ops, cast
 
@@ -237,17 +242,17 @@ def _dummy(e: Emitter) -> str:
     return memo["dummy"]
 
 
-def _load_raw(e: Emitter, access: Access, vector: bool) -> str:
+def load_raw(e: Emitter, access: Access, vector: bool) -> str:
     f, buffer = e.f, access.buffer
     type_, size = memory_type(buffer.dtype), buffer.dtype.itemsize
-    uniform, mask = _guards(e, access)
+    uniform, mask = guards_of(e, access)
     fill = _memory_literal(buffer.dtype, access.fill)
     lanes = e.env.lanes if vector else None
     if uniform == "false":
         return splat_text(type_, fill, lanes) if vector else _named(e, type_, fill)
     affine = flat(access)
     if not vector:
-        pointer = _pointer(e, access, affine)
+        pointer = pointer_of(e, access, affine)
         if uniform is None:
             return f.load(type_, pointer, size)
         pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {_dummy(e)}", "a")
@@ -256,18 +261,18 @@ def _load_raw(e: Emitter, access: Access, vector: bool) -> str:
     assert lanes is not None
     vtype = wide(type_, lanes)
     scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
-    step = dict(affine.terms).get(e.env.vector, 0)
-    mask = _both(e, mask, e.env.mask)
+    step = lane_step(e, affine)
+    mask = both_masks(e, mask, e.env.mask)
     if scattered:
         if uniform is not None:
-            mask = _both(e, mask, e.splat(uniform, "i1"))
-        pointers = _pointers(e, access, affine)
+            mask = both_masks(e, mask, e.splat(uniform, "i1"))
+        pointers = pointers_of(e, access, affine)
         read = _gather(e, pointers, mask, fill, type_, size)
         return read
     if step == 0:  # the lanes differ by the guard only
-        pointer = _pointer(e, access, affine)
+        pointer = pointer_of(e, access, affine)
         if uniform is not None:
-            mask = _both(e, mask, e.splat(uniform, "i1"))
+            mask = both_masks(e, mask, e.splat(uniform, "i1"))
         if mask is None:
             one = f.load(type_, pointer, size)
             return e.splat(one, type_)
@@ -276,7 +281,7 @@ def _load_raw(e: Emitter, access: Access, vector: bool) -> str:
         one = f.load(type_, f.let(f"select i1 {some}, ptr {pointer}, ptr {_dummy(e)}", "a"), size)
         fills = splat_text(type_, fill, lanes)
         return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {fills}")
-    pointer = _pointer(e, access, affine)
+    pointer = pointer_of(e, access, affine)
     if mask is None:
         if uniform is not None and abs(step) * lanes * size <= 256:
             back = f.offset(_dummy(e), (lanes - 1) * -step * size if step < 0 else 0)
@@ -286,13 +291,13 @@ def _load_raw(e: Emitter, access: Access, vector: bool) -> str:
         if uniform is None:
             return _load_strided(e, pointer, step, type_, size)
     if uniform is not None:
-        mask = _both(e, mask, e.splat(uniform, "i1"))
+        mask = both_masks(e, mask, e.splat(uniform, "i1"))
     if step == 1:
-        name = f"llvm.masked.load.{_mangle(type_, lanes)}.p0"
+        name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
         e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
         fills = splat_text(type_, fill, lanes)
         return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
-    return _gather(e, _pointers(e, access, affine), mask, fill, type_, size)
+    return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
 
 
 def _named(e: Emitter, type_: str, text: str) -> str:
@@ -325,9 +330,9 @@ def _load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) ->
     return out
 
 
-def _pointers(e: Emitter, access: Access, affine: Affine) -> str:
+def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
     """A vector of addresses."""
-    index = _affine(e, affine, True)
+    index = affine_text(e, affine, True)
     base = e.env.pointers[key_of(access.buffer)]
     return e.f.let(f"getelementptr {memory_type(access.buffer.dtype)}, ptr {base}, {wide('i64', e.env.lanes)} {index}", "a")
 
@@ -335,118 +340,10 @@ def _pointers(e: Emitter, access: Access, affine: Affine) -> str:
 def _gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, size: int) -> str:
     lanes = e.env.lanes
     vtype = wide(type_, lanes)
-    name = f"llvm.masked.gather.{_mangle(type_, lanes)}.v{lanes}p0"
+    name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
     mask = mask or "splat (i1 true)"
     fills = splat_text(type_, fill, lanes)
     return e.f.let(
         f"call {vtype} @{name}({wide('ptr', lanes)} align {size} {pointers}, {wide('i1', lanes)} {mask}, {vtype} {fills})"
     )
-
-
-# stores
-
-
-def emit_store_access(e: Emitter, store: Store) -> None:
-    """See :func:`weft.codegen.cpu.emit.emit_store`."""
-    env, f = e.env, e.f
-    access = store.access
-    deps: set = access_axes(access)
-    for v in access_values(access):
-        deps |= dependencies(v, env.deps)
-    vector = env.vector is not None and (env.vector in deps or any(e.place(dependencies(v, env.deps))[1]
-                                                                   for v in access_values(access)))
-    if store.mode == "add" and env.vector is not None:
-        vector = True
-    if vector:
-        name = e.in_lanes(store.value, True)
-    else:
-        name, is_vector = e.value(store.value)
-        if is_vector:  # every lane writes the same element: the last one stays
-            name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {env.lanes - 1}")
-    lanes = env.lanes if vector else None
-    dtype = access.buffer.dtype
-    if store.value.dtype != dtype:
-        from weft.codegen.cpu.machine import Ops, cast
-
-        name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
-    if store.mode == "add":
-        _add(e, access, name, lanes)
-        return
-    _store(e, access, to_memory(e, name, dtype, lanes), lanes)
-
-
-def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
-    f = e.f
-    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.itemsize
-    uniform, mask = _guards(e, access)
-    if uniform == "false":
-        return
-    affine = flat(access)
-    if lanes is None:
-        pointer = _pointer(e, access, affine)
-        if uniform is None:
-            f.store(type_, raw, pointer, size)
-            return
-        with f.when(uniform):
-            f.store(type_, raw, pointer, size)
-        return
-    vtype = wide(type_, lanes)
-    step = dict(affine.terms).get(e.env.vector, 0)
-    scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
-    mask = _both(e, mask, e.env.mask)
-    if uniform is not None:
-        mask = _both(e, mask, e.splat(uniform, "i1"))
-    if step == 1 and not scattered:
-        pointer = _pointer(e, access, affine)
-        if mask is None:
-            f.store(vtype, raw, pointer, size)
-            return
-        name = f"llvm.masked.store.{_mangle(type_, lanes)}.p0"
-        e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
-        f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
-        return
-    if mask is None and not scattered and step:
-        pointer = _pointer(e, access, affine)
-        for i in range(lanes):
-            one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
-            f.store(type_, one, f.offset(pointer, i * step * size), size)
-        return
-    name = f"llvm.masked.scatter.{_mangle(type_, lanes)}.v{lanes}p0"
-    e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
-    pointers = _pointers(e, access, affine)
-    f.do(
-        f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
-        f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
-    )
-
-
-def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
-    """buffer[...] += value."""
-    from weft.codegen.cpu.machine import Ops, add
-
-    f, dtype = e.f, access.buffer.dtype
-    type_, size = memory_type(dtype), dtype.itemsize
-    affine = flat(access)
-    step = dict(affine.terms).get(e.env.vector, 0) if lanes is not None else 0
-    scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
-    if lanes is None or (step and not scattered):  # no two lanes meet: read, add, write
-        old = _from_memory(e, _load_raw(e, access, lanes is not None), dtype, lanes)
-        new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
-        _store(e, access, to_memory(e, new, dtype, lanes), lanes)
-        return
-    uniform, mask = _guards(e, access)
-    if uniform == "false":
-        return
-    mask = _both(e, mask, e.env.mask)
-    if uniform is not None:
-        mask = _both(e, mask, e.splat(uniform, "i1"))
-    pointers = _pointers(e, access, affine)
-    ops = Ops(f, e.m, e.isa, None)
-    for i in range(lanes):
-        go = f.let(f"extractelement {wide('i1', lanes)} {mask}, i32 {i}") if mask is not None else "true"
-        with f.when(go):
-            pointer = f.let(f"extractelement {wide('ptr', lanes)} {pointers}, i32 {i}")
-            one = f.let(f"extractelement {wide(llvm_type(dtype), lanes)} {name}, i32 {i}")
-            old = _from_memory(e, f.load(type_, pointer, size), dtype, None)
-            f.store(type_, to_memory(e, add(ops, old, one, dtype), dtype, None), pointer, size)

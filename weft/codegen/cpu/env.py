@@ -109,7 +109,9 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
 
 def flat(access: Access) -> Affine:
     """The element offset of an access; computed without the intermediate Affines of Access.flat."""
-    const, terms, gather = 0, {}, []
+    const = 0
+    terms: dict[int, int] = {}
+    gather: list[tuple[Value, int]] = []
     for index, stride in zip(access.index, access.buffer.strides, strict=True):
         const += index.const * stride
         for a, c in index.terms:

@@ -23,11 +23,11 @@ def generate(kernel: Kernel, isa: ISA) -> Generated:
     from weft.codegen.cpu.nest_kernel import generate_loops
 
     if any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages):
-        from weft.codegen.cpu import conv, gemm
+        from weft.codegen.cpu.conv import generate_conv
+        from weft.codegen.cpu.gemm import generate_contraction
 
-        for template in (conv, gemm):
-            match = getattr(template, "generate_contraction", None)
-            found = match(kernel, isa) if match else None
+        for template in (generate_conv, generate_contraction):
+            found = template(kernel, isa)
             if found is not None:
                 return found
     return generate_loops(kernel, isa)

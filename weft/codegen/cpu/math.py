@@ -62,7 +62,7 @@ class _F:
     def bits(self, a: str) -> str:
         return self.o.convert("bitcast", "float", a, "i32")
 
-    def float(self, a: str) -> str:
+    def real(self, a: str) -> str:
         return self.o.convert("bitcast", "i32", a, "float")
 
     def i(self, word: str, a: str, b: int | str) -> str:
@@ -98,14 +98,14 @@ def _exp(o: Ops, x: str) -> str:
     x = f.where("olt", x, f.c(-104.0), f.c(-104.0), x)
     bits, p = _exp_parts(f, x, 254)  # the low bits hold n + 254, the sum of the two biased exponents
     low = f.i("lshr", bits, 1)
-    first = f.float(f.i("shl", low, 23))
-    second = f.float(f.i("shl", f.i("sub", bits, low), 23))
+    first = f.real(f.i("shl", low, 23))
+    second = f.real(f.i("shl", f.i("sub", bits, low), 23))
     return f.mul(f.fma(p, first, first), second)
 
 
 def _expm1_core(f: _F, x: str) -> str:
     bits, p = _exp_parts(f, x, 126)
-    s = f.float(f.i("shl", bits, 23))  # 2**(n - 1)
+    s = f.real(f.i("shl", bits, 23))  # 2**(n - 1)
     out = f.fma(s, p, f.sub(s, f.c(0.5)))
     return f.add(out, out)
 
@@ -134,7 +134,7 @@ _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.
 def _log_split(f: _F, x: str) -> tuple[str, str]:
     """A normal x as 2**n * m with m near 1: (n as i32, m)."""
     n = f.i("ashr", f.i("sub", f.bits(x), 0x3F3504F3), 23)
-    return n, f.float(f.i("sub", f.bits(x), f.i("shl", n, 23)))
+    return n, f.real(f.i("sub", f.bits(x), f.i("shl", n, 23)))
 
 
 def _log_core(f: _F, n: str, d: str) -> str:
@@ -172,7 +172,7 @@ def _log1p(o: Ops, x: str) -> str:
     v = f.sub(u, one)
     rest = f.add(f.sub(one, f.sub(u, v)), f.sub(x, v))  # what rounding took from u
     n, m = _log_split(f, u)
-    scale = f.float(o.op("sub", "i32", o.c("i32", 0x3F800000), f.i("shl", n, 23)))
+    scale = f.real(o.op("sub", "i32", o.c("i32", 0x3F800000), f.i("shl", n, 23)))
     # beyond 2**25 the rest is below the last bit, and its scale would be out of range
     rest = f.where("olt", x, f.c(33554432.0), f.mul(rest, scale), f.c(0.0))
     out = _log_core(f, n, f.add(f.sub(m, one), rest))
@@ -214,7 +214,7 @@ def _sincos(o: Ops, x: str, name: str) -> str:
     odd = o.cmp("ne", "i32", f.i("and", quadrant, 1), o.c("i32", 0))
     out = o.select(odd, "float", cosine, sine)
     flip = f.i("shl", f.i("and", quadrant, 2), 30)
-    out = f.float(f.i("xor", f.bits(out), flip))
+    out = f.real(f.i("xor", f.bits(out), flip))
     if name == "sin":
         out = f.where("oeq", x, f.c(0.0), x, out)
     return _rare(o, o.cmp("ugt", "float", f.abs(x), f.c(100000.0)), name, x, out)

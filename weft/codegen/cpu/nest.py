@@ -81,12 +81,12 @@ class Nest:
             self.base.pointers[key] = self.scratch(self.layout.offsets[key])
 
     def _scalar(self, number: int, dtype: np.dtype) -> str:
-        from weft.codegen.cpu.access import _from_memory
+        from weft.codegen.cpu.access import from_memory
         from weft.codegen.cpu.emit import Emitter
         from weft.codegen.cpu.types import memory_type
 
         raw = self.f.load(memory_type(dtype), self._slot(self.layout.first_scalar + number), dtype.itemsize)
-        return _from_memory(Emitter(self.f, self.m, self.isa, self.base), raw, dtype, None)
+        return from_memory(Emitter(self.f, self.m, self.isa, self.base), raw, dtype, None)
 
     # loops
 
@@ -200,9 +200,6 @@ class Nest:
 
     def part_keep(self, value: Value) -> None:
         self.base.memo.setdefault("keep", []).append(value)  # identities must stay unique
-
-    def zero_trip(self) -> bool:
-        return False
 
 
 def lanes_for(isa: ISA, part: Part) -> int:
