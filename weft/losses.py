@@ -6,8 +6,9 @@ import numpy as np
 
 from weft.array import Array, as_node, wrap
 from weft.errors import DTypeError, ShapeError
+from weft.functions.choosing import where
 from weft.functions.creation import arange, asarray
-from weft.functions.elementwise import exp, log, where
+from weft.functions.elementwise import exp, log
 from weft.graph.primitives import TABLE, bind
 
 

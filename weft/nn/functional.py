@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.array import Array, as_node, operands, wrap
 from weft.errors import ShapeError
 from weft.functions import random
-from weft.functions.elementwise import where
+from weft.functions.choosing import where
 from weft.functions.elementwise import tanh as tanh
 from weft.graph.primitives import TABLE, bind
 

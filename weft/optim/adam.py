@@ -41,5 +41,5 @@ class Adam(Optimizer):
         b1, b2 = self.betas
         m = b1 * state["mean"] + (1 - b1) * g
         v = b2 * state["square"] + (1 - b2) * (g * g)
-        root = sqrt(v) / sqrt(1 - b2**t) + self.eps
-        return p - (lr / (1 - b1**t)) * m / root, {"mean": m, "square": v}
+        correction = sqrt(1 - b2**t)  # numbers of the step, computed once: one root and one division an element
+        return p - (lr * correction / (1 - b1**t)) * m / (sqrt(v) + self.eps * correction), {"mean": m, "square": v}
