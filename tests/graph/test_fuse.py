@@ -231,6 +231,16 @@ def test_running_sum_scatter_and_writes() -> None:
     check([x, part], [op("exp", op("slice_set", x, part, start=(1, 3), step=(1, 1)))], count=1)
 
 
+def test_positions_that_depend_on_positions() -> None:
+    """Chains of gathered indices: expanded once each, not as trees."""
+    table, start = leaf(7, dtype=np.dtype(np.int64)), leaf(5, dtype=np.dtype(np.int32))
+    at = op("cast", start, dtype=np.dtype(np.int64))
+    for _ in range(12):
+        at = op("gather", table, op("add", at, op("multiply", at, at)), axes=(0,))
+    rng = np.random.default_rng(0)
+    check([table, start], [at], [rng.integers(0, 7, 7), rng.integers(0, 7, 5).astype(np.int32)], count=1, special=True)
+
+
 def test_random_bits_with_what_is_made_of_them() -> None:
     key, base = (leaf(dtype=np.dtype(np.uint64)) for _ in range(2))
     bits = op("random_bits", key, base, shape=(5, 7))

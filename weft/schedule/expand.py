@@ -19,7 +19,7 @@ from weft.schedule.index import ZERO, Guard, Index
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Value, along
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import REDUCES, Structure, reduces
-from weft.schedule.values import INT64, Machine, order_of
+from weft.schedule.values import INT64, Machine, order_of, tag
 from weft.schedule.view import View
 
 _PASS = frozenset(("identity", "stop_gradient"))
@@ -51,6 +51,7 @@ class Expander:
         self.inputs: dict[tuple[Node, Shape], Buffer] = {}
         self.scalars: dict[Node, int] = {}
         self.reductions = 0
+        self.gathers = False
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
         self.product: tuple[Node, Index, Value] | None = None
         self.scope = Scope()
@@ -67,7 +68,9 @@ class Expander:
 
     def at(self, node: Node, index: Index, guards: tuple[Guard, ...] = ()) -> Value:
         """The value of ``node`` where ``index`` points; memory is touched only where the guards hold."""
-        key = (node, index, guards)
+        key: tuple = (node, index, guards)
+        if self.gathers:  # Values are compared by identity: a hash would walk them as trees
+            key = (node, tuple(map(tag, index)), tuple([(tag(a), lo, hi) for a, lo, hi in guards]))
         value = self.scope.memo.get(key)
         if value is None:
             value = self.scope.memo[key] = self._expand(node, index, guards)
@@ -200,6 +203,7 @@ class Expander:
         """A gathered index: negative counts from the end, the rest is clamped."""
         m = self.m
         value = m.cast(self.at(operand, index, guards), INT64)
+        self.gathers = True
         last, zero = m.const(extent - 1, INT64), m.const(0, INT64)
         if operand.dtype.kind != "u":
             value = m.select(m.lt(value, zero), m.add(value, m.const(extent, INT64)), value)

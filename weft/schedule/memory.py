@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Value
 
 ALIGN = 64
+_Read = tuple[int, int, bool, Affine]  # phase, stage, whether it is a product's operand, offset
+_Write = tuple[int, int, Affine, bool]  # phase, stage, offset, whether it is guarded or adds
 
 
 def aligned(nbytes: int) -> int:
@@ -78,43 +80,42 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
     output's own element is written, or earlier in the same shared iteration.
     """
     out = []
-    reads: dict[int, list[tuple[int, int, bool, Access]]] = {}
-    writes: dict[int, list[tuple[int, int, Access, str]]] = {}
+    sizes = {_size(o.shape) for o in kernel.outputs}
+    wanted = {b.id for b in (*kernel.inputs, *kernel.outputs) if _size(b.shape) in sizes}
+    reads: dict[int, list[_Read]] = {}
+    writes: dict[int, list[_Write]] = {}
     for p, phase in enumerate(kernel.phases):
         for s, stage in enumerate(phase.stages):
             operands = {id(a) for a in loads([stage.a, stage.b])} if isinstance(stage, Contraction) else set()
             for access in loads(values_of(stage)):
-                reads.setdefault(access.buffer.id, []).append((p, s, id(access) in operands, access))
+                if access.buffer.id in wanted:
+                    reads.setdefault(access.buffer.id, []).append((p, s, id(access) in operands, access.flat()))
             for store in stage.stores:
-                writes.setdefault(store.access.buffer.id, []).append((p, s, store.access, store.mode))
+                at = store.access
+                writes.setdefault(at.buffer.id, []).append((p, s, at.flat(), store.mode == "add" or bool(at.guard)))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
-                continue
-            if any(mode == "add" for _, _, _, mode in writes[o.id]) and len(kernel.phases) < 2:
                 continue
             if all(_harmless(kernel, r, writes[o.id]) for r in reads.get(i.id, ())):
                 out.append((i.id, o.id - len(kernel.inputs)))
     return out
 
 
-def _harmless(kernel: Kernel, read: tuple[int, int, bool, Access], writes: list[tuple[int, int, Access, str]]) -> bool:
-    phase, stage, operand, access = read
-    flat = None
-    for p, s, target, mode in writes:
+def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
+    phase, stage, operand, flat = read
+    for p, s, aim, special in writes:
         if phase < p:
             continue
-        if operand or phase > p or mode == "add" or target.guard:
+        if operand or phase > p or special:
             return False
-        flat = flat or access.flat()
         if s == stage:
-            if flat != target.flat():
+            if flat != aim:
                 return False
             continue
         if stage > s or not kernel.phases[p].axes:
             return False
         shared = {a.id for a in kernel.phases[p].axes}
-        aim = target.flat()
         if _only(flat, shared) != _only(aim, shared) or not _same_row(kernel, p, aim, shared, flat):
             return False
     return True

@@ -72,14 +72,14 @@ class Machine:
             return self.const(affine.const, INT64)
         if len(affine.gather) == 1 and not affine.terms and not affine.const and affine.gather[0][1] == 1:
             return affine.gather[0][0]
-        return self._make("index", (), INT64, affine, _tag(affine))
+        return self._make("index", (), INT64, affine, tag(affine))
 
     def load(self, access: Access) -> Value:
-        tag = (
-            access.buffer.id, access.buffer.scope, tuple(map(_tag, access.index)),
-            tuple((_tag(a), lo, hi) for a, lo, hi in access.guard), repr(access.fill),
+        key = (
+            access.buffer.id, access.buffer.scope, tuple(map(tag, access.index)),
+            tuple((tag(a), lo, hi) for a, lo, hi in access.guard), repr(access.fill),
         )
-        return self._make("load", (), access.buffer.dtype, access, tag)
+        return self._make("load", (), access.buffer.dtype, access, key)
 
     def scalar(self, position: int, dtype: np.dtype) -> Value:
         return self._make("scalar", (), dtype, position, position)
@@ -97,7 +97,8 @@ class Machine:
         return out
 
 
-def _tag(affine: Affine) -> tuple:
+def tag(affine: Affine) -> tuple:
+    """An index as something to hash, gathered Values by identity."""
     return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
 
 
