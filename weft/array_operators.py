@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.cell import LOCAL
 from weft.convert import number_node
 from weft.dtypes import FLOATS, SIGNED, UNSIGNED, is_float
 from weft.dtypes import bool as BOOL
@@ -97,11 +98,12 @@ def _binary(cls: type, wrap: Callable[[Node], Any], name: str) -> tuple[Callable
 
     def forward(self: Any, other: Any) -> Any:
         if type(self) is cls:
-            x = self.node
+            outside = LOCAL.trace is None  # then a cell's content is simply there
+            x = self._node if outside and self._base is None else self.node
             dtype = plain.get(x.dtype)
             if dtype is not None:
                 if type(other) is cls:
-                    y = other.node
+                    y = other._node if outside and other._base is None else other.node
                     if x.dtype is y.dtype:
                         if x.shape == y.shape or not y.shape:
                             return joined(x, y, dtype)
