@@ -52,10 +52,16 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
     width, size, lanes = buffer.dtype.itemsize, number.size, number.lanes
 
     def copy(at: str | int, wide: bool) -> None:
-        value = load_number(f, buffer, number, f.offset(source, f.mul(at, step * width)), lanes if wide else None)
+        here = f.offset(source, f.mul(at, step * width))
+        value = load_number(f, buffer, number, here, lanes if wide else None)
+        if wide and step == 2:  # every second of 2 * lanes - 1 elements: nothing past the last one is read
+            upper = load_number(f, buffer, number, f.offset(here, (lanes - 1) * width), lanes)
+            order = [i if i < lanes else i + 1 for i in range(0, 2 * lanes, 2)]
+            places = ", ".join(f"i32 {i}" for i in order)
+            value = f.let(f"shufflevector {number.vector} {value}, {number.vector} {upper}, <{lanes} x i32> <{places}>")
         f.store(number.vector if wide else number.type, value, f.offset(target, f.mul(at, size)), size)
 
-    wide = step == 1 and count >= lanes
+    wide = step in (1, 2) and count >= lanes
     unit = lanes if wide else 1
     whole = count // unit * unit
     if whole > 8 * unit:
