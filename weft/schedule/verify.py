@@ -238,8 +238,12 @@ def guarded_bounds(
 def _multiple(i: Affine, g: Affine) -> int:
     """How often the guard's index is in the index, by its first term; with gathered parts both must be alike."""
     if g.gather or i.gather:
-        same = i.terms == g.terms and len(i.gather) == len(g.gather)
-        return int(same and all(a is b and c == d for (a, c), (b, d) in zip(i.gather, g.gather, strict=True)))
+        for scale in (1, -1):
+            terms = tuple((a, c * scale) for a, c in g.terms)
+            gathered = [(id(v), c * scale) for v, c in g.gather]
+            if i.terms == terms and [(id(v), c) for v, c in i.gather] == gathered:
+                return scale
+        return 0
     if not g.terms:
         return 0
     axis, coef = g.terms[0]
