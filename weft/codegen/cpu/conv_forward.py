@@ -23,6 +23,7 @@ from weft.schedule.kernel import Axis, Kernel
 INLINE = 8e5  # operations below which chunks are run in a loop of this thread
 JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
 DIRECT = 24  # instructions of the stores up to which they are written out in every tile
+LONG = 64  # summed elements above which the pixels of a tile are kept rather than the weights
 PACK_PARALLEL = 1 << 16  # weights above which packing them is shared out
 
 
@@ -63,9 +64,9 @@ class Forward:
         slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
         self.panel_bytes = line(self.k * self.mr * size)
         self.shared = self.base = line(conv.group.extent * self.panels * self.panel_bytes)
-        self.image_bytes = line((conv.chan.extent * layout.chan_pitch + slack) * size)
+        self.image_bytes = 0 if self.plan.in_place else line((conv.chan.extent * layout.chan_pitch + slack) * size)
         self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
-        self.worker = self.image_bytes + line(self.mr * self.out_pitch * size)
+        self.worker = self.image_bytes + (0 if self.plan.direct else line(self.mr * self.out_pitch * size))
         self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
         self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 
@@ -125,7 +126,11 @@ class Forward:
         source = f.offset(
             self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
         )
-        pack_image(f, conv, layout, number, source, image, conv.chan, conv.chan.extent, conv.free, first, images, row0)
+        if plan.in_place:
+            at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.free)), f.mul(row0, layout.pitches[0]))
+            image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
+        else:
+            pack_image(f, conv, layout, number, source, image, conv.chan, conv.chan.extent, conv.free, first, images, row0)
 
         start = f.mul(filter_group, plan.panels_a_group)
         end = minimum(f, f.add(start, plan.panels_a_group), self.panels)
@@ -165,7 +170,8 @@ class Forward:
     def _direct_tile(self, rows: int, live: int, width: int) -> None:
         number, size = self.number, self.number.size
         nv, layout = -(-live // number.lanes), self.plan.layout
-        tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps)
+        last = live % number.lanes if self.plan.in_place else 0
+        tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps, last)
         f = self.module.function(
             f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
             "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"
@@ -201,30 +207,35 @@ class Forward:
         left = f.let(f"sub i64 {span}, {whole}")
         middle, stop = f.add(at0, whole), f.add(at0, span)
 
-        def tile(filters: int, panel: str) -> None:
+        def tile(filters: int, panel: str, live: int, px: str, ends: str) -> None:
             w, filter0 = f.offset(weights, f.mul(panel, self.panel_bytes)), f.mul(panel, self.mr)
-            for live in self.lives:
-                if live == width:
-                    px, ends = image, f"i64 {at0}, i64 {middle}"
-                    condition = f.let(f"icmp sgt i64 {whole}, 0")
-                else:
-                    px, ends = f.offset(image, f.mul(whole, size)), f"i64 {middle}, i64 {stop}"
-                    condition = f.let(f"icmp eq i64 {left}, {live}")
-                with f.when(condition):
-                    f.do(
-                        f"call void {self.name(f'tile{filters}.{live}')}(ptr {px}, ptr {w}, ptr %args, "
-                        f"i64 {group}, i64 {free}, i64 {filter0}, {ends})"
-                    )
+            f.do(
+                f"call void {self.name(f'tile{filters}.{live}')}(ptr {px}, ptr {w}, ptr %args, "
+                f"i64 {group}, i64 {free}, i64 {filter0}, {ends})"
+            )
 
-        with f.loop(start, end) as panel:
-            if self.last_rows == self.mr:
-                tile(self.mr, panel)
-            else:
-                is_last = f.let(f"icmp eq i64 {panel}, {self.panels - 1}")
-                with f.when(is_last):
-                    tile(self.last_rows, panel)
-                with f.when(f.let(f"xor i1 {is_last}, true")):
-                    tile(self.mr, panel)
+        def panels(live: int, px: str, ends: str) -> None:
+            with f.loop(start, end) as panel:
+                if self.last_rows == self.mr:
+                    tile(self.mr, panel, live, px, ends)
+                else:
+                    is_last = f.let(f"icmp eq i64 {panel}, {self.panels - 1}")
+                    with f.when(is_last):
+                        tile(self.last_rows, panel, live, px, ends)
+                    with f.when(f.let(f"xor i1 {is_last}, true")):
+                        tile(self.mr, panel, live, px, ends)
+
+        for live in self.lives:
+            if live < width:
+                with f.when(f.let(f"icmp eq i64 {left}, {live}")):
+                    panels(live, f.offset(image, f.mul(whole, size)), f"i64 {middle}, i64 {stop}")
+            elif self.k <= LONG:  # a panel of weights stays close, pixels pass
+                with f.when(f.let(f"icmp sgt i64 {whole}, 0")):
+                    panels(live, image, f"i64 {at0}, i64 {middle}")
+            else:  # a tile's pixels stay close, weights pass
+                with f.loop(0, whole, width) as at:
+                    here = f.add(at0, at)
+                    panels(live, f.offset(image, f.mul(at, size)), f"i64 {here}, i64 {f.add(here, width)}")
 
     def _tiles(self, f: Function, tile: str, image: str, weights: str, out: str, images: str, rows: str) -> None:
         """Cover the block's pixels with tiles."""

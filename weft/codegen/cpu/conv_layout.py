@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from weft.codegen.cpu.conv_match import Conv
+from weft.codegen.cpu.conv_match import Conv, coefficient
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,29 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
         for tap in shifts
     )
     return Layout(images, rows, tuple(extents), tuple(pitches), image_pitch, phases, plane, chan_pitch, taps)
+
+
+def readable_in_place(conv: Conv, size: int) -> bool:
+    """Whether the image can be read where it is: a 1x1 window, no border, pixels without a gap between them."""
+    step = 1
+    for w in reversed(conv.windows):
+        inside = w.valid[0] <= 0 and w.valid[1] >= w.pixel.extent
+        if w.tap.extent > 1 or w.stride > 1 or not inside or (w.pixel.extent > 1 and w.unit != step):
+            return False
+        step *= w.pixel.extent
+    pitch = coefficient(conv.image.flat(), conv.chan if not conv.dot else conv.free) * size
+    spread_out = pitch % 2048 != 0 or (conv.free if conv.dot else conv.chan).extent <= 8  # else all channels meet in one cache set
+    return conv.image.buffer.dtype == conv.contraction.accum and spread_out and conv.windows[-1].unit == 1
+
+
+def layout_in_place(conv: Conv, rows: int) -> Layout:
+    pitches = [1]
+    for w in reversed(conv.windows[1:]):
+        pitches.insert(0, pitches[0] * w.pixel.extent)
+    extents = (rows, *(w.pixel.extent for w in conv.windows[1:]))
+    chan_pitch = coefficient(conv.image.flat(), conv.free if conv.dot else conv.chan)
+    block = rows * pitches[0]
+    return Layout(1, rows, extents, tuple(pitches), block, ((0,) * len(extents),), block, chan_pitch, (0,))
 
 
 def bounds(valid: tuple[int, int], phase: int, stride: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft.codegen.cpu.conv_layout import Layout, even, make_layout
+from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv
 from weft.codegen.cpu.isa import ISA
 
@@ -67,6 +67,7 @@ class Plan:
     filter_groups: int  # chunks along the filters
     panels_a_group: int
     direct: bool
+    in_place: bool = False
 
     def panels(self, filters: int) -> int:
         return -(-filters // self.tile.mr)
@@ -77,6 +78,8 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> Plan:
     lanes = isa.lanes(size)
     windows, free, filters = conv.windows, conv.free.extent, conv.filters.extent
     whole = tuple(w.pixel.extent for w in windows)
+    if joinable and len(windows) == 2 and readable_in_place(conv, size):
+        return _plan_in_place(conv, isa, lanes)
     budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
     spread = joinable and len(windows) == 2 and conv.chan.extent * windows[-1].tap.extent <= SPREAD
 
@@ -120,3 +123,14 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> Plan:
     groups = 1 if chunks >= 8 else min(-(-8 // chunks), -(-panels // 2))
     panels_a_group = -(-panels // groups)
     return Plan(layout, tile, pixels, image_blocks, row_blocks, -(-panels // panels_a_group), panels_a_group, spread)
+
+
+def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> Plan:
+    """Nothing is copied: a chunk is a run of rows, of whole tiles where that can be."""
+    whole, filters = conv.windows[0].pixel.extent, conv.filters.extent
+    wanted = -(-8 // (conv.group.extent * conv.free.extent))
+    rows = even(whole, max(1, whole // wanted))
+    layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
+    tile = choose_tile(isa, layout, pixels, filters, lanes, True)
+    panels = -(-filters // tile.mr)
+    return Plan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, True, True)

@@ -55,6 +55,16 @@ class PixelTile:
     chans: int
     chan_pitch: int
     taps: tuple[int, ...]
+    live: int = 0  # lanes of the last vector that may be read; 0: all
+
+
+def masked_load(f: Function, module: Module, number: Number, pointer: str, live: int) -> str:
+    """The first ``live`` lanes at a pointer, zeros in the others."""
+    v, lanes = number.vector, number.lanes
+    name = f"llvm.masked.load.v{lanes}f{8 * number.size}.p0"
+    mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
+    module.declare(name, f"declare {v} @{name}(ptr, <{lanes} x i1>, {v})")
+    return f.let(f"call {v} @{name}(ptr align {number.size} {pointer}, <{lanes} x i1> {mask}, {v} zeroinitializer)")
 
 
 def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
@@ -68,7 +78,11 @@ def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pix
 
     def step(px: str, w: str, at: int, wat: int) -> None:
         f.do('fence syncscope("singlethread") acq_rel')  # emits nothing: loads of later steps stay behind, so none is spilled
-        vectors = [f.load(v, f.offset(px, (at + j * tile.vstep) * size), size) for j in range(tile.nv)]
+        vectors = []
+        for j in range(tile.nv):
+            here = f.offset(px, (at + j * tile.vstep) * size)
+            part = tile.live and j == tile.nv - 1
+            vectors.append(masked_load(f, module, number, here, tile.live) if part else f.load(v, here, size))
         for i in range(tile.mr):
             x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * size), size))
             for j in range(tile.nv):
@@ -161,16 +175,12 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
     for row in accs:
         for acc in row:
             f.store(v, "zeroinitializer", acc)
-    mask = "<" + ", ".join(f"i1 {'true' if i < tail else 'false'}" for i in range(lanes)) + ">"
-    masked = f"llvm.masked.load.v{lanes}f{8 * size}.p0"
 
     def step(bases: list[str], row_at: str, at: str | int, part: bool) -> None:
         f.do('fence syncscope("singlethread") acq_rel')  # see accumulate
 
         def read(pointer: str) -> str:
-            if not part:
-                return f.load(v, pointer, size)
-            return f.let(f"call {v} @{masked}(ptr align {size} {pointer}, <{lanes} x i1> {mask}, {v} zeroinitializer)")
+            return masked_load(f, module, number, pointer, tail) if part else f.load(v, pointer, size)
 
         few, many = (columns, rows) if columns <= rows else (rows, columns)
         columns_at = [f.offset(b, at) for b in bases]
@@ -190,7 +200,6 @@ def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int,
         with f.loop(0, end, lanes * size) as at:
             step(bases, f.offset(base, at), at, False)
         if tail:
-            module.declare(masked, f"declare {v} @{masked}(ptr, <{lanes} x i1>, {v})")
             step(bases, f.offset(base, end), end, True)
     group = 16 // size
     if columns == stride:
