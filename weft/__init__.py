@@ -55,8 +55,10 @@ _NAMES: dict[str, str] = {
     "weft.look": "eval",
     "weft.tools.explain": "explain",
     "weft.runtime": "counters get_num_threads set_num_threads",
+    "weft.look": "eval",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+_RENAMED = {"eval": "evaluate"}  # the module calls it otherwise, so as not to hide Python's own
 _MODULES = {
     **{name: f"weft.{name}" for name in ("data", "dtypes", "errors", "io", "losses", "nn", "optim", "runtime", "tools", "train")},
     **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
@@ -68,7 +70,7 @@ __all__ = sorted(["__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_M
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is not None:
-        found = getattr(importlib.import_module(home), name)
+        found = getattr(importlib.import_module(home), _RENAMED.get(name, name))
     elif name in _MODULES:
         found = importlib.import_module(_MODULES[name])
     else:

@@ -34,7 +34,9 @@ def expected_dtype(dtype: np.dtype, *operands: np.ndarray) -> np.dtype:
     return np.dtype(np.float32) if dtype == np.float64 and not wide else dtype
 
 
-def check(found: object, want: np.ndarray, *, rtol: float | None = None, atol: float = 0.0, dtype: np.dtype | None = None) -> None:
+def check(
+    found: object, want: np.ndarray, *, rtol: float | None = None, atol: float = 0.0, dtype: np.dtype | None = None
+) -> None:
     """Shape, dtype and values, NaN equal to NaN."""
     assert isinstance(found, wf.Array), type(found)
     got = found.numpy()

@@ -2,17 +2,32 @@
 
 import numpy as np
 import pytest
-from tests.functions.cases import FLOATS, INTEGERS, RTOL, SHAPES, check, draw, dtype_of, expected_dtype
 
 import weft as wf
+from tests.functions.cases import FLOATS, INTEGERS, RTOL, SHAPES, check, draw, dtype_of, expected_dtype
 
 # name: (NumPy's name, lowest, highest operand)
 FLOATING = {
-    "acos": ("arccos", -1, 1), "acosh": ("arccosh", 1, 9), "asin": ("arcsin", -1, 1), "asinh": ("arcsinh", -9, 9),
-    "atan": ("arctan", -9, 9), "atanh": ("arctanh", -0.9, 0.9), "cos": ("cos", -9, 9), "cosh": ("cosh", -3, 3),
-    "exp": ("exp", -5, 5), "exp2": ("exp2", -5, 5), "expm1": ("expm1", -2, 2), "log": ("log", 0.1, 9),
-    "log10": ("log10", 0.1, 9), "log1p": ("log1p", -0.5, 5), "log2": ("log2", 0.1, 9), "sin": ("sin", -9, 9),
-    "sinh": ("sinh", -3, 3), "sqrt": ("sqrt", 0, 9), "tan": ("tan", -1.4, 1.4), "tanh": ("tanh", -3, 3),
+    "acos": ("arccos", -1, 1),
+    "acosh": ("arccosh", 1, 9),
+    "asin": ("arcsin", -1, 1),
+    "asinh": ("arcsinh", -9, 9),
+    "atan": ("arctan", -9, 9),
+    "atanh": ("arctanh", -0.9, 0.9),
+    "cos": ("cos", -9, 9),
+    "cosh": ("cosh", -3, 3),
+    "exp": ("exp", -5, 5),
+    "exp2": ("exp2", -5, 5),
+    "expm1": ("expm1", -2, 2),
+    "log": ("log", 0.1, 9),
+    "log10": ("log10", 0.1, 9),
+    "log1p": ("log1p", -0.5, 5),
+    "log2": ("log2", 0.1, 9),
+    "sin": ("sin", -9, 9),
+    "sinh": ("sinh", -3, 3),
+    "sqrt": ("sqrt", 0, 9),
+    "tan": ("tan", -1.4, 1.4),
+    "tanh": ("tanh", -3, 3),
     "reciprocal": ("reciprocal", 0.3, 4),
 }
 ANY_UNARY = {"abs": "abs", "square": "square", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "round"}
@@ -20,7 +35,11 @@ SIGNED_UNARY = {"negative": "negative", "positive": "positive", "sign": "sign"}
 TESTS = ("isnan", "isinf", "isfinite", "signbit")
 ARITHMETIC = ("add", "subtract", "multiply", "maximum", "minimum")
 FLOATING_BINARY = {
-    "atan2": "arctan2", "copysign": "copysign", "hypot": "hypot", "logaddexp": "logaddexp", "nextafter": "nextafter",
+    "atan2": "arctan2",
+    "copysign": "copysign",
+    "hypot": "hypot",
+    "logaddexp": "logaddexp",
+    "nextafter": "nextafter",
     "divide": "divide",
 }
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -28,7 +47,8 @@ LOGICAL = ("logical_and", "logical_or", "logical_xor")
 BITWISE = {"bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}
 SHIFTS = {"bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift"}
 ALIASES = (
-    "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh true_divide mod power bitwise_not invert left_shift right_shift"
+    "absolute arccos arccosh arcsin arcsinh arctan arctan2 arctanh true_divide mod power bitwise_not invert "
+    "left_shift right_shift"
 ).split()
 
 
@@ -125,7 +145,9 @@ def test_floating_binary(name: str, dtype: str) -> None:
         check(getattr(wf, name)(x, y), want, rtol=rtol, atol=atol, dtype=dtype_of(dtype))
 
 
-@pytest.mark.parametrize("pair", [("int32", "int32"), ("uint8", "int16"), ("bool", "bool"), ("int64", "float32"), ("int64", "float64")])
+@pytest.mark.parametrize(
+    "pair", [("int32", "int32"), ("uint8", "int16"), ("bool", "bool"), ("int64", "float32"), ("int64", "float64")]
+)
 def test_true_division_of_integers(pair: tuple[str, str]) -> None:
     x, y = draw((4, 3), pair[0]), draw((3,), pair[1], 1, 3)
     y[y == 0] = 1

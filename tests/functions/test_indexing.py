@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.functions.cases import check, draw
 
 import weft as wf
+from tests.functions.cases import check, draw
 
 RNG = np.random.default_rng()
 
@@ -32,7 +32,11 @@ def test_take_clamps_and_writes_out() -> None:
 def test_along_axis(shape: tuple, axis: object) -> None:
     x = draw(shape, "float32")
     flat = axis is None
-    index = RNG.integers(0, x.size if flat else shape[axis], (5,) if flat else tuple(2 if a == axis % len(shape) else n for a, n in enumerate(shape)))
+    index = RNG.integers(
+        0,
+        x.size if flat else shape[axis],
+        (5,) if flat else tuple(2 if a == axis % len(shape) else n for a, n in enumerate(shape)),
+    )
     check(wf.take_along_axis(x, index, axis=axis), np.take_along_axis(x, index, axis=axis))
     if not flat:
         ours, theirs = wf.array(x), x.copy()

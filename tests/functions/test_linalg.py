@@ -2,13 +2,23 @@
 
 import numpy as np
 import pytest
-from tests.functions.cases import check, draw
 
 import weft as wf
+from tests.functions.cases import check, draw
 
 PRODUCTS = [
-    ((3, 4), (4, 5)), ((4,), (4, 5)), ((3, 4), (4,)), ((4,), (4,)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
-    ((2, 1, 3, 4), (6, 4, 5)), ((4,), (2, 4, 5)), ((2, 3, 4), (4,)), ((0, 4), (4, 5)), ((3, 0), (0, 5)), ((3, 4), (2, 4, 5)),
+    ((3, 4), (4, 5)),
+    ((4,), (4, 5)),
+    ((3, 4), (4,)),
+    ((4,), (4,)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 1, 3, 4), (6, 4, 5)),
+    ((4,), (2, 4, 5)),
+    ((2, 3, 4), (4,)),
+    ((0, 4), (4, 5)),
+    ((3, 0), (0, 5)),
+    ((3, 4), (2, 4, 5)),
 ]
 
 
@@ -56,9 +66,37 @@ def test_tensordot(axes: object) -> None:
 
 SIZES = dict(a=2, b=3, c=4, d=5, i=3, j=4, k=2)
 EINSUMS = [
-    "ij,jk->ik", "ij,jk", "ij->ji", "ij->", "ij->i", "ii->i", "ii", "iij->ji", "i,i", "i,j->ij", "ij,ij->ij", "ij,ij->", "aij,ajk->aik",
-    "ij,kj->ki", "ij,j->i", "i,->i", "abc,cd->abd", "abc,abc->b", "abc,bd,cd->a", "ab,bc,cd,da->", "ij,jk,kj->i", "aij,aij->ai",
-    "ijk->kij", "bij,bjk->bk", "abc,d->ac", "ab,cd->", "...ij,jk->...ik", "...i->...", "i...,i...->...", "ij,...j->...i", "iij,jk->ik",
+    "ij,jk->ik",
+    "ij,jk",
+    "ij->ji",
+    "ij->",
+    "ij->i",
+    "ii->i",
+    "ii",
+    "iij->ji",
+    "i,i",
+    "i,j->ij",
+    "ij,ij->ij",
+    "ij,ij->",
+    "aij,ajk->aik",
+    "ij,kj->ki",
+    "ij,j->i",
+    "i,->i",
+    "abc,cd->abd",
+    "abc,abc->b",
+    "abc,bd,cd->a",
+    "ab,bc,cd,da->",
+    "ij,jk,kj->i",
+    "aij,aij->ai",
+    "ijk->kij",
+    "bij,bjk->bk",
+    "abc,d->ac",
+    "ab,cd->",
+    "...ij,jk->...ik",
+    "...i->...",
+    "i...,i...->...",
+    "ij,...j->...i",
+    "iij,jk->ik",
 ]
 
 
@@ -76,7 +114,11 @@ def test_einsum_forms() -> None:
     check(wf.einsum(x, [0, 1], y, [1, 2]), x @ y, **bound("float64"))
     check(wf.einsum("ij,ij->ij", x, one), x * one, **bound("float64"))
     check(wf.einsum("ij,ij->", x, one), (x * one).sum(), **bound("float64"))
-    check(wf.einsum("ij,ik->jk", one, draw((3, 2), "float64", seed=3)), np.einsum("ij,ik->jk", np.repeat(one, 3, 0), draw((3, 2), "float64", seed=3)), **bound("float64"))
+    check(
+        wf.einsum("ij,ik->jk", one, draw((3, 2), "float64", seed=3)),
+        np.einsum("ij,ik->jk", np.repeat(one, 3, 0), draw((3, 2), "float64", seed=3)),
+        **bound("float64"),
+    )
     check(wf.einsum("ij->ij", one), one)
     truth = draw((3, 4), "bool")
     check(wf.einsum("ij,kj->ik", truth, truth), (truth.astype(int) @ truth.T) > 0, dtype=np.dtype(bool))
@@ -106,10 +148,18 @@ def test_diagonals(k: int) -> None:
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_norms_of_vectors(order: object, keepdims: bool) -> None:
     x = draw((3, 4), "float64")
-    check(wf.linalg.norm(x, order, axis=1, keepdims=keepdims), np.linalg.norm(x, order, axis=1, keepdims=keepdims), **bound("float64"))
+    check(
+        wf.linalg.norm(x, order, axis=1, keepdims=keepdims),
+        np.linalg.norm(x, order, axis=1, keepdims=keepdims),
+        **bound("float64"),
+    )
     check(wf.linalg.norm(x[0], order), np.linalg.norm(x[0], order), **bound("float64"))
     if order is not None:
-        check(wf.linalg.vector_norm(x, ord=order, keepdims=keepdims), np.linalg.vector_norm(x, ord=order, keepdims=keepdims), **bound("float64"))
+        check(
+            wf.linalg.vector_norm(x, ord=order, keepdims=keepdims),
+            np.linalg.vector_norm(x, ord=order, keepdims=keepdims),
+            **bound("float64"),
+        )
 
 
 @pytest.mark.parametrize("order", [None, "fro", 1, -1, np.inf, -np.inf])
@@ -117,7 +167,11 @@ def test_norms_of_matrices(order: object) -> None:
     x = draw((2, 3, 4), "float64")
     for axis in ((1, 2), (2, 0), (-1, 1)):
         for keepdims in (False, True):
-            check(wf.linalg.norm(x, order, axis=axis, keepdims=keepdims), np.linalg.norm(x, order, axis=axis, keepdims=keepdims), **bound("float64"))
+            check(
+                wf.linalg.norm(x, order, axis=axis, keepdims=keepdims),
+                np.linalg.norm(x, order, axis=axis, keepdims=keepdims),
+                **bound("float64"),
+            )
     check(wf.linalg.norm(x[0], order), np.linalg.norm(x[0], order), **bound("float64"))
     check(wf.linalg.matrix_norm(x, ord=order or "fro"), np.linalg.matrix_norm(x, ord=order or "fro"), **bound("float64"))
     check(wf.linalg.norm(x), np.linalg.norm(x), **bound("float64"))

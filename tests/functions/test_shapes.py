@@ -2,25 +2,70 @@
 
 import numpy as np
 import pytest
-from tests.functions.cases import check, draw
 
 import weft as wf
+from tests.functions.cases import check, draw
 
 SAME = [  # name, shape of x, arguments: NumPy has the same function
-    ("reshape", (3, 4), [(2, 6)]), ("reshape", (3, 4), [(-1, 2)]), ("reshape", (0, 3), [(3, 0)]), ("reshape", (6,), [6]),
-    ("ravel", (2, 3), []), ("ravel", (), []), ("expand_dims", (2, 3), [0]), ("expand_dims", (2, 3), [-1]),
-    ("expand_dims", (2, 3), [(0, 3)]), ("squeeze", (1, 3, 1), []), ("squeeze", (1, 3, 1), [0]), ("squeeze", (1, 3, 1), [(-1, 0)]),
-    ("atleast_1d", (), []), ("atleast_2d", (3,), []), ("atleast_2d", (2, 3), []), ("atleast_3d", (), []), ("atleast_3d", (3,), []),
-    ("atleast_3d", (2, 3), []), ("atleast_3d", (2, 3, 4), []), ("transpose", (2, 3, 4), []), ("transpose", (2, 3, 4), [(1, 2, 0)]),
-    ("transpose", (2, 0, 4), [(-1, 0, 1)]), ("permute_dims", (2, 3), [(1, 0)]), ("matrix_transpose", (4, 2, 3), []),
-    ("swapaxes", (2, 3, 4), [0, -1]), ("moveaxis", (2, 3, 4), [0, -1]), ("moveaxis", (2, 3, 4), [(0, 1), (-1, 0)]),
-    ("flip", (2, 3), []), ("flip", (2, 3), [1]), ("flip", (2, 3, 4), [(0, -1)]), ("flip", (0, 3), [0]), ("flipud", (2, 3), []),
-    ("fliplr", (2, 3), []), ("roll", (5,), [2]), ("roll", (2, 3), [-4]), ("roll", (2, 3), [1, 1]), ("roll", (3, 4), [(1, 2), (0, 1)]),
-    ("roll", (3, 4), [2, (0, 1)]), ("roll", (3, 4), [(1, -1), 0]), ("roll", (0,), [1]), ("broadcast_to", (3, 1), [(2, 3, 4)]),
-    ("broadcast_to", (), [(3,)]), ("broadcast_to", (1,), [(0,)]), ("tile", (3,), [2]), ("tile", (2, 3), [(2, 1)]), ("tile", (2, 3), [(2, 1, 2)]),
-    ("tile", (), [3]), ("tile", (2, 3), [0]), ("repeat", (2, 3), [2]), ("repeat", (2, 3), [2, 0]), ("repeat", (2, 3), [[1, 0, 2], 1]),
-    ("repeat", (2, 3), [0, -1]), ("repeat", (2,), [[3, 1]]), ("repeat", (2, 3), [[2], 0]),
-    ("pad", (2, 3), [1]), ("pad", (2, 3), [(1, 2)]), ("pad", (2, 3), [((1, 0), (2, 3))]), ("pad", (), [0]), ("pad", (0, 2), [1]),
+    ("reshape", (3, 4), [(2, 6)]),
+    ("reshape", (3, 4), [(-1, 2)]),
+    ("reshape", (0, 3), [(3, 0)]),
+    ("reshape", (6,), [6]),
+    ("ravel", (2, 3), []),
+    ("ravel", (), []),
+    ("expand_dims", (2, 3), [0]),
+    ("expand_dims", (2, 3), [-1]),
+    ("expand_dims", (2, 3), [(0, 3)]),
+    ("squeeze", (1, 3, 1), []),
+    ("squeeze", (1, 3, 1), [0]),
+    ("squeeze", (1, 3, 1), [(-1, 0)]),
+    ("atleast_1d", (), []),
+    ("atleast_2d", (3,), []),
+    ("atleast_2d", (2, 3), []),
+    ("atleast_3d", (), []),
+    ("atleast_3d", (3,), []),
+    ("atleast_3d", (2, 3), []),
+    ("atleast_3d", (2, 3, 4), []),
+    ("transpose", (2, 3, 4), []),
+    ("transpose", (2, 3, 4), [(1, 2, 0)]),
+    ("transpose", (2, 0, 4), [(-1, 0, 1)]),
+    ("permute_dims", (2, 3), [(1, 0)]),
+    ("matrix_transpose", (4, 2, 3), []),
+    ("swapaxes", (2, 3, 4), [0, -1]),
+    ("moveaxis", (2, 3, 4), [0, -1]),
+    ("moveaxis", (2, 3, 4), [(0, 1), (-1, 0)]),
+    ("flip", (2, 3), []),
+    ("flip", (2, 3), [1]),
+    ("flip", (2, 3, 4), [(0, -1)]),
+    ("flip", (0, 3), [0]),
+    ("flipud", (2, 3), []),
+    ("fliplr", (2, 3), []),
+    ("roll", (5,), [2]),
+    ("roll", (2, 3), [-4]),
+    ("roll", (2, 3), [1, 1]),
+    ("roll", (3, 4), [(1, 2), (0, 1)]),
+    ("roll", (3, 4), [2, (0, 1)]),
+    ("roll", (3, 4), [(1, -1), 0]),
+    ("roll", (0,), [1]),
+    ("broadcast_to", (3, 1), [(2, 3, 4)]),
+    ("broadcast_to", (), [(3,)]),
+    ("broadcast_to", (1,), [(0,)]),
+    ("tile", (3,), [2]),
+    ("tile", (2, 3), [(2, 1)]),
+    ("tile", (2, 3), [(2, 1, 2)]),
+    ("tile", (), [3]),
+    ("tile", (2, 3), [0]),
+    ("repeat", (2, 3), [2]),
+    ("repeat", (2, 3), [2, 0]),
+    ("repeat", (2, 3), [[1, 0, 2], 1]),
+    ("repeat", (2, 3), [0, -1]),
+    ("repeat", (2,), [[3, 1]]),
+    ("repeat", (2, 3), [[2], 0]),
+    ("pad", (2, 3), [1]),
+    ("pad", (2, 3), [(1, 2)]),
+    ("pad", (2, 3), [((1, 0), (2, 3))]),
+    ("pad", (), [0]),
+    ("pad", (0, 2), [1]),
 ]
 
 
@@ -43,13 +88,21 @@ def test_pad_values() -> None:
     x = draw((3, 4), "float32")
     check(wf.pad(x, 1, constant_values=2.5), np.pad(x, 1, constant_values=2.5))
     check(wf.pad(x, 1, constant_values=wf.array(2.5)), np.pad(x, 1, constant_values=2.5))
-    check(wf.pad(draw((2,), "bool", seed=2), 1, constant_values=True), np.pad(draw((2,), "bool", seed=2), 1, constant_values=True))
+    check(
+        wf.pad(draw((2,), "bool", seed=2), 1, constant_values=True), np.pad(draw((2,), "bool", seed=2), 1, constant_values=True)
+    )
 
 
 WRITES = [
-    (lambda m, x: m.reshape(x, (2, 6)), "reshape"), (lambda m, x: m.ravel(x), "ravel"), (lambda m, x: m.transpose(x), "transpose"),
-    (lambda m, x: m.flip(x, 0), "flip"), (lambda m, x: m.moveaxis(x, 0, 1), "moveaxis"), (lambda m, x: m.expand_dims(x, 1), "expand_dims"),
-    (lambda m, x: m.split(x, 2, 1)[1], "split"), (lambda m, x: m.unstack(x)[1], "unstack"), (lambda m, x: m.swapaxes(x, 0, 1), "swapaxes"),
+    (lambda m, x: m.reshape(x, (2, 6)), "reshape"),
+    (lambda m, x: m.ravel(x), "ravel"),
+    (lambda m, x: m.transpose(x), "transpose"),
+    (lambda m, x: m.flip(x, 0), "flip"),
+    (lambda m, x: m.moveaxis(x, 0, 1), "moveaxis"),
+    (lambda m, x: m.expand_dims(x, 1), "expand_dims"),
+    (lambda m, x: m.split(x, 2, 1)[1], "split"),
+    (lambda m, x: m.unstack(x)[1], "unstack"),
+    (lambda m, x: m.swapaxes(x, 0, 1), "swapaxes"),
 ]
 
 
@@ -69,10 +122,20 @@ def test_views_write_through(view: object) -> None:
 
 
 JOINS = [
-    ("concat", [(2, 3), (4, 3)], {"axis": 0}), ("concat", [(2, 3), (2, 1), (2, 0)], {"axis": -1}), ("concat", [(2, 3), (4,)], {"axis": None}),
-    ("concat", [(3,)], {}), ("concatenate", [(2,), (3,)], {}), ("stack", [(2, 3), (2, 3)], {}), ("stack", [(2, 3)] * 3, {"axis": 1}),
-    ("stack", [(2, 3)] * 2, {"axis": -1}), ("stack", [()] * 4, {}), ("stack", [(0, 2)] * 2, {"axis": 1}), ("vstack", [(3,), (2, 3)], {}),
-    ("hstack", [(3,), (2,)], {}), ("hstack", [(2, 3), (2, 1)], {}), ("hstack", [(), ()], {}),
+    ("concat", [(2, 3), (4, 3)], {"axis": 0}),
+    ("concat", [(2, 3), (2, 1), (2, 0)], {"axis": -1}),
+    ("concat", [(2, 3), (4,)], {"axis": None}),
+    ("concat", [(3,)], {}),
+    ("concatenate", [(2,), (3,)], {}),
+    ("stack", [(2, 3), (2, 3)], {}),
+    ("stack", [(2, 3)] * 3, {"axis": 1}),
+    ("stack", [(2, 3)] * 2, {"axis": -1}),
+    ("stack", [()] * 4, {}),
+    ("stack", [(0, 2)] * 2, {"axis": 1}),
+    ("vstack", [(3,), (2, 3)], {}),
+    ("hstack", [(3,), (2,)], {}),
+    ("hstack", [(2, 3), (2, 1)], {}),
+    ("hstack", [(), ()], {}),
 ]
 
 
@@ -122,7 +185,11 @@ ERRORS = [
     (lambda x: wf.expand_dims(x, 5), wf.errors.AxisError, "expand_dims: axis=5"),
     (lambda x: wf.moveaxis(x, (0, 1), 0), wf.errors.AxisError, "moveaxis"),
     (lambda x: wf.broadcast_to(x, (4, 3)), wf.errors.ShapeError, r"broadcast.*\(3, 4\)"),
-    (lambda x: wf.concat([x, x[:, :2]]), wf.errors.ShapeError, r"concat: arrays\[0\] has shape \(3, 4\) and arrays\[1\] \(3, 2\)"),
+    (
+        lambda x: wf.concat([x, x[:, :2]]),
+        wf.errors.ShapeError,
+        r"concat: arrays\[0\] has shape \(3, 4\) and arrays\[1\] \(3, 2\)",
+    ),
     (lambda x: wf.concat([]), wf.errors.ShapeError, "nothing to join"),
     (lambda x: wf.concat(3), wf.errors.DTypeError, "concat: a sequence of arrays is needed, not int"),
     (lambda x: wf.stack([x, x[0]]), wf.errors.ShapeError, r"stack: .*must be equal"),

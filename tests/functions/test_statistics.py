@@ -2,11 +2,20 @@
 
 import numpy as np
 import pytest
-from tests.functions.cases import FLOATS, INTEGERS, check, draw, dtype_of
 
 import weft as wf
+from tests.functions.cases import FLOATS, INTEGERS, check, draw, dtype_of
 
-AXES = [((), None), ((6,), 0), ((3, 4), None), ((3, 4), 0), ((3, 4), -1), ((2, 3, 4), (0, 2)), ((2, 3, 4), (-1, 0)), ((2, 3, 4), 1)]
+AXES = [
+    ((), None),
+    ((6,), 0),
+    ((3, 4), None),
+    ((3, 4), 0),
+    ((3, 4), -1),
+    ((2, 3, 4), (0, 2)),
+    ((2, 3, 4), (-1, 0)),
+    ((2, 3, 4), 1),
+]
 EMPTY = [((0,), None), ((3, 0), 1), ((3, 0), 0), ((0, 2), (0, 1))]
 SUMMING = ("sum", "prod")
 EXTREME = ("max", "min", "ptp")
@@ -42,7 +51,11 @@ def test_over_axes(name: str, shape: tuple, axis: object, keepdims: bool) -> Non
 def test_extremes(name: str, shape: tuple, axis: object, keepdims: bool) -> None:
     for dtype in ("float32", "int64", "uint8", "bfloat16"):
         x = draw(shape, dtype)
-        check(getattr(wf, name)(x, axis=axis, keepdims=keepdims), numpys(name, x, axis=axis, keepdims=keepdims), dtype=dtype_of(dtype))
+        check(
+            getattr(wf, name)(x, axis=axis, keepdims=keepdims),
+            numpys(name, x, axis=axis, keepdims=keepdims),
+            dtype=dtype_of(dtype),
+        )
 
 
 @pytest.mark.parametrize("name", SUMMING)
@@ -82,7 +95,9 @@ def test_dtype_argument() -> None:
     x = draw((4, 6), "float32")
     check(wf.sum(x, dtype="float64"), x.sum(dtype=np.float64), rtol=1e-12, dtype=np.dtype(np.float64))
     check(wf.mean(x, axis=0, dtype=wf.float64), x.mean(0, dtype=np.float64), dtype=np.dtype(np.float64))
-    check(wf.sum(draw((5,), "bool", seed=1), dtype=wf.int8), draw((5,), "bool", seed=1).sum(dtype=np.int8), dtype=np.dtype(np.int8))
+    check(
+        wf.sum(draw((5,), "bool", seed=1), dtype=wf.int8), draw((5,), "bool", seed=1).sum(dtype=np.int8), dtype=np.dtype(np.int8)
+    )
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -91,7 +106,11 @@ def test_dtype_argument() -> None:
 def test_positions(name: str, shape: tuple, axis: object, keepdims: bool) -> None:
     for dtype in ("float32", "int8", "uint64", "bool"):
         x = draw(shape, dtype)
-        check(getattr(wf, name)(x, axis=axis, keepdims=keepdims), numpys(name, x, axis=axis, keepdims=keepdims), dtype=np.dtype(np.int64))
+        check(
+            getattr(wf, name)(x, axis=axis, keepdims=keepdims),
+            numpys(name, x, axis=axis, keepdims=keepdims),
+            dtype=np.dtype(np.int64),
+        )
     x = draw(shape, "float32")
     x.flat[[2, 4]] = np.nan
     check(getattr(wf, name)(x, axis=axis), numpys(name, x, axis=axis))
@@ -110,7 +129,12 @@ def test_nan_wins(name: str) -> None:
 def test_cumulative_sum(shape: tuple, axis: object, dtype: str) -> None:
     x = draw(shape, dtype)
     want = np.cumsum(x.astype(np.float64) if dtype == "float16" else x, axis=axis)
-    check(wf.cumulative_sum(x, axis=axis), want, atol=1e-5 if dtype != "float16" else 1e-2, dtype=None if dtype == "float16" else want.dtype)
+    check(
+        wf.cumulative_sum(x, axis=axis),
+        want,
+        atol=1e-5 if dtype != "float16" else 1e-2,
+        dtype=None if dtype == "float16" else want.dtype,
+    )
     if axis is not None:
         longer = np.insert(want, 0, 0, axis=axis)
         check(wf.cumulative_sum(x, axis=axis, include_initial=True), longer, atol=1e-5 if dtype != "float16" else 1e-2)
