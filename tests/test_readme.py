@@ -22,5 +22,5 @@ def test_readme_kernel_is_what_explain_prints(capsys) -> None:
     code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
     shown = re.search(r"```text\n(.*?)```", text, re.DOTALL)
     assert shown is not None
-    exec(compile(code, "readme.py", "exec"), {})
+    exec(compile(code, "readme.py", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip() == shown.group(1).strip()

@@ -182,7 +182,7 @@ def _checked(x: Any, y: Any, epochs: int, batch_size: int) -> tuple[np.ndarray, 
 
 def _set_aside(validation, x, y, rng):
     if isinstance(validation, tuple):
-        return _checked(*validation, 1, 1), x, y
+        return _checked(validation[0], validation[1], 1, 1), x, y
     if not 0.0 <= validation < 1.0:
         raise ValueError(f"fit: validation must be a fraction in [0, 1) or (x, y), not {validation}")
     count = int(round(validation * len(x)))

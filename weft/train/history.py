@@ -49,8 +49,9 @@ class History:
         axes = figure.add_subplot()
         numbers = [e.number for e in self.epochs]
         axes.plot(numbers, self.loss, marker="o", markersize=3, label="training")
-        if any(e.validation_loss is not None for e in self.epochs):
-            axes.plot(numbers, [e.validation_loss for e in self.epochs], marker="o", markersize=3, label="validation")
+        validation = [e.validation_loss for e in self.epochs if e.validation_loss is not None]
+        if validation:
+            axes.plot(numbers[: len(validation)], validation, marker="o", markersize=3, label="validation")
             axes.legend()
         if self.loss and min(self.loss) > 0:
             axes.set_yscale("log")
