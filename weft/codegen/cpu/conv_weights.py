@@ -14,7 +14,7 @@ from math import prod
 from weft.codegen.cpu.conv_epilogue import Stores
 from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum, parallel_chunks
 from weft.codegen.cpu.conv_join import join_axes
-from weft.codegen.cpu.conv_layout import Layout, even, make_layout
+from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
 from weft.codegen.cpu.conv_plan import SPREAD
@@ -68,28 +68,33 @@ class WeightGradient:
 
         flat = conv.weights.flat()
         whole = windows[0].pixel.extent
+        self.in_place = len(windows) == 2 and readable_in_place(conv, size)
         self.direct = (
             len(windows) == 2
-            and conv.free.extent * windows[1].tap.extent <= SPREAD
+            and (conv.free.extent * windows[1].tap.extent <= SPREAD or self.in_place)
             and conv.weights.buffer.dtype == accum
             and coefficient(flat, windows[1].pixel) == 1
             and (whole == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
         )
+        self.in_place = self.in_place and self.direct
         group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
 
         def layout(n: int, rows: int) -> Layout:
-            return make_layout(conv, n, rows, size, self.direct)
+            return layout_in_place(conv, rows) if self.in_place else make_layout(conv, n, rows, size, self.direct)
 
         def fits(x: Layout) -> bool:
-            return (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
+            return self.in_place or (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
 
         rows = whole
-        while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > 2 * RUN):
+        run = RUN // 2 if self.in_place else 2 * RUN
+        while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > run):
             rows = even(whole, rows - 1)
             while self.direct and whole % rows:
                 rows -= 1
+        if self.direct and layout(1, rows).plane < 96 and layout(1, whole).plane <= 8 * RUN and fits(layout(1, whole)):
+            rows = whole  # no divisor makes good blocks
         n = 1
-        if rows == whole:
+        if rows == whole and not self.in_place:
             while n < images and (n + 1) * layout(1, rows).plane <= RUN and fits(layout(n + 1, rows)):
                 n += 1
             n = even(images, n)
@@ -113,7 +118,9 @@ class WeightGradient:
         self.grad_pitch = -(-reach // unit) * unit
         if self.grad_pitch // unit % 2 == 0:
             self.grad_pitch += unit
-        self.image_bytes = line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
+        self.image_bytes = (
+            0 if self.in_place else line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
+        )
         self.worker = self.image_bytes + line(group_filters * self.grad_pitch * size)
         # sums lie [filter tile][column tile][filter][column], a tile's in whole groups of 16 bytes
         self.column_tiles = -(-self.columns // self.tile_columns)
@@ -166,8 +173,8 @@ class WeightGradient:
         row_bytes = self.column_tiles * self.slots
         with f.loop(f.mul(tile0, row_bytes), f.mul(tile1, row_bytes), 16) as at:
             f.store("<16 x i8>", "zeroinitializer", f.offset(result, at), size)
-        # past the last channel a vector may read on: let it find zeros
-        zero_fill(f, number, f.offset(image, conv.free.extent * layout.chan_pitch * size), number.lanes)
+        if not self.in_place:  # past the last channel a vector may read on: let it find zeros
+            zero_fill(f, number, f.offset(image, conv.free.extent * layout.chan_pitch * size), number.lanes)
         image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
         grad_source = self._operand(f, conv.weights.buffer, coefficient(conv.weights.flat(), conv.group), group)
         start = f.mul(part, self.blocks_a_part)
@@ -176,8 +183,14 @@ class WeightGradient:
             first, row0 = f.mul(image_block, layout.images), f.mul(row_block, layout.rows)
             images = minimum(f, f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
             rows = minimum(f, f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
-            pack_image(f, conv, layout, number, image_source, image, conv.free, conv.free.extent, conv.chan, first, images, row0)
-            self._pad_tail(f, image)
+            if self.in_place:
+                at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
+                image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
+            else:
+                pack_image(
+                    f, conv, layout, number, image_source, image, conv.free, conv.free.extent, conv.chan, first, images, row0
+                )
+                self._pad_tail(f, image)
             if self.direct:
                 flat = conv.weights.flat()
                 at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
