@@ -10,12 +10,13 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.convert import operands
 from weft.dtypes import int8 as INT8
 from weft.errors import DTypeError
 from weft.functions.common import BOOL, FLOAT64, cast, finish, floating, is_float, node, number, op
 from weft.graph.node import Node
+from weft.graph.primitives.table import TABLE, bind
 
 Unary = Callable[..., Array]
 Binary = Callable[..., Array]
@@ -24,6 +25,8 @@ Binary = Callable[..., Array]
 
 
 def _floating(name: str, *xs: Node) -> Node:
+    if len(xs) == 1:  # usual, and called often
+        return bind(TABLE[name], floating(xs[0]))
     return op(name, *(floating(x) for x in xs))
 
 
@@ -125,14 +128,16 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
 
 def _unary(name: str, about: str, example: str, shows: str, rule: Callable[..., Node] = _floating) -> Unary:
     def function(x: Any, /, out: Array | None = None) -> Array:
-        return finish(rule(name, node(x, name)), out, name)
+        result = rule(name, x.node if type(x) is Array else node(x, name))
+        return wrap(result) if out is None else finish(result, out, name)
 
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
 
 
 def _binary(name: str, about: str, example: str, shows: str, rule: Callable[..., Node] = _as_is) -> Binary:
     def function(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-        return finish(rule(name, *operands(x1, x2)), out, name)
+        result = rule(name, *operands(x1, x2))
+        return wrap(result) if out is None else finish(result, out, name)
 
     return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows)
 
