@@ -16,11 +16,12 @@ from weft.array import Array, holding, wrap
 from weft.convert import as_node
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
-from weft.transforms.traced import Traced, concrete
+from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import unflatten
 
 MISS = object()
 OUT, IN, STATIC = range(3)
+_FLOAT, _SAME = "float", "same"  # kinds of arguments that are no Arrays
 _node_of = attrgetter("_node")
 
 
@@ -72,9 +73,12 @@ class Entry:
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], plain: bool) -> None:
         specs: dict[int, Any] = {k: (n.shape, n.dtype) for k, n in zip(self._arrays, inputs, strict=False)}
-        self._specs = tuple(None if type(leaf) is float else specs.get(k, ()) for k, leaf in enumerate(leaves))
-        # an argument that is another one: the guard has to see that
-        self.plain = plain and () not in self._specs  # all arguments are positional, different Arrays or floats
+        given: list[Any] = []
+        for k, leaf in enumerate(leaves):
+            given.append((_FLOAT, None) if type(leaf) is float else (_SAME, leaf) if is_static(leaf) else specs.get(k))
+        # an Array that is another argument too (None here): the long way sees that
+        self.plain = plain and None not in given  # all arguments are positional and no trees
+        self._specs = tuple(given)
 
     def _prepare_state(self, traced: Traced) -> None:
         """The captured cells that the Program writes, in the order of their outputs."""
@@ -109,11 +113,12 @@ class Entry:
             return MISS
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
-            if spec is None:
-                if type(arg) is not float:
-                    return MISS
-                continue
-            if type(arg) is not Array or arg._base is not None:
+            if type(arg) is not Array:
+                kind = spec[0]
+                if (kind is _FLOAT and type(arg) is float) or (kind is _SAME and arg is spec[1]):
+                    continue
+                return MISS
+            if arg._base is not None:
                 return MISS
             node = arg._node
             value = node.value

@@ -59,7 +59,7 @@ class Jitted:
             return self.f(*args, **kwargs)
         leaves, rebuild, structure = self._flat(args, kwargs)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]
-        key = (structure, self._key_of_modules(), *_keys(leaves))
+        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves))
         for entry in self._entries.get(key, ()):
             out = entry.run_with(leaves)
             if out is not MISS:
@@ -72,7 +72,7 @@ class Jitted:
         self.traces += 1
         traced = trace(self.f, leaves, rebuild)
         _materialise_cells(traced.captured)
-        entry = Entry(traced, leaves, execute.executable(traced.graph), plain and all(not is_static(x) for x in leaves))
+        entry = Entry(traced, leaves, execute.executable(traced.graph), plain)
         out = entry.run_with(leaves)
         assert out is not MISS
         left = traced.survivors
@@ -93,7 +93,7 @@ class Jitted:
     def _flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any]:
         """Leaves, how to make arguments of them again, and a hashable structure (the count for plain arguments)."""
         fixed = self.static_argnums or (kwargs and self.static_argnames)
-        if not kwargs and not fixed and not any(map(is_container, args)):
+        if not kwargs and not fixed and not any(is_container(a) and not is_module(a) for a in args):
             return list(args), lambda leaves: (tuple(leaves), {}), len(args)
         held: dict[Any, Any] = {}
         if fixed:
