@@ -29,6 +29,7 @@ class _Local(threading.local):
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
+    flush: bool = False  # programs made now flush denormals to zero
 
 
 LOCAL = _Local()

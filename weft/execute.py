@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.cell import LOCAL
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.runtime import get_backend
@@ -16,12 +17,12 @@ _EXECUTABLES: dict[Any, Callable[..., list[Any]]] = {}
 
 def executable(graph: Graph) -> Callable[..., list[Any]]:
     """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for every key of a graph."""
-    key = graph.key()
+    key = (graph.key(), LOCAL.flush)
     found = _EXECUTABLES.get(key)
     if found is None:
         from weft.schedule.build import build
 
-        found = _EXECUTABLES[key] = get_backend().compile(build(detached(graph)))
+        found = _EXECUTABLES[key] = get_backend().compile(build(detached(graph)), flush_denormals=LOCAL.flush)
     return found
 
 

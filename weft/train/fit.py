@@ -16,6 +16,7 @@ from weft.nn.module import Module
 from weft.optim import Adam, Optimizer
 from weft.train.history import Epoch, History
 from weft.train.progress import progress
+from weft.transforms.denormals import flush_denormals
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
 
@@ -86,7 +87,7 @@ def fit(
     per_epoch = -(-len(x) // batch_size)
     model.train()
     try:
-        with progress(epochs * per_epoch, show) as bar:
+        with flush_denormals(), progress(epochs * per_epoch, show) as bar:
             for number in range(1, epochs + 1):
                 start = time.perf_counter()
                 order = rng.permutation(len(x)) if shuffle else np.arange(len(x))
