@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.codegen.cpu.emit import Env, emit_store, emit_value, llvm_type
+from weft.codegen.cpu.access import to_memory
+from weft.codegen.cpu.emit import Emitter, Env, emit_store, emit_value, llvm_type, memory_type
 from weft.codegen.cpu.env import access_values, dependencies, operands
 from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.microkernel import Tile, mask_text
 from weft.codegen.cpu.text import Function, Module
-from weft.schedule.kernel import Kernel, Value
+from weft.schedule.kernel import Kernel, Store, Value
 
 INLINE_COST = 500
 _CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",
@@ -113,7 +114,34 @@ class Epilogue:
         for store in self.p.stores:
             emit_value(f, self.module, self.isa, store.value, env)
         for store in self.p.stores:
-            emit_store(f, self.module, self.isa, store, env)
+            if live and self._in_pieces(store):
+                self._store_pieces(f, env, store, live)
+            else:
+                emit_store(f, self.module, self.isa, store, env)
+
+    def _in_pieces(self, store: Store) -> bool:
+        """Masked stores of 256 bits are slow on some CPUs: half, quarter, eighth of a vector instead."""
+        flat = store.access.flat()
+        adjacent = self.p.n is not None and dict(flat.terms).get(self.p.n.id) == 1
+        same = store.value.dtype == store.access.buffer.dtype
+        return self.isa.bits <= 256 and adjacent and same and not flat.gather and not store.access.guard
+
+    def _store_pieces(self, f: Function, env: Env, store: Store, live: int) -> None:
+        dtype = store.access.buffer.dtype
+        value = emit_value(f, self.module, self.isa, store.value, env)
+        value = to_memory(Emitter(f, self.module, self.isa, env), value, dtype, self.lanes)
+        kind, flat = memory_type(dtype), store.access.flat()
+        at: str | int = flat.const + sum(c * env.offsets.get(a, 0) for a, c in flat.terms)
+        for axis, c in flat.terms:
+            at = f.add(at, f.mul(env.axes[axis], c))
+        pointer = f.element(env.pointers[store.access.buffer.id], kind, at)
+        first = 0
+        while first < live:
+            n = 1 << ((live - first).bit_length() - 1)
+            order = ", ".join(f"i32 {first + x}" for x in range(n))
+            part = f.let(f"shufflevector <{self.lanes} x {kind}> {value}, <{self.lanes} x {kind}> poison, <{n} x i32> <{order}>")
+            f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.itemsize), dtype.itemsize)
+            first += n
 
     # ---- a tile in memory, for long epilogues
 
