@@ -46,6 +46,8 @@ def choose_tile(isa: ISA, layout: Layout, pixels: tuple[int, ...], filters: int,
                             * count
                             * (max(rows * nv / 2, (rows + 1.6 * nv) / 2, 4.2) + 0.1 * nv + (0.1 if levels == 0 else 0))
                         )
+                if filters % mr:
+                    cost *= 1.02  # a second tile to compile
                 if best is None or cost < best.cost * 0.999:
                     best = Tiling(mr, nv, levels, cost)
     assert best is not None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from weft.codegen.cpu.text import Function, Module
 
-MAX_UNROLL = 32  # steps of k written out
+Steps = Callable[[list[tuple[str, str, int, int]]], None]
+MAX_UNROLL = 12  # steps of k written out: enough to hide the loop, few enough to compile fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pix
         for acc in row:
             f.store(v, "zeroinitializer", acc)
 
-    def step(px: str, w: str, at: int, wat: int) -> None:
+    def step(now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
         f.do('fence syncscope("singlethread") acq_rel')  # emits nothing: loads of later steps stay behind, so none is spilled
         vectors = []
         for j in range(tile.nv):
@@ -86,20 +88,27 @@ def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pix
         for i in range(tile.mr):
             x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * size), size))
             for j in range(tile.nv):
-                old = f.load(v, accs[i][j])
-                f.store(v, fma(f, number, x, vectors[j], old), accs[i][j])
+                now[i][j] = fma(f, number, x, vectors[j], now[i][j])
+
+    def steps(places: list[tuple[str, str, int, int]]) -> None:
+        """Some steps in a row: accumulators are read before the first and written after the last."""
+        now = [[f.load(v, acc) for acc in row] for row in accs]
+        for place in places:
+            step(now, *place)
+        for row, values in zip(accs, now, strict=True):
+            for acc, value in zip(row, values, strict=True):
+                f.store(v, value, acc)
 
     count = len(tile.taps)
     if count > MAX_UNROLL:
-        _looped_taps(f, module, number, tile, pixels, weights, step)
+        _looped_taps(f, module, number, tile, pixels, weights, steps)
         return accs
-    unroll = max(1, min(tile.chans, 12 // count))
+    unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // count))
     main = tile.chans // unroll
 
     def chans(px: str, w: str, n: int) -> None:
-        for u in range(n):
-            for t, at in enumerate(tile.taps):
-                step(px, w, u * tile.chan_pitch + at, (u * count + t) * tile.mr)
+        each = [(u, t) for u in range(n) for t in range(count)]
+        steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * count + t) * tile.mr) for u, t in each])
 
     px_p, w_p = f.local("ptr"), f.local("ptr")
     f.store("ptr", pixels, px_p)
@@ -119,7 +128,7 @@ def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pix
     return accs
 
 
-def _looped_taps(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str, step) -> None:
+def _looped_taps(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str, steps: Steps) -> None:
     """Many taps: groups that look alike from their first tap are one loop body over a table of displacements."""
     count, size = len(tile.taps), number.size
     group = 1
@@ -141,8 +150,7 @@ def _looped_taps(f: Function, module: Module, number: Number, tile: PixelTile, p
         with f.loop(0, len(firsts)) as g:
             at = f.load("i64", f.element(table, "i64", g))
             here, w = f.offset(px, at), f.load("ptr", w_p)
-            for t, more in enumerate(inside):
-                step(here, w, more, t * tile.mr)
+            steps([(here, w, more, t * tile.mr) for t, more in enumerate(inside)])
             f.store("ptr", f.offset(w, group * tile.mr * size), w_p)
         f.store("ptr", f.offset(px, tile.chan_pitch * size), px_p)
 
