@@ -140,14 +140,21 @@ def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) ->
 
 
 _PACKAGE = __file__.rsplit("/", 2)[0]
+_OURS: dict[str, bool] = {}  # file name -> is it weft's own; a look-up is cheaper than comparing the path's start
 
 
 def user_frame() -> Any:
     """Where the user's own code stands: (code object, instruction offset), cheap to take, resolved when needed."""
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None:
+        name = frame.f_code.co_filename
+        ours = _OURS.get(name)
+        if ours is None:
+            ours = _OURS[name] = name.startswith(_PACKAGE)
+        if not ours:
+            return (frame.f_code, frame.f_lasti)
         frame = frame.f_back
-    return (frame.f_code, frame.f_lasti) if frame is not None else None
+    return None
 
 
 def user_line(where: Any) -> str:
