@@ -36,12 +36,16 @@ class Stores:
         mask = None
         if live < lanes:
             mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
+        sums = self._rounded(sums)
+        one = along.extent == 1  # a store need not depend on such an axis: no lanes then
+        if one:
+            sums = self.f.let(f"extractelement {self.number.vector} {sums}, i64 0")
         env = Env(
             axes={**{axis.id: value for axis, value in axes.items()}, along.id: str(at)},
-            vector=along.id,
+            vector=None if one else along.id,
             lanes=lanes,
-            mask=mask,
-            accs={self.conv.contraction.id: self._rounded(sums)},
+            mask=None if one else mask,
+            accs={self.conv.contraction.id: sums},
             pointers=self.pointers,
             scalars=self.scalars,
         )

@@ -5,6 +5,8 @@ weights operand with zeros where the image copy has borders), so that a column i
 displacement and the sum runs over whole vectors, their lanes partial sums. Blocks of images x rows are summed in
 order into ``parts`` partial results, a fixed range of blocks each, and these are added in order: nothing depends
 on threads.
+
+Where the image is not finite, a border position may add 0 * inf: a NaN then spreads to taps that never see it.
 """
 
 from __future__ import annotations
