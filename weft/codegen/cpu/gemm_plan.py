@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
+from weft.schedule.kernel import Axis
 
 SERIAL_FLOPS = 2_000_000  # about 20 us on one core
 CHUNK_FLOPS = 1_500_000
@@ -76,8 +77,15 @@ def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int
 
 
 def should_swap(p: Product, lanes: int) -> bool:
-    """Vectorise along m? The result is stored along n, so only where n is too short for a vector."""
+    """Vectorise along m? Where the results lie along m in memory, or where n is too short for a vector."""
+    if p.rows >= lanes and _stores_along(p, p.m) > _stores_along(p, p.n):
+        return True
     return p.columns < lanes and p.rows > p.columns
+
+
+def _stores_along(p: Product, axis: Axis | None) -> int:
+    """How many of the results have neighbours along ``axis`` side by side."""
+    return sum((axis.id, 1) in s.access.index[0].terms for s in p.stores) if axis is not None else 0
 
 
 def make_plan(
