@@ -56,7 +56,6 @@ _NAMES: dict[str, str] = {
     "weft.look": "eval",
     "weft.tools.explain": "explain",
     "weft.runtime": "counters get_num_threads set_num_threads",
-    "weft.look": "eval",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _RENAMED = {"eval": "evaluate"}  # the module calls it otherwise, so as not to hide Python's own
