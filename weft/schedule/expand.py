@@ -27,6 +27,7 @@ _MONOIDS = {
     "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min", "argmax": "argmax", "argmin": "argmin",
 }
 UINT64 = np.dtype(np.uint64)
+INDEX = np.dtype(np.int32)  # of a place in a window
 
 
 class Scope:
@@ -276,7 +277,7 @@ class Expander:
                 for q, w in zip(inside, window, strict=True):
                     flat = flat.times(w).plus(q)
                 chosen = self.at(where, (*lead, *at), guards + tuple(own))
-                here = m.eq(m.cast(chosen, INT64), m.index(flat))
+                here = m.eq(chosen, m.cast(m.index(flat), where.dtype))
                 value = m.select(here, value, m.const(0, value.dtype))
             total = value if total is None else m.add(total, value)
         return m.const(0, node.dtype) if total is None else total
@@ -349,17 +350,18 @@ class Expander:
             value, _ = self.window_value(node, index, tuple([Affine(int(q)) for q in place]), guards)
             value = m.cast(value, wide)
             if best is None:
-                best, at = value, m.const(0, INT64)
+                best, at = value, m.const(0, INDEX)
             elif kind == "sum":
                 best = m.add(best, value)
             else:
                 assert at is not None
-                if kind == "argmax":
+                if wide in FLOATS:  # the first NaN wins; maximum and position share the comparisons
+                    ahead = getattr(m, "and")(getattr(m, "not")(m.le(value, best)), m.eq(best, best))
+                    best = m.select(ahead, value, best)
+                else:
                     ahead = m.gt(value, best)
-                    if wide in FLOATS:  # the first NaN wins
-                        ahead = getattr(m, "or")(ahead, getattr(m, "and")(m.ne(value, value), m.eq(best, best)))
-                    at = m.select(ahead, m.const(k, INT64), at)
-                best = m.max(best, value)
+                    best = m.max(best, value)
+                at = m.select(ahead, m.const(k, INDEX), at)
         assert best is not None and at is not None
         return m.cast(at if kind == "argmax" else best, node.dtype)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen.cpu.env import dependencies, flat, key_of
+from weft.codegen.cpu.env import access_axes, dependencies, flat, key_of
 from weft.codegen.cpu.types import is_signed, literal, llvm_type, memory_type, name_of, splat_text, wide
 from weft.schedule.kernel import Access, Affine, Value
 
@@ -83,9 +83,8 @@ def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
     if not vector:
         return start
     total = e.splat(start, "i64")
-    step = lane_step(e, affine)
-    if step:
-        total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {_ramp(e, step)}")
+    if lane_step(e, affine) != 0:
+        total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {_ramp(e, affine)}")
     for v, c in affine.gather:
         if e.place(dependencies(v, e.env.deps))[1]:
             lanes = _integer(e, v, True)
@@ -95,13 +94,29 @@ def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
     return total
 
 
-def lane_step(e: Emitter, affine: Affine) -> int:
-    """How far neighbouring lanes lie apart, gathered indices aside."""
-    return dict(affine.terms).get(e.env.vector, 0) if e.env.vector is not None else 0
+def _lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
+    terms = dict(affine.terms)
+    return (terms.get(e.env.vector, 0) if e.env.vector is not None else 0,
+            terms.get(e.env.minor, 0) if e.env.minor is not None else 0)
 
 
-def _ramp(e: Emitter, step: int) -> str:
-    return "<" + ", ".join(f"i64 {i * step}" for i in range(e.env.lanes)) + ">"
+def lane_step(e: Emitter, affine: Affine) -> int | None:
+    """How far neighbouring lanes lie apart, gathered indices aside; None where that differs."""
+    step, inner = _lane_terms(e, affine)
+    if e.env.minor is None:
+        return step
+    return inner if step == e.env.span * inner else None
+
+
+def _ramp(e: Emitter, affine: Affine) -> str:
+    step, inner = _lane_terms(e, affine)
+    span = e.env.span
+    return "<" + ", ".join(f"i64 {i // span * step + i % span * inner}" for i in range(e.env.lanes)) + ">"
+
+
+def first_lanes(mask: str | None) -> int | None:
+    """How many lanes a constant mask allows (always the first ones), or None."""
+    return mask.count("i1 true") if mask is not None and mask.startswith("<") else None
 
 
 def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
@@ -281,6 +296,15 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
         one = f.load(type_, f.let(f"select i1 {some}, ptr {pointer}, ptr {_dummy(e)}", "a"), size)
         fills = splat_text(type_, fill, lanes)
         return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {fills}")
+    count = first_lanes(mask)
+    if step == 2 and uniform is None and (mask is None or count is not None):
+        return _load_second(e, access, affine, type_, size, lanes if count is None else count)
+    if step is None:
+        if uniform is not None:
+            mask = both_masks(e, mask, e.splat(uniform, "i1"))
+        if _lane_terms(e, affine) != (1, 0):
+            return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
+        return _load_repeated(e, pointer_of(e, access, affine), mask, fill, type_, size)
     pointer = pointer_of(e, access, affine)
     if mask is None:
         if uniform is not None and abs(step) * lanes * size <= 256:
@@ -293,11 +317,92 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
     if uniform is not None:
         mask = both_masks(e, mask, e.splat(uniform, "i1"))
     if step == 1:
+        assert mask is not None
+        return _load_masked(e, pointer, mask, lanes, fill, type_, size)
+    return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
+
+
+def _load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type_: str, size: int) -> str:
+    """Neighbours where the mask allows, elsewhere ``fill``."""
+    f, vtype = e.f, wide(type_, lanes)
+    count = first_lanes(mask)
+    if count is not None and (size < 4 or count == lanes):  # no machine masks bytes: halves, quarters, ...
+        return _load_first(e, pointer, count, lanes, type_, size)
+    name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
+    e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
+    fills = splat_text(type_, fill, lanes)
+    return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
+
+
+def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, size: int) -> str:
+    """The first ``count`` of ``lanes`` neighbours; lanes beyond are 0 (a division must not meet poison)."""
+    f, vtype = e.f, wide(type_, lanes)
+    if count == lanes:
+        return f.load(vtype, pointer, size)
+    if size >= 4 and count:
+        mask = "<" + ", ".join("i1 true" if i < count else "i1 false" for i in range(lanes)) + ">"
         name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
         e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
-        fills = splat_text(type_, fill, lanes)
-        return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
-    return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
+        return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} zeroinitializer)")
+    out, at, width = "zeroinitializer", 0, lanes // 2
+    while width:
+        if count & width:
+            part = f.load(wide(type_, width), f.offset(pointer, at * size), size)
+            spread = ", ".join(f"i32 {i}" if i < width else "i32 poison" for i in range(lanes))
+            grown = f.let(f"shufflevector {wide(type_, width)} {part}, {wide(type_, width)} poison, <{lanes} x i32> <{spread}>")
+            places = ", ".join(f"i32 {lanes + i - at if at <= i < at + width else i}" for i in range(lanes))
+            out = f.let(f"shufflevector {vtype} {out}, {vtype} {grown}, <{lanes} x i32> <{places}>")
+            at += width
+        width //= 2
+    return out
+
+
+def _load_second(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
+    """Every second element, ``count`` of them. Where the elements between are read too, both come from the same vectors."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    key = (key_of(access.buffer), affine.terms, affine.const)
+    base = e.env.pairs.get(key)
+    if base is None and count == lanes:
+        return _load_strided(e, pointer_of(e, access, affine), 2, type_, size)
+    first = affine.const if base is None else base
+    memo = e.memo(e.place(frozenset(access_axes(access)))[0])
+    both = ("pair", *key[:2], first, base is None, e.env.tag)
+    if both not in memo:
+        pointer = pointer_of(e, access, Affine(first, affine.terms, affine.gather))
+        reach = 2 * count - (base is None)
+        memo[both] = tuple(
+            _load_first(e, f.offset(pointer, at * size), min(lanes, reach - at), lanes, type_, size) if reach > at else "zeroinitializer"
+            for at in (0, lanes)
+        )
+    a, b = memo[both]
+    odd = affine.const - first
+    places = ", ".join(f"i32 {i}" for i in range(odd, 2 * lanes, 2))
+    return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>")
+
+
+def _load_repeated(e: Emitter, pointer: str, mask: str | None, fill: str, type_: str, size: int) -> str:
+    """Neighbours, each in ``span`` lanes."""
+    f, lanes, span = e.f, e.env.lanes, e.env.span
+    vtype, few = wide(type_, lanes), lanes // span
+    count = first_lanes(mask)
+    if mask is None:
+        read = f.load(wide(type_, few), pointer, size)
+    elif count is not None:
+        read = _load_first(e, pointer, -(-count // span), few, type_, size)
+    else:
+        some = None
+        for r in range(span):
+            places = ", ".join(f"i32 {i}" for i in range(r, lanes, span))
+            one = f.let(f"shufflevector {wide('i1', lanes)} {mask}, {wide('i1', lanes)} poison, <{few} x i32> <{places}>")
+            some = one if some is None else f.let(f"or {wide('i1', few)} {some}, {one}")
+        assert some is not None
+        read = _load_masked(e, pointer, some, few, fill, type_, size)
+    places = ", ".join(f"i32 {i // span}" for i in range(lanes))
+    out = f.let(f"shufflevector {wide(type_, few)} {read}, {wide(type_, few)} poison, <{lanes} x i32> <{places}>")
+    if mask is None or count is not None:
+        return out
+    return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {out}, {vtype} {splat_text(type_, fill, lanes)}")
 
 
 def _named(e: Emitter, type_: str, text: str) -> str:

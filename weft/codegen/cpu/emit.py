@@ -51,7 +51,7 @@ class Emitter:
         """The level that a value with these dependencies belongs to, and whether it differs between lanes."""
         env = self.env
         vector = env.vector is not None and (
-            env.vector in deps or any(type(d) is tuple and d[1] not in env.uniform for d in deps)
+            env.vector in deps or env.minor in deps or any(type(d) is tuple and d[1] not in env.uniform for d in deps)
         )
         if env.levels is None:
             return 0, vector

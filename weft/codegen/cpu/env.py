@@ -32,6 +32,9 @@ class Env:
     memo: what was emitted here already (when ``levels`` is None).
     levels: open loops, outermost first; level_of: axis id -> its level; acc_level: the same of accumulators.
     tag: names the unrolled copy: copies share what does not depend on the vector axis.
+    minor, span: an axis of extent ``span`` that runs inside the lanes: lane l is iteration l // span of the vector
+    axis and l % span of this one (its entry in axes is "0").
+    pairs: (buffer, terms, constant) -> constant of the first of two loads at stride 2 that are neighbours.
     """
 
     axes: dict[int, str] = field(default_factory=dict)
@@ -49,6 +52,9 @@ class Env:
     acc_level: dict[int, int] = field(default_factory=dict)
     deps: dict[int, frozenset] = field(default_factory=dict)
     tag: int = 0
+    minor: int | None = None
+    span: int = 1
+    pairs: dict[tuple, int] = field(default_factory=dict)
 
     @property
     def width(self) -> int | None:

@@ -51,6 +51,7 @@ class Nest:
         self.base = Env(levels=self.levels)
         self._scratch: str | None = None
         self._tags = 0
+        self.base.pairs.update(_pairs(part))
         for v in walk(roots(part.stages)):
             if v.op == "load":
                 self.buffer(v.attr)
@@ -167,14 +168,15 @@ class Nest:
     # environments
 
     def env(self, vector: int | None = None, lanes: int = 1, mask: str | None = None, shift: int = 0,
-            accs: dict[int, str] | None = None, uniform: set[int] | None = None) -> Env:
+            accs: dict[int, str] | None = None, uniform: set[int] | None = None, minor: Axis | None = None) -> Env:
         """An Env of this nest; every one has its own tag, so that copies do not meet."""
         self._tags += 1
         b = self.base
         return Env(
             b.axes, vector, lanes, mask, b.accs if accs is None else accs, b.pointers, b.scalars, {},
             {vector: shift} if vector is not None and shift else {}, b.uniform if uniform is None else uniform,
-            self.levels, b.level_of, b.acc_level, b.deps, self._tags,
+            self.levels, b.level_of, b.acc_level, b.deps, self._tags, None if minor is None else minor.id,
+            1 if minor is None else minor.extent, b.pairs,
         )
 
     def value(self, v: Value, env: Env) -> str:
@@ -200,6 +202,22 @@ class Nest:
 
     def part_keep(self, value: Value) -> None:
         self.base.memo.setdefault("keep", []).append(value)  # identities must stay unique
+
+
+def _pairs(part: Part) -> dict[tuple, int]:
+    """Plain loads that differ by one element: (buffer, terms, constant) of both -> the first one's constant."""
+    found: dict[tuple, list[int]] = {}
+    for v in walk(roots(part.stages)):
+        if v.op == "load" and not v.attr.guard:
+            at = flat(v.attr)
+            if not at.gather:
+                found.setdefault((key_of(v.attr.buffer), at.terms), []).append(at.const)
+    out: dict[tuple, int] = {}
+    for key, consts in found.items():
+        for c in sorted(set(consts)):
+            if c - 1 in consts and out.get((*key, c - 1), c - 1) == c - 1:
+                out[*key, c - 1] = out[*key, c] = c - 1
+    return out
 
 
 def lanes_for(isa: ISA, part: Part) -> int:

@@ -15,6 +15,7 @@ from weft.codegen.cpu.nest_tiles import emit_stages
 from weft.codegen.cpu.parts import Part, size_of, split
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
+from weft.schedule.memory import in_place
 
 
 def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
@@ -22,6 +23,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     m = Module()
     symbol = f"weft_{kernel.name}"  # no kernel may take a C function's name
     parts, scratch = split(kernel)
+    again = not in_place(kernel)
     buffers = (*kernel.inputs, *kernel.outputs)
     layout = Layout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
                     len(buffers) + len(kernel.scalars))
@@ -35,7 +37,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     for i, part in enumerate(parts):
         if any(a.extent == 0 for a in part.shared):
             continue
-        plan = plan_part(part, isa)
+        plan = plan_part(part, isa, again)
         name = f"{symbol}.{i}"
         emit_part(m, isa, layout, part, plan, name)
         call_part(entry, m, name, plan.chunks, plan.parallel)
@@ -111,7 +113,7 @@ def _tiles(n: Nest, plan: Plan) -> None:
             emit_stages(n, [n.env(accs={})])
         return
     axis = next(a for a in part.shared if a.id == plan.axis)
-    outer = tuple(a for a in part.shared if a.id != plan.axis)
+    outer = tuple(a for a in part.shared if a.id not in (plan.axis, plan.minor))
     if plan.rows:
         if not outer:
             _across(n, plan, axis)
@@ -147,7 +149,8 @@ def _sheet(n: Nest, plan: Plan) -> None:
 
 def _across(n: Nest, plan: Plan, axis: Axis) -> None:
     """The whole vector axis."""
-    for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent):
+    minor = next((a for a in n.part.shared if a.id == plan.minor), None)
+    for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.again):
         _own_accs(envs)
         emit_stages(n, envs)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from weft.codegen.cpu.env import key_of
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.nest import cost_of, instructions, lanes_for, strides_along
 from weft.codegen.cpu.nest_sheet import slab_of
-from weft.codegen.cpu.parts import Part, roots, size_of
-from weft.schedule.kernel import Value
+from weft.codegen.cpu.parts import Part, roots, size_of, walk
+from weft.schedule.kernel import Axis, Value
 
 INLINE_NS = 20_000  # less work than this runs on the calling thread
 CHUNK_NS = 10_000
@@ -19,6 +20,8 @@ MOST_CHUNKS = 64
 class Plan:
     """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
     (rows without shared axes, blocks in parallel). axis None: scalar code.
+
+    minor: an axis that runs inside the lanes (see Env). again: a last vector may compute elements a second time.
 
     chunks: how many; rows: outer iterations a chunk, or 0 where a chunk is ``piece`` elements of the vector axis.
     """
@@ -31,9 +34,12 @@ class Plan:
     rows: int
     piece: int
     parallel: bool
+    minor: int | None = None
+    again: bool = False
 
 
-def plan_part(part: Part, isa: ISA) -> Plan:
+def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
+    """``again``: no output may lie in an input's memory, so elements may be stored twice."""
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
     reductions = [r for s in part.stages for r in s.reductions]
@@ -67,19 +73,45 @@ def plan_part(part: Part, isa: ISA) -> Plan:
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return Plan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
+    again = again and not part.ordered and not _reads_own(part)
+    minor = _minor(part, axis, lanes)
     unroll = _unroll(values, axis)
+    if minor is not None:
+        rows = outer // minor.extent
+        each_chunk = -(-rows // chunks)
+        unroll = min(unroll, -(-extent * minor.extent // lanes))
+        return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
     if reductions:
         unroll = max(1, min(unroll, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
     rows = size_of(part.shared) // extent
     if chunks == 1 or rows >= chunks:
         each_chunk = -(-rows // chunks)
-        return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1)
+        return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, None, again)
     step = lanes * unroll
     pieces = -(-chunks // rows)
     piece = -(extent // -pieces)
     piece = -(piece // -step) * step
     return Plan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+
+
+def _reads_own(part: Part) -> bool:
+    """Whether the part reads a buffer that it writes."""
+    written = {key_of(s.access.buffer) for stage in part.stages for s in stage.stores}
+    return any(v.op == "load" and key_of(v.attr.buffer) in written for v in walk(roots(part.stages)))
+
+
+def _minor(part: Part, axis: int, lanes: int) -> Axis | None:
+    """A short axis that fills the gaps between the vector axis's elements in every store (so they become full vectors)."""
+    stores = [s for stage in part.stages for s in stage.stores]
+    if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or not stores:
+        return None
+    for a in part.shared:
+        if a.id != axis and a.extent in (2, 4, 8) and a.extent < lanes:
+            places = [s.access.index[0] for s in stores]
+            if all(not p.gather and dict(p.terms).get(a.id) == 1 and dict(p.terms).get(axis) == a.extent for p in places):
+                return a
+    return None
 
 
 def _unroll(values: list[Value], axis: int | None) -> int:

@@ -23,25 +23,42 @@ def const_mask(lanes: int, count: int) -> str:
     return "<" + ", ".join("i1 true" if i < count else "i1 false" for i in range(lanes)) + ">"
 
 
-def vectors(n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int) -> Iterator[list[Env]]:
-    """Env groups that cover [start, end) of an axis: (in a loop) full groups, then the rest with a masked last vector."""
+def vectors(
+    n: Nest, axis: Axis, lanes: int, unroll: int, start: int, end: int, minor: Axis | None = None, again: bool = False,
+) -> Iterator[list[Env]]:
+    """Env groups that cover [start, end) of an axis: (in a loop) full groups, then the rest with a masked last vector.
+
+    minor: an axis inside the lanes (see Env). again: the last vector may repeat elements instead of being masked.
+    """
+    if minor is not None:
+        n.base.axes[minor.id] = "0"
+    span = 1 if minor is None else minor.extent
+    lanes //= span  # counted along the axis
     step = lanes * unroll
+
+    def env(mask: str | None, shift: int) -> Env:
+        if minor is not None:
+            n.base.level_of[minor.id] = len(n.levels) - 1
+        return n.env(axis.id, lanes * span, mask, shift, minor=minor)
+
     main = start + (end - start) // step * step
     if main > start:
         if main - start == step:
             with n.block(axis.id):
                 n.base.axes[axis.id] = str(start)
-                yield [n.env(axis.id, lanes, None, u * lanes) for u in range(unroll)]
+                yield [env(None, u * lanes) for u in range(unroll)]
         else:
             with n.loop(start, main, step, axis.id):
-                yield [n.env(axis.id, lanes, None, u * lanes) for u in range(unroll)]
+                yield [env(None, u * lanes) for u in range(unroll)]
     left = end - main
     if left:
         with n.block(axis.id):
             n.base.axes[axis.id] = str(main)
-            envs = [n.env(axis.id, lanes, None, u * lanes) for u in range(left // lanes)]
-            if left % lanes:
-                envs.append(n.env(axis.id, lanes, const_mask(lanes, left % lanes), left // lanes * lanes))
+            envs = [env(None, u * lanes) for u in range(left // lanes)]
+            if left % lanes and again and end - start >= lanes:
+                envs.append(env(None, left - lanes))
+            elif left % lanes:
+                envs.append(env(const_mask(lanes * span, left % lanes * span), left // lanes * lanes))
             yield envs
 
 

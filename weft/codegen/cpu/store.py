@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.codegen.cpu.access import (
     both_masks,
+    first_lanes,
     from_memory,
     guards_of,
     lane_step,
@@ -30,7 +31,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
     deps: set = access_axes(access)
     for v in access_values(access):
         deps |= dependencies(v, env.deps)
-    vector = env.vector is not None and (env.vector in deps or any(e.place(dependencies(v, env.deps))[1]
+    vector = env.vector is not None and (env.vector in deps or env.minor in deps or any(e.place(dependencies(v, env.deps))[1]
                                                                    for v in access_values(access)))
     if store.mode == "add" and env.vector is not None:
         vector = True
@@ -78,13 +79,18 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         if mask is None:
             f.store(vtype, raw, pointer, size)
             return
+        count = first_lanes(mask)
+        if count is not None and e.isa.lanes(4) < 16:
+            _store_first(e, raw, pointer, count, type_, size)
+            return
         name = f"llvm.masked.store.{mangle(type_, lanes)}.p0"
         e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
         f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
         return
-    if mask is None and not scattered and step:
+    count = lanes if mask is None else first_lanes(mask)
+    if count is not None and not scattered and step:
         pointer = pointer_of(e, access, affine)
-        for i in range(lanes):
+        for i in range(count):
             one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
             f.store(type_, one, f.offset(pointer, i * step * size), size)
         return
@@ -95,6 +101,23 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
         f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
     )
+
+
+def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, size: int) -> None:
+    """The first ``count`` lanes in pieces: AVX2's masked stores are slow, and bytes have none."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    at, width = 0, lanes
+    while width:
+        if count & width:
+            if width == lanes:
+                part = raw
+            else:
+                places = ", ".join(f"i32 {at + i}" for i in range(width))
+                part = f.let(f"shufflevector {vtype} {raw}, {vtype} poison, <{width} x i32> <{places}>")
+            f.store(wide(type_, width), part, f.offset(pointer, at * size), size)
+            at += width
+        width //= 2
 
 
 def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
