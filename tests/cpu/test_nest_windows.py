@@ -1,0 +1,71 @@
+"""Windows in vectors: pairs of loads at stride 2, axes inside the lanes, ends that repeat elements or are stored in pieces."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cross import TABLE, bind, leaf, run_both
+
+# size, window, stride, padding: rows longer and shorter than a vector, gaps, overlap, padding
+WINDOWS = [
+    (28, 2, 2, 0), (14, 2, 2, 0), (7, 2, 2, 0), (6, 2, 2, 0), (37, 2, 2, 1), (29, 3, 2, 1), (20, 3, 1, 1), (32, 4, 4, 0),
+    (40, 1, 2, 0), (18, 2, 3, 1), (66, 2, 2, 0), (9, 5, 2, 2),
+]
+
+
+def place(window: int, stride: int, padding: int) -> dict:
+    return {"window": (window, window), "stride": (stride, stride), "padding": ((padding, padding),) * 2}
+
+
+def check(inputs, arrays, outputs, exact=True):
+    for _, got, want in run_both(inputs, arrays, outputs):
+        for g, w in zip(got, want, strict=True):
+            if exact:
+                np.testing.assert_array_equal(g, w)
+            else:
+                np.testing.assert_allclose(g.astype(float), w.astype(float), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32"])
+@pytest.mark.parametrize("case", WINDOWS)
+def test_largest_and_its_place(rng, case, dtype):
+    size, *rest = case
+    x = (rng.normal(size=(2, 3, size, size)) * 20).astype(dtype)
+    if dtype == "float32":
+        x[0, 1].flat[::5] = np.nan
+    n, params = leaf(x), place(*rest)
+    check([n], [x], [bind(TABLE["reduce_window"], n, kind=k, **params) for k in ("max", "argmax")])
+
+
+@pytest.mark.parametrize("case", WINDOWS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradient_through_a_mask(rng, case, masked):
+    """What pooling after a ReLU asks for: the gathered gradient where a bool image allows it, bool results as well."""
+    size, *rest = case
+    params = place(*rest)
+    out = tuple((size + 2 * rest[2] - rest[0]) // rest[1] + 1 for _ in range(2))
+    g = rng.normal(size=(2, 3, *out)).astype(np.float32)
+    at = rng.integers(0, rest[0] ** 2, g.shape).astype(np.int32)
+    mask = rng.random((2, 3, size, size)) < 0.5
+    inputs = [leaf(a) for a in (g, at, mask)]
+    back = bind(TABLE["window_gather"], *inputs[:2], size=(size, size), **params)
+    if masked:
+        zero = bind(TABLE["multiply"], back, back)
+        back = bind(TABLE["where"], inputs[2], back, zero)
+        more = bind(TABLE["logical_and"], bind(TABLE["less"], back, zero), inputs[2])
+        check(inputs, [g, at, mask], [back, more], exact=False)
+    else:
+        check(inputs, [g, at, mask], [back], exact=False)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float16", "float32", "float64"])
+@pytest.mark.parametrize("width", [3, 7, 9, 14, 30])
+def test_rows_with_ends(rng, dtype, width):
+    """Every second and every element of short rows, divided: lanes past the end must be harmless."""
+    a = (rng.integers(1, 90, (5, 6, 2 * width)) % (2 if dtype == "bool" else 99)).astype(dtype)
+    b = rng.integers(1, 9, (6, width)).astype(dtype)
+    x, y = leaf(a), leaf(b)
+    op = "logical_xor" if dtype == "bool" else "floor_divide"
+    halves = [bind(TABLE["slice"], x, start=(0, 0, s), step=(1, 1, 2), shape=(5, 6, width)) for s in (0, 1)]
+    wide = bind(TABLE["broadcast_to"], y, shape=(5, 6, width))
+    check([x, y], [a, b], [bind(TABLE[op], h, wide) for h in halves])
