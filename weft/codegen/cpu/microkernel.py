@@ -65,7 +65,8 @@ PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %flags, i64 %i, i64 %
 
 
 def mask_text(lanes: int, live: int) -> str:
-    return "<" + ", ".join(f"i1 {int(x < live)}" for x in range(lanes)) + ">"
+    """A constant mask, spelt as ``access.first_lanes`` counts it."""
+    return "<" + ", ".join("i1 true" if x < live else "i1 false" for x in range(lanes)) + ">"
 
 
 def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
