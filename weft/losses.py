@@ -29,8 +29,8 @@ def cross_entropy(logits: Array, target: Array) -> Array:
     ShapeError, DTypeError
         when shapes or the labels' dtype do not fit.
     ValueError
-        when a NumPy or list ``target`` holds labels out of range; labels inside a jitted function cannot be
-        looked at, `weft.train.fit` checks them before it starts.
+        when labels are out of range; labels that are not computed yet, and those inside a jitted function, cannot
+        be looked at: `weft.train.fit` checks them before it starts.
 
     Examples
     --------
@@ -47,6 +47,8 @@ def cross_entropy(logits: Array, target: Array) -> Array:
         if target.dtype.kind in "iu":
             check_labels(target, classes)
         target = asarray(target)
+    elif target.dtype.kind in "iu" and target.node.value is not None:  # known already: looking costs no run
+        check_labels(target.numpy(), classes)
     if target.shape not in ((n,), (n, classes)):
         raise ShapeError(f"cross_entropy: target must be ({n},) labels or ({n}, {classes}) one-hot rows, not {target.shape}")
     shifted = logits - _constant(logits.max(axis=1, keepdims=True))

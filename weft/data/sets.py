@@ -77,6 +77,8 @@ def read_idx(content: bytes, name: str = "idx file") -> np.ndarray:
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != 8:
         raise DataError(f"{name} is no idx file of bytes")
     rank = content[3]
+    if len(content) < 4 + 4 * rank:
+        raise DataError(f"{name} is cut off in its head: {len(content)} bytes")
     shape = tuple(int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
     data = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
     if data.size != int(np.prod(shape)):

@@ -19,6 +19,12 @@ def _pair(value: int | tuple[int, int], name: str) -> tuple[int, int]:
     return pair
 
 
+def _extents(layer: str, **extents: int) -> None:
+    for name, value in extents.items():
+        if not isinstance(value, int) or value < 1:
+            raise ShapeError(f"{layer}: {name} must be a positive int, not {value!r}")
+
+
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """``x @ weight.T + bias``.
 

@@ -26,6 +26,7 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
+        F._extents("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
         limit = in_features**-0.5
         self.weight = uniform_parameter((out_features, in_features), limit)
@@ -56,6 +57,7 @@ class Conv2d(Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size, stride=1, padding=0, bias: bool = True) -> None:
         super().__init__()
+        F._extents("Conv2d", in_channels=in_channels, out_channels=out_channels)
         self.in_channels, self.out_channels = in_channels, out_channels
         self.kernel_size = F._pair(kernel_size, "kernel_size")
         self.stride, self.padding = F._pair(stride, "stride"), F._pair(padding, "padding")

@@ -1,0 +1,210 @@
+"""Bad input: the error names the argument, shapes, dtypes and the fix, and the traceback has the user's line."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import AxisError, DataError, DTypeError, ShapeError
+
+A = wf.ones((3, 4))
+X, Y = np.ones((5, 4), np.float32), np.array([0, 1, 2, 1, 0])
+
+
+def linear(inputs: int = 4, outputs: int = 3):
+    return wf.nn.Linear(inputs, outputs)
+
+
+def fit(x=X, y=Y, model=None, **more):
+    return wf.train.fit(model or linear(), x, y, show=False, epochs=more.pop("epochs", 1), **more)
+
+
+KEEP = r"{}: shapes do not broadcast: x1 \(3, 4\), x2 \(3,\)\. x2 is a reduction over axis 1: write keepdims=True there"
+
+CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    # shapes
+    "add": (lambda: A + wf.ones(5), ShapeError, r"add: shapes do not broadcast: x1 \(3, 4\), x2 \(5,\).*reshape or transpose"),
+    "subtract a mean": (lambda: A - A.mean(axis=1), ShapeError, KEEP.format("subtract")),
+    "divide by a sum": (lambda: A / wf.sum(A, axis=1), ShapeError, KEEP.format("divide")),
+    "subtract a maximum": (lambda: wf.subtract(A, A.max(axis=1)), ShapeError, KEEP.format("subtract")),
+    "divide by a root of a variance": (lambda: A / wf.sqrt(A.var(axis=1) + 1e-5), ShapeError, KEEP.format("divide")),
+    "in place": (lambda: A.copy().__isub__(A.mean(axis=1)), ShapeError, KEEP.format("subtract")),
+    "under jit": (lambda: wf.jit(lambda a: a - a.mean(axis=1))(A), ShapeError, KEEP.format("subtract")),
+    "under grad": (lambda: wf.grad(lambda a: (a - a.mean(axis=1)).sum())(A), ShapeError, KEEP.format("subtract")),
+    "product": (
+        lambda: A @ A,
+        ShapeError, r"matmul: shapes \(3, 4\) and \(3, 4\) do not fit: the last extent of the first \(4\)",
+    ),
+    "where": (lambda: wf.where(A > 0, A, wf.ones(2)), ShapeError, r"where: .*condition \(3, 4\), x1 \(3, 4\), x2 \(2,\)"),
+    "reshape": (
+        lambda: A.reshape((5, 3)),
+        ShapeError, r"reshape: an array of shape \(3, 4\) \(12 elements\) cannot take shape \(5, 3\)",
+    ),
+    "concat": (
+        lambda: wf.concat([A, wf.ones((2, 5))]),
+        ShapeError, r"concat: arrays\[0\] has shape \(3, 4\) and arrays\[1\] \(2, 5\)",
+    ),
+    "einsum": (lambda: wf.einsum("ij,jk->ik", A, A), ShapeError, r"einsum: 'j' has extent 4 .* 3"),
+    "maximum of nothing": (lambda: wf.ones((0, 3)).max(axis=0), ShapeError, r"max: the array of shape \(0, 3\) is empty"),
+    "written": (lambda: A.copy().__setitem__(0, np.ones(7)), ShapeError, r"shape \(7,\) does not fit .*\(4,\)"),
+    "mse": (lambda: wf.losses.mse(A, wf.ones(3)), ShapeError, r"mse: prediction \(3, 4\) and target \(3,\)"),
+    "gradient of many": (lambda: wf.grad(lambda x: x)(A), ShapeError, r"grad of .*shape \(3, 4\).*take \.sum\(\) or \.mean\(\)"),
+    "vmap": (
+        lambda: wf.vmap(lambda x, y: x + y)(A, wf.ones(5)),
+        ShapeError, r"different extents: 3 \(argument 0\), 5 \(argument 1\)",
+    ),
+    # dtypes
+    "complex": (lambda: wf.ones(3, dtype="complex64"), DTypeError, "no dtype 'complex64'; it has bool, .*float64"),
+    "unknown dtype": (lambda: A.astype("float31"), DTypeError, "'float31' is not a dtype; weft has bool"),
+    "objects": (lambda: wf.array([1], dtype=object), DTypeError, "no dtype 'object'"),
+    "strings": (lambda: wf.array(["a"]), DTypeError, "<U1 cannot be held: weft has"),
+    "float shift": (lambda: A << 1, DTypeError, "bitwise_left_shift: x1 is float32, but must be an integer.*astype"),
+    "float position": (lambda: wf.take(A, wf.array([0.5])), DTypeError, "take: indices must hold integers.*float32.*astype"),
+    "gradient of integers": (
+        lambda: wf.grad(lambda x: x.sum())(wf.array([1, 2])),
+        DTypeError, r"argument 0 is int64.*astype\('float32'\)",
+    ),
+    # axes and positions
+    "axis": (lambda: A.sum(axis=5), AxisError, "sum: axis 5 is out of range for an array of 2 dimensions"),
+    "axis twice": (lambda: A.sum(axis=(0, 0)), AxisError, r"axis \(0, 0\) names an axis twice"),
+    "position": (lambda: A[7], IndexError, r"index 7 is out of bounds for axis 0 with size 3 \(array of shape \(3, 4\)\)"),
+    "positions": (lambda: A[np.array([9])], IndexError, "index 9 is out of bounds for axis 0 with size 3"),
+    "too many": (lambda: A[0, 0, 0], IndexError, r"too many indices: the array has 2 dimensions \(shape \(3, 4\)\), 3"),
+    # layers
+    "width": (lambda: linear()(wf.ones((3, 5))), ShapeError, r"linear: x has shape \(3, 5\).*in_features = 4"),
+    "images into a dense layer": (lambda: linear()(wf.ones((2, 1, 4, 5))), ShapeError, "flatten images first"),
+    "second layer": (lambda: wf.nn.Sequential(linear(4, 3), wf.nn.ReLU(), linear(4, 2))(A), ShapeError, "in_features = 4"),
+    "channels": (
+        lambda: wf.nn.Conv2d(3, 4, 3)(wf.ones((2, 1, 8, 8))),
+        ShapeError, r"conv2d: x \(2, 1, 8, 8\) has 1 channels, w .* takes 3",
+    ),
+    "image without batch": (lambda: wf.nn.Conv2d(3, 4, 3)(wf.ones((3, 8, 8))), ShapeError, r"x must be \(N, C, H, W\)"),
+    "window": (
+        lambda: wf.nn.Conv2d(1, 4, 5)(wf.ones((1, 1, 3, 3))),
+        ShapeError, r"window .*\(4, 1, 5, 5\).* is larger than x \(1, 1, 3, 3\)",
+    ),
+    "pool": (lambda: wf.nn.max_pool2d(wf.ones((1, 1, 2, 2)), 3), ShapeError, r"window \(3, 3\) is larger than"),
+    "no features": (lambda: linear(0, 3), ShapeError, "Linear: in_features must be a positive int, not 0"),
+    "no channels": (lambda: wf.nn.Conv2d(1, 0, 3), ShapeError, "Conv2d: out_channels must be a positive int, not 0"),
+    "probability": (lambda: wf.nn.Dropout(2.0), ValueError, "Dropout: p must lie between 0 and 1, not 2.0"),
+    "rate": (lambda: wf.optim.Adam(lr=-1), ValueError, "Adam: lr must be positive, not -1"),
+    # labels and data
+    "label": (
+        lambda: wf.losses.cross_entropy(wf.ones((2, 3)), np.array([0, 3])),
+        ValueError, r"label 3 at position 1.*3 classes \(0 to 2\)",
+    ),
+    "label in an Array": (
+        lambda: wf.losses.cross_entropy(wf.ones((2, 3)), wf.array([-1, 2])),
+        ValueError, "label -1 at position 0",
+    ),
+    "label in fit": (lambda: fit(y=np.array([0, 1, 2, 3, 0])), ValueError, "label 3 at position 3, but there are 3 classes"),
+    "label in validation": (lambda: fit(validation=(X, Y + 2)), ValueError, "label 3 at position 1"),
+    "float labels": (
+        lambda: wf.losses.cross_entropy(wf.ones((2, 3)), np.array([0.0, 1.0])),
+        DTypeError, "labels must be integers, not float64",
+    ),
+    "count of labels": (
+        lambda: wf.losses.cross_entropy(wf.ones((2, 3)), Y),
+        ShapeError, r"\(2,\) labels or \(2, 3\) one-hot rows, not \(5,\)",
+    ),
+    "empty data": (lambda: fit(X[:0], Y[:0]), ShapeError, r"x is empty: shape \(0, 4\)"),
+    "fewer labels": (lambda: fit(y=Y[:4]), ShapeError, r"x has 5 samples \(shape \(5, 4\)\), y has 4"),
+    "data too wide": (lambda: fit(model=linear(7)), ShapeError, "in_features = 7"),
+    "words": (lambda: fit(np.array([["a"] * 4] * 5)), DTypeError, "fit: x must hold numbers, not <U1"),
+    "no epochs": (lambda: fit(epochs=0), ValueError, "epochs and batch_size must be at least 1, not 0"),
+    "no batch": (lambda: fit(batch_size=0), ValueError, "epochs and batch_size must be at least 1"),
+    "all for validation": (lambda: fit(validation=1.0), ValueError, r"validation must be a fraction in \[0, 1\)"),
+    "threads": (lambda: wf.set_num_threads(0), ValueError, "from 1 to 256, got 0"),
+    "shape": (lambda: wf.random.normal(size=(-1,)), ShapeError, r"normal: size=\(-1,\) has a negative extent"),
+}
+
+
+def call_lines(call: Callable[[], object]) -> set[int]:
+    return {line for _, _, line in call.__code__.co_lines() if line is not None}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message_and_line(name: str) -> None:
+    call, error, pattern = CASES[name]
+    with pytest.raises(error, match=pattern) as caught:
+        call()
+    assert isinstance(caught.value, ValueError | TypeError | IndexError)
+    own = [f for f in traceback.extract_tb(caught.value.__traceback__) if "/weft/" not in f.filename]
+    assert own[-1].filename == __file__, "the last frame outside weft is the user's"
+    assert any(f.lineno in call_lines(call) for f in own), "and its line is shown"
+    assert not re.search(r"0x[0-9a-f]{6}", str(caught.value)), "no addresses"
+    assert wf.ones(2).sum() == 2, "and weft goes on"
+
+
+def test_an_error_in_a_function_that_was_traced_names_its_line() -> None:
+    def model(a):
+        b = a * 2
+        return b - b.mean(axis=1)  # wrong
+
+    for call in (wf.jit(model), lambda a: wf.vmap(model)(a[None]), lambda a: wf.explain(model, a)):
+        with pytest.raises(ShapeError) as caught:
+            call(A)
+        lines = [f.line or "" for f in traceback.extract_tb(caught.value.__traceback__)]
+        assert any("# wrong" in line for line in lines)
+
+
+def test_weight_files(tmp_path: Path) -> None:
+    net, path = linear(), tmp_path / "net.safetensors"
+    with pytest.raises(DataError, match=r"no weight file at .*net\.safetensors"):
+        wf.io.load(path)
+    with pytest.raises(DataError, match="no weight file"):
+        wf.io.load(tmp_path)
+    wf.io.save(path, net)
+    content = path.read_bytes()
+    before = net.weight.numpy().copy()
+    damaged = [b"", content[:4], content[: len(content) // 2], content[:-1], b"\xff" * 8 + content[8:], b"PK\3\4" * 30]
+    for bad in damaged:
+        path.write_bytes(bad)
+        with pytest.raises(DataError, match=r"net\.safetensors is damaged or no safetensors file"):
+            wf.io.load_into(net, path)
+    wf.io.save(path, linear(5, 3))
+    with pytest.raises(DataError, match=r"'weight' has shape \(3, 5\), the model's has \(3, 4\)"):
+        wf.io.load_into(net, path)
+    wf.io.save(path, {"weight": wf.ones((3, 4)), "other": wf.ones(1)})
+    with pytest.raises(DataError, match=r"does not fit the model: missing \['bias'\], not in the model \['other'\]"):
+        wf.io.load_into(net, path)
+    np.testing.assert_array_equal(net.weight.numpy(), before)
+    assert list(tmp_path.iterdir()) == [path], "nothing temporary is left"
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    net, path = linear(), tmp_path / "net.safetensors"
+    wf.io.save(path, net)
+    content = path.read_bytes()
+
+    def refuse(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(OSError, match="No space"):
+        wf.io.save(path, linear())
+    assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\x08", b"\0\0\x08\x03\0\0", b"\0\0\x0d\x01\0\0\0\1a", b"\0\0\x08\x01\0\0\0\2a"])
+def test_idx_files(content: bytes) -> None:
+    with pytest.raises(DataError, match="some file is (no idx file|cut off)"):
+        wf.data.sets.read_idx(content, "some file")
+
+
+def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path))
+    monkeypatch.setattr(wf.data.sets, "_cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte was not found: set WEFT_DATA .*pip install weft\[data\]"):
+        wf.data.load_mnist()
