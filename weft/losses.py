@@ -91,7 +91,13 @@ def mse(prediction: Array, target: Array) -> Array:
 
 
 def check_labels(labels: np.ndarray, classes: int) -> None:
-    """Raise ValueError where a label is not in 0..classes-1."""
+    """Raise ValueError where a label is not in 0..classes-1.
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf
+    >>> wf.losses.check_labels(np.array([0, 2]), 3)
+    """
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
         bad = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
         raise ValueError(

@@ -51,6 +51,14 @@ def load(path: str | os.PathLike) -> dict[str, Array]:
     ------
     DataError
         when the file is missing, damaged or no safetensors file.
+
+    Examples
+    --------
+    >>> import weft as wf, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+    >>> wf.io.save(path, {"w": wf.ones((2, 3))})
+    >>> wf.io.load(path)["w"].shape
+    (2, 3)
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
@@ -72,6 +80,15 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
     ------
     DataError
         when the file is unreadable, or its names or shapes are not the model's.
+
+    Examples
+    --------
+    >>> import weft as wf, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+    >>> net, other = wf.nn.Linear(3, 2), wf.nn.Linear(3, 2)
+    >>> wf.io.save(path, net)
+    >>> bool((wf.io.load_into(other, path).weight == net.weight).all())
+    True
     """
     fresh, own = load(path), model.arrays()
     missing, foreign = sorted(own.keys() - fresh.keys()), sorted(fresh.keys() - own.keys())

@@ -65,5 +65,12 @@ def set_num_threads(count: int) -> None:
 
 
 def get_num_threads() -> int:
-    """The number of threads a kernel may use: ``$WEFT_THREADS``, else the CPUs this process may run on."""
+    """The number of threads a kernel may use: ``$WEFT_THREADS``, else the CPUs this process may run on.
+
+    Examples
+    --------
+    >>> from weft.runtime import get_num_threads
+    >>> get_num_threads() >= 1
+    True
+    """
     return get_backend().pool.threads

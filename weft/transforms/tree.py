@@ -154,7 +154,14 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree, modules taken apart."""
+    """The leaves of a tree, modules taken apart.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tree_leaves({"a": [1, 2.5], "b": (3,)})
+    [1, 2.5, 3]
+    """
     return flatten(tree)[0]
 
 

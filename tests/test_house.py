@@ -1,0 +1,122 @@
+"""The house: sizes of files, what an import loads, names that resolve and are documented, where state may live."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft as wf
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "weft").rglob("*.py"))
+MODULES = ("nn", "losses", "optim", "train", "io", "random", "linalg")
+
+
+def loaded(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"],
+        capture_output=True, text=True, check=True, cwd=ROOT, timeout=60,
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_are_small(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 500
+
+
+def test_importing_weft_loads_little() -> None:
+    plain = loaded("import numpy")
+    more = loaded("import numpy, weft") - plain
+    heavy = {
+        m for m in more
+        if m.split(".")[0] in ("llvmlite", "optree", "rich", "opt_einsum", "safetensors", "matplotlib", "platformdirs", "pooch")
+        or m.startswith(("weft.schedule", "weft.codegen", "weft.nn", "weft.optim", "weft.train"))
+    }
+    assert not heavy
+
+
+def test_arrays_load_no_layers_and_a_lazy_graph_no_compiler() -> None:
+    found = loaded("import weft as wf; x = wf.ones((3, 4)) + 1; y = x.sum(axis=0)")
+    heavy = ("weft.nn", "weft.schedule.kernel", "llvmlite.binding", "rich", "optree", "opt_einsum")
+    assert not {m for m in found if m.startswith(heavy)}
+
+
+@pytest.mark.parametrize("name", wf.__all__)
+def test_public_names_resolve(name: str) -> None:
+    assert hasattr(wf, name)
+
+
+def public() -> dict[str, Any]:
+    """Functions and classes a user meets, by dotted name."""
+    found: dict[str, Any] = {}
+    for name in wf.__all__:
+        home = wf._HOME.get(name, "")
+        if home.startswith(("weft.functions", "weft.transforms", "weft.tools", "weft.look", "weft.runtime")):
+            found[name] = getattr(wf, name)
+    for module in MODULES:
+        held = getattr(wf, module)
+        names = getattr(held, "__all__", None) or [
+            n for n, v in vars(held).items() if not n.startswith("_") and getattr(v, "__module__", "") == held.__name__
+        ]
+        for n in names:
+            v = getattr(held, n)
+            if inspect.isfunction(v) or (inspect.isclass(v) and not dataclasses.is_dataclass(v)):
+                found[f"{module}.{n}"] = v
+    return found
+
+
+@pytest.mark.parametrize("name", public())
+def test_documented_with_an_example(name: str) -> None:
+    text = inspect.getdoc(public()[name]) or ""
+    assert text.splitlines()[0] and ">>> " in text
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_modules_say_what_they_are(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert not tree.body or ast.get_docstring(tree), "a module begins with what it is for"
+    unfinished = [n.lineno for n in ast.walk(tree) if isinstance(n, ast.Raise) and "NotImplementedError" in ast.dump(n)]
+    # a base class's method may say that its subclass must have it
+    assert len(unfinished) <= 1, f"unfinished at lines {unfinished}"
+
+
+def test_documents_name_what_exists() -> None:
+    """Names in backquotes that look like files or weft's modules, in the documents for contributors."""
+    seen = 0
+    for document in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md"):
+        if not document.exists():
+            continue
+        for quoted in re.findall(r"`([^`\n]+)`", document.read_text()):
+            if re.fullmatch(r"(weft|tests|benchmarks|docs)/[\w./-]+", quoted):
+                assert (ROOT / quoted).exists(), f"{document.name}: {quoted}"
+                seen += 1
+            elif re.fullmatch(r"(graph|schedule|codegen|runtime|functions|transforms|nn|optim|train|tools)/[\w/]+\.py", quoted):
+                assert (ROOT / "weft" / quoted).exists(), f"{document.name}: {quoted}"
+                seen += 1
+            elif match := re.fullmatch(r"wf\.([\w.]+)(\(.*\))?", quoted):
+                held: Any = wf
+                for part in match[1].split("."):
+                    assert hasattr(held, part), f"{document.name}: {quoted}"
+                    held = getattr(held, part)
+                seen += 1
+    assert seen > 5
+
+
+def test_every_submodule_imports_alone() -> None:
+    """In one process a module may profit from another's import; circles show when it comes first."""
+    first = ["weft.array", "weft.nn", "weft.functions.random", "weft.transforms.jit", "weft.schedule.build",
+             "weft.codegen.cpu.generate", "weft.runtime", "weft.graph.primitives", "weft.tools.cli", "weft.io", "weft.losses", "weft.optim"]
+    for name in first:
+        assert name in loaded(f"import {name}")
+        assert importlib.import_module(name)
