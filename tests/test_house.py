@@ -115,8 +115,10 @@ def test_documents_name_what_exists() -> None:
 
 def test_every_submodule_imports_alone() -> None:
     """In one process a module may profit from another's import; circles show when it comes first."""
-    first = ["weft.array", "weft.nn", "weft.functions.random", "weft.transforms.jit", "weft.schedule.build",
-             "weft.codegen.cpu.generate", "weft.runtime", "weft.graph.primitives", "weft.tools.cli", "weft.io", "weft.losses", "weft.optim"]
+    first = [
+        "weft.array", "weft.nn", "weft.functions.random", "weft.transforms.jit", "weft.schedule.build", "weft.runtime",
+        "weft.codegen.cpu.generate", "weft.graph.primitives", "weft.tools.cli", "weft.io", "weft.losses", "weft.optim",
+    ]
     for name in first:
         assert name in loaded(f"import {name}")
         assert importlib.import_module(name)
