@@ -139,6 +139,9 @@ def acc(id_: int, dtype) -> Value:
 
 
 def fresh(dtype, shape) -> np.ndarray:
-    out = np.empty(shape, dtype)
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64  # as the runtime's memory
+    out = raw[start:start + size].view(dtype).reshape(shape)
     out.reshape(-1).view(np.uint8).fill(0xA5)
     return out

@@ -34,6 +34,7 @@ class Env:
     tag: names the unrolled copy: copies share what does not depend on the vector axis.
     minor, span: an axis of extent ``span`` that runs inside the lanes: lane l is iteration l // span of the vector
     axis and l % span of this one (its entry in axes is "0").
+    streamed: None, or where a store past the caches leaves a mark (the function then ends with a fence).
     pairs: (buffer, terms, constant) -> constant of the first of two loads at stride 2 that are neighbours.
     """
 
@@ -55,6 +56,7 @@ class Env:
     minor: int | None = None
     span: int = 1
     pairs: dict[tuple, int] = field(default_factory=dict)
+    streamed: set | None = None
 
     @property
     def width(self) -> int | None:

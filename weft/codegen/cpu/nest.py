@@ -52,6 +52,8 @@ class Nest:
         self._scratch: str | None = None
         self._tags = 0
         self.base.pairs.update(_pairs(part))
+        if "+sse2" in isa.features.split(","):
+            self.base.streamed = set()
         for v in walk(roots(part.stages)):
             if v.op == "load":
                 self.buffer(v.attr)
@@ -176,7 +178,7 @@ class Nest:
             b.axes, vector, lanes, mask, b.accs if accs is None else accs, b.pointers, b.scalars, {},
             {vector: shift} if vector is not None and shift else {}, b.uniform if uniform is None else uniform,
             self.levels, b.level_of, b.acc_level, b.deps, self._tags, None if minor is None else minor.id,
-            1 if minor is None else minor.extent, b.pairs,
+            1 if minor is None else minor.extent, b.pairs, b.streamed,
         )
 
     def value(self, v: Value, env: Env) -> str:

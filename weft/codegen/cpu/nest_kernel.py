@@ -77,6 +77,9 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
         _sheet(n, plan)
     else:
         _tiles(n, plan)
+    if n.base.streamed:
+        m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
+        f.do("call void @llvm.x86.sse.sfence()")
     f.do("ret void")
 
 

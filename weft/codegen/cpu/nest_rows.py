@@ -6,17 +6,22 @@ k % lanes, so vectors start at multiples of ``lanes`` of k and ends are masked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from weft.codegen.cpu import reduce
-from weft.codegen.cpu.env import Env
+from weft.codegen.cpu.access import pointer_of
+from weft.codegen.cpu.emit import Emitter
+from weft.codegen.cpu.env import Env, flat
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Nest
 from weft.codegen.cpu.nest_tiles import emit_stage as emit_tile_stage
-from weft.codegen.cpu.parts import size_of
+from weft.codegen.cpu.parts import size_of, walk
 from weft.codegen.cpu.row_scratch import Kept, keep, recall, shared
 from weft.codegen.cpu.types import wide
-from weft.schedule.kernel import Axis, Reduction, Stage
+from weft.schedule.kernel import Access, Affine, Axis, Reduction, Stage
+
+FAR = 256 << 10  # bytes of a buffer that is not in the nearest caches
 
 
 def const_mask(lanes: int, count: int) -> str:
@@ -65,6 +70,7 @@ def vectors(
 def emit_row(n: Nest, lanes: int, unroll: int) -> None:
     """All stages of the part at one shared iteration."""
     row = shared(n)
+    ahead = next((k for k, s in enumerate(n.part.stages) if k and s.axes), 0)
     for k, stage in enumerate(n.part.stages):
         total = size_of(stage.axes)
         if not stage.axes or (stage.reductions and (stage.reductions[0].order.lanes == 1 or total == 0)):
@@ -72,12 +78,14 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
             continue
         if stage.reductions:
             for group in _orders(stage):
-                states = reduce_range(n, group, lanes, 0, total, _hooks(n, k, group, row))
+                states = reduce_range(n, group, lanes, 0, total, _hooks(n, k, group, row, k == ahead))
                 finish(n, group, states)
         if stage.stores and total:
             with n.loops(stage.axes[:-1]):
                 for envs in vectors(n, stage.axes[-1], lanes, unroll, 0, stage.axes[-1].extent):
                     recall(n, k, stage, row, envs)
+                    if k == ahead:
+                        _prefetch(n, stage, envs)
                     for env in envs:
                         for s in stage.stores:
                             n.store(s, env)
@@ -86,12 +94,43 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
 Hook = Callable[[list[Env], bool], None]
 
 
-def _hooks(n: Nest, k: int, stage: Stage, row: list[Kept]) -> Hook | None:
+def _prefetch(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    """Ask for the next row while this one is computed: the machine's own prefetching ends at the page, often the row's end."""
+    if not n.part.shared:
+        return
+    outer, axis = n.part.shared[-1], stage.axes[-1]
+    first = [v.attr for v in walk([r.value for r in n.part.stages[0].reductions]) if v.op == "load"]
+    own = n.part.stages[0].axes
+    if len(own) != 1 or len(stage.axes) != 1 or own[0].extent != axis.extent:
+        return
+    for access in first:
+        terms, size = dict(flat(access).terms), access.buffer.dtype.itemsize
+        step = terms.pop(outer.id, 0)
+        if access.guard or flat(access).gather or terms.pop(own[0].id, 0) != 1 or size_of_buffer(access) < FAR or step <= 0:
+            continue
+        if step < axis.extent:
+            continue
+        moved = Affine(flat(access).const, tuple(sorted({**terms, outer.id: step, axis.id: 1}.items())))
+        e = Emitter(n.f, n.m, n.isa, envs[0])
+        pointer = pointer_of(e, access, moved)
+        n.m.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        for at in range(0, max(envs[0].lanes * len(envs) * size, 1), 64):
+            place = n.f.offset(pointer, step * size + at)
+            n.f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+
+
+def size_of_buffer(access: Access) -> int:
+    return math.prod(access.buffer.shape) * access.buffer.dtype.itemsize
+
+
+def _hooks(n: Nest, k: int, stage: Stage, row: list[Kept], ahead: bool) -> Hook | None:
     """What runs before (True) and after (False) a group of vectors is merged."""
-    if not any(x.maker == k or k in x.users for x in row):
+    if not ahead and not any(x.maker == k or k in x.users for x in row):
         return None
 
     def hook(envs: list[Env], before: bool) -> None:
+        if ahead and before:
+            _prefetch(n, stage, envs)
         (recall if before else keep)(n, k, stage, row, envs)
 
     return hook

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from weft.codegen.cpu.access import (
@@ -18,10 +19,12 @@ from weft.codegen.cpu.access import (
 )
 from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat
 from weft.codegen.cpu.types import llvm_type, memory_type, wide
-from weft.schedule.kernel import Access, Store
+from weft.schedule.kernel import Access, Affine, Store
 
 if TYPE_CHECKING:
     from weft.codegen.cpu.emit import Emitter
+
+STREAM = 8 << 20  # bytes of a result that does not stay in the caches; results begin at 64 bytes
 
 
 def emit_store_access(e: Emitter, store: Store) -> None:
@@ -77,7 +80,11 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     if step == 1 and not scattered:
         pointer = pointer_of(e, access, affine)
         if mask is None:
-            f.store(vtype, raw, pointer, size)
+            if _streams(e, access, affine, size * lanes):
+                f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !{i32 1}")
+                e.env.streamed.add(True)
+            else:
+                f.store(vtype, raw, pointer, size)
             return
         count = first_lanes(mask)
         if count is not None and e.isa.lanes(4) < 16:
@@ -101,6 +108,25 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
         f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
     )
+
+
+def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
+    """Whether a full vector goes past the caches: to a large result (which would push out what is read), aligned."""
+    buffer, env = access.buffer, e.env
+    size = buffer.dtype.itemsize
+    if env.streamed is None or buffer.scope != "arg" or width < 16 or width > 64 or affine.gather:
+        return False
+    if math.prod(buffer.shape) * size <= STREAM:
+        return False
+    const = affine.const
+    for a, c in affine.terms:
+        const += c * env.offsets.get(a, 0)
+        text = env.axes[a]
+        if not text.startswith("%"):
+            const += c * int(text)
+        elif c * (env.lanes // env.span if a == env.vector else 1) * size % width:  # vectors begin at multiples of their lanes
+            return False
+    return const * size % width == 0
 
 
 def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, size: int) -> None:
