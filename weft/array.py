@@ -338,6 +338,18 @@ class Array(Methods):
     __sub__: Callable[..., Array]
     __truediv__: Callable[..., Array]
     __pow__: Callable[..., Array]
+    __le__: Callable[..., Array]
+    __gt__: Callable[..., Array]
+    __ge__: Callable[..., Array]
+    __and__: Callable[..., Array]
+    __or__: Callable[..., Array]
+    __neg__: Callable[..., Array]
+    __invert__: Callable[..., Array]
+    __radd__: Callable[..., Array]
+    __rmul__: Callable[..., Array]
+    __rsub__: Callable[..., Array]
+    __rtruediv__: Callable[..., Array]
+    __rpow__: Callable[..., Array]
 
 
 def _rank(dtype: np.dtype) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from making import array, normal
 
+import weft as wf
 from weft.array import Array
 from weft.errors import AxisError, DTypeError, ShapeError
 
@@ -220,3 +221,10 @@ def test_errors():
         a[0] = [1.0, 2.0]
     with pytest.raises(DTypeError, match="weft has"):
         a.astype("complex64")
+
+
+def test_a_number_that_becomes_an_output() -> None:
+    x = wf.array([1.0, 2.0])
+    t = wf.zeros(()) + 1  # held, so the look computes it too
+    chosen = wf.where(t > 1, x.sum(), 7.0)  # known to be the Python number
+    assert (x * chosen).tolist() == [7.0, 14.0] and chosen.tolist() == 7.0 and t.tolist() == 1.0

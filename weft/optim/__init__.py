@@ -1,7 +1,19 @@
 """Optimizers: gradients in, parameters written."""
 
-from weft.optim.adam import Adam
+from weft.optim import schedules
+from weft.optim.adam import AdaBelief, Adam, AdaMax, AdamW, AMSGrad, Nadam
+from weft.optim.adaptive import SMORMS3, AdaDelta, AdaGrad, RMSprop, RMSpropGraves
+from weft.optim.bound import AdaBound, AMSBound
+from weft.optim.clipping import clip_by_norm, clip_by_value, global_norm
+from weft.optim.eve import Eve
+from weft.optim.large import LAMB, Lion
 from weft.optim.optimizer import Optimizer
+from weft.optim.sam import SAM
+from weft.optim.santa import SantaE, SantaSSS
 from weft.optim.sgd import SGD
 
-__all__ = ["SGD", "Adam", "Optimizer"]
+__all__ = [
+    "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",
+    "Nadam", "Optimizer", "RMSprop", "RMSpropGraves", "SAM", "SGD", "SMORMS3", "SantaE", "SantaSSS", "clip_by_norm",
+    "clip_by_value", "global_norm", "schedules",
+]

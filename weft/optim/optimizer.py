@@ -2,94 +2,270 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import zeros
+from weft.functions.creation import full, zeros
+from weft.functions.elementwise import expm1
 from weft.nn.module import Module
+from weft.optim.clipping import clip_by_norm, clip_by_value
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+_OF_THE_WHOLE = ("groups", "schedule", "clip_norm", "clip_value", "state", "step_count", "shared")
 
 
 class Optimizer:
     """Base of the optimizers: subclasses give ``slots`` (names of the state) and ``rule``.
 
     ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state.
+
+    Parameters
+    ----------
+    lr : float, the learning rate
+    weight_decay : float, added to the gradient as ``weight_decay * p``; AdamW, Lion and LAMB keep it out of their means
+    schedule : function of the number of steps made, giving a factor of the learning rate: see ``wf.optim.schedules``
+    clip_value : float, gradients are first limited to [-clip_value, clip_value]
+    clip_norm : float, all gradients together are then scaled down to this norm
+    groups : dict from a pattern to options of the parameters it matches. A pattern is a layer ("0", "encoder.1") or a
+        name with wildcards ("0.*", "*.bias"); options are any of this class but schedule and clipping. Where several
+        patterns match, later ones win. ``{"lr": 0}`` leaves parameters (and their state) as they are.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> net = wf.nn.Sequential(wf.nn.Linear(3, 4), wf.nn.Tanh(), wf.nn.Linear(4, 2))
+    >>> optimizer = wf.optim.Adam(
+    ...     lr=1e-2, weight_decay=1e-4, clip_norm=1.0, schedule=wf.optim.schedules.cosine(1000),
+    ...     groups={"0": {"lr": 1e-3}, "*.bias": {"weight_decay": 0}},
+    ... )
+    >>> x = wf.ones((5, 3))
+    >>> optimizer.update(net, wf.grad(lambda net: (net(x) ** 2).mean())(net))
     """
 
     slots: tuple[str, ...] = ()
+    shared_start: dict[str, float] = {}  # numbers kept once for all parameters of a group: name and first value
+    decoupled = False  # whether weight decay shrinks the parameter itself
+    needs_loss = False
 
-    def __init__(self, lr: float) -> None:
-        if not lr > 0:
-            raise ValueError(f"{type(self).__name__}: lr must be positive, not {lr}")
-        self.lr = lr
+    def __init__(
+        self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
+        clip_value: float | None = None, clip_norm: float | None = None, groups: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
+        self.clip_value, self.clip_norm = clip_value, clip_norm
+        self.groups = {pattern: dict(options) for pattern, options in (groups or {}).items()}
         self.state: dict[str, dict[str, Array]] = {}
+        self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
+        self._members: dict[tuple[str, ...], Optimizer] = {(): self}
+        self._keys: dict[str, tuple[str, ...]] = {}
+        self._need(lr > 0, f"lr must be positive, not {lr}")
+        for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
+            self._need(limit is None or limit > 0, f"{name} must be positive, not {limit}")
+        self._checked()
+        for pattern in self.groups:
+            self._member((pattern,))
 
     def init(self, model: Any) -> Optimizer:
-        """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself."""
-        self.step_count = zeros((), dtype=np.dtype(np.float32))
-        self.state = {
-            name: {slot: zeros(p.shape, dtype=_state_dtype(p.dtype)) for slot in self.slots}
-            for name, p in named_arrays(model).items()
-        }
+        """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.
+
+        Raises
+        ------
+        ValueError
+            when a pattern of ``groups`` matches no parameter.
+        """
+        self.step_count = zeros((), dtype=FLOAT32)
+        self.state, self._keys = {}, {}
+        for member in self._members.values():
+            member.shared = {}
+        self._grow(named_arrays(model))
         return self
 
-    def update(self, model: Any, gradients: Any, lr: float | Array | None = None) -> None:
+    def update(
+        self, model: Any, gradients: Any, lr: float | Array | None = None, *,
+        loss: Array | None = None, gradient_at: Callable[[], Any] | None = None,
+    ) -> None:
         """Write every parameter of ``model`` by this optimizer's rule.
 
         Parameters
         ----------
         model : Module or dict of Arrays
         gradients : what ``wf.grad`` of a function of ``model`` gave: same names, same shapes
-        lr : overrides the learning rate for this step; a Python float compiles nothing new
+        lr : in place of the learning rate for this step (groups with a rate of their own keep it; the schedule still
+            applies); a Python float compiles nothing new
+        loss : the value of the loss; Eve needs it
+        gradient_at : function without arguments that gives the gradients at the present parameters; SAM needs it
 
         Raises
         ------
         ShapeError
             when a gradient is missing or has another shape than its parameter.
         """
+        parameters, slopes = named_arrays(model), named_arrays(gradients)
         if self.step_count is None:
             self.init(model)
+        elif any(name not in self.state for name in parameters):
+            self._grow(parameters)
         assert self.step_count is not None
-        parameters, slopes = named_arrays(model), named_arrays(gradients)
-        self.step_count[...] = self.step_count + 1
-        rate = self.lr if lr is None else lr
+        self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         for name, p in parameters.items():
             if name not in slopes or slopes[name].shape != p.shape:
                 found = slopes[name].shape if name in slopes else "none"
                 raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
-            fresh, state = self.rule(p, slopes[name], self.state[name], rate, self.step_count)
-            for slot, value in state.items():
-                self.state[name][slot][...] = value
-            p[...] = fresh
+        slopes = self._clipped({name: slopes[name] for name in parameters})
+        self.step_count[...] = self.step_count + 1
+        factor = 1.0 if self.schedule is None else self.schedule(self.step_count - 1)
+        steps: dict[tuple[str, ...], _Step] = {}
+        for name, p in parameters.items():
+            key = self._keys[name]
+            member = self._members[key]
+            if member.lr == 0:
+                continue
+            if key not in steps:
+                rate = lr if lr is not None and not any("lr" in self.groups[pattern] for pattern in key) else member.lr
+                wide = any(q.dtype == FLOAT64 for other, q in parameters.items() if self._keys[other] == key)
+                t = self.step_count.astype(FLOAT64) if wide else self.step_count
+                steps[key] = _Step(rate if self.schedule is None else rate * factor, t, member._numbers_of(t, loss))
+            member._write(p, slopes[name], self.state[name], steps[key])
 
     def rule(
         self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
     ) -> tuple[Array, dict[str, Array]]:
-        """New parameter and new state; ``t`` counts from 1."""
+        """New parameter and new state; ``t`` counts from 1. ``state`` holds the step's ``numbers`` too."""
         raise TypeError(f"{type(self).__name__} has no rule method")
+
+    def numbers(self, shared: dict[str, Array], t: Array, loss: Array | None) -> dict[str, Array]:
+        """Numbers of a step, the same for all parameters of a group; those named in ``shared_start`` are kept."""
+        return {}
+
+    def start(self, slot: str, p: Array) -> Array:
+        """First content of a slot of the state."""
+        return zeros(p.shape, dtype=state_dtype(p.dtype))
+
+    def check(self) -> None:
+        """Raise ValueError where options make no sense."""
 
     def arrays(self) -> dict[str, Array]:
         """The state by name, for saving."""
         flat = {f"{name}/{slot}": value for name, slots in self.state.items() for slot, value in slots.items()}
+        for key, member in self._members.items():
+            flat.update({f"{','.join(key)}//{name}": value for name, value in member.shared.items()})
         return flat if self.step_count is None else {"step_count": self.step_count, **flat}
+
+    def __repr__(self) -> str:
+        hidden = {"state", "shared", "step_count", "slots"}
+        shown = {k: v for k, v in vars(self).items() if k not in hidden and k[0] != "_" and v is not None and v != {}}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+
+    def _need(self, fine: bool, message: str) -> None:
+        if not fine:
+            raise ValueError(f"{type(self).__name__}: {message}")
+
+    def _need_fractions(self, **named: float) -> None:
+        for name, value in named.items():
+            self._need(0.0 <= value < 1.0, f"{name} must lie in [0, 1), not {value}")
+
+    def _checked(self) -> None:
+        self._need(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
+        self.check()
+
+    def _member(self, key: tuple[str, ...]) -> Optimizer:
+        """This optimizer with the options of the groups in ``key``."""
+        if key not in self._members:
+            member = copy.copy(self)
+            member.groups, member.shared = {}, {}
+            allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE and n != "slots"]
+            for pattern in key:
+                for option, value in self.groups[pattern].items():
+                    self._need(option in allowed, f"group {pattern!r}: no option {option!r}; there are {', '.join(allowed)}")
+                    setattr(member, option, value)
+            self._need(member.lr >= 0, f"group {', '.join(key)!r}: lr must not be negative, not {member.lr}")
+            member._checked()
+            self._members[key] = member
+        return self._members[key]
+
+    def _grow(self, parameters: dict[str, Array]) -> None:
+        """State for parameters that have none yet."""
+        for pattern in self.groups:
+            if not any(matches(name, pattern) for name in parameters):
+                names = ", ".join(parameters)
+                raise ValueError(f"{type(self).__name__}: group {pattern!r} matches no parameter; there are {names}")
+        for name, p in parameters.items():
+            if name in self.state:
+                continue
+            key = self._keys[name] = tuple(pattern for pattern in self.groups if matches(name, pattern))
+            member = self._member(key)
+            self.state[name] = {slot: member.start(slot, p) for slot in member.slots} if member.lr else {}
+            for number, first in member.shared_start.items() if member.lr else ():
+                if number not in member.shared:
+                    member.shared[number] = full((), first, dtype=FLOAT64 if p.dtype == FLOAT64 else FLOAT32)
+
+    def _clipped(self, slopes: dict[str, Array]) -> dict[str, Array]:
+        if self.clip_value is not None:
+            slopes = clip_by_value(slopes, self.clip_value)
+        return slopes if self.clip_norm is None else clip_by_norm(slopes, self.clip_norm)
+
+    def _numbers_of(self, t: Array, loss: Array | None) -> dict[str, Array]:
+        found = self.numbers(self.shared, t, loss)
+        for name in self.shared:
+            self.shared[name][...] = found[name]
+        return found
+
+    def _write(self, p: Array, g: Array, state: dict[str, Array], step: _Step) -> None:
+        dtype = state_dtype(p.dtype)
+        value = p if p.dtype == dtype else p.astype(dtype)  # float16 is only how the parameter is kept
+        g = g if g.dtype == dtype else g.astype(dtype)
+        if self.weight_decay:
+            value, g = self._decayed(value, g, step.rate)
+        fresh, changed = self.rule(value, g, {**state, **step.numbers}, step.rate, step.t)
+        for slot, content in changed.items():
+            state[slot][...] = content
+        p[...] = fresh
+
+    def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
+        """Parameter and gradient after weight decay."""
+        return (p * (1 - lr * self.weight_decay), g) if self.decoupled else (p, g + self.weight_decay * p)
+
+
+class _Step:
+    """What a step is for all parameters of a group."""
+
+    def __init__(self, rate: Any, t: Array, numbers: dict[str, Array]) -> None:
+        self.rate, self.t, self.numbers = rate, t, numbers
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a parameter's name matches a pattern, or lies in the layer that the pattern names."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*") or fnmatchcase("." + name, pattern)
 
 
 def named_arrays(tree: Any) -> dict[str, Array]:
-    """Parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
+    """Float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
     if isinstance(tree, Module):
         return tree.parameters()
     out: dict[str, Array] = {}
     items = tree.items() if isinstance(tree, dict) else enumerate(tree)
     for key, value in items:
         if isinstance(value, Array):
-            out[str(key)] = value
+            if value.dtype.kind not in "iub":
+                out[str(key)] = value
         else:
             out.update({f"{key}.{inner}": v for inner, v in named_arrays(value).items()})
     return out
 
 
-def _state_dtype(dtype: np.dtype) -> np.dtype:
-    return dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
+def state_dtype(dtype: np.dtype) -> np.dtype:
+    """State of float16 and bfloat16 parameters is float32."""
+    return dtype if dtype.itemsize >= 4 else FLOAT32
+
+
+def debias(beta: float, t: Array) -> Array | float:
+    """``1 - beta**t``, exact to the last bits where the power is near 1; a number of the step, computed once."""
+    return -expm1(math.log(beta) * t) if beta else 1.0

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.array import Array
+from weft.functions.choosing import where
 from weft.optim.optimizer import Optimizer
 
 
 class SGD(Optimizer):
-    """``p -= lr * v`` with ``v = momentum * v + g`` (PyTorch's form; ``nesterov`` looks ahead).
+    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``, and ``v = g`` in the first step (PyTorch's form).
 
     Parameters
     ----------
     lr : float, the learning rate
     momentum : float in [0, 1)
-    nesterov : bool
+    nesterov : bool, look ahead: ``p -= lr * (g + momentum * v)``
+    dampening : float in [0, 1)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     References
     ----------
@@ -28,17 +33,21 @@ class SGD(Optimizer):
     [0.5, 1.5]
     """
 
-    def __init__(self, lr: float = 0.01, momentum: float = 0.0, nesterov: bool = False) -> None:
-        super().__init__(lr)
-        if not 0.0 <= momentum < 1.0:
-            raise ValueError(f"SGD: momentum must lie in [0, 1), not {momentum}")
-        if nesterov and not momentum:
-            raise ValueError("SGD: nesterov needs a momentum above 0")
-        self.momentum, self.nesterov = momentum, nesterov
-        self.slots = ("velocity",) if momentum else ()
+    def __init__(
+        self, lr: float = 0.01, momentum: float = 0.0, nesterov: bool = False, dampening: float = 0.0, **options: Any,
+    ) -> None:
+        self.momentum, self.nesterov, self.dampening = momentum, nesterov, dampening
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(momentum=self.momentum, dampening=self.dampening)
+        self._need(not self.nesterov or self.momentum > 0, "nesterov needs a momentum above 0")
+        self._need(not self.nesterov or not self.dampening, "nesterov takes no dampening")
+        self.slots = ("velocity",) if self.momentum else ()
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         if not self.momentum:
             return p - lr * g, {}
-        v = self.momentum * state["velocity"] + g
+        share = where(t > 1, 1 - self.dampening, 1.0) * g if self.dampening else g
+        v = self.momentum * state["velocity"] + share
         return p - lr * (g + self.momentum * v if self.nesterov else v), {"velocity": v}

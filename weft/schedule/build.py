@@ -75,7 +75,9 @@ class _Slots:
         self.position: dict[Node, int] = {}
         for k, node in enumerate(graph.inputs):
             self.position.setdefault(node, k)
-            self.memory.setdefault(node, self._add("input", node.shape, node.dtype, position=k))
+            slot = self._add("input", node.shape, node.dtype, position=k)
+            if node.op.name != "scalar":  # a number is no memory: where memory is wanted, a kernel stores it
+                self.memory.setdefault(node, slot)
         self.waiting: list[tuple[Node, int]] = []
         for k, node in enumerate(graph.outputs):
             slot = self._add("output", node.shape, node.dtype, position=k)

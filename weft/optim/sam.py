@@ -1,0 +1,94 @@
+"""SAM: the gradient at the worst point nearby, for another optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.array import Array
+from weft.functions.elementwise import abs as absolute
+from weft.optim.clipping import global_norm
+from weft.optim.optimizer import Optimizer, named_arrays
+
+
+class SAM(Optimizer):
+    """Sharpness-aware minimization: climb ``rho`` along the gradient, take the gradient there, step from where one was.
+
+    ``update`` needs ``gradient_at=``, a function without arguments that gives the gradients at the parameters as they
+    are when it is called; ``wf.train.fit`` gives it. Under ``wf.jit`` both gradients and the step are one native call.
+    Rates, schedules, groups, clipping and weight decay are those of the optimizer inside.
+
+    Parameters
+    ----------
+    optimizer : Optimizer that makes the step
+    rho : float, how far to climb, in the norm of all parameters together
+    adaptive : bool, climb in units of each parameter's size (ASAM)
+
+    References
+    ----------
+    P. Foret, A. Kleiner, H. Mobahi, B. Neyshabur, Sharpness-aware minimization for efficiently improving generalization,
+    ICLR 2021, algorithm 1. J. Kwon et al., ASAM, ICML 2021.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = {"w": wf.array([3.0, 4.0])}
+    >>> slope = lambda: wf.grad(lambda p: (p["w"] ** 2).sum())(p)
+    >>> wf.optim.SAM(wf.optim.SGD(lr=0.5), rho=0.5).update(p, slope(), gradient_at=slope)
+    >>> [round(v, 3) for v in p["w"].tolist()]
+    [-0.3, -0.4]
+    """
+
+    def __init__(self, optimizer: Optimizer, rho: float = 0.05, adaptive: bool = False) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"SAM: optimizer must be an Optimizer, not {type(optimizer).__name__}")
+        self.optimizer, self.rho, self.adaptive = optimizer, rho, adaptive
+        self._need(rho > 0, f"rho must be positive, not {rho}")
+
+    @property
+    def lr(self) -> float:  # type: ignore[override]
+        return self.optimizer.lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.optimizer.lr = value
+
+    @property
+    def state(self) -> dict[str, dict[str, Array]]:  # type: ignore[override]
+        return self.optimizer.state
+
+    @property
+    def step_count(self) -> Array | None:  # type: ignore[override]
+        return self.optimizer.step_count
+
+    def init(self, model: Any) -> Optimizer:
+        self.optimizer.init(model)
+        return self
+
+    def arrays(self) -> dict[str, Array]:
+        return self.optimizer.arrays()
+
+    def update(
+        self, model: Any, gradients: Any, lr: float | Array | None = None, *,
+        loss: Array | None = None, gradient_at: Callable[[], Any] | None = None,
+    ) -> None:
+        """See :meth:`Optimizer.update`; ``gradient_at`` must be given."""
+        if gradient_at is None:
+            raise ValueError("SAM: update needs gradient_at=, a function that gives the gradients at the present parameters")
+        parameters, slopes = named_arrays(model), named_arrays(gradients)
+        home = {name: p.copy() for name, p in parameters.items()}
+        if self.adaptive:
+            size = {name: absolute(p) for name, p in home.items()}
+            factor = self.rho / (global_norm({name: size[name] * slopes[name] for name in home}) + 1e-12)
+            climb = {name: factor * size[name] * size[name] * slopes[name] for name in home}
+        else:
+            factor = self.rho / (global_norm({name: slopes[name] for name in home}) + 1e-12)
+            climb = {name: factor * slopes[name] for name in home}
+        for name, p in parameters.items():
+            p[...] = home[name] + climb[name]
+        try:
+            there = gradient_at()
+        finally:
+            for name, p in parameters.items():
+                p[...] = home[name]
+        self.optimizer.update(model, there, lr, loss=loss)

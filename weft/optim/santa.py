@@ -1,0 +1,117 @@
+"""Santa: a random walk that is cooled down to stochastic optimization, in two discretizations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array
+from weft.functions.choosing import where
+from weft.functions.creation import full
+from weft.functions.elementwise import exp, sqrt
+from weft.functions.random import normal
+from weft.optim.optimizer import Optimizer, state_dtype
+
+
+class SantaE(Optimizer):
+    """Santa by Euler's scheme. Until step ``burnin`` it explores, with noise of temperature ``t**-anneal``; then it refines.
+
+    Noise comes from ``wf.random``'s state: ``wf.random.seed`` fixes it. The paper leaves the preconditioner before the
+    first step open; here it is that of the first step, so that nothing is thrown far away.
+
+    Parameters
+    ----------
+    lr : float, the learning rate (eta)
+    sigma : float in [0, 1), decay of the mean square
+    eps : float, added under the root (lambda)
+    anneal : float, the inverse temperature of step t is ``t**anneal``
+    burnin : int, steps of exploration
+    c : float, first friction in units of the root of ``lr``
+    n : float, gradients are divided by it in the mean square (the paper's N)
+    options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    References
+    ----------
+    C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
+    optimization, AISTATS 2016, algorithm 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.seed(0)
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> optimizer = wf.optim.SantaE(lr=1e-4)
+    >>> for _ in range(3):
+    ...     optimizer.update(p, wf.grad(lambda p: (p["w"] ** 2).sum())(p))
+    >>> p["w"].shape
+    (2,)
+    """
+
+    slots = ("momentum", "friction", "square", "scale")
+
+    def __init__(
+        self, lr: float = 0.01, sigma: float = 0.95, eps: float = 1e-8, anneal: float = 0.5, burnin: int = 100, c: float = 5.0,
+        n: float = 16.0, **options: Any,
+    ) -> None:
+        self.sigma, self.eps, self.anneal, self.burnin, self.c, self.n = sigma, eps, anneal, burnin, c, n
+        super().__init__(lr, **options)
+
+    def check(self) -> None:
+        self._need_fractions(sigma=self.sigma)
+        self._need(self.eps > 0, f"eps must be positive, not {self.eps}")
+        self._need(self.n > 0, f"n must be positive, not {self.n}")
+        self._need(self.burnin >= 0, f"burnin must not be negative, not {self.burnin}")
+
+    def start(self, slot: str, p: Array) -> Array:
+        dtype = state_dtype(p.dtype)
+        if slot == "momentum":
+            return normal(0.0, self.lr**0.5, p.shape, dtype=dtype)
+        return full(p.shape, self.c * self.lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        u, a = state["momentum"], state["friction"]
+        square, scale, heat, kick = self._surroundings(g, state, lr, t)
+        explore = t < self.burnin
+        friction = where(explore, a + (u * u - heat), a)
+        fresh = where(explore, kick, 0.0) + (1 - friction) * u - lr * scale * g
+        kept = {"momentum": fresh, "friction": friction, "square": square, "scale": scale}
+        return p + scale * fresh, kept
+
+    def _surroundings(self, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, Array, Array, Array]:
+        """Mean square, preconditioner, ``lr`` by the inverse temperature, and what the heat adds to the momentum."""
+        square = self.sigma * state["square"] + ((1 - self.sigma) / self.n**2) * (g * g)
+        scale = 1 / sqrt(sqrt(square) + self.eps)
+        before = where(t > 1, state["scale"], scale)
+        heat = lr / t**self.anneal
+        noise = normal(0.0, 1.0, g.shape, dtype=g.dtype)
+        return square, scale, heat, heat * (1 - before / scale) / state["momentum"] + sqrt(2 * heat * before) * noise
+
+
+class SantaSSS(SantaE):
+    """Santa by the symmetric splitting scheme, more exact than Euler's. Parameters as for :class:`SantaE`.
+
+    References
+    ----------
+    C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
+    optimization, AISTATS 2016, algorithm 2 (supplement).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.seed(0)
+    >>> p = {"w": wf.array([1.0, 2.0])}
+    >>> wf.optim.SantaSSS(lr=1e-4).update(p, {"w": wf.array([1.0, -1.0])})
+    >>> p["w"].shape
+    (2,)
+    """
+
+    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
+        u, a = state["momentum"], state["friction"]
+        square, scale, heat, kick = self._surroundings(g, state, lr, t)
+        explore = t < self.burnin
+        p = p + scale * u * 0.5
+        friction = where(explore, a + (u * u - heat) * 0.5, a)
+        damping = exp(-0.5 * friction)
+        fresh = damping * (damping * u - lr * scale * g + where(explore, kick, 0.0))
+        friction = where(explore, friction + (fresh * fresh - heat) * 0.5, friction)
+        kept = {"momentum": fresh, "friction": friction, "square": square, "scale": scale}
+        return p + scale * fresh * 0.5, kept

@@ -1,0 +1,95 @@
+"""Schedules: factors of the learning rate, functions of the number of steps made.
+
+An optimizer calls its schedule inside the step with its own count, an Array, so a new rate compiles nothing new. Any
+function of that Array is a schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from weft.array import Array
+from weft.functions.elementwise import cos, floor, maximum, minimum
+
+Schedule = Callable[[Array], Any]
+
+
+def constant(factor: float = 1.0) -> Schedule:
+    """Always ``factor``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.constant(0.5)(wf.array(7.0))
+    0.5
+    """
+    return lambda count: factor
+
+
+def step(every: int, factor: float = 0.1) -> Schedule:
+    """Multiplied by ``factor`` after each ``every`` steps.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.step(10, 0.5)(wf.array([0.0, 9.0, 10.0, 20.0])).tolist()
+    [1.0, 1.0, 0.5, 0.25]
+    """
+    _steps("step", "every", every)
+    return lambda count: factor ** floor((count + 0.5) / every)  # the half: no rounding can reach the next stair
+
+
+def exponential(factor: float) -> Schedule:
+    """Multiplied by ``factor`` at every step.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.exponential(0.5)(wf.array([0.0, 1.0, 2.0])).tolist()
+    [1.0, 0.5, 0.25]
+    """
+    if not factor > 0:
+        raise ValueError(f"exponential: factor must be positive, not {factor}")
+    return lambda count: factor**count
+
+
+def cosine(steps: int, least: float = 0.0) -> Schedule:
+    """Half a cosine from 1 to ``least`` in ``steps`` steps, then ``least``.
+
+    References
+    ----------
+    I. Loshchilov and F. Hutter, SGDR: stochastic gradient descent with warm restarts, ICLR 2017 (one period).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [round(v, 6) for v in wf.optim.schedules.cosine(10)(wf.array([0.0, 5.0, 10.0, 99.0])).tolist()]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    _steps("cosine", "steps", steps)
+    return lambda count: least + (1 - least) * 0.5 * (1 + cos(minimum(count, steps) * (math.pi / steps)))
+
+
+def warmup(steps: int, then: Schedule | None = None) -> Schedule:
+    """Linear from ``1 / steps`` to 1 in the first ``steps`` steps; then the schedule ``then``, counted from there.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.warmup(4, wf.optim.schedules.exponential(0.5))(wf.array([0.0, 1.0, 3.0, 4.0, 5.0])).tolist()
+    [0.25, 0.5, 1.0, 1.0, 0.5]
+    """
+    _steps("warmup", "steps", steps)
+
+    def factor(count: Array) -> Any:
+        rising = minimum((count + 1) / steps, 1)
+        return rising if then is None else rising * then(maximum(count - steps, 0))
+
+    return factor
+
+
+def _steps(function: str, name: str, value: int) -> None:
+    if not value >= 1:
+        raise ValueError(f"{function}: {name} must be at least 1, not {value}")
