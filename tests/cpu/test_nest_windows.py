@@ -69,3 +69,26 @@ def test_rows_with_ends(rng, dtype, width):
     halves = [bind(TABLE["slice"], x, start=(0, 0, s), step=(1, 1, 2), shape=(5, 6, width)) for s in (0, 1)]
     wide = bind(TABLE["broadcast_to"], y, shape=(5, 6, width))
     check([x, y], [a, b], [bind(TABLE[op], h, wide) for h in halves])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int16", "bool"])
+@pytest.mark.parametrize("shape", [(8, 16), (16, 8), (37, 21), (3, 40, 9), (2, 17, 30), (1, 64, 64), (5, 4, 33)])
+def test_transposed(rng, shape, dtype):
+    """Squares turned in registers: whole ones, ends that repeat, and ends that may not (an input in the result's place)."""
+    a = (rng.normal(size=shape) * 9).astype(dtype)
+    b = (rng.normal(size=(*shape[:-2], shape[-1], shape[-2])) * 9).astype(dtype)
+    x, y = leaf(a), leaf(b)
+    turned = bind(TABLE["permute"], x, axes=(*range(len(shape) - 2), len(shape) - 1, len(shape) - 2))
+    op = "logical_xor" if dtype == "bool" else "subtract"
+    check([x, y], [a, b], [bind(TABLE[op], turned, y)])
+    check([x, y], [a, b], [bind(TABLE["equal"], turned, y), bind(TABLE["cast"], turned, dtype=np.dtype(np.float32))])
+
+
+@pytest.mark.parametrize("shape", [(3000, 800), (2101, 1003)])
+def test_large_results(rng, shape):
+    """Results stored past the caches."""
+    a = rng.normal(size=shape).astype(np.float32)
+    x = leaf(a)
+    total = bind(TABLE["broadcast_to"], bind(TABLE["reduce_sum"], x, axes=(0,), keepdims=True), shape=shape)
+    check([x], [a], [bind(TABLE["subtract"], x, total)], exact=False)
+    check([x], [a], [bind(TABLE["negative"], bind(TABLE["permute"], x, axes=(1, 0)))])

@@ -297,8 +297,11 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
         fills = splat_text(type_, fill, lanes)
         return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {fills}")
     count = first_lanes(mask)
-    if step == 2 and uniform is None and (mask is None or count is not None):
+    if step == 2 and e.env.turn is None and uniform is None and (mask is None or count is not None):
         return _load_second(e, access, affine, type_, size, lanes if count is None else count)
+    if e.env.turn is not None and uniform is None and size >= 4 and (mask is None or count is not None):
+        if step not in (None, 0, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
+            return _load_turned(e, access, affine, type_, size, lanes if count is None else count)
     if step is None:
         if uniform is not None:
             mask = both_masks(e, mask, e.splat(uniform, "i1"))
@@ -379,6 +382,34 @@ def _load_second(e: Emitter, access: Access, affine: Affine, type_: str, size: i
     odd = affine.const - first
     places = ", ".join(f"i32 {i}" for i in range(odd, 2 * lanes, 2))
     return f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>")
+
+
+def _load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
+    """A column of a square: its rows are loaded once for all the Envs of the group and transposed by halves."""
+    f, env, lanes = e.f, e.env, e.env.lanes
+    assert env.turn is not None and env.vector is not None
+    vtype = wide(type_, lanes)
+    which = env.offsets.get(env.turn, 0) % lanes
+    start = Affine(affine.const - which, affine.terms, affine.gather)
+    memo = e.memo(e.place(frozenset(access_axes(access)))[0])
+    square = ("turn", key_of(access.buffer), affine.terms, start.const,
+              env.offsets.get(env.turn, 0) - which, env.offsets.get(env.vector, 0), count)
+    if square not in memo:
+        pointer, step = pointer_of(e, access, start), dict(affine.terms)[env.vector]
+        rows = [f.load(vtype, f.offset(pointer, i * step * size), size) if i < count else "zeroinitializer" for i in range(lanes)]
+        half = lanes // 2
+        while half:
+            low = ", ".join(f"i32 {k if not k & half else lanes + k - half}" for k in range(lanes))
+            high = ", ".join(f"i32 {k + half if not k & half else lanes + k}" for k in range(lanes))
+            for i in range(lanes):
+                if not i & half:
+                    a, b = rows[i], rows[i + half]
+                    rows[i], rows[i + half] = (
+                        f.let(f"shufflevector {vtype} {a}, {vtype} {b}, <{lanes} x i32> <{places}>") for places in (low, high)
+                    )
+            half //= 2
+        memo[square] = rows
+    return memo[square][which]
 
 
 def _load_repeated(e: Emitter, pointer: str, mask: str | None, fill: str, type_: str, size: int) -> str:

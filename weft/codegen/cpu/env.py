@@ -34,6 +34,8 @@ class Env:
     tag: names the unrolled copy: copies share what does not depend on the vector axis.
     minor, span: an axis of extent ``span`` that runs inside the lanes: lane l is iteration l // span of the vector
     axis and l % span of this one (its entry in axes is "0").
+    turn: an axis whose next ``lanes`` iterations are Envs of their own (its offset says which): a load along it is a
+    square of memory, read in rows and transposed in registers.
     streamed: None, or where a store past the caches leaves a mark (the function then ends with a fence).
     pairs: (buffer, terms, constant) -> constant of the first of two loads at stride 2 that are neighbours.
     """
@@ -57,6 +59,7 @@ class Env:
     span: int = 1
     pairs: dict[tuple, int] = field(default_factory=dict)
     streamed: set | None = None
+    turn: int | None = None
 
     @property
     def width(self) -> int | None:

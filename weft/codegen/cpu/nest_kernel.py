@@ -75,6 +75,8 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
         _rows(n, plan)
     elif plan.kind == "sheet":
         _sheet(n, plan)
+    elif plan.kind == "turn":
+        _turn(n, plan)
     else:
         _tiles(n, plan)
     if n.base.streamed:
@@ -148,6 +150,34 @@ def _sheet(n: Nest, plan: Plan) -> None:
     sheet = Sheet(n, axis, plan.lanes, plan.piece, which)
     for stage in n.part.stages:
         sheet.run(stage)
+
+
+def _turn(n: Nest, plan: Plan) -> None:
+    """Blocks of an axis that is contiguous in what is read, vectors along the one that is contiguous in what is written."""
+    assert plan.turn is not None
+    which, count = plan.turn
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    turned = next(a for a in n.part.shared if a.id == which)
+    outer = tuple(a for a in n.part.shared if a.id not in (plan.axis, which))
+    blocks = -(-turned.extent // count)
+    lo, hi = _range(n, plan.rows, size_of(outer) * blocks, plan.chunks)
+    with n.loop(lo, hi) as row:
+        n.split_index(row, (*outer, Axis(which, blocks)))
+        start = n.f.mul(n.base.axes[which], count)
+        if turned.extent % count:  # the last block begins earlier
+            n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+            start = n.f.let(f"call i64 @llvm.smin.i64(i64 {start}, i64 {turned.extent - count})")
+        n.base.axes[which] = str(start)
+        for envs in vectors(n, axis, plan.lanes, 1, 0, axis.extent, None, plan.again):
+            group = []
+            for env in envs:
+                for k in range(count):
+                    one = n.env(axis.id, plan.lanes, env.mask, env.offsets.get(axis.id, 0))
+                    one.offsets = {**one.offsets, which: k}
+                    one.turn = which
+                    group.append(one)
+            _own_accs(group)
+            emit_stages(n, group)
 
 
 def _across(n: Nest, plan: Plan, axis: Axis) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from weft.codegen.cpu.env import key_of
+from weft.codegen.cpu.env import flat, key_of
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.nest import cost_of, instructions, lanes_for, strides_along
 from weft.codegen.cpu.nest_sheet import slab_of
@@ -22,6 +22,7 @@ class Plan:
     (rows without shared axes, blocks in parallel). axis None: scalar code.
 
     minor: an axis that runs inside the lanes (see Env). again: a last vector may compute elements a second time.
+    turn: (axis, how many of its iterations are taken together): squares of memory are transposed in registers.
 
     chunks: how many; rows: outer iterations a chunk, or 0 where a chunk is ``piece`` elements of the vector axis.
     """
@@ -36,6 +37,7 @@ class Plan:
     parallel: bool
     minor: int | None = None
     again: bool = False
+    turn: tuple[int, int] | None = None
 
 
 def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
@@ -81,6 +83,11 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
         each_chunk = -(-rows // chunks)
         unroll = min(unroll, -(-extent * minor.extent // lanes))
         return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
+    turn = _turn(part, axis, lanes, again)
+    if turn is not None:
+        rows = outer // turn[0].extent * -(-turn[0].extent // turn[1])
+        each_chunk = -(-rows // chunks)
+        return Plan("turn", axis, lanes, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1, None, again, (turn[0].id, turn[1]))
     if reductions:
         unroll = max(1, min(unroll, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
@@ -111,6 +118,25 @@ def _minor(part: Part, axis: int, lanes: int) -> Axis | None:
             places = [s.access.index[0] for s in stores]
             if all(not p.gather and dict(p.terms).get(a.id) == 1 and dict(p.terms).get(axis) == a.extent for p in places):
                 return a
+    return None
+
+
+def _turn(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | None:
+    """An axis that is contiguous where the vector axis is not, and how many of its iterations one body takes: a line's worth."""
+    stores = [s for stage in part.stages for s in stage.stores]
+    if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or lanes < 4:
+        return None
+    values = roots(part.stages)
+    across = [flat(v.attr) for v in walk(values) if v.op == "load" and not v.attr.guard and v.attr.buffer.dtype.itemsize >= 4]
+    across = [a for a in across if not a.gather and abs(dict(a.terms).get(axis, 0)) > 2]
+    if any(dict(s.access.index[0].terms).get(axis) != 1 for s in stores):
+        return None
+    for a in part.shared:
+        if a.id == axis or not any(dict(x.terms).get(a.id) == 1 for x in across):
+            continue
+        for count in (2 * lanes, lanes):
+            if a.extent >= count and (again or a.extent % count == 0) and instructions(values, None) * count <= 600:
+                return a, count
     return None
 
 

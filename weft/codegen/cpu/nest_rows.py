@@ -47,6 +47,15 @@ def vectors(
         return n.env(axis.id, lanes * span, mask, shift, minor=minor)
 
     main = start + (end - start) // step * step
+    if again and unroll == 1 and main < end and main > start + step and minor is None:  # one body for all: the last begins earlier
+        n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+        streamed, n.base.streamed = n.base.streamed, None  # vectors begin anywhere
+        with n.loop(start, end, step) as k:
+            n.base.axes[axis.id] = n.f.let(f"call i64 @llvm.smin.i64(i64 {k}, i64 {end - lanes})")
+            n.base.level_of[axis.id] = len(n.levels) - 1
+            yield [env(None, 0)]
+        n.base.streamed = streamed
+        return
     if main > start:
         if main - start == step:
             with n.block(axis.id):
