@@ -1,0 +1,183 @@
+"""Convolutions as layers: the weights around the functions of ``convolution``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.array import Array
+from weft.errors import ShapeError
+from weft.nn.convolution import convolve, transposed
+from weft.nn.module import Module, uniform_parameter
+from weft.nn.sizes import each, extents, first_batch, images
+
+
+class _Conv(Module):
+    spatial = 2
+    turned = False  # whether this is a transposed convolution: weight (in, out / groups, ...)
+
+    in_channels: int | None
+
+    def _start(
+        self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+        bias: bool,
+    ) -> None:
+        n, name = self.spatial, type(self).__name__
+        extents(name, out_channels=out_channels, groups=groups)
+        self.out_channels, self.groups = out_channels, groups
+        self.kernel_size = each(kernel_size, n, "kernel_size", 1)
+        self.stride, self.dilation = each(stride, n, "stride", 1), each(dilation, n, "dilation", 1)
+        self.padding = padding if isinstance(padding, str) and not self.turned else each(padding, n, "padding")
+        self.has_bias = bias
+        self.in_channels = in_channels
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if in_channels is not None:
+            self._make(in_channels)
+
+    def _make(self, in_channels: int) -> None:
+        name = type(self).__name__
+        extents(name, in_channels=in_channels)
+        if in_channels % self.groups or self.out_channels % self.groups:
+            raise ShapeError(
+                f"{name}: groups={self.groups} must divide in_channels={in_channels} and out_channels={self.out_channels}"
+            )
+        first, second = (in_channels, self.out_channels) if self.turned else (self.out_channels, in_channels)
+        limit = (second // self.groups * math.prod(self.kernel_size)) ** -0.5
+        self.in_channels = in_channels
+        self.weight = uniform_parameter((first, second // self.groups, *self.kernel_size), limit)
+        self.bias = uniform_parameter((self.out_channels,), limit) if self.has_bias else None
+
+    def weights(self, x: Array) -> Array:
+        """The weight, made now if ``in_channels`` was left out."""
+        if self.weight is None:
+            first_batch(self, "in_channels")
+            images(type(self).__name__, x.shape, self.spatial)
+            self._make(x.shape[1])
+        assert self.weight is not None
+        return self.weight
+
+    def extra_repr(self) -> str:
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
+        text += f", stride={self.stride}, padding={self.padding}"
+        text += f", dilation={self.dilation}" if max(self.dilation) > 1 else ""
+        text += f", groups={self.groups}" if self.groups > 1 else ""
+        return text + ("" if self.has_bias else ", bias=False")
+
+
+class Conv2d(_Conv):
+    """:func:`weft.nn.conv2d` with its weights, uniform in +-1/sqrt(fan in) at the start, as in PyTorch.
+
+    Parameters
+    ----------
+    in_channels : int, or None to take it from the first batch
+    out_channels : int
+    kernel_size, stride, padding, dilation : int or pair; padding also "same" or "valid"
+    groups : int
+    bias : bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Conv2d(1, 10, 3, padding=1)(wf.ones((2, 1, 8, 8))).shape
+    (2, 10, 8, 8)
+    """
+
+    def __init__(
+        self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1, bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+
+    def forward(self, x: Array) -> Array:
+        name = f"conv{self.spatial}d"
+        weight = self.weights(x)
+        return convolve(name, self.spatial, x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv1d(Conv2d):
+    """:func:`weft.nn.conv1d` with its weights; arguments as :class:`Conv2d`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Conv1d(4, 6, 3, dilation=2)(wf.ones((2, 4, 10))).shape
+    (2, 6, 6)
+    """
+
+    spatial = 1
+
+
+class Conv3d(Conv2d):
+    """:func:`weft.nn.conv3d` with its weights; arguments as :class:`Conv2d`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Conv3d(None, 3, 3, padding=1)(wf.ones((1, 2, 4, 4, 4))).shape
+    (1, 3, 4, 4, 4)
+    """
+
+    spatial = 3
+
+
+class ConvTranspose2d(_Conv):
+    """:func:`weft.nn.conv_transpose2d` with its weights, uniform in +-1/sqrt(fan in) at the start, as in PyTorch.
+
+    Parameters
+    ----------
+    in_channels : int, or None to take it from the first batch
+    out_channels : int
+    kernel_size, stride, padding, output_padding, dilation : int or pair
+    groups : int
+    bias : bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.ConvTranspose2d(4, 2, 2, stride=2)(wf.ones((1, 4, 5, 5))).shape
+    (1, 2, 10, 10)
+    """
+
+    turned = True
+
+    def __init__(
+        self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+    ) -> None:
+        super().__init__()
+        self.output_padding = each(output_padding, self.spatial, "output_padding")
+        self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+
+    def forward(self, x: Array) -> Array:
+        return transposed(
+            f"conv_transpose{self.spatial}d", self.spatial, x, self.weights(x), self.bias, self.stride, self.padding,
+            self.output_padding, self.groups, self.dilation,
+        )
+
+
+class ConvTranspose1d(ConvTranspose2d):
+    """:func:`weft.nn.conv_transpose1d` with its weights; arguments as :class:`ConvTranspose2d`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.ConvTranspose1d(4, 2, 3, stride=2)(wf.ones((1, 4, 5))).shape
+    (1, 2, 11)
+    """
+
+    spatial = 1
+
+
+class ConvTranspose3d(ConvTranspose2d):
+    """:func:`weft.nn.conv_transpose3d` with its weights; arguments as :class:`ConvTranspose2d`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.ConvTranspose3d(2, 1, 2, stride=2)(wf.ones((1, 2, 2, 2, 2))).shape
+    (1, 1, 4, 4, 4)
+    """
+
+    spatial = 3

@@ -1,0 +1,94 @@
+"""Embedding: a row of a table for each index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.errors import DTypeError
+from weft.functions import random
+from weft.functions.choosing import where
+from weft.functions.creation import asarray
+from weft.functions.elementwise import equal, stop_gradient
+from weft.functions.indexing import take
+from weft.nn.module import Module
+from weft.nn.sizes import extents
+
+
+def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Array:
+    """``weight[input]``; rows at ``padding_idx`` get no gradient.
+
+    Parameters
+    ----------
+    input : integer array of any shape
+    weight : (num_embeddings, embedding_dim)
+    padding_idx : int, optional
+
+    Returns
+    -------
+    (*input.shape, embedding_dim)
+
+    Raises
+    ------
+    DTypeError
+        when ``input`` does not hold integers.
+    IndexError
+        when an index that can be looked at is out of range; inside jit indices are held within the table.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.embedding(wf.array([2, 0]), wf.array([[1.0], [2.0], [3.0]])).tolist()
+    [[3.0], [1.0]]
+    """
+    rows = weight.shape[0]
+    known = None if isinstance(input, Array) and input.node.value is None else np.asarray(input)
+    index = input if isinstance(input, Array) else asarray(input)
+    if index.dtype.kind not in "iu":
+        raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
+    if known is not None and known.size and (known.min() < -rows or known.max() >= rows):
+        bad = known[(known < -rows) | (known >= rows)].flat[0]
+        raise IndexError(f"embedding: index {bad}, but the table has {rows} rows (weight {weight.shape})")
+    found = take(weight, index, axis=0)
+    if padding_idx is None:
+        return found
+    padded = equal(index, padding_idx % rows).reshape((*index.shape, 1))
+    return where(padded, stop_gradient(found), found)
+
+
+class Embedding(Module):
+    """:func:`weft.nn.embedding` with its table, normal numbers at the start.
+
+    Bengio et al.: A neural probabilistic language model. 2003.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim : int, rows and columns of the table
+    padding_idx : int, optional; this row starts as zeros and is not trained
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Embedding(10, 4)(wf.array([[1, 2, 3], [3, 0, 9]])).shape
+    (2, 3, 4)
+    """
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
+        super().__init__()
+        extents("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise IndexError(f"Embedding: padding_idx={padding_idx}, but there are {num_embeddings} rows")
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.weight = asarray(random.normal(size=(num_embeddings, embedding_dim)))
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0.0
+
+    def forward(self, input: Any) -> Array:
+        return embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}"
+        return text if self.padding_idx is None else text + f", padding_idx={self.padding_idx}"

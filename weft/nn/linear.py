@@ -1,0 +1,171 @@
+"""Linear and bilinear maps, as functions and layers."""
+
+from __future__ import annotations
+
+from weft.array import Array, operands, wrap
+from weft.errors import ShapeError
+from weft.graph.primitives import TABLE, bind
+from weft.nn.module import Module, uniform_parameter
+from weft.nn.sizes import extents, first_batch
+
+
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """``x @ weight.T + bias``.
+
+    Parameters
+    ----------
+    x : (..., in_features)
+    weight : (out_features, in_features)
+    bias : (out_features,), optional
+
+    Returns
+    -------
+    (..., out_features)
+
+    Raises
+    ------
+    ShapeError
+        when the last dimension of ``x`` is not ``in_features``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.linear(wf.ones((2, 3)), wf.ones((4, 3))).shape
+    (2, 4)
+    """
+    if x.ndim < 1 or x.shape[-1] != weight.shape[1]:
+        raise ShapeError(
+            f"linear: x has shape {x.shape}, its last dimension must be in_features = {weight.shape[1]} "
+            f"(weight is {weight.shape})" + ("; flatten images first" if x.ndim == 4 else "")
+        )
+    a, w = operands(x, weight)
+    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ())))
+    return y if bias is None else y + bias
+
+
+def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
+    """``y[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]``, summed over i and j.
+
+    Parameters
+    ----------
+    input1 : (..., in1_features)
+    input2 : (..., in2_features), the other dimensions as those of ``input1``
+    weight : (out_features, in1_features, in2_features)
+    bias : (out_features,), optional
+
+    Returns
+    -------
+    (..., out_features)
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.bilinear(wf.ones((2, 3)), wf.ones((2, 4)), wf.ones((5, 3, 4))).shape
+    (2, 5)
+    """
+    if weight.ndim != 3 or input1.ndim < 1 or input2.ndim < 1 or input1.shape[:-1] != input2.shape[:-1]:
+        raise ShapeError(
+            f"bilinear: inputs {input1.shape} and {input2.shape} must agree up to the last dimension, weight {weight.shape} must "
+            "be (out, in1, in2)"
+        )
+    if (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
+        raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must end in in1 and in2 of weight {weight.shape}")
+    a, w = operands(input1, weight)
+    half = wrap(bind(TABLE["dot_general"], a, w, contract=((input1.ndim - 1,), (1,)), batch=((), ())))
+    y = (half * input2.reshape((*input2.shape[:-1], 1, input2.shape[-1]))).sum(axis=-1)
+    return y if bias is None else y + bias
+
+
+class Linear(Module):
+    """``x @ weight.T + bias``, both uniform in +-1/sqrt(in_features) at the start, as in PyTorch.
+
+    Parameters
+    ----------
+    in_features : int, or None to take it from the first batch
+    out_features : int
+    bias : bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Linear(3, 2)(wf.ones((5, 3))).shape
+    (5, 2)
+    >>> wf.nn.Linear(None, 2)(wf.ones((5, 7))).shape
+    (5, 2)
+    """
+
+    def __init__(self, in_features: int | None, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        extents("Linear", out_features=out_features)
+        self.in_features: int | None = None
+        self.out_features, self.has_bias = out_features, bias
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if in_features is not None:
+            self._make(in_features)
+
+    def _make(self, in_features: int) -> None:
+        extents("Linear", in_features=in_features)
+        self.in_features = in_features
+        limit = in_features**-0.5
+        self.weight = uniform_parameter((self.out_features, in_features), limit)
+        self.bias = uniform_parameter((self.out_features,), limit) if self.has_bias else None
+
+    def forward(self, x: Array) -> Array:
+        if self.weight is None:
+            first_batch(self, "in_features")
+            if x.ndim < 1:
+                raise ShapeError("Linear: x has no dimensions")
+            self._make(x.shape[-1])
+        assert self.weight is not None
+        return linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")
+
+
+class Bilinear(Module):
+    """:func:`weft.nn.bilinear` with its weights, uniform in +-1/sqrt(in1_features) at the start, as in PyTorch.
+
+    Parameters
+    ----------
+    in1_features, in2_features : int, or None to take them from the first batch
+    out_features : int
+    bias : bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Bilinear(3, 4, 5)(wf.ones((2, 3)), wf.ones((2, 4))).shape
+    (2, 5)
+    """
+
+    def __init__(self, in1_features: int | None, in2_features: int | None, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        extents("Bilinear", out_features=out_features)
+        self.in1_features, self.in2_features = in1_features, in2_features
+        self.out_features, self.has_bias = out_features, bias
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if in1_features is not None and in2_features is not None:
+            self._make(in1_features, in2_features)
+
+    def _make(self, first: int, second: int) -> None:
+        extents("Bilinear", in1_features=first, in2_features=second)
+        self.in1_features, self.in2_features = first, second
+        self.weight = uniform_parameter((self.out_features, first, second), first**-0.5)
+        self.bias = uniform_parameter((self.out_features,), first**-0.5) if self.has_bias else None
+
+    def forward(self, input1: Array, input2: Array) -> Array:
+        if self.weight is None:
+            first_batch(self, "in1_features or in2_features")
+            self._make(self.in1_features or input1.shape[-1], self.in2_features or input2.shape[-1])
+        assert self.weight is not None
+        return bilinear(input1, input2, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.in1_features}, {self.in2_features}, {self.out_features}" + ("" if self.has_bias else ", bias=False")

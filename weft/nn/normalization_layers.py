@@ -1,0 +1,283 @@
+"""Normalisations as layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.array import Array
+from weft.errors import ShapeError
+from weft.functions.creation import ones, zeros
+from weft.nn import normalization as N
+from weft.nn.module import Module
+from weft.nn.sizes import NAMES, extents, first_batch
+
+
+class BatchNorm2d(Module):
+    """:func:`weft.nn.batch_norm` of images (N, C, H, W) with its weights and running statistics.
+
+    Ioffe, Szegedy: Batch normalization. 2015.
+
+    In training (``train()``) the batch's statistics are used and the running ones written, in evaluation (``eval()``)
+    the running ones are used. They are buffers: saved with the weights, not trained.
+
+    Parameters
+    ----------
+    num_features : int, or None to take it from the first batch
+    eps : float
+    momentum : float, the share of the new statistics
+    affine : bool, whether there are a weight and a bias
+    track_running_stats : bool; without them the batch's statistics are used always
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.BatchNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    buffers = ("running_mean", "running_var")
+    ranks: tuple[int, ...] = (4,)
+
+    def __init__(
+        self, num_features: int | None, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        if not 0.0 <= momentum <= 1.0:
+            raise ValueError(f"{type(self).__name__}: momentum must lie between 0 and 1, not {momentum}")
+        self.num_features: int | None = None
+        self.eps, self.momentum = eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        self.running_mean: Array | None = None
+        self.running_var: Array | None = None
+        if num_features is not None:
+            self._make(num_features)
+
+    def _make(self, count: int) -> None:
+        extents(type(self).__name__, num_features=count)
+        self.num_features = count
+        if self.affine:
+            self.weight, self.bias = ones((count,)), zeros((count,))
+        if self.track_running_stats:
+            self.running_mean, self.running_var = zeros((count,)), ones((count,))
+
+    def forward(self, x: Array) -> Array:
+        if x.ndim not in self.ranks:
+            wanted = " or ".join("(N, C)" if r == 2 else NAMES[r - 2] for r in self.ranks)
+            raise ShapeError(f"{type(self).__name__}: x must be {wanted}, not {x.shape}")
+        if self.num_features is None:
+            first_batch(self, "num_features")
+            self._make(x.shape[1])
+        return N.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
+
+
+class BatchNorm1d(BatchNorm2d):
+    """As :class:`BatchNorm2d`, for (N, C) or (N, C, L).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.BatchNorm1d(3)(wf.ones((2, 3))).shape
+    (2, 3)
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm3d(BatchNorm2d):
+    """As :class:`BatchNorm2d`, for (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.BatchNorm3d(None)(wf.ones((1, 2, 2, 2, 2))).shape
+    (1, 2, 2, 2, 2)
+    """
+
+    ranks = (5,)
+
+
+class LayerNorm(Module):
+    """:func:`weft.nn.layer_norm` with its weight and bias.
+
+    Ba et al.: Layer normalization. 2016.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple, the last dimensions
+    eps : float
+    elementwise_affine, bias : bool, whether there are a weight and a bias
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.LayerNorm(4)(wf.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(type(self).__name__, normalized_shape)
+        self.eps = eps
+        self.weight = ones(self.normalized_shape) if elementwise_affine else None
+        self.bias = zeros(self.normalized_shape) if elementwise_affine and bias else None
+
+    def forward(self, x: Array) -> Array:
+        return N.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+class RMSNorm(Module):
+    """:func:`weft.nn.rms_norm` with its weight.
+
+    Zhang, Sennrich: Root mean square layer normalization. 2019.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple, the last dimensions
+    eps : float
+    elementwise_affine : bool, whether there is a weight
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.RMSNorm(4)(wf.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(type(self).__name__, normalized_shape)
+        self.eps = eps
+        self.weight = ones(self.normalized_shape) if elementwise_affine else None
+
+    def forward(self, x: Array) -> Array:
+        return N.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+class GroupNorm(Module):
+    """:func:`weft.nn.group_norm` with its weight and bias.
+
+    Wu, He: Group normalization. 2018.
+
+    Parameters
+    ----------
+    num_groups, num_channels : int; num_groups divides num_channels
+    eps : float
+    affine : bool, whether there are a weight and a bias
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.GroupNorm(2, 4)(wf.ones((2, 4, 5))).shape
+    (2, 4, 5)
+    """
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+        super().__init__()
+        extents("GroupNorm", num_groups=num_groups, num_channels=num_channels)
+        if num_channels % num_groups:
+            raise ShapeError(f"GroupNorm: num_groups={num_groups} must divide num_channels={num_channels}")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = ones((num_channels,)) if affine else None
+        self.bias = zeros((num_channels,)) if affine else None
+
+    def forward(self, x: Array) -> Array:
+        return N.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"
+
+
+class InstanceNorm2d(Module):
+    """:func:`weft.nn.instance_norm` of images (N, C, H, W).
+
+    Ulyanov et al.: Instance normalization. 2016.
+
+    Parameters
+    ----------
+    num_features : int
+    eps : float
+    affine : bool, whether there are a weight and a bias
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.InstanceNorm2d(3)(wf.ones((2, 3, 4, 4))).shape
+    (2, 3, 4, 4)
+    """
+
+    spatial = 2
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:
+        super().__init__()
+        extents(type(self).__name__, num_features=num_features)
+        self.num_features, self.eps = num_features, eps
+        self.weight = ones((num_features,)) if affine else None
+        self.bias = zeros((num_features,)) if affine else None
+
+    def forward(self, x: Array) -> Array:
+        if x.ndim != self.spatial + 2 or x.shape[1] != self.num_features:
+            wanted = f"{NAMES[self.spatial]} with C = {self.num_features}"
+            raise ShapeError(f"{type(self).__name__}: x must be {wanted}, not {x.shape}")
+        return N.instance_norm(x, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, eps={self.eps}"
+
+
+class InstanceNorm1d(InstanceNorm2d):
+    """As :class:`InstanceNorm2d`, for (N, C, L)."""
+
+    spatial = 1
+
+
+class InstanceNorm3d(InstanceNorm2d):
+    """As :class:`InstanceNorm2d`, for (N, C, D, H, W)."""
+
+    spatial = 3
+
+
+class LocalResponseNorm(Module):
+    """:func:`weft.nn.local_response_norm` as a layer.
+
+    Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.LocalResponseNorm(5)(wf.ones((1, 8, 4, 4))).shape
+    (1, 8, 4, 4)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+
+    def forward(self, x: Array) -> Array:
+        return N.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+def _shape(layer: str, shape: Any) -> tuple[int, ...]:
+    found = (shape,) if isinstance(shape, int) else tuple(shape)
+    for n in found:
+        extents(layer, normalized_shape=n)
+    return found

@@ -1,0 +1,279 @@
+"""Pooling over the last one to three dimensions, as functions. Images are (N, C, *spatial)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, as_node, wrap
+from weft.errors import ShapeError
+from weft.functions.choosing import where
+from weft.functions.creation import asarray
+from weft.functions.elementwise import abs as absolute
+from weft.functions.indexing import take
+from weft.functions.linalg import tensordot
+from weft.functions.manipulation import moveaxis
+from weft.graph.primitives import TABLE, bind
+from weft.nn.sizes import each, images
+
+
+def _window(name: str, spatial: int, x: Array, kind: str, kernel_size: Any, stride: Any, padding: Any) -> Array:
+    images(name, x.shape, spatial)
+    k = each(kernel_size, spatial, "kernel_size", 1)
+    s = k if stride is None else each(stride, spatial, "stride", 1)
+    p = each(padding, spatial, "padding")
+    if any(2 * a > b for a, b in zip(p, k, strict=True)):
+        raise ShapeError(f"{name}: padding {p} is more than half the window {k}")
+    return wrap(bind(TABLE["reduce_window"], as_node(x), kind=kind, window=k, stride=s, padding=tuple((a, a) for a in p)))
+
+
+def max_pool(spatial: int, x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """The largest element of each window, over ``spatial`` dimensions; see :func:`max_pool2d`."""
+    return _window(f"max_pool{spatial}d", spatial, x, "max", kernel_size, stride, padding)
+
+
+def avg_pool(
+    spatial: int, x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True,
+) -> Array:
+    """The mean of each window, over ``spatial`` dimensions; see :func:`avg_pool2d`."""
+    name = f"avg_pool{spatial}d"
+    k, p = each(kernel_size, spatial, "kernel_size", 1), each(padding, spatial, "padding")
+    total = _window(name, spatial, x, "sum", k, stride, p)
+    if count_include_pad or not any(p):
+        return total / float(math.prod(k))
+    s = k if stride is None else each(stride, spatial, "stride", 1)
+    counts: Any = np.ones((1,) * spatial)
+    for d, (n, size, step, low) in enumerate(zip(x.shape[2:], k, s, p, strict=True)):
+        first = np.arange(total.shape[2 + d]) * step - low
+        inside = np.minimum(first + size, n) - np.maximum(first, 0)
+        counts = counts * inside.reshape([-1 if a == d else 1 for a in range(spatial)])
+    return total * asarray((1.0 / counts).astype(total.dtype))
+
+
+def lp_pool(spatial: int, x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """The p-norm of each window, over ``spatial`` dimensions; see :func:`lp_pool2d`."""
+    name = f"lp_pool{spatial}d"
+    if not norm_type >= 1:
+        raise ValueError(f"{name}: norm_type must be at least 1, not {norm_type}")
+    if norm_type == math.inf:
+        return _window(name, spatial, absolute(x), "max", kernel_size, stride, padding)
+    if norm_type == 1:
+        return _window(name, spatial, absolute(x), "sum", kernel_size, stride, padding)
+    power = x * x if norm_type == 2 else absolute(x) ** float(norm_type)
+    total = _window(name, spatial, power, "sum", kernel_size, stride, padding)
+    empty = total == 0  # the root has no slope there: the gradient is taken as 0
+    return where(empty, 0, where(empty, 1, total) ** (1.0 / norm_type))
+
+
+def max_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """The largest element of each window; the gradient goes to the first of equals.
+
+    Parameters
+    ----------
+    x : (N, C, H, W)
+    kernel_size, stride, padding : int or pair; stride defaults to kernel_size
+
+    Returns
+    -------
+    (N, C, (H + 2 * padding - kernel_size) // stride + 1, ...)
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
+    (2, 3, 4, 4)
+    """
+    return max_pool(2, x, kernel_size, stride, padding)
+
+
+def max_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """As :func:`max_pool2d`, for x (N, C, L).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.max_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
+    [[[3.0, 2.0]]]
+    """
+    return max_pool(1, x, kernel_size, stride, padding)
+
+
+def max_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """As :func:`max_pool2d`, for x (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.max_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
+    (1, 2, 2, 2, 2)
+    """
+    return max_pool(3, x, kernel_size, stride, padding)
+
+
+def avg_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
+    """The mean of each window; shapes and errors as :func:`max_pool2d`.
+
+    ``count_include_pad``: whether padding counts as zeros, or not at all.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.nn.avg_pool2d(wf.ones((1, 1, 2, 2)), 2).sum())
+    1.0
+    """
+    return avg_pool(2, x, kernel_size, stride, padding, count_include_pad)
+
+
+def avg_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
+    """As :func:`avg_pool2d`, for x (N, C, L).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.avg_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
+    [[[2.0, 1.0]]]
+    """
+    return avg_pool(1, x, kernel_size, stride, padding, count_include_pad)
+
+
+def avg_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
+    """As :func:`avg_pool2d`, for x (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.avg_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
+    (1, 2, 2, 2, 2)
+    """
+    return avg_pool(3, x, kernel_size, stride, padding, count_include_pad)
+
+
+def lp_pool2d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """The p-norm ``sum(abs(x) ** p) ** (1 / p)`` of each window; shapes and errors as :func:`max_pool2d`.
+
+    Sermanet et al.: Convolutional neural networks applied to house numbers digit classification. 2012.
+
+    ``norm_type`` is p, a number of at least 1, or ``wf.inf`` for the largest magnitude. Where a window holds only
+    zeros its gradient is 0.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.lp_pool2d(wf.array([[[[3.0, 0.0], [0.0, -4.0]]]]), 2, 2).tolist()
+    [[[[5.0]]]]
+    """
+    return lp_pool(2, x, norm_type, kernel_size, stride, padding)
+
+
+def lp_pool1d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """As :func:`lp_pool2d`, for x (N, C, L).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.lp_pool1d(wf.array([[[3.0, -4.0]]]), 2, 2).tolist()
+    [[[5.0]]]
+    """
+    return lp_pool(1, x, norm_type, kernel_size, stride, padding)
+
+
+def lp_pool3d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+    """As :func:`lp_pool2d`, for x (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.lp_pool3d(wf.ones((1, 1, 2, 2, 2)), 1, 2).tolist()
+    [[[[[8.0]]]]]
+    """
+    return lp_pool(3, x, norm_type, kernel_size, stride, padding)
+
+
+# ---- regions by the size of the result
+
+
+def _outputs(name: str, spatial: int, x: Array, output_size: Any) -> tuple[int, ...]:
+    images(name, x.shape, spatial)
+    given = (output_size,) * spatial if isinstance(output_size, int | None) else tuple(output_size)
+    if len(given) != spatial:
+        raise ShapeError(f"{name}: output_size {output_size!r} must be an int, None or {spatial} of these")
+    found = tuple(n if o is None else o for o, n in zip(given, x.shape[2:], strict=True))
+    if not all(isinstance(o, int) and 1 <= o for o in found):
+        raise ShapeError(f"{name}: output_size {output_size!r} must hold positive ints")
+    return found
+
+
+def _regions(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
+    """First and last + 1 element of each region; neighbours overlap where ``out`` does not divide ``n``."""
+    i = np.arange(out)
+    return i * n // out, -(-(i + 1) * n // out)
+
+
+def _even(x: Array, out: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The window, where all regions have one size."""
+    pairs = list(zip(x.shape[2:], out, strict=True))
+    return None if any(n % o for n, o in pairs) else tuple(n // o for n, o in pairs)
+
+
+def adaptive_avg_pool(spatial: int, x: Array, output_size: Any) -> Array:
+    """The mean of each region, such that the result has ``output_size``; see :func:`weft.nn.AdaptiveAvgPool2d`."""
+    out = _outputs(f"adaptive_avg_pool{spatial}d", spatial, x, output_size)
+    if all(o == 1 for o in out):
+        return x.mean(axis=tuple(range(2, 2 + spatial)), keepdims=True)
+    window = _even(x, out)
+    if window is not None:
+        return avg_pool(spatial, x, window)
+    for axis, o in enumerate(out, 2):  # a product with the regions' shares, one axis after the other
+        first, last = _regions(x.shape[axis], o)
+        at = np.arange(x.shape[axis])[:, None]
+        shares = ((at >= first) & (at < last)) / (last - first)
+        x = moveaxis(tensordot(x, asarray(shares.astype(x.dtype)), ((axis,), (0,))), -1, axis)
+    return x
+
+
+def adaptive_max_pool(spatial: int, x: Array, output_size: Any) -> Array:
+    """The largest of each region, such that the result has ``output_size``; see :func:`weft.nn.AdaptiveMaxPool2d`."""
+    out = _outputs(f"adaptive_max_pool{spatial}d", spatial, x, output_size)
+    window = _even(x, out)
+    if window is not None:
+        return max_pool(spatial, x, window)
+    for axis, o in enumerate(out, 2):
+        first, last = _regions(x.shape[axis], o)
+        places = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)  # the last one repeated
+        x = take(x, asarray(places), axis=axis).max(axis=axis + 1)
+    return x
+
+
+def maxout(x: Array, kernel_size: int) -> Array:
+    """The largest of each ``kernel_size`` neighbouring channels.
+
+    Goodfellow et al.: Maxout networks. 2013.
+
+    Parameters
+    ----------
+    x : (N, C, ...); C is a multiple of kernel_size
+    kernel_size : int
+
+    Returns
+    -------
+    (N, C // kernel_size, ...)
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.maxout(wf.array([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
+    [[3.0, 5.0]]
+    """
+    if x.ndim < 2 or not isinstance(kernel_size, int) or kernel_size < 1 or x.shape[1] % kernel_size:
+        raise ShapeError(f"maxout: the channels (axis 1) of x {x.shape} must be a multiple of kernel_size={kernel_size!r}")
+    return x.reshape((x.shape[0], x.shape[1] // kernel_size, kernel_size, *x.shape[2:])).max(axis=2)

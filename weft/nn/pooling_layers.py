@@ -1,0 +1,197 @@
+"""Pooling as layers, one to three dimensions from one class each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array
+from weft.nn import pooling as P
+from weft.nn.module import Module
+from weft.nn.sizes import each
+
+
+class _Pool(Module):
+    spatial = 2
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__()
+        self.kernel_size = each(kernel_size, self.spatial, "kernel_size", 1)
+        self.stride = self.kernel_size if stride is None else each(stride, self.spatial, "stride", 1)
+        self.padding = each(padding, self.spatial, "padding")
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxPool2d(_Pool):
+    """:func:`weft.nn.max_pool2d` as a layer.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.MaxPool2d(2)(wf.ones((1, 1, 4, 4))).shape
+    (1, 1, 2, 2)
+    """
+
+    def forward(self, x: Array) -> Array:
+        return P.max_pool(self.spatial, x, self.kernel_size, self.stride, self.padding)
+
+
+class AvgPool2d(_Pool):
+    """:func:`weft.nn.avg_pool2d` as a layer.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.AvgPool2d(2)(wf.ones((1, 1, 4, 4))).shape
+    (1, 1, 2, 2)
+    """
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> None:
+        super().__init__(kernel_size, stride, padding)
+        self.count_include_pad = count_include_pad
+
+    def forward(self, x: Array) -> Array:
+        return P.avg_pool(self.spatial, x, self.kernel_size, self.stride, self.padding, self.count_include_pad)
+
+
+class LPPool2d(_Pool):
+    """:func:`weft.nn.lp_pool2d` as a layer.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.LPPool2d(2, 2)(wf.ones((1, 1, 4, 4))).tolist()
+    [[[[2.0, 2.0], [2.0, 2.0]]]]
+    """
+
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+        super().__init__(kernel_size, stride, padding)
+        self.norm_type = norm_type
+
+    def forward(self, x: Array) -> Array:
+        return P.lp_pool(self.spatial, x, self.norm_type, self.kernel_size, self.stride, self.padding)
+
+    def extra_repr(self) -> str:
+        return f"{self.norm_type}, " + super().extra_repr()
+
+
+class AdaptiveAvgPool2d(Module):
+    """The mean of each region of the image, such that the result has ``output_size``.
+
+    Region i of o reaches from floor(i * n / o) to ceil((i + 1) * n / o), as in PyTorch.
+
+    Parameters
+    ----------
+    output_size : int or tuple; None in it keeps the extent
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.AdaptiveAvgPool2d((2, 3))(wf.ones((1, 4, 7, 9))).shape
+    (1, 4, 2, 3)
+    """
+
+    spatial = 2
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = tuple(output_size) if isinstance(output_size, list) else output_size
+
+    def forward(self, x: Array) -> Array:
+        return P.adaptive_avg_pool(self.spatial, x, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"{self.output_size}"
+
+
+class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
+    """The largest element of each region; regions as :class:`AdaptiveAvgPool2d`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.AdaptiveMaxPool2d(2)(wf.ones((1, 4, 7, 9))).shape
+    (1, 4, 2, 2)
+    """
+
+    def forward(self, x: Array) -> Array:
+        return P.adaptive_max_pool(self.spatial, x, self.output_size)
+
+
+class GlobalAvgPool2d(Module):
+    """The mean of each channel: (N, C, H, W) -> (N, C), or (N, C, 1, 1) with ``keepdims``.
+
+    Lin et al.: Network in network. 2013.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.GlobalAvgPool2d()(wf.ones((2, 3, 4, 4))).shape
+    (2, 3)
+    """
+
+    spatial = 2
+
+    def __init__(self, keepdims: bool = False) -> None:
+        super().__init__()
+        self.keepdims = keepdims
+
+    def forward(self, x: Array) -> Array:
+        P.images(type(self).__name__, x.shape, self.spatial)
+        return x.mean(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+
+
+class GlobalMaxPool2d(GlobalAvgPool2d):
+    """The largest element of each channel; shapes as :class:`GlobalAvgPool2d`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.GlobalMaxPool2d()(wf.ones((2, 3, 4, 4))).shape
+    (2, 3)
+    """
+
+    def forward(self, x: Array) -> Array:
+        P.images(type(self).__name__, x.shape, self.spatial)
+        return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
+
+
+def _other(cls: type, spatial: int, shape: str) -> Any:
+    """The same layer for another number of dimensions."""
+    name = cls.__name__.replace("2d", f"{spatial}d")
+    document = f":class:`{cls.__name__}` for x {shape}."
+    return type(name, (cls,), {"spatial": spatial, "__doc__": document, "__module__": __name__, "__qualname__": name})
+
+
+_L, _DHW = "(N, C, L)", "(N, C, D, H, W)"
+MaxPool1d, MaxPool3d = _other(MaxPool2d, 1, _L), _other(MaxPool2d, 3, _DHW)
+AvgPool1d, AvgPool3d = _other(AvgPool2d, 1, _L), _other(AvgPool2d, 3, _DHW)
+LPPool1d, LPPool3d = _other(LPPool2d, 1, _L), _other(LPPool2d, 3, _DHW)
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = _other(AdaptiveAvgPool2d, 1, _L), _other(AdaptiveAvgPool2d, 3, _DHW)
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = _other(AdaptiveMaxPool2d, 1, _L), _other(AdaptiveMaxPool2d, 3, _DHW)
+GlobalAvgPool1d, GlobalAvgPool3d = _other(GlobalAvgPool2d, 1, _L), _other(GlobalAvgPool2d, 3, _DHW)
+GlobalMaxPool1d, GlobalMaxPool3d = _other(GlobalMaxPool2d, 1, _L), _other(GlobalMaxPool2d, 3, _DHW)
+
+
+class MaxOut(Module):
+    """:func:`weft.nn.maxout` as a layer: the largest of each ``kernel_size`` neighbouring channels.
+
+    Goodfellow et al.: Maxout networks. 2013.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.MaxOut(2)(wf.ones((1, 6, 4, 4))).shape
+    (1, 3, 4, 4)
+    """
+
+    def __init__(self, kernel_size: int) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+
+    def forward(self, x: Array) -> Array:
+        return P.maxout(x, self.kernel_size)
+
+    def extra_repr(self) -> str:
+        return f"{self.kernel_size}"

@@ -1,0 +1,76 @@
+"""Flatten and Reshape."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from weft.array import Array
+from weft.errors import ShapeError
+from weft.nn.module import Module
+
+
+def flatten(x: Array, start_dim: int = 1, end_dim: int = -1) -> Array:
+    """Merge the dimensions from ``start_dim`` to ``end_dim`` into one.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.flatten(wf.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+    start, end = start_dim % x.ndim, end_dim % x.ndim
+    size = 1
+    for extent in x.shape[start : end + 1]:
+        size *= extent
+    return x.reshape(x.shape[:start] + (size,) + x.shape[end + 1 :])
+
+
+class Flatten(Module):
+    """:func:`weft.nn.flatten` as a layer.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Flatten()(wf.ones((2, 3, 4))).shape
+    (2, 12)
+    """
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x: Array) -> Array:
+        return flatten(x, self.start_dim, self.end_dim)
+
+
+class Reshape(Module):
+    """Each sample in another shape: (N, ...) -> (N, *shape).
+
+    Parameters
+    ----------
+    shape : ints, or one tuple; one of them may be -1 and is found from the others
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Reshape(3, 2, -1)(wf.ones((5, 24))).shape
+    (5, 3, 2, 4)
+    """
+
+    def __init__(self, *shape: int | tuple[int, ...]) -> None:
+        super().__init__()
+        given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        self.shape: tuple[int, ...] = tuple(given)
+        if not all(isinstance(n, int) for n in self.shape) or sum(n == -1 for n in self.shape) > 1:
+            raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {self.shape}")
+
+    def forward(self, x: Array) -> Array:
+        rest = math.prod(x.shape[1:])
+        known = math.prod(n for n in self.shape if n != -1)
+        if x.ndim < 1 or (rest != known if -1 not in self.shape else not known or rest % known):
+            raise ShapeError(f"Reshape: a sample of x {x.shape} has {rest} elements, they do not fit {self.shape}")
+        return x.reshape((x.shape[0], *(rest // known if n == -1 else n for n in self.shape)))
+
+    def extra_repr(self) -> str:
+        return ", ".join(map(str, self.shape))
