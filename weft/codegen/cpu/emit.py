@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from weft.codegen.cpu.access import emit_load, index_value
+from weft.codegen.cpu.access import affine_text, emit_load, index_value
 from weft.codegen.cpu.env import Env, Level, dependencies, key_of, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, machine
+from weft.codegen.cpu.philox import four_words
 from weft.codegen.cpu.store import emit_store_access
 from weft.codegen.cpu.text import Function, Module
 from weft.codegen.cpu.types import llvm_type, memory_type, wide
@@ -154,4 +155,34 @@ class Emitter:
             return index_value(self, v.attr, v.dtype, vector)
         if v.op == "load":
             return emit_load(self, v.attr, v.dtype, vector)
+        if v.op == "philox" and vector:
+            words = self.quads(v)
+            if words is not None:
+                return words
         return machine(ops, v, [self.in_lanes(a, vector) for a in v.args])
+
+    def quads(self, v: Value) -> str | None:
+        """Random words of neighbouring elements that begin at a multiple of four: each block of four is made once."""
+        env = self.env
+        key, base, element = v.args
+        while element.op == "cast":
+            element = element.args[0]
+        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.whole or env.minor is not None:
+            return None
+        const = element.attr.const
+        for a, c in element.attr.terms:
+            const += c * env.offsets.get(a, 0)
+            text = env.axes[a]
+            if a == env.vector and c != 1:
+                return None
+            if not text.startswith("%"):
+                const += c * int(text)
+            elif a != env.vector and c % 4:
+                return None
+        known = [self.value(x) for x in (key, base)]
+        if const % 4 or any(is_vector for _, is_vector in known):
+            return None
+        first = affine_text(self, element.attr, False)
+        ops = Ops(self.f, self.m, self.isa, None)
+        counter = ops.op("add", "i64", known[1][0], ops.op("lshr", "i64", first, "2"))
+        return four_words(Ops(self.f, self.m, self.isa, env.lanes), known[0][0], counter)

@@ -49,12 +49,12 @@ def vectors(
     main = start + (end - start) // step * step
     if again and unroll == 1 and main < end and main > start + step and minor is None:  # one body for all: the last begins earlier
         n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
-        streamed, n.base.streamed = n.base.streamed, None  # vectors begin anywhere
         with n.loop(start, end, step) as k:
             n.base.axes[axis.id] = n.f.let(f"call i64 @llvm.smin.i64(i64 {k}, i64 {end - lanes})")
             n.base.level_of[axis.id] = len(n.levels) - 1
-            yield [env(None, 0)]
-        n.base.streamed = streamed
+            last = env(None, 0)
+            last.whole = False
+            yield [last]
         return
     if main > start:
         if main - start == step:
@@ -326,6 +326,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
                         at = vo.op("add", "i64", vo.splat(here, "i64"), ramp)
                         mask = vo.cmp("ult", "i64", at, vo.c("i64", axis.extent))
                     envs.append(n.env(axis.id, lanes, mask, u * lanes))
+                    envs[-1].whole = even
                 acc.step(envs, k)
 
             if even:

@@ -44,3 +44,46 @@ def block(o: Ops, key: str, counter: str) -> list[str]:
         c2 = o.op("xor", "i64", o.op("xor", "i64", high0, c3), k1)
         c1, c3 = low1, low0
     return [c0, c1, c2, c3]
+
+
+def four_words(o: Ops, key: str, counter: str) -> str:
+    """The words of lanes / 4 neighbouring counters, in order; ``key`` and ``counter`` are scalars.
+
+    A counter's words lie as (c0, c2) and (c1, c3) in pairs of 64-bit lanes, so that one multiplication serves both
+    halves of a round and the exchange between them stays inside 128 bits.
+    """
+    assert o.lanes is not None
+    f, half = o.f, o.lanes // 2
+    pairs, words = f"<{half} x i64>", f"<{o.lanes} x i32>"
+
+    def vector(even: str, odd: str) -> str:
+        return "<" + ", ".join(f"i64 {odd if i % 2 else even}" for i in range(half)) + ">"
+
+    def spread(even: str, odd: str) -> str:
+        two = f.let(f"insertelement {pairs} poison, i64 {even}, i32 0")
+        two = f.let(f"insertelement {pairs} {two}, i64 {odd}, i32 1")
+        places = ", ".join(f"i32 {i % 2}" for i in range(half))
+        return f.let(f"shufflevector {pairs} {two}, {pairs} poison, <{half} x i32> <{places}>")
+
+    def exchange(x: str, order: tuple[int, ...]) -> str:
+        """Words of each 128 bits in another order."""
+        narrow = f.let(f"bitcast {pairs} {x} to {words}")
+        places = ", ".join(f"i32 {i // 4 * 4 + order[i % 4]}" for i in range(o.lanes or 0))
+        moved = f.let(f"shufflevector {words} {narrow}, {words} poison, <{o.lanes} x i32> <{places}>")
+        return f.let(f"bitcast {words} {moved} to {pairs}")
+
+    ramp = "<" + ", ".join("i64 0" if i % 2 else f"i64 {i // 2}" for i in range(half)) + ">"
+    counters = f.let(f"add {pairs} {spread(counter, '0')}, {ramp}")
+    a = f.let(f"and {pairs} {counters}, {vector(str(0xFFFFFFFF), '0')}")
+    b = f.let(f"lshr {pairs} {counters}, {vector('32', '32')}")
+    keys = spread(f.let(f"and i64 {key}, {0xFFFFFFFF}"), f.let(f"lshr i64 {key}, 32"))
+    for turn in range(10):
+        if turn:
+            keys = f.let(f"add {pairs} {keys}, {vector(str(_W0), str(_W1))}")
+        low = f.let(f"and {pairs} {a}, {vector(str(0xFFFFFFFF), str(0xFFFFFFFF))}")
+        product = f.let(f"mul {pairs} {low}, {vector(str(_M0), str(_M1))}")
+        mixed = f.let(f"xor {pairs} {exchange(product, (3, 2, 1, 0))}, {b}")
+        a, b = f.let(f"xor {pairs} {mixed}, {keys}"), exchange(product, (2, 3, 0, 1))
+    low = f.let(f"and {pairs} {a}, {vector(str(0xFFFFFFFF), str(0xFFFFFFFF))}")
+    high = f.let(f"shl {pairs} {b}, {vector('32', '32')}")
+    return f.let(f"bitcast {pairs} {f.let(f'or {pairs} {low}, {high}')} to {words}")

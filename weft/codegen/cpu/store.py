@@ -114,7 +114,7 @@ def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
     """Whether a full vector goes past the caches: to a large result (which would push out what is read), aligned."""
     buffer, env = access.buffer, e.env
     size = buffer.dtype.itemsize
-    if env.streamed is None or env.turn is not None or buffer.scope != "arg" or width < 16 or width > 64 or affine.gather:
+    if env.streamed is None or env.turn is not None or not env.whole or buffer.scope != "arg" or width < 16 or width > 64 or affine.gather:
         return False
     if math.prod(buffer.shape) * size <= STREAM:
         return False
