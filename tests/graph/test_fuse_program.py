@@ -168,6 +168,13 @@ def test_what_may_not_be_donated() -> None:
     assert not donated([x], [op("cast", x, dtype=np.dtype(np.float64))])
 
 
+def test_what_a_later_store_reads_is_not_donated_to_an_earlier_one() -> None:
+    x, old = leaf(40, 50), leaf(40, 50)
+    new = op("exp", x)
+    program = build(Graph([x, old], [new, op("add", new, old)]))
+    assert len(program.steps) == 1 and (1, 0) not in program.donate and (1, 1) in program.donate
+
+
 def test_updates_wait_for_the_other_readers() -> None:
     x, w = leaf(6, 6), leaf(6, 6)
     new = op("subtract", w, op("multiply", number(0.1), op("exp", w)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.choosing import where
 from weft.optim.optimizer import Optimizer
 
 
@@ -48,6 +47,6 @@ class SGD(Optimizer):
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         if not self.momentum:
             return p - lr * g, {}
-        share = where(t > 1, 1 - self.dampening, 1.0) * g if self.dampening else g
+        share = (1 - self.dampening * (t > 1).astype(t.dtype)) * g if self.dampening else g
         v = self.momentum * state["velocity"] + share
         return p - lr * (g + self.momentum * v if self.nesterov else v), {"velocity": v}

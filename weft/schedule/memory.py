@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Value
 
 ALIGN = 64
-_Read = tuple[int, int, bool, Affine]  # phase, stage, whether it is a product's operand, offset
-_Write = tuple[int, int, Affine, bool]  # phase, stage, offset, whether it is guarded or adds
+_Read = tuple[int, int, int, bool, Affine]  # phase, stage, first store that needs it, whether a product's operand, offset
+_Write = tuple[int, int, int, Affine, bool]  # phase, stage, which store, offset, whether it is guarded or adds
 
 
 def aligned(nbytes: int) -> int:
@@ -45,9 +45,9 @@ def arena(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[
     return offsets, total
 
 
-def loads(values: Sequence[Value]) -> Iterator[Access]:
-    """Every access that the values read, gathered indices included; each shared value once."""
-    seen: set[int] = set()
+def loads(values: Sequence[Value], seen: set[int] | None = None) -> Iterator[Access]:
+    """Every access that the values read, gathered indices included; each shared value once, those ``seen`` not."""
+    seen = set() if seen is None else seen
     stack = list(values)
     while stack:
         v = stack.pop()
@@ -77,7 +77,8 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
     """(input, output) positions of a kernel that may be one piece of memory.
 
     Legal where the input is read, from the first phase that writes the output on, only where and when the
-    output's own element is written, or earlier in the same shared iteration.
+    output's own element is written, or earlier in the same shared iteration. An element's stores are made one after
+    the other, so what only a later store needs is read too late.
     """
     out = []
     sizes = {_size(o.shape) for o in kernel.outputs}
@@ -87,12 +88,12 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
     for p, phase in enumerate(kernel.phases):
         for s, stage in enumerate(phase.stages):
             operands = {id(a) for a in loads([stage.a, stage.b])} if isinstance(stage, Contraction) else set()
-            for access in loads(values_of(stage)):
+            for access, when in _in_order(stage):
                 if access.buffer.id in wanted:
-                    reads.setdefault(access.buffer.id, []).append((p, s, id(access) in operands, access.flat()))
-            for store in stage.stores:
+                    reads.setdefault(access.buffer.id, []).append((p, s, when, id(access) in operands, access.flat()))
+            for k, store in enumerate(stage.stores):
                 at = store.access
-                writes.setdefault(at.buffer.id, []).append((p, s, at.flat(), store.mode == "add" or bool(at.guard)))
+                writes.setdefault(at.buffer.id, []).append((p, s, k, at.flat(), store.mode == "add" or bool(at.guard)))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
@@ -102,15 +103,26 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
     return out
 
 
+def _in_order(stage: Stage | Contraction) -> Iterator[tuple[Access, int]]:
+    """Every access once, with the number of the first store that needs it; -1: needed before any."""
+    seen: set[int] = set()
+    before = [stage.a, stage.b] if isinstance(stage, Contraction) else [r.value for r in stage.reductions]
+    for access in loads(before, seen):
+        yield access, -1
+    for k, store in enumerate(stage.stores):
+        for access in loads([store.value, *(g[0] for affine in store.access.index for g in affine.gather)], seen):
+            yield access, k
+
+
 def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
-    phase, stage, operand, flat = read
-    for p, s, aim, special in writes:
+    phase, stage, when, operand, flat = read
+    for p, s, k, aim, special in writes:
         if phase < p:
             continue
         if operand or phase > p or special:
             return False
         if s == stage:
-            if flat != aim:
+            if flat != aim or when > k:
                 return False
             continue
         if stage > s or not kernel.phases[p].axes:

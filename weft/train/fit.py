@@ -131,7 +131,7 @@ def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callab
     @jit
     def step(x: Array, y: Array, lr: float) -> Array:
         value, gradient = value_and_gradient(model, x, y)
-        optimizer.update(model, gradient, lr)
+        optimizer.update(model, gradient, lr, loss=value, gradient_at=lambda: value_and_gradient(model, x, y)[1])
         return value
 
     return step
