@@ -242,13 +242,27 @@ class InstanceNorm2d(Module):
 
 
 class InstanceNorm1d(InstanceNorm2d):
-    """As :class:`InstanceNorm2d`, for (N, C, L)."""
+    """As :class:`InstanceNorm2d`, for (N, C, L).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.InstanceNorm1d(3)(wf.ones((2, 3, 4))).shape
+    (2, 3, 4)
+    """
 
     spatial = 1
 
 
 class InstanceNorm3d(InstanceNorm2d):
-    """As :class:`InstanceNorm2d`, for (N, C, D, H, W)."""
+    """As :class:`InstanceNorm2d`, for (N, C, D, H, W).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.InstanceNorm3d(3)(wf.ones((2, 3, 4, 4, 4))).shape
+    (2, 3, 4, 4, 4)
+    """
 
     spatial = 3
 

@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array
 from weft.nn import pooling as P
 from weft.nn.module import Module
-from weft.nn.sizes import each
+from weft.nn.sizes import NAMES, each
 
 
 class _Pool(Module):
@@ -157,21 +157,34 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
         return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
-def _other(cls: type, spatial: int, shape: str) -> Any:
-    """The same layer for another number of dimensions."""
+def _other(cls: type, spatial: int, settings: str, shape: str) -> Any:
+    """The same layer for another number of dimensions; the example is a batch of side 4."""
     name = cls.__name__.replace("2d", f"{spatial}d")
-    document = f":class:`{cls.__name__}` for x {shape}."
+    sides = ", ".join(["4"] * spatial)
+    document = f""":class:`{cls.__name__}` for x {NAMES[spatial]}.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.{name}({settings})(wf.ones((1, 2, {sides}))).shape
+    {shape}
+    """
     return type(name, (cls,), {"spatial": spatial, "__doc__": document, "__module__": __name__, "__qualname__": name})
 
 
-_L, _DHW = "(N, C, L)", "(N, C, D, H, W)"
-MaxPool1d, MaxPool3d = _other(MaxPool2d, 1, _L), _other(MaxPool2d, 3, _DHW)
-AvgPool1d, AvgPool3d = _other(AvgPool2d, 1, _L), _other(AvgPool2d, 3, _DHW)
-LPPool1d, LPPool3d = _other(LPPool2d, 1, _L), _other(LPPool2d, 3, _DHW)
-AdaptiveAvgPool1d, AdaptiveAvgPool3d = _other(AdaptiveAvgPool2d, 1, _L), _other(AdaptiveAvgPool2d, 3, _DHW)
-AdaptiveMaxPool1d, AdaptiveMaxPool3d = _other(AdaptiveMaxPool2d, 1, _L), _other(AdaptiveMaxPool2d, 3, _DHW)
-GlobalAvgPool1d, GlobalAvgPool3d = _other(GlobalAvgPool2d, 1, _L), _other(GlobalAvgPool2d, 3, _DHW)
-GlobalMaxPool1d, GlobalMaxPool3d = _other(GlobalMaxPool2d, 1, _L), _other(GlobalMaxPool2d, 3, _DHW)
+def _others(cls: type, settings: str, side: str = "2") -> tuple[Any, Any]:
+    """The layer for one and for three dimensions."""
+    short, long = (f"(1, 2, {', '.join([side] * n)})" if side else "(1, 2)" for n in (1, 3))
+    return _other(cls, 1, settings, short), _other(cls, 3, settings, long)
+
+
+MaxPool1d, MaxPool3d = _others(MaxPool2d, "2")
+AvgPool1d, AvgPool3d = _others(AvgPool2d, "2")
+LPPool1d, LPPool3d = _others(LPPool2d, "2, 2")
+AdaptiveAvgPool1d, AdaptiveAvgPool3d = _others(AdaptiveAvgPool2d, "3", "3")
+AdaptiveMaxPool1d, AdaptiveMaxPool3d = _others(AdaptiveMaxPool2d, "3", "3")
+GlobalAvgPool1d, GlobalAvgPool3d = _others(GlobalAvgPool2d, "", "")
+GlobalMaxPool1d, GlobalMaxPool3d = _others(GlobalMaxPool2d, "", "")
 
 
 class MaxOut(Module):

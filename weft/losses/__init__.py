@@ -1,0 +1,8 @@
+"""Losses: predictions and targets in, one number out."""
+
+from weft.losses.classification import binary_cross_entropy_with_logits, check_labels, cross_entropy, hinge
+from weft.losses.regression import cosine, huber, kl_div, l1, mse
+
+__all__ = [
+    "binary_cross_entropy_with_logits", "check_labels", "cosine", "cross_entropy", "hinge", "huber", "kl_div", "l1", "mse",
+]

@@ -1,0 +1,145 @@
+"""Losses of numbers and distributions: predictions and targets in, one number out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array
+from weft.errors import ShapeError
+from weft.functions.choosing import where
+from weft.functions.elementwise import abs as absolute
+from weft.functions.elementwise import exp, log, sqrt
+from weft.losses.reduction import pair, reduced
+
+
+def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
+    """Mean of the squared differences.
+
+    Parameters
+    ----------
+    prediction, target : of one shape
+    reduction : "mean", "sum" or "none"
+
+    Returns
+    -------
+    (), or the shape of ``prediction`` with reduction "none"
+
+    Raises
+    ------
+    ShapeError
+        when the shapes differ (they are not broadcast: a (N,) target against (N, 1) predictions is a usual slip).
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.losses.mse(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
+    2.0
+    """
+    p, t = pair("mse", prediction, target)
+    difference = p - t
+    return reduced("mse", difference * difference, reduction)
+
+
+def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
+    """Mean of the absolute differences; arguments, result and errors as :func:`mse`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.losses.l1(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
+    1.0
+    """
+    p, t = pair("l1", prediction, target)
+    return reduced("l1", absolute(p - t), reduction)
+
+
+def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "mean") -> Array:
+    """Mean of half the squared differences, and beyond ``delta`` of ``delta * (abs(difference) - delta / 2)``.
+
+    Huber: Robust estimation of a location parameter. 1964.
+
+    Arguments, result and errors as :func:`mse`; ``delta`` must be positive.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.losses.huber(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
+    0.75
+    """
+    if isinstance(delta, float | int) and not delta > 0:
+        raise ValueError(f"huber: delta must be positive, not {delta}")
+    p, t = pair("huber", prediction, target)
+    difference = p - t
+    size = absolute(difference)
+    far = (size - 0.5 * delta) * delta
+    return reduced("huber", where(size <= delta, difference * difference * 0.5, far), reduction)
+
+
+def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: bool = False) -> Array:
+    """``target * (log(target) - input)``, summed and divided by the number of rows: the Kullback-Leibler divergence.
+
+    Kullback, Leibler: On information and sufficiency. 1951.
+
+    Parameters
+    ----------
+    input : (N, ...), logarithms of probabilities, as ``wf.nn.log_softmax`` gives them
+    target : of the same shape, probabilities, or their logarithms with ``log_target``
+    reduction : "batchmean", "mean", "sum" or "none"
+    log_target : bool
+
+    Returns
+    -------
+    (), or the shape of ``input`` with reduction "none"
+
+    Raises
+    ------
+    ShapeError
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> p = wf.array([[0.5, 0.5]])
+    >>> float(wf.losses.kl_div(wf.log(p), p))
+    0.0
+    """
+    q, p = pair("kl_div", input, target)
+    if log_target:
+        terms = exp(p) * (p - q)
+    else:  # what has no probability counts nothing
+        some = p > 0
+        terms = where(some, p * (log(where(some, p, 1)) - q), p * 0)
+    if reduction != "batchmean":
+        return reduced("kl_div", terms, reduction)
+    if q.ndim < 1:
+        raise ShapeError('kl_div: reduction "batchmean" needs rows, input has shape ()')
+    return terms.sum() / float(max(q.shape[0], 1))
+
+
+def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, reduction: str = "mean") -> Array:
+    """Mean of 1 - the cosine between the vectors along ``dim``.
+
+    Parameters
+    ----------
+    prediction, target : of one shape
+    dim : int, the axis of the vectors
+    eps : float, the least product of their lengths
+    reduction : "mean", "sum" or "none"
+
+    Returns
+    -------
+    (), or the shape without ``dim`` with reduction "none"
+
+    Raises
+    ------
+    ShapeError, AxisError
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.losses.cosine(wf.array([[1.0, 0.0]]), wf.array([[0.0, 2.0]])))
+    1.0
+    """
+    p, t = pair("cosine", prediction, target)
+    squares = (p * p).sum(axis=dim) * (t * t).sum(axis=dim)
+    lengths = sqrt(where(squares <= eps * eps, eps * eps, squares))
+    return reduced("cosine", 1.0 - (p * t).sum(axis=dim) / lengths, reduction)
