@@ -51,6 +51,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",
+    "weft.transforms.control": "fori_loop scan",
     "weft.transforms.denormals": "flush_denormals",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.look": "eval",

@@ -28,6 +28,9 @@ def materialise(nodes: Sequence[Node]) -> None:
     if not wanted:
         return
     order = topological(wanted)
+    if any(n.op.name == "scan" for n in order):  # one run gives all results of a loop that are held
+        results = [ref() for n in order if n.op.name == "scan" for ref in n.holder or ()]
+        order = topological([*wanted, *(r for r in results if r is not None and r.value is None and _held(r))])
     leaves, pending = [], []
     for node in order:
         if node.value is not None:
@@ -38,8 +41,8 @@ def materialise(nodes: Sequence[Node]) -> None:
             pending.append(node)
     asked = set(wanted)
     outputs = [n for n in pending if n in asked or _held(n)]
-    results = execute.run(Graph(leaves, outputs), [n.value for n in leaves])
-    for node, value in zip(outputs, results, strict=True):
+    buffers = execute.run(Graph(leaves, outputs), [n.value for n in leaves])
+    for node, value in zip(outputs, buffers, strict=True):
         node.value = value
         node.inputs = ()
 
@@ -60,7 +63,7 @@ def values(nodes: Sequence[Node]) -> list[Any]:
 def _held(node: Node) -> bool:
     """Whether a living Array holds this pending node (it may be asked for later)."""
     holder = node.holder
-    if holder is None or node.op.kind == "leaf":
+    if holder is None or node.op.kind == "leaf" or node.op.name == "scan":
         return False
     cell = holder()
     return cell is not None and cell._node is node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape, topological
@@ -50,22 +51,29 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     order = topological(outputs, stop=stop)
     reached: set[Node] = set()
     for node in order:
-        if node in stop or (node.value is None and node.dtype in FLOATS and any(i in reached for i in node.inputs)):
+        differentiable = node.value is None and (node.dtype in FLOATS or node.op.name == "scan")
+        if node in stop or (differentiable and any(i in reached for i in node.inputs)):
             reached.add(node)
 
     sums: dict[Node, Node] = {}
+    loops: dict[Node, dict[int, Node]] = {}  # of a scan: the cotangents of its results
     for node, g in zip(outputs, cotangents, strict=True):
         if g.dtype != node.dtype:
             raise DTypeError(f"grad: a cotangent is {g.dtype.name} and its output {node.dtype.name}: they must be equal.")
         if node in reached:
             _accumulate(sums, node, broadcast_to(g, node.shape))
     for node in reversed(order):
-        if node not in reached or node in stop or node not in sums:
+        if node not in reached or node in stop or (node not in sums and node not in loops):
+            continue
+        if node.op.name == "item":
+            of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
+            of[k] = call.add(of[k], g) if k in of else g
             continue
         vjp = node.op.vjp
         if vjp is None:
             raise NotDifferentiable(node)
-        parts = vjp(sums.pop(node), node, *node.inputs, **node.params)
+        cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
+        parts = vjp(cotangent, node, *node.inputs, **node.params)
         for operand, part in zip(node.inputs, parts, strict=True):
             if part is not None and operand in reached:
                 _accumulate(sums, operand, unbroadcast(part, operand.shape))

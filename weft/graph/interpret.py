@@ -57,7 +57,11 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
             continue
         if node.op.reference is None or node.value is not None:
             raise ValueError(f"interpret: {node!r} is a leaf, but not among the graph's inputs.")
-        result = np.asarray(node.op.reference(*(known[i] for i in node.inputs), **node.params))
+        result: Any = node.op.reference(*(known[i] for i in node.inputs), **node.params)
+        if node.op.name == "scan":  # a list of results, which its items read
+            known[node] = result
+            continue
+        result = np.asarray(result)
         if result.dtype != node.dtype or result.shape != node.shape:
             raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")
         known[node] = result

@@ -32,7 +32,8 @@ class Node:
     shape, dtype : of the result; ``dtype`` is a ``numpy.dtype`` (ml_dtypes' bfloat16 included)
     where : (code, instruction) of the user's line, see :func:`user_line`
     value : None, or the buffer (runtime) or Python number (scalar leaf) that holds the result
-    holder : None, or a weak reference to the Cell through which the user can reach this node
+    holder : None, or a weak reference to the Cell through which the user can reach this node; of a scan, weak references
+        to its results
     """
 
     __slots__ = ("__weakref__", "dtype", "holder", "inputs", "op", "params", "shape", "value", "where")

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from weft.graph.node import Graph, Node, Shape
+from weft.graph.primitives.control import pruned
 from weft.graph.simplify import simplify
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
 from weft.schedule.memory import arena, in_place
 from weft.schedule.order import ordered
-from weft.schedule.program import Call, Copy, Host, Program, Slot, Step
+from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
 from weft.schedule.view import View, strip
 
 
@@ -38,7 +41,7 @@ def build(graph: Graph) -> Program:
     >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
     1
     """
-    graph = simplify(graph)
+    graph = pruned(simplify(graph))
     view, fused = fuse(graph)
     fused = ordered(view, fused)
     slots = _Slots(view)
@@ -48,6 +51,9 @@ def build(graph: Graph) -> Program:
     for f in fused:
         if f.kernel is None:
             node = f.nodes[0]
+            if node.op.kind == "control":
+                steps.append(_loop(slots, f))
+                continue
             assert node.op.reference is not None
             args = tuple([slots.seen(i, i.shape) for i in node.inputs])
             steps.append(Host(node.op.name, node.op.reference, args, slots.seen(node, node.shape), node.params))
@@ -60,6 +66,28 @@ def build(graph: Graph) -> Program:
     return Program(
         tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
         tuple(steps), size, _donations(graph, table, steps, fused), tuple(info),
+    )
+
+
+def _loop(slots: _Slots, fused: Fused) -> Loop:
+    """A scan as a step: its body is a Program of its own."""
+    (scan,) = fused.nodes
+    body: Graph = scan.params["body"].graph
+    program = build(body)
+    n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
+    length = scan.params["length"]
+    found = {f.params["index"]: slots.seen(f, f.shape) for f in fused.outputs}
+    given = [slots.seen(i, i.shape) for i in scan.inputs]
+    carries = []
+    for k, node in enumerate(body.outputs[:n]):
+        last = found[k] if k in found else slots.own(node.shape, node.dtype)
+        tape = found.get(total + k, -1)
+        spare = slots.own(node.shape, node.dtype) if tape < 0 and length > 1 else -1
+        carries.append(Carry(given[k], last, spare, tape))
+    ys = tuple([found[k] for k in range(n, total)])
+    arena = slots.own((program.arena,), np.dtype(np.uint8)) if program.arena else -1
+    return Loop(
+        program, length, scan.params["reverse"], tuple(carries), tuple(given[n : n + xs]), tuple(given[n + xs :]), ys, arena
     )
 
 
@@ -105,6 +133,10 @@ class _Slots:
             self.by_shape[root, shape] = self._add("alias", shape, node.dtype, of=root)
         return self.by_shape[root, shape]
 
+    def own(self, shape: Shape, dtype: Any) -> int:
+        """Memory that one step needs for itself."""
+        return self._add("arena", shape, dtype)
+
     def copies(self) -> list[Step]:
         return [Copy(self.memory[base], target) for base, target in self.waiting]
 
@@ -116,6 +148,8 @@ class _Slots:
                 ids = step.args
             elif isinstance(step, Host):
                 ids = (*step.args, step.out)
+            elif isinstance(step, Loop):
+                ids = (*step.reads, *step.writes)
             else:
                 ids = (step.source, step.target)
             for i in ids:
@@ -147,7 +181,7 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
 
     last: dict[int, int] = {}
     for k, step in enumerate(steps):
-        ids = step.args if isinstance(step, (Call, Host)) else (step.source,)
+        ids = step.args if isinstance(step, (Call, Host)) else step.reads if isinstance(step, Loop) else (step.source,)
         for i in ids:
             if root(i).kind == "input":
                 last[root(i).position] = k

@@ -17,7 +17,7 @@ from weft.schedule.view import View
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """One kernel, or (``kernel`` None) one host node.
+    """One kernel, or (``kernel`` None) one host node, or a loop with the results of it that are read.
 
     inputs: (node whose memory is read, shape it is read under); outputs: the nodes stored; scalars: leaves that
     are run-time arguments; boundaries: the edges from its nodes to later kernels.
@@ -54,7 +54,8 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
         out = []
         try:
             for group in grouping.groups():
-                out.append(_build(view, grouping, group, refusals, built))
+                if group.nodes[0].op.name != "item":  # a result of a loop is stored by the loop
+                    out.append(_build(view, grouping, group, refusals, built))
             return view, out
         except _Unbuilt as failed:
             banned.update(_cut(view, failed.nodes, failed.reason, banned))
@@ -86,6 +87,9 @@ def _build(view: View, grouping: Grouping, group: Group, refusals: list[Refusal]
     stored = grouping.stored(group.nodes, members)
     if nodes[0].op.kind == "host":
         return Fused(None, nodes, tuple((i, i.shape) for i in nodes[0].inputs), nodes, (), away)
+    if nodes[0].op.kind == "control":
+        (scan,) = nodes
+        return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), away)
     key = (nodes, tuple(stored))
     if key not in built:
         try:

@@ -104,6 +104,8 @@ class Grouping:
             return self.banned[producer, consumer]
         if producer.op.kind == "host" or consumer.op.kind == "host":
             return reasons.HOST
+        if producer.op.kind == "control" or consumer.op.kind == "control":
+            return reasons.LOOP
         if a.weight + b.weight > LARGEST:
             return reasons.TOO_LARGE
         why = self._plan(a, b)

@@ -56,7 +56,59 @@ class Copy:
     target: int
 
 
-Step = Call | Host | Copy
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """What a loop passes from step to step: slots.
+
+    init: read by the first step; last: written by the last one. Between them two memories change places, ``last`` and
+    ``spare``; or, where ``tape`` is not -1, each step reads its place in the tape and writes the next one.
+    """
+
+    init: int
+    last: int
+    spare: int = -1
+    tape: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Run a Program ``length`` times, natively: code size does not depend on the length.
+
+    ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``; ``body.outputs``: the carries, a slice of each of
+    ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot that holds the body's temporaries, or -1.
+    """
+
+    body: Program
+    length: int
+    reverse: bool
+    carries: tuple[Carry, ...]
+    xs: tuple[int, ...]
+    constants: tuple[int, ...]
+    ys: tuple[int, ...]
+    arena: int = -1
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        return (*(c.init for c in self.carries), *self.xs, *self.constants)
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        own = (s for c in self.carries for s in (c.last, c.spare, c.tape) if s >= 0)
+        return (*own, *self.ys, *((self.arena,) if self.arena >= 0 else ()))
+
+
+Step = Call | Host | Copy | Loop
+
+
+def calls(program: Program) -> list[Call]:
+    """Every kernel call of a Program, those in the bodies of its loops included, in order."""
+    out: list[Call] = []
+    for step in program.steps:
+        if isinstance(step, Call):
+            out.append(step)
+        elif isinstance(step, Loop):
+            out += calls(step.body)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +134,15 @@ class Program:
     arena: int
     donate: tuple[tuple[int, int], ...] = ()
     info: tuple[KernelInfo, ...] = ()
+
+
+def infos(program: Program) -> tuple[KernelInfo, ...]:
+    """What explain prints of every kernel, those in the bodies of loops included, in order; work is that of one step."""
+    out: list[KernelInfo] = []
+    own = iter(program.info)
+    for step in program.steps:
+        if isinstance(step, Call):
+            out.append(next(own))
+        elif isinstance(step, Loop):
+            out += infos(step.body)
+    return tuple(out)

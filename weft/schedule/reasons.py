@@ -19,6 +19,7 @@ SINGLE = "it is one number that several kernels read, so it is computed once"
 SPLITTING = "it needs two ways of splitting one axis"
 IN_PLACE = "a scatter or a partial write ends its kernel"
 HOST = "it runs in NumPy"
+LOOP = "a loop is a step of its own: what it reads and what it gives lies in memory"
 RUNNING = "a running sum is computed along an ordered axis of its own"
 UNRELATED = "no operation joins them"
 

@@ -75,7 +75,7 @@ class View:
             if not self.stored(base) or base.op.name == "scalar":
                 force.add(base)
         for node in self.graph.order:
-            if node.op.kind == "host":
+            if node.op.kind in ("host", "control"):
                 force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op.name == "scalar")
         for node in self.graph.order:
             chain = self._chain
@@ -88,7 +88,7 @@ class View:
                     self._real.add(node)
                 continue
             inputs = node.inputs
-            if node.size == 0 and kind != "host":
+            if node.size == 0 and kind not in ("host", "control"):
                 chain[node] = 0  # nothing to compute
                 self.uniform.add(node)
             elif node in force:

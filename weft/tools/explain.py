@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.schedule.program import Host, KernelInfo, Program
+from weft.schedule.program import Host, KernelInfo, Loop, Program, infos
 from weft.transforms.jit import Jitted, jit
 
 
@@ -17,9 +17,9 @@ class Explanation:
 
     Attributes
     ----------
-    kernels : one KernelInfo a kernel, in the order they run: ``name``, ``phases``, ``flops``, ``bytes`` (elements of
-        inputs and outputs, each once), ``lines`` (the user's, as file:line) and ``boundary`` (why what follows was not
-        fused into it)
+    kernels : one KernelInfo a kernel, in the order they run; what is in a loop counts as one step of it: ``name``,
+        ``phases``, ``flops``, ``bytes`` (elements of inputs and outputs, each once), ``lines`` (the user's, as
+        file:line) and ``boundary`` (why what follows was not fused into it)
     host : names of the operations that run in NumPy
     program : the Program itself
     """
@@ -33,7 +33,9 @@ class Explanation:
         count = len(self.kernels)
         memory = f", {_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
         host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
-        head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{host}{memory}"
+        steps = [str(s.length) for s in self.program.steps if isinstance(s, Loop)]
+        loops = f", some in native loops of {' and '.join(steps)} steps" if steps else ""
+        head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{loops}{host}{memory}"
         if not count:
             return head
         rows = [("kernel", "phases", "flops", "bytes", "lines")]
@@ -76,7 +78,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     program = build(traced.graph)
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
-    found = Explanation(name, program.info, host, program)
+    found = Explanation(name, infos(program), host, program)
     print(found)
     return found
 

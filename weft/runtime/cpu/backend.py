@@ -15,7 +15,7 @@ from weft.runtime.cpu.allocator import Allocator, view
 from weft.runtime.cpu.compile import Compiler
 from weft.runtime.cpu.executable import CPUExecutable
 from weft.runtime.cpu.threads import Pool
-from weft.schedule.program import Call, Program
+from weft.schedule.program import Program, calls
 
 
 class CPUBackend:
@@ -64,11 +64,9 @@ class CPUBackend:
         from weft.schedule.printer import kernel_key
 
         native = self.native
-        kernels = []
-        for step in program.steps:
-            if isinstance(step, Call):
-                kernel = step.kernel
-                kernels.append(self.compiler.kernel(str(kernel_key(kernel)), partial(_generate, kernel)))
+        kernels = [
+            self.compiler.kernel(str(kernel_key(step.kernel)), partial(_generate, step.kernel)) for step in calls(program)
+        ]
         return CPUExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
     def allocate(self, nbytes: int) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.runtime.cpu import call_ir, memory_ir, pool_ir
+from weft.runtime.cpu import call_ir, loop_ir, memory_ir, pool_ir
 
 RELEASE, FLUSH = 1, 2  # flags: give up the interpreter lock; flush denormals to zero
 # kinds of input: how a list item becomes an 8-byte slot
@@ -106,4 +106,4 @@ def text() -> str:
     out = out.replace("!DECLARE", declare if x86 else "")
     for name, offset in memory_ir.FIELDS.items():
         out = out.replace(f"!{name.upper()}", str(offset))
-    return out.replace("!ENTRIES", str(8 * pool_ir.COUNTERS["entries"])) + memory_ir.text()
+    return out.replace("!ENTRIES", str(8 * pool_ir.COUNTERS["entries"])) + memory_ir.text() + loop_ir.text()

@@ -245,7 +245,10 @@ step.call:
 signals:
   call void @PyEval_RestoreThread(ptr %live)
   %interrupted = call i32 @PyErr_CheckSignals()
-  %stop = icmp ne i32 %interrupted, 0
+  %signalled = icmp ne i32 %interrupted, 0
+  %raised = call ptr @PyErr_Occurred()
+  %found = icmp ne ptr %raised, null ; by a loop, which ended early
+  %stop = or i1 %signalled, %found
   br i1 %stop, label %abandon, label %resume
 resume:
   %again = call ptr @PyEval_SaveThread()

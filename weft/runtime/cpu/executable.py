@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from weft.runtime.cpu import call
-from weft.runtime.cpu.allocator import Allocator, at
+from weft.runtime.cpu.allocator import Allocator
 from weft.runtime.cpu.compile import Loaded
+from weft.runtime.cpu.loop_ir import Descriptor
+from weft.runtime.cpu.loops import describe, times
+from weft.runtime.cpu.slots import Slots, aligned, nbytes
 from weft.runtime.cpu.threads import Pool
-from weft.schedule.program import Call, Copy, Host, Program
+from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
 FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock
 RELEASE_ABOVE_US, CHECK_EVERY_US = 50.0, 20_000.0
@@ -30,12 +33,15 @@ class CPUExecutable:
         self._native = native
         self._kernels = kernels
         self._flush = flush_denormals
-        self._slots = Slots(program)
+        self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
+        self._slow = sum(self._times) > RELEASE_ABOVE_US
+        self._loops = self._describe()
+        self._slots = Slots(program, tuple(found[0].address for found in self._loops))
         self._narrow = [
             p for p in self._slots.scalars if program.inputs[p][1].kind not in "iub" and program.inputs[p][1].itemsize == 2
         ]
         self._layout = call.Layout(
-            tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, _nbytes(*o)) for o in program.outputs)),
+            tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, nbytes(*o)) for o in program.outputs)),
             program.donate, tuple(self._slots.arena), 0, tuple(self._slots.constants),
         )
         self._tables: list[call.Table] = []
@@ -48,11 +54,23 @@ class CPUExecutable:
             self._prepare()
         return self._run(inputs, held)
 
+    def _describe(self) -> list[list[Descriptor]]:
+        """The descriptors of each loop; they live as long as this object."""
+        out = []
+        kernels = iter(self._kernels)
+        for step, us in zip(self.program.steps, self._times, strict=True):
+            if isinstance(step, Loop):
+                every = max(1, int(CHECK_EVERY_US * step.length / us)) if self._slow else 0
+                out.append(describe(step, kernels, self._native, every))
+            elif isinstance(step, Call):
+                next(kernels)
+        return out
+
     def _prepare(self) -> None:
         """Lay out the arena and write the tables for the pool's present number of threads."""
         threads = self._pool.threads
-        scratch = max((_aligned(k.scratch) + _aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
-        start = _aligned(self.program.arena)
+        scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
+        start = aligned(self.program.arena)
         home = self._allocator.home(start + scratch) if start + scratch else 0
         parts = self._segments(start)
         native = [p for p in parts if isinstance(p, list)]
@@ -77,11 +95,10 @@ class CPUExecutable:
         """Runs of native steps, cut by steps that need Python."""
         out: list[list[call.Step] | _HostStep] = []
         slots = self._slots
-        times = _times(self.program)
-        self._slow = sum(times) > RELEASE_ABOVE_US
-        since, kernel = 0.0, 0
+        since, loop = 0.0, 0
         extra = slots.arena_index(scratch)
-        for step in self.program.steps:
+        kernels = iter(self._kernels)
+        for step, us in zip(self.program.steps, self._times, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = Host("copy", np.array, (step.source,), step.target)
             if isinstance(step, Host):
@@ -91,75 +108,20 @@ class CPUExecutable:
                 out.append([])
             if isinstance(step, Call):
                 args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
-                since += times[kernel]
+                since += us
                 check = since > CHECK_EVERY_US
-                native = call.Step(self._kernels[kernel].address, args, check)
+                native = call.Step(next(kernels).address, args, check)
                 since = 0.0 if check else since
-                kernel += 1
+            elif isinstance(step, Loop):
+                for _ in calls(step.body):
+                    next(kernels)
+                native = call.Step(self._native["weft_loop"], slots.loop(step, loop), self._slow)
+                since, loop = 0.0, loop + 1
             else:
                 size = slots.constant(slots.nbytes(step.target))
                 native = call.Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
             out[-1].append(native)  # type: ignore[union-attr]
         return out
-
-
-class Slots:
-    """The Program's slots as the native table numbers them: inputs, outputs, arena offsets, constants."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self.by_id = {s.id: s for s in program.slots}
-        calls = [s for s in program.steps if isinstance(s, Call)]
-        copies = [s for s in program.steps if isinstance(s, Copy)]
-        self.scalars = sorted({p for c in calls for p in c.scalars})
-        read = [self.root(a) for c in calls for a in c.args]
-        for c in copies:
-            read += [self.root(c.target)] if self.may_be_number(c.source) else [self.root(c.source), self.root(c.target)]
-        self.arena = sorted({s.offset for s in read if s.kind == "arena"} | {_aligned(program.arena)})
-        self.constants = sorted({self.nbytes(c.target) for c in copies})
-        buffers = {s.position for s in read if s.kind == "input"}
-        self.kinds = [
-            call.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else call.UNUSED
-            for p, (_, dtype) in enumerate(program.inputs)
-        ]
-
-    def root(self, slot: int) -> Any:
-        found = self.by_id[slot]
-        while found.kind == "alias":
-            found = self.by_id[found.of]
-        return found
-
-    def nbytes(self, slot: int) -> int:
-        return _nbytes(self.by_id[slot].shape, self.by_id[slot].dtype)
-
-    def may_be_number(self, slot: int) -> bool:
-        """A 0-d input may be given as a Python number."""
-        root = self.root(slot)
-        return root.kind == "input" and root.shape == ()
-
-    def index(self, slot: int) -> int:
-        root = self.root(slot)
-        if root.kind == "input":
-            return root.position
-        if root.kind == "output":
-            return len(self.program.inputs) + root.position
-        return self.arena_index(root.offset)
-
-    def arena_index(self, offset: int) -> int:
-        return len(self.program.inputs) + len(self.program.outputs) + self.arena.index(offset)
-
-    def constant(self, value: int) -> int:
-        return len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + self.constants.index(value)
-
-    def array(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int, writable: bool) -> np.ndarray:
-        """A slot's memory as NumPy sees it, for steps that run in Python."""
-        root, seen = self.root(slot), self.by_id[slot]
-        if root.kind == "arena":
-            return at(arena + root.offset, seen.shape, seen.dtype, None, writable)
-        holder = (inputs if root.kind == "input" else outputs)[root.position]
-        if not hasattr(holder, "address"):
-            return np.asarray(holder, seen.dtype)
-        return at(holder.address, seen.shape, seen.dtype, holder, writable)
 
 
 class _HostStep:
@@ -215,23 +177,3 @@ class _Narrowed:
         for position, dtype in self.dtypes.items():
             inputs[position] = int(np.asarray(inputs[position], dtype).view(np.uint16))
         return self.run(inputs, held)
-
-
-def _aligned(n: int) -> int:
-    return -(-n // 64) * 64
-
-
-def _nbytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    n = dtype.itemsize
-    for extent in shape:
-        n *= extent
-    return n
-
-
-def _times(program: Program) -> list[float]:
-    """Estimated microseconds of each Call."""
-    calls = [s for s in program.steps if isinstance(s, Call)]
-    if len(program.info) == len(calls):
-        return [i.flops / FLOPS_PER_US + i.bytes / BYTES_PER_US for i in program.info]
-    size = {s.id: _nbytes(s.shape, s.dtype) for s in program.slots}
-    return [sum(size[a] for a in c.args) / BYTES_PER_US for c in calls]

@@ -1,0 +1,265 @@
+"""Loops: ``scan`` runs a body graph once for every step; ``item`` is one of its results.
+
+A node has one shape and dtype and a scan has many results, so the ``scan`` node itself is only a token, and the results
+are ``item`` nodes that read it. Neither is in ``TABLE``: they are no functions of arrays, and samples do not fit them.
+
+Results are numbered: the last carries, the stacked outputs, then the *tape*: each carry as it was before every step.
+What nobody reads is not computed (see :func:`pruned`), so the tape costs nothing until a derivative asks for it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError, ShapeError
+from weft.graph.node import Graph, Node, Shape
+from weft.graph.primitives.call import broadcast_to, call, full, permute
+from weft.graph.primitives.common import front
+from weft.graph.primitives.kinds import BOOL, FLOATS
+from weft.graph.primitives.table import Primitive, bind, input_leaf
+
+Dims = tuple[int | None, ...]
+
+
+class Body:
+    """What one step computes. Two bodies are equal when they compute the same.
+
+    ``graph.inputs``: the carries, one slice of each stacked operand, the constants; ``graph.outputs``: the carries
+    after the step, then what the step adds to the stacked outputs.
+    """
+
+    __slots__ = ("_hash", "_key", "graph")
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._key: Any = None
+        self._hash = 0
+
+    def key(self) -> tuple:
+        if self._key is None:
+            self._key = self.graph.key()
+            self._hash = hash(self._key)
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and (self is other or self.key() == other.key())
+
+    def __hash__(self) -> int:
+        self.key()
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"<body of {len(self.graph.order)} nodes>"
+
+
+def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool) -> tuple[Shape, np.dtype]:
+    graph = body.graph
+    if length < 1:
+        raise ShapeError(f"scan: length is {length}, but a loop has at least one step.")
+    if len(operands) != len(graph.inputs):
+        raise ShapeError(f"scan: the body has {len(graph.inputs)} inputs and {len(operands)} operands were given.")
+    for k, (given, wanted) in enumerate(zip(operands, graph.inputs, strict=True)):
+        shape = (length, *wanted.shape) if carries <= k < carries + xs else wanted.shape
+        if given.shape != shape or given.dtype != wanted.dtype:
+            raise ShapeError(f"scan: operand {k} is {given!r}, but the body needs {wanted.dtype.name}{list(shape)}.")
+    for k, (before, after) in enumerate(zip(graph.inputs[:carries], graph.outputs, strict=False)):
+        if before.shape != after.shape:
+            raise ShapeError(f"scan: carry {k} has shape {before.shape} before a step and {after.shape} after it.")
+        if before.dtype != after.dtype:
+            raise DTypeError(f"scan: carry {k} is {before.dtype.name} before a step and {after.dtype.name} after it.")
+    for node in graph.order:
+        if node.op.kind == "host":
+            raise DTypeError(f"scan: {node.op.name} runs in NumPy, so it cannot be in a native loop: take it out of the body.")
+    return (), BOOL
+
+
+def results(scan: Node) -> list[tuple[Shape, np.dtype]]:
+    """Shape and dtype of every result."""
+    graph, carries, length = scan.params["body"].graph, scan.params["carries"], scan.params["length"]
+    last = [(n.shape, n.dtype) for n in graph.outputs[:carries]]
+    stacked = [((length, *n.shape), n.dtype) for n in (*graph.outputs[carries:], *graph.inputs[:carries])]
+    return last + stacked
+
+
+def _item_rule(scan: Node, index: int) -> tuple[Shape, np.dtype]:
+    return results(scan)[index]
+
+
+def item(scan: Node, index: int) -> Node:
+    """Result ``index`` of a scan; the scan remembers weakly which of its results there are."""
+    node = bind(ITEM, scan, index=index)
+    alive = [ref for ref in scan.holder or () if ref() is not None]
+    scan.holder = (*alive, weakref.ref(node))
+    return node
+
+
+def tape(scan: Node, carry: int) -> Node:
+    """One carry as it was before every step, stacked."""
+    return item(scan, len(scan.params["body"].graph.outputs) + carry)
+
+
+def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length: int, reverse: bool) -> list[np.ndarray]:
+    from weft.graph.interpret import interpret
+
+    state, stacked, constants = list(operands[:carries]), operands[carries : carries + xs], operands[carries + xs :]
+    rows: list[Any] = [None] * length
+    for t in reversed(range(length)) if reverse else range(length):
+        before = state
+        out = interpret(body.graph, [*before, *(x[t] for x in stacked), *constants])
+        state = out[:carries]
+        rows[t] = [*out[carries:], *before]
+    return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
+
+
+def _vjp(
+    cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
+) -> tuple[Node | None, ...]:
+    """A loop that runs the other way over the tape: its carries are the cotangents of the carries and of the constants."""
+    from weft.graph.gradient import backward
+
+    graph = body.graph
+    stacked = len(graph.outputs) - carries
+    missing = [k for k in cotangents if k >= len(graph.outputs)]
+    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in FLOATS]
+    moving = [k for k in floats if k < carries]
+    sliced = [k for k in floats if carries <= k < carries + xs]
+    fixed = [k for k in floats if k >= carries + xs]
+    read = [k for k in range(carries, carries + stacked) if k in cotangents]
+    d_carry = [input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in moving]
+    d_fixed = [input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in fixed]
+    d_out = [input_leaf(graph.outputs[k].shape, graph.outputs[k].dtype) for k in read]
+    d_tape = {k - len(graph.outputs): input_leaf(cotangents[k].shape[1:], cotangents[k].dtype) for k in missing}
+    grads = backward(
+        [*(graph.outputs[k] for k in moving), *(graph.outputs[k] for k in read)], [*d_carry, *d_out],
+        [graph.inputs[k] for k in floats],
+    )
+    found = dict(zip(floats, grads, strict=True))
+    for k, node in d_tape.items():
+        found[k] = call.add(found[k], node)
+    inputs = [
+        *d_carry, *d_fixed, *graph.inputs[: carries + xs], *d_out, *d_tape.values(), *graph.inputs[carries + xs :],
+    ]
+    outputs = [
+        *(found[k] for k in moving), *(call.add(d, found[k]) for k, d in zip(fixed, d_fixed, strict=True)),
+        *(found[k] for k in sliced),
+    ]
+    back = bind(
+        SCAN,
+        *(cotangents[k] if k in cotangents else full(0, operands[k].shape, operands[k].dtype) for k in moving),
+        *(full(0, operands[k].shape, operands[k].dtype) for k in fixed),
+        *(tape(scan, k) for k in range(carries)), *operands[carries : carries + xs],
+        *(cotangents[k] for k in read), *(cotangents[k] for k in missing), *operands[carries + xs :],
+        body=Body(Graph(inputs, outputs)), carries=len(moving) + len(fixed), xs=carries + xs + len(read) + len(missing),
+        length=length, reverse=not reverse,
+    )
+    parts: list[Node | None] = [None] * len(operands)
+    for position, k in enumerate((*moving, *fixed, *sliced)):
+        parts[k] = item(back, position)
+    return tuple(parts)
+
+
+def _batch(
+    operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool
+) -> tuple[Node, Any]:
+    """One loop for all examples: the body is batched. The token's "dimension" is a tuple, one entry a result."""
+    from weft.graph.batching import batch
+
+    graph = body.graph
+    size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+    many = {k for k, d in enumerate(dims) if d is not None}
+    while True:  # a carry that starts equal for all examples may differ between them after a step
+        inputs = [input_leaf((size, *n.shape), n.dtype) if k in many else n for k, n in enumerate(graph.inputs)]
+        done = batch(graph.outputs, {graph.inputs[k]: (inputs[k], 0) for k in sorted(many)})
+        more = {k for k in range(carries) if done[k][1] is not None} - many
+        if not more:
+            break
+        many |= more
+    outputs = []
+    for k, (node, dim) in enumerate(done):
+        if dim is None and k in many and k < carries:
+            node = broadcast_to(call.reshape(node, shape=(1, *node.shape)), (size, *node.shape))
+        outputs.append(front(node, dim) if dim is not None else node)
+    given = []
+    for k, (x, d) in enumerate(zip(operands, dims, strict=True)):
+        if k not in many:
+            given.append(x)
+        elif carries <= k < carries + xs:  # the loop's own axis stays first
+            assert d is not None
+            moved = front(x, d)
+            given.append(permute(moved, (1, 0, *range(2, len(moved.shape)))))
+        elif d is None:
+            given.append(broadcast_to(call.reshape(x, shape=(1, *x.shape)), (size, *x.shape)))
+        else:
+            given.append(front(x, d))
+    new = bind(SCAN, *given, body=Body(Graph(inputs, outputs)), carries=carries, xs=xs, length=length, reverse=reverse)
+    last = tuple([0 if k in many else None for k in range(carries)])
+    stacked = tuple([None if dim is None else 1 for _, dim in done[carries:]])
+    return new, (*last, *stacked, *(None if d is None else 1 for d in last))
+
+
+def _item_batch(inputs: Sequence[Node], dims: Sequence[Any], index: int) -> tuple[Node, int | None]:
+    return item(inputs[0], index), dims[0][index]
+
+
+def _item_reference(found: list[np.ndarray], index: int) -> np.ndarray:
+    return found[index]
+
+
+SCAN = Primitive("scan", "control", _rule, _reference, None, _vjp, _batch)  # type: ignore[arg-type]
+ITEM = Primitive("item", "control", _item_rule, _item_reference, None, None, _item_batch)  # type: ignore[arg-type]
+
+
+def pruned(graph: Graph) -> Graph:
+    """The same graph; its scans carry and stack only what is read, so that other operands need not be computed."""
+    read: dict[Node, set[int]] = {}
+    for node in graph.order:
+        if node.op is ITEM and node.inputs:
+            read.setdefault(node.inputs[0], set()).add(node.params["index"])
+    if not read:
+        return graph
+    done: dict[Node, Node] = {n: n for n in graph.inputs}
+    moved: dict[Node, dict[int, int]] = {}  # of a scan: result before -> result after
+    for node in graph.order:
+        if node in done:
+            continue
+        inputs = tuple([done[i] for i in node.inputs])
+        if node.op is SCAN:
+            done[node], moved[node] = _pruned_scan(node, inputs, read.get(node, set()))
+        elif node.op is ITEM:
+            index = moved[node.inputs[0]][node.params["index"]]
+            done[node] = Node(ITEM, inputs, {"index": index}, node.shape, node.dtype, node.where)
+        elif all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+            done[node] = node
+        else:
+            done[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+    smaller = Graph(graph.inputs, [done[o] for o in graph.outputs])
+    return smaller if len(smaller.order) == len(graph.order) else pruned(smaller)
+
+
+def _pruned_scan(scan: Node, operands: tuple[Node, ...], read: set[int]) -> tuple[Node, dict[int, int]]:
+    body, carries, xs = scan.params["body"].graph, scan.params["carries"], scan.params["xs"]
+    total = len(body.outputs)
+    stacked = [k for k in range(carries, total) if k in read]
+    number = {n: k for k, n in enumerate(body.inputs)}
+    kept = {k for k in range(carries) if k in read or total + k in read}
+    while True:
+        order = Graph(body.inputs, [body.outputs[k] for k in (*sorted(kept), *stacked)]).order
+        needed = {number[n] for n in order if n in number}
+        more = {k for k in needed if k < carries} - kept
+        if not more:
+            break
+        kept |= more
+    places = [k for k in range(len(body.inputs)) if (k in kept if k < carries else k in needed)]
+    staying = sorted(kept)
+    graph = Graph([body.inputs[k] for k in places], [body.outputs[k] for k in (*staying, *stacked)])
+    params = {
+        **scan.params, "body": Body(graph), "carries": len(kept), "xs": sum(carries <= k < carries + xs for k in places),
+    }
+    node = Node(SCAN, tuple([operands[k] for k in places]), params, scan.shape, scan.dtype, scan.where)
+    where = {k: j for j, k in enumerate((*staying, *stacked))}
+    where.update({total + k: len(where) + j for j, k in enumerate(staying)})
+    return node, where

@@ -1,0 +1,236 @@
+"""scan and fori_loop: loops that run natively, as one step of a Program, however long they are.
+
+The function is called once, with placeholders; what it made is the body. Arrays from outside that it reads are
+constants of the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import wrap
+from weft.convert import as_node
+from weft.dtypes import promote, weak
+from weft.errors import DTypeError, ShapeError, TraceError
+from weft.graph.node import Graph, Node, topological
+from weft.graph.primitives.control import SCAN, Body, item
+from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.transforms.trace import Trace
+from weft.transforms.tree import flatten, is_container, unflatten
+
+
+class _LoopTrace(Trace):
+    looks = "the body of a loop (wf.scan, wf.fori_loop)"
+    fixes_numbers = True
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Run ``carry, y = f(carry, x)`` for each ``x`` along the first axis of ``xs``, as one native loop.
+
+    Parameters
+    ----------
+    f : function (carry, x) -> (carry, y); called once, to see what it computes. Arrays it reads from outside are
+        constants of the loop, and derivatives by them are known too.
+    init : tree of Arrays or numbers: the first carry. Each step keeps its structure, shapes and dtypes.
+    xs : tree of Arrays with one first extent, or None: then ``f`` is given None, and ``length`` says how often
+    length : int, the number of steps; needed without ``xs``, else it must agree with them
+    reverse : from the last step to the first; ``ys`` stay in the order of ``xs``
+
+    Returns
+    -------
+    carry : tree like ``init``, after the last step
+    ys : tree like what ``f`` gives beside the carry, each Array with the steps as its first axis; None stays None
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        when a step changes the shape or dtype of a carry, or extents differ.
+    TraceError
+        when ``f`` writes to an array from outside, or looks at a value.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> total, sums = wf.scan(lambda c, x: (c + x, c + x), 0.0, wf.array([1.0, 2.0, 3.0]))
+    >>> float(total), sums
+    (6.0, array([1., 3., 6.], dtype=float32))
+    """
+    x_leaves, x_tree = _taken(xs)
+    rows = [as_node(x) for x in x_leaves]
+    steps = _steps(rows, length)
+    starts, c_tree = _taken(init)
+    carries = [as_node(c) for c in starts]
+    while True:
+        holders = [input_leaf(n.shape, n.dtype) for n in carries]
+        slices = [input_leaf(n.shape[1:], n.dtype) for n in rows]
+        after, outs, y_tree = _called(f, holders, c_tree, slices, x_tree)
+        widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
+        if all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
+            break
+        carries = widened  # a Python number takes the dtype of what it becomes
+    _same(carries, after)
+    if steps == 0:
+        zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
+        return _back(c_tree, carries), _back(y_tree, zero)
+    body, constants = _closed(holders, slices, after, outs)
+    loop = bind(
+        SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
+    )
+    results = [item(loop, k) for k in range(len(carries) + len(outs))]
+    return _back(c_tree, results[: len(carries)]), _back(y_tree, results[len(carries) :])
+
+
+def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
+    """Run ``value = body(i, value)`` for ``i`` from ``lower`` to ``upper - 1``, as one native loop.
+
+    Parameters
+    ----------
+    lower, upper : int; known when the loop is written, since the number of steps is part of the Program
+    body : function (i, value) -> value; ``i`` is an int64 Array of shape ()
+    init : tree of Arrays or numbers; each step keeps its structure, shapes and dtypes
+
+    Returns
+    -------
+    tree like ``init`` : the value after the last step; ``init`` when ``upper <= lower``
+
+    Raises
+    ------
+    TypeError
+        when a bound is no Python int.
+    ShapeError, DTypeError, TraceError
+        as :func:`scan`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> float(wf.fori_loop(0, 5, lambda i, x: x * 2.0, 1.0))
+    32.0
+    """
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not isinstance(bound, int | np.integer):
+            raise TypeError(f"fori_loop: {name} is {bound!r} ({type(bound).__name__}), but must be a Python int")
+    if upper <= lower:
+        return scan(lambda value, _: (body(_zero(), value), None), init, length=0)[0]
+    counter = bind(TABLE["iota"], shape=(int(upper) - int(lower),), dtype=np.dtype(np.int64), axis=0)
+    if lower:
+        counter = bind(TABLE["add"], counter, constant(int(lower), counter.dtype))
+    return scan(lambda value, i: (body(i, value), None), init, wrap(counter))[0]
+
+
+def _zero() -> Any:
+    return wrap(constant(0, np.dtype(np.int64)))
+
+
+def _taken(tree: Any) -> tuple[list[Any], Any]:
+    if tree is None:
+        return [], "none"
+    return flatten(tree) if is_container(tree) else ([tree], None)
+
+
+def _back(structure: Any, nodes: Sequence[Node]) -> Any:
+    if structure == "none":
+        return None
+    arrays = [wrap(n) for n in nodes]
+    return arrays[0] if structure is None else unflatten(structure, arrays)
+
+
+def _steps(rows: Sequence[Node], length: int | None) -> int:
+    for k, node in enumerate(rows):
+        if not node.shape:
+            raise ShapeError(f"scan: xs, leaf {k}, is one number ({node.dtype.name}): it has no axis to loop over")
+    extents = sorted({n.shape[0] for n in rows})
+    if len(extents) > 1:
+        raise ShapeError(f"scan: the first extents of xs differ: {extents}")
+    if not extents:
+        if length is None:
+            raise ShapeError("scan: without xs the number of steps is not known: give length=")
+        if length < 0:
+            raise ShapeError(f"scan: length is {length}, but cannot be negative")
+        return int(length)
+    if length is not None and length != extents[0]:
+        raise ShapeError(f"scan: length is {length}, but xs have {extents[0]} steps")
+    return extents[0]
+
+
+def _called(
+    f: Callable, holders: list[Node], c_tree: Any, slices: list[Node], x_tree: Any
+) -> tuple[list[Node], list[Node], Any]:
+    """The nodes of the carry after a step and of its output."""
+    with _LoopTrace() as trace:
+        out = f(_back(c_tree, holders), _back(x_tree, slices))
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise TypeError(f"scan: the function must return (carry, y), not {type(out).__name__}; y may be None")
+        carry, y = out
+        leaves, structure = _taken(carry)
+        if structure != c_tree:
+            raise TypeError(f"scan: a step changes the structure of the carry from {_named(c_tree)} to {_named(structure)}")
+        after = [as_node(x) for x in leaves]
+        outs, y_tree = _taken(y)
+        nodes = [as_node(x) for x in outs]
+    if trace.written:
+        shape = next(iter(trace.written.values()))._node.shape
+        raise TraceError(
+            f"scan: the function writes an array from outside (shape {shape}; a random state is one too): a loop has no place "
+            "for it, so make it part of the carry"
+        )
+    return after, nodes, y_tree
+
+
+def _named(structure: Any) -> str:
+    return "one array" if structure is None else "None" if structure == "none" else str(structure)
+
+
+def _widened(start: Any, before: Node, after: Node) -> Node:
+    """A first carry that is a Python number takes the dtype that a step gives it, if that can hold it."""
+    if type(start) not in (float, int, bool) or after.shape != before.shape or after.dtype == before.dtype:
+        return before
+    fits = weak(type(start), after.dtype) == after.dtype
+    return as_node(start, after.dtype) if fits else before
+
+
+def _same(before: Sequence[Node], after: Sequence[Node]) -> None:
+    for k, (b, a) in enumerate(zip(before, after, strict=True)):
+        if a.shape != b.shape:
+            raise ShapeError(
+                f"scan: carry {k} has shape {b.shape} before a step and {a.shape} after it: each step must keep the shape"
+            )
+        if a.dtype != b.dtype:
+            fix = f"start from one of {promote(a.dtype, b.dtype).name} or cast it with astype('{b.dtype.name}')"
+            raise DTypeError(f"scan: carry {k} is {b.dtype.name} before a step and {a.dtype.name} after it: {fix}")
+
+
+def _closed(
+    holders: list[Node], slices: list[Node], after: list[Node], outs: list[Node]
+) -> tuple[Body, list[Node]]:
+    """The body as a graph of its own, and the nodes from outside that it reads."""
+    own = frozenset((*holders, *slices))
+    order = topological((*after, *outs), stop=own)
+    inside: set[Node] = set(own)
+    for node in order:  # what rests on the step, or is made of the program's text alone
+        if node.value is None and node.inputs and any(i in inside for i in node.inputs):
+            inside.add(node)
+    known: dict[Node, Node] = {n: n for n in own}
+    outer: dict[Node, Node] = {}
+
+    def taken(node: Node) -> Node:
+        if node in known:
+            return known[node]
+        if node.value is None and node.op.name == "constant":
+            return node
+        if node not in outer:
+            outer[node] = input_leaf(node.shape, node.dtype)
+        return outer[node]
+
+    for node in order:
+        if node in inside and node not in known:
+            inputs = tuple([taken(i) for i in node.inputs])
+            same = all(a is b for a, b in zip(inputs, node.inputs, strict=True))
+            known[node] = node if same else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
+    outputs = [taken(n) for n in (*after, *outs)]
+    return Body(Graph([*holders, *slices, *outer.values()], outputs)), list(outer)
+
