@@ -24,7 +24,8 @@ _OF_THE_WHOLE = ("groups", "schedule", "clip_norm", "clip_value", "state", "step
 class Optimizer:
     """Base of the optimizers: subclasses give ``slots`` (names of the state) and ``rule``.
 
-    ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state.
+    ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state. Inside
+    ``wf.jit`` options are constants of the compiled step: what changes from step to step is ``update``'s ``lr`` or a schedule.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class Optimizer:
     clip_norm : float, all gradients together are then scaled down to this norm
     groups : dict from a pattern to options of the parameters it matches. A pattern is a layer ("0", "encoder.1") or a
         name with wildcards ("0.*", "*.bias"); options are any of this class but schedule and clipping. Where several
-        patterns match, later ones win. ``{"lr": 0}`` leaves parameters (and their state) as they are.
+        patterns match, later ones win. ``{"lr": 0}`` leaves parameters as they are.
 
     Examples
     --------
@@ -64,7 +65,7 @@ class Optimizer:
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
-        self._members: dict[tuple[str, ...], Optimizer] = {(): self}
+        self._members: dict[tuple[str, ...], Optimizer] = {}
         self._keys: dict[str, tuple[str, ...]] = {}
         self._need(lr > 0, f"lr must be positive, not {lr}")
         for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
@@ -83,7 +84,7 @@ class Optimizer:
         """
         self.step_count = zeros((), dtype=FLOAT32)
         self.state, self._keys = {}, {}
-        for member in self._members.values():
+        for member in (self, *self._members.values()):
             member.shared = {}
         self._grow(named_arrays(model))
         return self
@@ -119,18 +120,17 @@ class Optimizer:
             if name not in slopes or slopes[name].shape != p.shape:
                 found = slopes[name].shape if name in slopes else "none"
                 raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
-        slopes = self._clipped({name: slopes[name] for name in parameters})
+        moving = {name: p for name, p in parameters.items() if self._member(self._keys[name]).lr}
+        slopes = self._clipped({name: slopes[name] for name in moving})
         self.step_count[...] = self.step_count + 1
         factor = 1.0 if self.schedule is None else self.schedule(self.step_count - 1)
         steps: dict[tuple[str, ...], _Step] = {}
-        for name, p in parameters.items():
+        for name, p in moving.items():
             key = self._keys[name]
-            member = self._members[key]
-            if member.lr == 0:
-                continue
+            member = self._member(key)
             if key not in steps:
                 rate = lr if lr is not None and not any("lr" in self.groups[pattern] for pattern in key) else member.lr
-                wide = any(q.dtype == FLOAT64 for other, q in parameters.items() if self._keys[other] == key)
+                wide = any(q.dtype == FLOAT64 for other, q in moving.items() if self._keys[other] == key)
                 t = self.step_count.astype(FLOAT64) if wide else self.step_count
                 steps[key] = _Step(rate if self.schedule is None else rate * factor, t, member._numbers_of(t, loss))
             member._write(p, slopes[name], self.state[name], steps[key])
@@ -155,7 +155,7 @@ class Optimizer:
     def arrays(self) -> dict[str, Array]:
         """The state by name, for saving."""
         flat = {f"{name}/{slot}": value for name, slots in self.state.items() for slot, value in slots.items()}
-        for key, member in self._members.items():
+        for key, member in (((), self), *self._members.items()):
             flat.update({f"{','.join(key)}//{name}": value for name, value in member.shared.items()})
         return flat if self.step_count is None else {"step_count": self.step_count, **flat}
 
@@ -178,9 +178,12 @@ class Optimizer:
 
     def _member(self, key: tuple[str, ...]) -> Optimizer:
         """This optimizer with the options of the groups in ``key``."""
+        if not key:
+            return self
         if key not in self._members:
             member = copy.copy(self)
-            member.groups, member.shared = {}, {}
+            member.groups, member._members, member._keys = {}, {}, {}
+            member.state, member.shared, member.step_count = {}, {}, None
             allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE and n != "slots"]
             for pattern in key:
                 for option, value in self.groups[pattern].items():
