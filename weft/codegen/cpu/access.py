@@ -342,7 +342,9 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
     f, vtype = e.f, wide(type_, lanes)
     if count == lanes:
         return f.load(vtype, pointer, size)
-    if size >= 4 and count:
+    if count == 0:
+        return "zeroinitializer"
+    if size >= 4:
         mask = "<" + ", ".join("i1 true" if i < count else "i1 false" for i in range(lanes)) + ">"
         name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
         e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
@@ -375,8 +377,7 @@ def _load_second(e: Emitter, access: Access, affine: Affine, type_: str, size: i
         pointer = pointer_of(e, access, Affine(first, affine.terms, affine.gather))
         reach = 2 * count - (base is None)
         memo[both] = tuple(
-            _load_first(e, f.offset(pointer, at * size), min(lanes, reach - at), lanes, type_, size) if reach > at else "zeroinitializer"
-            for at in (0, lanes)
+            _load_first(e, f.offset(pointer, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
         )
     a, b = memo[both]
     odd = affine.const - first
@@ -396,7 +397,8 @@ def _load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: i
               env.offsets.get(env.turn, 0) - which, env.offsets.get(env.vector, 0), count)
     if square not in memo:
         pointer, step = pointer_of(e, access, start), dict(affine.terms)[env.vector]
-        rows = [f.load(vtype, f.offset(pointer, i * step * size), size) if i < count else "zeroinitializer" for i in range(lanes)]
+        rows = [f.load(vtype, f.offset(pointer, i * step * size), size) for i in range(count)]
+        rows += ["zeroinitializer"] * (lanes - count)
         half = lanes // 2
         while half:
             low = ", ".join(f"i32 {k if not k & half else lanes + k - half}" for k in range(lanes))

@@ -9,10 +9,11 @@ from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Layout, Nest
 from weft.codegen.cpu.nest_plan import Plan, plan_part
-from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, vectors, width_for
+from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, width_for
 from weft.codegen.cpu.nest_sheet import Sheet
 from weft.codegen.cpu.nest_tiles import emit_stages
 from weft.codegen.cpu.parts import Part, size_of, split
+from weft.codegen.cpu.row_lanes import vectors
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
 from weft.schedule.memory import in_place

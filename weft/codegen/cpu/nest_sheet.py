@@ -15,9 +15,9 @@ from weft.codegen.cpu.env import Env, dependencies, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Nest, lanes_for, strides_along
-from weft.codegen.cpu.nest_rows import const_mask
 from weft.codegen.cpu.nest_tiles import update
 from weft.codegen.cpu.parts import Part, size_of, walk
+from weft.codegen.cpu.row_lanes import const_mask
 from weft.codegen.cpu.types import llvm_type, wide
 from weft.schedule.kernel import Axis, Reduction, Stage, Value
 

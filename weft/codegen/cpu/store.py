@@ -114,7 +114,9 @@ def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
     """Whether a full vector goes past the caches: to a large result (which would push out what is read), aligned."""
     buffer, env = access.buffer, e.env
     size = buffer.dtype.itemsize
-    if env.streamed is None or env.turn is not None or not env.whole or buffer.scope != "arg" or width < 16 or width > 64 or affine.gather:
+    if env.streamed is None or env.turn is not None or not env.whole or affine.gather:
+        return False
+    if buffer.scope != "arg" or not 16 <= width <= 64:
         return False
     if math.prod(buffer.shape) * size <= STREAM:
         return False
@@ -124,7 +126,7 @@ def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
         text = env.axes[a]
         if not text.startswith("%"):
             const += c * int(text)
-        elif c * (env.lanes // env.span if a == env.vector else 1) * size % width:  # vectors begin at multiples of their lanes
+        elif c * (env.lanes // env.span if a == env.vector else 1) * size % width:  # the counter moves by whole vectors
             return False
     return const * size % width == 0
 

@@ -1,0 +1,129 @@
+"""Reductions over several axes whose rows begin anywhere in the lanes: 7x7 images of a channel, say.
+
+Element k of the flat index belongs to accumulator k % lanes, so masked vectors at both ends of every short row would
+cost more than the rows. Here the values of row after row are written densely to a local array, with full vectors
+(the last one of a row repeats elements); whole blocks are then reduced from there. Same order, same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.codegen.cpu import reduce
+from weft.codegen.cpu.env import Env
+from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.nest import Nest
+from weft.codegen.cpu.parts import size_of
+from weft.codegen.cpu.row_lanes import Lanes, const_mask, prefetch, vectors
+from weft.codegen.cpu.types import wide
+from weft.schedule.kernel import Reduction, Stage
+
+MOST_BYTES = 64 << 10
+LONGEST = 256  # longer rows pay their masked ends
+AHEAD = 8 << 10  # bytes between what is read and what is asked for
+
+
+def fits(stage: Stage, lanes: int, total: int) -> bool:
+    """Whether the rows of a stage may be staged."""
+    order, extent = stage.reductions[0].order, stage.axes[-1].extent
+    size = sum(r.value.dtype.itemsize for r in stage.reductions)
+    return (lanes <= extent <= LONGEST and extent % order.lanes != 0 and not any(map(reduce.is_position, stage.reductions))
+            and (min(total, order.block + extent) + lanes) * size <= MOST_BYTES)
+
+
+def reduce_staged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, list[str]]:
+    """The scalar states of all reductions of the stage."""
+    return _Staged(n, stage, lanes, total).run()
+
+
+class _Staged:
+    def __init__(self, n: Nest, stage: Stage, lanes: int, total: int) -> None:
+        self.n, self.stage, self.lanes, self.total = n, stage, lanes, total
+        self.block, self.extent = stage.reductions[0].order.block, stage.axes[-1].extent
+        self.types = {r.id: reduce.state_types(r)[0] for r in stage.reductions}
+        room = min(total, self.block + self.extent) + lanes
+        self.arrays = {r.id: n.f.local(f"[{room} x {self.types[r.id]}]", 64) for r in stage.reductions}
+        self.sums = {r.id: n.f.local(self.types[r.id]) for r in stage.reductions}
+        self.acc = Lanes(n, stage, lanes)
+
+    def run(self) -> dict[int, list[str]]:
+        n, f, stage, axis = self.n, self.n.f, self.stage, self.stage.axes[-1]
+        for r in stage.reductions:
+            f.store(self.types[r.id], reduce.identity(r, None)[0], self.sums[r.id])
+        fill = f.local("i64")
+        f.store("i64", "0", fill)
+        with n.loop(0, size_of(stage.axes[:-1])) as row:
+            n.split_index(row, stage.axes[:-1])
+            at = f.load("i64", fill)
+            for envs in vectors(n, axis, self.lanes, 4, 0, axis.extent, None, True):
+                self._write(envs, at)
+            after = f.add(at, self.extent)
+            f.store("i64", after, fill)
+            if self.total > self.block:
+                with n.when(f.let(f"icmp sge i64 {after}, {self.block}")):
+                    self._fold(self.block)
+                    rest = f.let(f"sub i64 {after}, {self.block}")
+                    f.store("i64", rest, fill)
+                    with n.loop(0, rest, self.lanes) as k:
+                        for r in stage.reductions:
+                            self._put(r, self._get(r, f.add(k, self.block)), k)
+        left = self.total if self.total <= self.block else self.total % self.block
+        if left:
+            self._fold(left)
+        return {r.id: [f.load(self.types[r.id], self.sums[r.id])] for r in stage.reductions}
+
+    def _place(self, r: Reduction, at: str | int) -> str:
+        return self.n.f.element(self.arrays[r.id], self.types[r.id], at)
+
+    def _get(self, r: Reduction, at: str | int) -> str:
+        return self.n.f.load(wide(self.types[r.id], self.lanes), self._place(r, at), r.value.dtype.itemsize)
+
+    def _put(self, r: Reduction, value: str, at: str | int) -> None:
+        self.n.f.store(wide(self.types[r.id], self.lanes), value, self._place(r, at), r.value.dtype.itemsize)
+
+    def _write(self, envs: list[Env], at: str) -> None:
+        n, axis = self.n, self.stage.axes[-1]
+        start = n.f.add(at, n.base.axes[axis.id])
+        values = [r.value for r in self.stage.reductions]
+        rows = -(-AHEAD // (axis.extent * 4))
+        prefetch(n, values, self.stage.axes[-2], axis, axis, rows, envs)
+        for env in envs:
+            o = Ops(n.f, n.m, n.isa, self.lanes)
+            for r in self.stage.reductions:
+                value = reduce.lift(o, r, n.value(r.value, env))
+                self._put(r, value, n.f.add(start, env.offsets.get(axis.id, 0)))
+
+    def _fold(self, count: int) -> None:
+        """Reduce the first ``count`` staged elements and merge them into the totals."""
+        n, f, lanes, groups = self.n, self.n.f, self.lanes, self.acc.groups
+        width, used = lanes * groups, min(groups, -(-count // lanes))
+        self.acc.reset(used)
+        whole = count // width * width
+        if whole:
+            with n.loop(0, whole, width) as k:
+                self._merge(k, [(u, None) for u in range(groups)])
+        if count > whole:
+            masks = [const_mask(lanes, c) if c < lanes else None for c in _pieces(count - whole, lanes)]
+            self._merge(whole, list(enumerate(masks)))
+        states = self.acc.folded(used)
+        o = Ops(f, n.m, n.isa, None)
+        for r in self.stage.reductions:
+            t = self.types[r.id]
+            f.store(t, reduce.merge(o, r, [f.load(t, self.sums[r.id])], states[r.id])[0], self.sums[r.id])
+
+    def _merge(self, first: str | int, vectors: list[tuple[int, str | None]]) -> None:
+        n, f = self.n, self.n.f
+        o = Ops(f, n.m, n.isa, self.lanes)
+        for u, mask in vectors:
+            for r in self.stage.reductions:
+                t, (cell,) = self.types[r.id], self.acc.cells[r.id, u]
+                old = f.load(wide(t, self.lanes), cell)
+                at = first + u * self.lanes if isinstance(first, int) else f.add(first, u * self.lanes)
+                new = reduce.merge(o, r, [old], [self._get(r, at)])[0]
+                f.store(wide(t, self.lanes), new if mask is None else o.select(mask, t, new, old), cell)
+
+
+def _pieces(count: int, lanes: int) -> Iterator[int]:
+    while count > 0:
+        yield min(count, lanes)
+        count -= lanes
