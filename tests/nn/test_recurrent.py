@@ -1,0 +1,177 @@
+"""RNN, LSTM, GRU against NumPy loops written from PyTorch's formulas, and their gradients against central differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.errors import ShapeError
+from weft.nn import GRU, LSTM, RNN
+from weft.runtime import get_backend
+from weft.transforms.tree import flatten
+
+LAYERS = {"RNN": RNN, "LSTM": LSTM, "GRU": GRU}
+
+
+def sig(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def cell(kind: str, x: np.ndarray, state: list, p: dict, name: str) -> list:
+    h = state[0]
+    gx, gh = x @ p[f"weight_ih_{name}"].T, h @ p[f"weight_hh_{name}"].T
+    if f"bias_ih_{name}" in p:
+        gx, gh = gx + p[f"bias_ih_{name}"], gh + p[f"bias_hh_{name}"]
+    if kind == "RNN":
+        return [np.tanh(gx + gh)]
+    if kind == "LSTM":
+        i, f, g, o = np.split(gx + gh, 4, axis=1)
+        c = sig(f) * state[1] + sig(i) * np.tanh(g)
+        return [sig(o) * np.tanh(c), c]
+    (xr, xz, xn), (hr, hz, hn) = np.split(gx, 3, axis=1), np.split(gh, 3, axis=1)
+    z = sig(xz + hz)
+    return [(1 - z) * np.tanh(xn + sig(xr + hr) * hn) + z * h]
+
+
+def reference(kind: str, x: np.ndarray, start: list, p: dict, layers: int, both: bool) -> tuple[np.ndarray, list]:
+    """x (steps, batch, features), start: (layers * directions, batch, hidden) each."""
+    last = []
+    for layer in range(layers):
+        parts = []
+        for end in ("", "_reverse") if both else ("",):
+            state = [s[len(last)] for s in start]
+            y = np.zeros((*x.shape[:2], start[0].shape[2]))
+            for t in range(len(x))[:: -1 if end else 1]:
+                state = cell(kind, x[t], state, p, f"l{layer}{end}")
+                y[t] = state[0]
+            parts.append(y)
+            last.append(state)
+        x = np.concatenate(parts, axis=2)
+    return x, [np.stack(s) for s in zip(*last, strict=True)]
+
+
+def numbers(layer: Any) -> dict[str, np.ndarray]:
+    return {k: np.asarray(v).astype(np.float64) for k, v in layer.parameters().items()}
+
+
+def result(kind: str, out: Any) -> tuple[Any, list]:
+    y, state = out
+    return y, list(state) if kind == "LSTM" else [state]
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize(
+    ("layers", "both", "first", "bias"), [(1, False, False, True), (2, True, True, True), (1, True, False, False)]
+)
+def test_values(kind: str, layers: int, both: bool, first: bool, bias: bool) -> None:
+    rng = np.random.default_rng()
+    layer = LAYERS[kind](3, 4, num_layers=layers, bidirectional=both, batch_first=first, bias=bias)
+    x = rng.standard_normal((6, 2, 3)).astype(np.float32)
+    count = layers * (2 if both else 1)
+    start = [rng.standard_normal((count, 2, 4)).astype(np.float32) for _ in range(layer.states)]
+    given = [wf.array(s) for s in start]
+    f = wf.jit(lambda x, s: layer(x, s))
+    for call in (layer, f):
+        for s, used in ((None, [np.zeros_like(s) for s in start]), (tuple(given) if kind == "LSTM" else given[0], start)):
+            y, state = result(kind, call(wf.array(x.swapaxes(0, 1) if first else x), s))
+            want, ends = reference(kind, x.astype(np.float64), used, numbers(layer), layers, both)
+            np.testing.assert_allclose(np.asarray(y), want.swapaxes(0, 1) if first else want, rtol=2e-5, atol=2e-6)
+            for a, b in zip(state, ends, strict=True):
+                np.testing.assert_allclose(np.asarray(a), b, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_gradients(kind: str) -> None:
+    rng = np.random.default_rng()
+    layer = LAYERS[kind](3, 4, num_layers=2, bidirectional=True)
+    x, weight = rng.standard_normal((5, 2, 3)), rng.standard_normal((5, 2, 8))
+    zeros = [np.zeros((4, 2, 4))] * layer.states
+
+    def loss(layer: Any, x: Any) -> Any:
+        y, state = result(kind, layer(x))
+        return (y * wf.array(weight.astype(np.float32))).sum() + sum((s * s).sum() for s in state)
+
+    def loss_numpy(p: dict, x: np.ndarray) -> float:
+        y, state = reference(kind, x, zeros, p, 2, True)
+        return float((y * weight).sum() + sum((s * s).sum() for s in state))
+
+    x = x.astype(np.float32).astype(np.float64)
+    grads, dx = wf.jit(wf.grad(loss, argnums=(0, 1)))(layer, wf.array(x.astype(np.float32)))
+    p = numbers(layer)
+    found = {k: np.asarray(v) for k, v in grads.parameters().items()} | {"x": np.asarray(dx)}
+    assert len(found) == 17
+    for name in [*rng.choice(sorted(p), 6, replace=False), "weight_hh_l0", "weight_ih_l0", "bias_hh_l1_reverse", "x"]:
+        for _ in range(4):
+            a = x if name == "x" else p[name]
+            i = tuple(rng.integers(0, n) for n in a.shape)
+            ends = []
+            for s in (1e-5, -1e-5):
+                moved = a.copy()
+                moved[i] += s
+                ends.append(loss_numpy(p, moved) if name == "x" else loss_numpy({**p, name: moved}, x))
+            want = (ends[0] - ends[1]) / 2e-5
+            np.testing.assert_allclose(found[name][i], want, rtol=2e-4, atol=2e-4, err_msg=f"{name}{i}")
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_stateful_layers_continue(kind: str, jitted: bool) -> None:
+    rng = np.random.default_rng()
+    x = wf.array(rng.standard_normal((8, 2, 3)).astype(np.float32))
+    layer = LAYERS[kind](3, 4, stateful=True)
+    f = wf.jit(lambda x: layer(x)[0]) if jitted else lambda x: layer(x)[0]
+    parts = [np.asarray(f(x[k : k + 2])) for k in (0, 2, 4, 6)]
+    layer.reset_state()
+    np.testing.assert_array_equal(np.concatenate(parts), np.asarray(layer(x)[0]))
+    assert "hidden" not in layer.parameters()
+    with pytest.raises(ShapeError, match="reset_state"):
+        layer(x[:, :1])
+
+
+def test_one_native_entry_and_one_compilation_for_a_training_step() -> None:
+    layer = LSTM(3, 8)
+    step = wf.jit(wf.value_and_grad(lambda layer, x: (layer(x)[0] ** 2).mean()))
+    x = wf.array(np.random.default_rng().standard_normal((20, 4, 3)).astype(np.float32))
+    for _ in range(3):
+        value, grads = step(layer, x)
+        wf.eval(value, grads)
+    before = get_backend().counters()
+    value, grads = step(layer, x)
+    wf.eval(value, grads)
+    after = get_backend().counters()
+    assert after["entries"] - before["entries"] == 1 and after["compiles"] == before["compiles"]
+    assert all(np.isfinite(np.asarray(g)).all() for g in flatten(grads)[0])
+
+
+def test_one_sequence_alone_unknown_widths_and_refusals() -> None:
+    x = np.random.default_rng().standard_normal((6, 3)).astype(np.float32)
+    layer = GRU(None, 4, batch_first=True)
+    y, h = layer(wf.array(x))
+    many, ends = layer(wf.array(x[None]))
+    np.testing.assert_array_equal(np.asarray(y), np.asarray(many)[0])
+    np.testing.assert_array_equal(np.asarray(h), np.asarray(ends)[:, 0])
+    assert sorted(layer.parameters()) == ["bias_hh_l0", "bias_ih_l0", "weight_hh_l0", "weight_ih_l0"]
+    assert layer.parameters()["weight_ih_l0"].shape == (12, 3)
+    with pytest.raises(ShapeError, match="input_size = 3"):
+        layer(wf.ones((2, 6, 4)))
+    with pytest.raises(ShapeError, match=r"hidden_size\) = \(1, 2, 4\)"):
+        layer(wf.ones((2, 6, 3)), wf.ones((1, 3, 4)))
+    with pytest.raises(ShapeError, match="must be"):
+        layer(wf.ones(3))
+    with pytest.raises(ValueError, match="nonlinearity"):
+        RNN(3, 4, nonlinearity="sine")
+    with pytest.raises(ValueError, match="dropout"):
+        LSTM(3, 4, dropout=1.5)
+
+
+def test_relu_and_dropout_between_layers() -> None:
+    x = wf.array(np.random.default_rng().standard_normal((6, 5, 3)).astype(np.float32))
+    layer = RNN(3, 16, num_layers=2, nonlinearity="relu", dropout=0.5)
+    assert float(layer(x)[0].min()) >= 0.0
+    one, other = np.asarray(layer(x)[0]), np.asarray(layer(x)[0])
+    assert (one != other).any()
+    layer.eval()
+    np.testing.assert_array_equal(np.asarray(layer(x)[0]), np.asarray(layer(x)[0]))
