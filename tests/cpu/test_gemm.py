@@ -174,12 +174,58 @@ def test_all_paths_give_the_same_bits(ta, tb):
 def test_rows_do_not_depend_on_their_number():
     rng = np.random.default_rng()
     a, b = random(rng, (50, 70)), random(rng, (70, 45))
-    whole, single = np.empty((50, 45), F4), np.empty((1, 45), F4)
+    whole, two = np.empty((50, 45), F4), np.empty((2, 45), F4)
     Compiled(product(50, 45, 70))(a, b, whole)
-    run = Compiled(product(1, 45, 70))
-    for i in (0, 13, 49):
-        run(np.ascontiguousarray(a[i : i + 1]), b, single)
-        assert np.array_equal(single[0], whole[i])
+    run = Compiled(product(2, 45, 70))
+    for i in (0, 13, 48):
+        run(np.ascontiguousarray(a[i : i + 2]), b, two)
+        assert np.array_equal(two, whole[i : i + 2])
+
+
+@pytest.mark.parametrize("dtype", [F4, F8], ids=str)
+@pytest.mark.parametrize("n,k", [(1, 1), (1, 2), (1, 63), (1, 3000), (3, 9), (100, 99), (100, 128), (1100, 77), (41, 301)])
+def test_products_with_a_vector_have_the_same_bits_in_every_layout(n, k, dtype):
+    rng = np.random.default_rng()
+    a, b = random(rng, (1, k), dtype), random(rng, (k, n), dtype)
+    results = []
+    for tb in (False, True):
+        for isa in (host_isa(), replace(host_isa(), bits=128)):
+            c = np.full((1, n), np.nan, dtype)
+            Compiled(product(1, n, k, dtype, tb=tb), isa=isa)(a, np.ascontiguousarray(b.T) if tb else b, c)
+            results.append(c)
+            c = np.full((n, 1), np.nan, dtype)
+            Compiled(product(n, 1, k, dtype, ta=not tb), isa=isa)(np.ascontiguousarray(b.T) if tb else b, a, c)
+            results.append(c.T)
+    close(results[0], a, b, dtype)
+    # neither k nor the result lies side by side
+    loose = np.full((k, n, 2), np.nan, dtype)
+    loose[:, :, 0] = b
+    am, an, ak = Axis(0, 1), Axis(1, n), Axis(2, k)
+    buffers = Buffer(0, dtype, (1, k)), Buffer(1, dtype, (k, n, 2)), Buffer(2, dtype, (1, n))
+    contraction = Contraction(
+        5, (), (am,), (an,), (ak,), load(buffers[0], am, ak), load(buffers[1], ak, an, Affine(0)), dtype,
+        (Store(Access(buffers[2], (along(am), along(an))), Value("acc", (), dtype, 5)),),
+    )
+    c = np.full((1, n), np.nan, dtype)
+    Compiled(Kernel("loose", (Phase((), (contraction,)),), buffers[:2], buffers[2:]))(a, loose, c)
+    results.append(c)
+    for c in results[1:]:
+        assert np.array_equal(c, results[0])
+
+
+def test_large_products_with_a_vector_in_any_order_of_chunks():
+    rng = np.random.default_rng()
+    n, k = 4200, 350
+    a, b = random(rng, (1, k)), random(rng, (k, n))
+    results = []
+    for tb, step in ((False, 1), (False, 3), (True, 1), (True, 3)):
+        run = Compiled(product(1, n, k, tb=tb))
+        c = np.full((1, n), np.nan, F4)
+        run(a, np.ascontiguousarray(b.T) if tb else b, c, step=step)
+        assert run.word("chunks").value > 1
+        results.append(c)
+    close(results[0], a, b, F4)
+    assert all(np.array_equal(c, results[0]) for c in results)
 
 
 def test_blocked_product_with_chunks_in_any_order():

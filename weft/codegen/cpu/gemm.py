@@ -3,6 +3,7 @@
 One driver serves small and large products: loops over work units, K blocks, column panels and row panels
 around one microkernel; what fits in the cache is read in place, the rest from packed copies. Each element
 is one fma chain over ascending k whatever the path, so results do not depend on the plan or on threads.
+Products with a vector have a driver and an order of their own (gemv).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from weft.codegen.cpu.gemm_epilogue import Epilogue
 from weft.codegen.cpu.gemm_match import Operand, Product, match_product
 from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
+from weft.codegen.cpu.gemv import divide, generate_gemv, is_vector_product, share
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.microkernel import Micro, Tile, emit_microkernel
@@ -38,6 +40,8 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Plan]
     product = match_product(kernel)
     if product is None:
         return None
+    if is_vector_product(product):
+        return generate_gemv(kernel, product, isa)
     if should_swap(product, isa.lanes(product.accum.itemsize)):
         product = product.swapped()
     return _Driver(kernel, product, isa, plan(product, isa)).generate()
@@ -149,15 +153,15 @@ class _Driver:
     def _unit(self) -> None:
         plan, p = self.plan, self.p
         f = self.module.function(f"define internal void @{self._name('unit')}(ptr %args, i64 %unit, ptr %work)")
-        unit, ib = _divmod(f, "%unit", plan.m_units)
-        unit, jb = _divmod(f, unit, plan.n_units)
+        unit, ib = divide(f, "%unit", plan.m_units)
+        unit, jb = divide(f, unit, plan.n_units)
         outer: list[str] = []
         for axis in reversed(p.outer):
-            unit, index = _divmod(f, unit, axis.extent)
+            unit, index = divide(f, unit, axis.extent)
             outer.append(index)
         outer.reverse()
-        first, stop = _share(f, ib, plan.panels, plan.m_units)
-        left, right = _share(f, jb, plan.columns, plan.n_units)
+        first, stop = share(f, ib, plan.panels, plan.m_units)
+        left, right = share(f, jb, plan.columns, plan.n_units)
         a = self._base(f, p.a, outer)
         b = self._base(f, p.b, outer)
         t = f.offset("%work", self.a_bytes + self.b_bytes)
@@ -168,12 +172,12 @@ class _Driver:
                 begun = f.let(f"zext i1 {f.let(f'icmp ne i64 {turn}, 0', 'c')} to i64")
                 last = f.let(f"select i1 {f.let(f'icmp eq i64 {turn}, {self.turns - 1}', 'c')}, i64 2, i64 0")
                 flags = f.let(f"or i64 {begun}, {last}")
-                turn, block = _divmod(f, turn, plan.k_blocks)
+                turn, block = divide(f, turn, plan.k_blocks)
                 if plan.k_blocks > 1:
                     k0 = f.mul(block, plan.kc)
                     kc = _minimum(f, plan.kc, f.let(f"sub i64 {p.k}, {k0}"))
                 for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
-                    turn, index = _divmod(f, turn, extent)
+                    turn, index = divide(f, turn, extent)
                     a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.itemsize))
                     b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.itemsize))
             ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
@@ -303,7 +307,7 @@ class _Driver:
         if self.scratch:
             scratch = f.load("ptr", f.offset("%args", 8 * slots), 8)
         work = f.offset(scratch, f.mul("%worker", self.scratch)) if self.scratch else scratch
-        lo, hi = _share(f, "%chunk", units, max(plan.chunks, 1))
+        lo, hi = share(f, "%chunk", units, max(plan.chunks, 1))
         with f.loop(lo, hi) as unit:
             f.do(f"call void @{self._name('unit')}(ptr %args, i64 {unit}, ptr {work})")
         f.do("ret void")
@@ -327,22 +331,6 @@ class _Calls:
 
 def _line(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
-
-
-def _divmod(f: Function, value: str, by: int) -> tuple[str, str]:
-    if by == 1:
-        return value, "0"
-    return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
-
-
-def _share(f: Function, index: str, total: int, parts: int) -> tuple[str, str]:
-    """[from, to) of ``index``'s balanced share of ``total`` things."""
-    if parts == 1:
-        return "0", str(total)
-    after = f.let(f"add i64 {index}, 1")
-    return (
-        f.let(f"udiv i64 {f.mul(index, total)}, {parts}"), f.let(f"udiv i64 {f.mul(after, total)}, {parts}"),
-    )
 
 
 def _minimum(f: Function, a: str | int, b: str | int) -> str:

@@ -47,6 +47,7 @@ class Product:
     b: Operand
     accum: np.dtype
     stores: tuple[Store, ...]
+    k_axes: int = 1  # axes of k longer than one, before merging
 
     @property
     def rows(self) -> int:
@@ -117,6 +118,7 @@ def match_product(kernel: Kernel) -> Product | None:
         c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
         tuple(axis.extent for axis in k_outer),
         operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores,
+        sum(axis.extent > 1 for axis in c.k),
     )
 
 
