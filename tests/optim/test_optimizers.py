@@ -337,3 +337,41 @@ def test_gradients_that_do_not_fit() -> None:
             optim.Adam().update({"w": wf.ones(3)}, gradients)
     with pytest.raises(TypeError, match="must be an Optimizer"):
         optim.SAM(0.1)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: optim.Nadam(0.1, groups={"b": {"momentum_decay": 0.1}}), lambda: optim.Eve(0.1), lambda: optim.SMORMS3(0.1),
+])
+def test_arrays_hold_all_there_is_to_resume(make) -> None:
+    start, grads = arrays(), [as_weft(arrays()) for _ in range(4)]
+    losses = [wf.array(float(v)) for v in rng.uniform(1, 2, 4)]
+    ends = []
+    for stop in (False, True):
+        p, optimizer = as_weft(start), make()
+        for k, g in enumerate(grads):
+            if stop and k == 2:
+                kept = {name: a.numpy().copy() for name, a in optimizer.arrays().items()}
+                p, optimizer = {name: wf.array(a.numpy()) for name, a in p.items()}, make()
+                optimizer.init(p)
+                assert kept.keys() == optimizer.arrays().keys()
+                for name, a in optimizer.arrays().items():
+                    a[...] = kept[name]
+            optimizer.update(p, g, loss=losses[k])
+            wf.eval(p, optimizer.arrays())
+        ends.append({name: a.numpy() for name, a in p.items()})
+    assert all((ends[0][name] == ends[1][name]).all() for name in SHAPES)
+
+
+def test_a_new_rate_compiles_nothing_new() -> None:
+    start, grads = arrays(), [arrays() for _ in range(3)]
+    p = as_weft(start)
+    optimizer = optim.AdamW(1.0, weight_decay=0.3, groups={"b": {"lr": 0.01}}, schedule=optim.schedules.constant()).init(p)
+    step = wf.jit(lambda g, lr: optimizer.update(p, g, lr))
+    for g in grads:
+        step(as_weft(g), 0.1)
+    step(as_weft({name: np.zeros(s, "float32") for name, s in SHAPES.items()}), 1e-30)
+    assert step.traces == 1
+    for name, rate in (("w", 0.1), ("b", 0.01)):
+        given = [g[name].astype(float) for g in grads] + [np.zeros(SHAPES[name])] * (name == "b")
+        want = list(ref.adam(start[name].astype(float), given, rate, decoupled=0.3))[-1]
+        np.testing.assert_allclose(p[name].numpy(), want, rtol=1e-5, atol=1e-5)

@@ -234,7 +234,9 @@ class Optimizer:
 
     def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
         """Parameter and gradient after weight decay."""
-        return (p * (1 - lr * self.weight_decay), g) if self.decoupled else (p, g + self.weight_decay * p)
+        if self.decoupled:
+            return p - (lr * self.weight_decay) * p, g  # 1 - lr * weight_decay would round the decay away
+        return p, g + self.weight_decay * p
 
 
 class _Step:
