@@ -1,4 +1,4 @@
-"""Mathematical functions: own vector polynomials for float32, else the C library lane by lane.
+"""Mathematical functions: own vector polynomials for float32 (float64: math64.py), else the C library lane by lane.
 
 Errors of the float32 functions are measured in tests/cpu/test_math.py (in ulp; NaN, infinities, signed zero and
 denormals as NumPy). The polynomials of exp and log are Cephes', those of erf, sin and cos Norbert Juffa's.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.codegen.cpu import math64
 from weft.codegen.cpu.libm import libm
 from weft.codegen.cpu.machine import Ops
 
@@ -18,7 +19,7 @@ _INF, _NAN = float("inf"), float("nan")
 
 def function(o: Ops, op: str, t: str, args: list[str]) -> str:
     """One of kernel.MACHINE's functions on float or double registers."""
-    own = _OWN.get(op) if t == "float" else None
+    own = _OWN.get(op) if t == "float" else math64.OWN.get(op)
     return own(o, *args) if own else libm(o, op, t, args)
 
 
