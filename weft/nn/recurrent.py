@@ -1,6 +1,7 @@
-"""Recurrent layers: each layer and direction is one native loop (wf.scan); the inputs' product is made for all steps at once.
+"""Recurrent layers: each layer and direction is one native loop (wf.scan); the inputs' products are made for all steps at once.
 
-Names and layouts of the parameters are PyTorch's, so its weights can be copied in.
+Names and layouts of the parameters are PyTorch's, so its weights can be copied in. Inside, each gate has its part of the
+weights and memory of its own: what is put together at every step would have to be taken apart again by the derivative.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from weft.errors import ShapeError
 from weft.functions.creation import zeros
 from weft.functions.elementwise import maximum, stop_gradient, tanh
 from weft.functions.joining import concatenate, stack
-from weft.nn.activations import sigmoid
 from weft.nn.dropout import dropout
 from weft.nn.linear import linear
 from weft.nn.module import Module, uniform_parameter
@@ -21,35 +21,35 @@ from weft.nn.sizes import extents, first_batch
 from weft.transforms.control import scan
 
 State = tuple[Array, ...]
-Step = Callable[[State, Array, Array, Any], State]  # state, input part of the gates, weight_hh, bias_hh -> state
+Gates = tuple[Any, ...]
+Step = Callable[[State, Gates, Gates, Gates], State]  # state, input part, weights and biases of the gates -> state
 
 
-def _split(gates: Array, hidden: int) -> list[Array]:
-    return [gates[:, k : k + hidden] for k in range(0, gates.shape[1], hidden)]
+def _sigmoid(x: Array) -> Array:
+    """For gates: as exact as a number near 1 can be, and half the work of the one that is exact near 0."""
+    return tanh(x * 0.5) * 0.5 + 0.5
 
 
 def _simple(nonlinearity: str) -> Step:
     act = tanh if nonlinearity == "tanh" else lambda x: maximum(x, 0)
 
-    def step(state: State, x: Array, weight: Array, bias: Any) -> State:
-        return (act(x + linear(state[0], weight, bias)),)
+    def step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
+        return (act(x[0] + linear(state[0], weights[0])),)
 
     return step
 
 
-def _lstm(state: State, x: Array, weight: Array, bias: Any) -> State:
+def _lstm(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     h, c = state
-    i, f, g, o = _split(x + linear(h, weight, bias), h.shape[1])
-    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-    return sigmoid(o) * tanh(c), c
+    i, f, g, o = (a + linear(h, w) for a, w in zip(x, weights, strict=True))
+    c = _sigmoid(f) * c + _sigmoid(i) * tanh(g)
+    return _sigmoid(o) * tanh(c), c
 
 
-def _gru(state: State, x: Array, weight: Array, bias: Any) -> State:
+def _gru(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
     (h,) = state
-    xr, xz, xn = _split(x, h.shape[1])
-    hr, hz, hn = _split(linear(h, weight, bias), h.shape[1])
-    z = sigmoid(xz + hz)
-    n = tanh(xn + sigmoid(xr + hr) * hn)
+    r, z = (_sigmoid(a + linear(h, w)) for a, w in zip(x[:2], weights[:2], strict=True))
+    n = tanh(x[2] + r * linear(h, weights[2], biases[2]))
     return ((1 - z) * n + z * h,)
 
 
@@ -59,6 +59,7 @@ class _Recurrent(Module):
     buffers = ("hidden", "cell")
     gates = 1
     states = 1
+    late = 0  # gates, the last ones, whose bias_hh is added inside the loop
 
     def __init__(
         self, input_size: int | None, hidden_size: int, num_layers: int, bias: bool, batch_first: bool, dropout: float,
@@ -155,18 +156,26 @@ class _Recurrent(Module):
         return given
 
     def _layer(self, x: Array, name: str, start: State | None, reverse: bool) -> tuple[Array, State]:
-        own = self.__dict__
-        gates = linear(x, own[f"weight_ih_{name}"], own[f"bias_ih_{name}"])
-        weight, bias, step = own[f"weight_hh_{name}"], own[f"bias_hh_{name}"], self._step()
+        w_ih, w_hh, b_ih, b_hh = (self._gates(f"{part}_{name}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        early = self.gates - self.late
+        if self.has_bias:
+            b_ih = tuple([a + b if k < early else a for k, (a, b) in enumerate(zip(b_ih, b_hh, strict=True))])
+        gates = tuple([linear(x, w, b) for w, b in zip(w_ih, b_ih, strict=True)])
+        step = self._step()
         if start is None:
-            start = tuple([zeros((x.shape[1], self.hidden_size), dtype=gates.dtype)] * self.states)
+            start = tuple([zeros((x.shape[1], self.hidden_size), dtype=gates[0].dtype)] * self.states)
 
-        def one(state: State, g: Array) -> tuple[State, Array]:
-            state = step(state, g, weight, bias)
+        def one(state: State, g: Gates) -> tuple[State, Array]:
+            state = step(state, g, w_hh, b_hh)
             return state, state[0]
 
         state, y = scan(one, start, gates, reverse=reverse)
         return y, state
+
+    def _gates(self, name: str) -> Gates:
+        """A parameter's part for each gate."""
+        whole, n = self.__dict__[name], self.hidden_size
+        return (None,) * self.gates if whole is None else tuple([whole[k * n : k * n + n] for k in range(self.gates)])
 
     def extra_repr(self) -> str:
         said = [str(self.input_size), str(self.hidden_size)]
@@ -269,6 +278,7 @@ class GRU(_Recurrent):
     """
 
     gates = 3
+    late = 1
 
     def __init__(
         self, input_size: int | None, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
