@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -214,6 +217,28 @@ def test_a_loop_runs_once_for_all_its_results(data: tuple) -> None:
     before = get_backend().counters()["entries"]
     np.asarray(last), np.asarray(ys)
     assert get_backend().counters()["entries"] - before == 1
+
+
+def test_a_long_loop_can_be_interrupted() -> None:
+    f = wf.jit(lambda x: wf.fori_loop(0, 10**9, lambda i, v: wf.sin(v) + 0.1, x))
+    x = wf.ones(64)
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        wf.eval(f(x))
+    np.testing.assert_allclose(np.asarray(wf.sin(x)), np.sin(np.ones(64)), rtol=1e-6)  # all is as it was
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_threads_run_one_loop_at_once(steps: int) -> None:
+    f = wf.jit(lambda v: wf.fori_loop(0, 300 + steps, lambda i, u: wf.sin(u) + 0.1, v))
+    v = wf.array(np.random.default_rng().standard_normal(500))
+    want, found = np.asarray(f(v)), []
+    threads = [threading.Thread(target=lambda: found.append(np.asarray(f(v)))) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 4 and all((g == want).all() for g in found)
 
 
 def test_what_is_not_read_is_not_computed(data: tuple) -> None:

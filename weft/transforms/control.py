@@ -114,16 +114,13 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     for name, bound in (("lower", lower), ("upper", upper)):
         if not isinstance(bound, int | np.integer):
             raise TypeError(f"fori_loop: {name} is {bound!r} ({type(bound).__name__}), but must be a Python int")
-    if upper <= lower:
-        return scan(lambda value, _: (body(_zero(), value), None), init, length=0)[0]
-    counter = bind(TABLE["iota"], shape=(int(upper) - int(lower),), dtype=np.dtype(np.int64), axis=0)
-    if lower:
-        counter = bind(TABLE["add"], counter, constant(int(lower), counter.dtype))
-    return scan(lambda value, i: (body(i, value), None), init, wrap(counter))[0]
 
+    def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        value, i = carry
+        return (body(i, value), i + 1), None
 
-def _zero() -> Any:
-    return wrap(constant(0, np.dtype(np.int64)))
+    first = wrap(constant(int(lower), np.dtype(np.int64)))
+    return scan(step, (init, first), length=max(0, int(upper) - int(lower)))[0][0]
 
 
 def _taken(tree: Any) -> tuple[list[Any], Any]:
