@@ -8,6 +8,7 @@ from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Layout, Nest
+from weft.codegen.cpu.nest_blocks import emit_blocks, emit_blocks_merge
 from weft.codegen.cpu.nest_plan import Plan, plan_part
 from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, width_for
 from weft.codegen.cpu.nest_sheet import Sheet
@@ -42,8 +43,11 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         name = f"{symbol}.{i}"
         emit_part(m, isa, layout, part, plan, name)
         call_part(entry, m, name, plan.chunks, plan.parallel)
-        if plan.kind == "full":
-            emit_merge(m, isa, layout, part, plan, f"{name}.merge")
+        if plan.kind in ("full", "blocks"):
+            if plan.kind == "full":
+                emit_merge(m, isa, layout, part, plan, f"{name}.merge")
+            else:
+                emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
     entry.do("ret void")
     return Generated(symbol, m.text(), layout.size, 0)
@@ -76,6 +80,8 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
         _rows(n, plan)
     elif plan.kind == "sheet":
         _sheet(n, plan)
+    elif plan.kind == "blocks":
+        emit_blocks(n, plan.lanes, plan.rows, plan.chunks)
     elif plan.kind == "turn":
         _turn(n, plan)
     else:

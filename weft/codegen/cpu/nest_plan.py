@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from weft.codegen.cpu.env import flat, key_of
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.nest import cost_of, instructions, lanes_for, strides_along
+from weft.codegen.cpu.nest_blocks import in_blocks
 from weft.codegen.cpu.nest_sheet import slab_of
 from weft.codegen.cpu.parts import Part, roots, size_of, walk
 from weft.schedule.kernel import Axis, Value
@@ -19,7 +20,8 @@ MOST_CHUNKS = 64
 @dataclass(frozen=True, slots=True)
 class Plan:
     """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
-    (rows without shared axes, blocks in parallel). axis None: scalar code.
+    (rows without shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns) or ``turn``.
+    axis None: scalar code.
 
     minor: an axis that runs inside the lanes (see Env). again: a last vector may compute elements a second time.
     turn: (axis, how many of its iterations are taken together): squares of memory are transposed in registers.
@@ -74,6 +76,13 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
         return Plan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     extent = next(a.extent for a in part.shared if a.id == axis)
     outer = size_of(part.shared) // extent
+    if chunks > 1 and in_blocks(part, lanes):
+        stage = part.stages[0]
+        blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
+        each_chunk = (-(-blocks // chunks) + 7) // 8 * 8  # whole bodies
+        while lanes >= 2 * extent:
+            lanes //= 2
+        return Plan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, True)
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return Plan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
