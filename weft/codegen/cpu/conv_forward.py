@@ -68,6 +68,7 @@ class Forward:
         self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
         self.worker = self.image_bytes + (0 if self.plan.direct else line(self.mr * self.out_pitch * size))
         self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        self.tiles: dict[int, str] = {}
         self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
 
     def name(self, part: str) -> str:
@@ -82,7 +83,7 @@ class Forward:
             self._direct_tiles()
         for rows in set() if plan.direct else {self.mr, self.last_rows}:
             tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps)
-            pixel_tile(self.module, self.number, self.name(f"tile{rows}"), tile, self.out_pitch)
+            self.tiles[rows] = pixel_tile(self.module, self.number, self.kernel.name, tile, self.out_pitch)
         self._pack()
         self._chunk()
         self._entry()
@@ -146,7 +147,7 @@ class Forward:
                     continue
                 compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
                 with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
-                    self._tiles(f, self.name(f"tile{rows_here}"), image, w, out, images, rows)
+                    self._tiles(f, self.tiles[rows_here], image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
             filters = minimum(f, f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
             assert stores is not None

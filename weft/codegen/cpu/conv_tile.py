@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -155,8 +156,15 @@ def _looped_taps(f: Function, module: Module, number: Number, tile: PixelTile, p
         f.store("ptr", f.offset(px, tile.chan_pitch * size), px_p)
 
 
-def pixel_tile(module: Module, number: Number, name: str, tile: PixelTile, out_pitch: int) -> None:
-    """``void name(ptr pixels, ptr weights, ptr out)``: the tile, written to scratch at [mr][pixel]."""
+def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int) -> str:
+    """The name of ``void (ptr pixels, ptr weights, ptr out)``: the tile, written to scratch at [mr][pixel].
+
+    Phases of a kernel whose tiles are equal share one function.
+    """
+    content = repr((number, tile, out_pitch)).encode()
+    name = f"@{kernel}.tile{tile.mr}x{tile.nv}.{hashlib.blake2s(content, digest_size=8).hexdigest()}"
+    if not module.once(name):
+        return name
     f = module.function(f"define internal void {name}(ptr noalias %px, ptr noalias %w, ptr noalias %out)")
     accs = accumulate(f, module, number, tile, "%px", "%w")
     for i, row in enumerate(accs):
@@ -164,6 +172,7 @@ def pixel_tile(module: Module, number: Number, name: str, tile: PixelTile, out_p
             at = f.offset("%out", (i * out_pitch + j * tile.vstep) * number.size)
             f.store(number.vector, f.load(number.vector, acc), at, number.size)
     f.do("ret void")
+    return name
 
 
 def dot_tile(module: Module, number: Number, name: str, rows: int, columns: int, row_pitch: int, stride: int, tail: int) -> None:

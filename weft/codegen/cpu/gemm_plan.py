@@ -96,6 +96,11 @@ def make_plan(
     size = p.accum.itemsize
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
+    # so little k that the results' memory is the work: it is walked row by row, by tiles that are wide
+    by_rows = tile is None and k <= 16 and m > 4 and m * n * size > isa.l2 // 2 and n >= 32 * lanes and p.b.free == 1
+    by_rows = by_rows and p.b.buffer.dtype == p.accum and p.turns == 1 and k * n * size <= isa.l2 // 2
+    if by_rows:
+        tile, pack_b = (4, 3), False
     rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
     if not tile and m <= 2 and p.b.free != 1 and p.b.k == 1:
         vectors = min(vectors, 4)
@@ -145,6 +150,8 @@ def make_plan(
         n_units = _ceil(m * n * size, isa.l2 // 4)
     sweeps = panels == 1 and kc < min(k, 17)
     m_units, n_units = _units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
+    if by_rows:
+        m_units, n_units = panels, 1
     units = m_units * n_units * p.batch
     chunks = 0
     if p.flops > SERIAL_FLOPS and units > 1:
