@@ -247,6 +247,29 @@ def test_what_is_not_read_is_not_computed(data: tuple) -> None:
     assert not loop.ys and all(c.tape < 0 for c in loop.carries)
 
 
+def test_products_for_a_constant_are_made_once_after_the_loop(data: tuple) -> None:
+    f = wf.jit(wf.grad(loss))
+    loops = [s for s in build(detached(f.trace(*map(wf.array, data)).graph)).steps if isinstance(s, Loop)]
+    assert [len(s.carries) for s in loops] == [1, 1]  # no sum of products is carried
+
+    def gated(v: Any, xs: Any) -> Any:  # two constants, one no product, one read by two products
+        def step(h: Any, x: Any) -> tuple[Any, Any]:
+            return wf.tanh(x @ v["w"] + h @ v["w"] + v["b"] * h), None
+
+        return (wf.scan(step, wf.zeros((3, 4), dtype="float64"), xs)[0] ** 2).sum()
+
+    def gated_numpy(w: np.ndarray, b: np.ndarray) -> float:
+        h = np.zeros((3, 4))
+        for x in data[2]:
+            h = np.tanh(x @ w + h @ w + b * h)
+        return float((h**2).sum())
+
+    b = np.random.default_rng().standard_normal(4)
+    grads = wf.jit(wf.grad(gated))({"w": wf.array(data[0]), "b": wf.array(b)}, wf.array(data[2]))
+    for k, name in enumerate("wb"):
+        np.testing.assert_allclose(np.asarray(grads[name]), slope(gated_numpy, [data[0], b], k), rtol=1e-6, atol=1e-7)
+
+
 def test_the_reason_why_a_loop_fuses_with_nothing(data: tuple) -> None:
     f = wf.jit(lambda w, h, xs: net(wf.exp(w), h, xs)[0])
     program = build(detached(f.trace(*map(wf.array, data)).graph))

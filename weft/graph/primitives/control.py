@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import Graph, Node, Shape
+from weft.graph.node import Graph, Node, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
 from weft.graph.primitives.kinds import BOOL, FLOATS
@@ -130,7 +130,6 @@ def _vjp(
     fixed = [k for k in floats if k >= carries + xs]
     read = [k for k in range(carries, carries + stacked) if k in cotangents]
     d_carry = [input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in moving]
-    d_fixed = [input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in fixed]
     d_out = [input_leaf(graph.outputs[k].shape, graph.outputs[k].dtype) for k in read]
     d_tape = {k - len(graph.outputs): input_leaf(cotangents[k].shape[1:], cotangents[k].dtype) for k in missing}
     grads = backward(
@@ -140,26 +139,57 @@ def _vjp(
     found = dict(zip(floats, grads, strict=True))
     for k, node in d_tape.items():
         found[k] = call.add(found[k], node)
+    slices: dict[Node, Node] = {n: tape(scan, k) for k, n in enumerate(graph.inputs[:carries])}
+    slices.update(zip(graph.inputs[carries : carries + xs], operands[carries : carries + xs], strict=True))
+    slices.update(zip(d_out, (cotangents[k] for k in read), strict=True))
+    after = {k: product for k in fixed if (product := _product(found[k], {*slices, *d_carry})) is not None}
+    kept = [n for n in dict.fromkeys(n for product in after.values() for n in product.inputs) if n not in slices]
+    d_fixed = {k: input_leaf(graph.inputs[k].shape, graph.inputs[k].dtype) for k in fixed if k not in after}
     inputs = [
-        *d_carry, *d_fixed, *graph.inputs[: carries + xs], *d_out, *d_tape.values(), *graph.inputs[carries + xs :],
+        *d_carry, *d_fixed.values(), *graph.inputs[: carries + xs], *d_out, *d_tape.values(), *graph.inputs[carries + xs :],
     ]
     outputs = [
-        *(found[k] for k in moving), *(call.add(d, found[k]) for k, d in zip(fixed, d_fixed, strict=True)),
-        *(found[k] for k in sliced),
+        *(found[k] for k in moving), *(call.add(d, found[k]) for k, d in d_fixed.items()),
+        *(found[k] for k in sliced), *kept,
     ]
     back = bind(
         SCAN,
         *(cotangents[k] if k in cotangents else full(0, operands[k].shape, operands[k].dtype) for k in moving),
-        *(full(0, operands[k].shape, operands[k].dtype) for k in fixed),
-        *(tape(scan, k) for k in range(carries)), *operands[carries : carries + xs],
-        *(cotangents[k] for k in read), *(cotangents[k] for k in missing), *operands[carries + xs :],
-        body=Body(Graph(inputs, outputs)), carries=len(moving) + len(fixed), xs=carries + xs + len(read) + len(missing),
+        *(full(0, operands[k].shape, operands[k].dtype) for k in d_fixed),
+        *slices.values(), *(cotangents[k] for k in missing), *operands[carries + xs :],
+        body=Body(Graph(inputs, outputs)), carries=len(moving) + len(d_fixed), xs=carries + xs + len(read) + len(missing),
         length=length, reverse=not reverse,
     )
     parts: list[Node | None] = [None] * len(operands)
-    for position, k in enumerate((*moving, *fixed, *sliced)):
+    places = (*moving, *d_fixed, *sliced)
+    for position, k in enumerate(places):
         parts[k] = item(back, position)
+    for position, node in enumerate(kept, start=len(places)):
+        slices[node] = item(back, position)
+    for k, product in after.items():
+        parts[k] = _summed(found[k], product, slices)
     return tuple(parts)
+
+
+def _product(node: Node, varying: set[Node]) -> Node | None:
+    """The product that a step adds to a constant's cotangent, if it is one of two values that differ from step to step.
+
+    The sum of such products over the steps is one product, made after the loop of what the steps have stacked.
+    """
+    while node.op.name in ("permute", "reshape"):
+        node = node.inputs[0]
+    if node.op.name != "dot_general" or node.params["contract"] != ((0,), (0,)) or node.params["batch"] != ((), ()):
+        return None
+    return node if all(any(n in varying for n in topological([i], stop=frozenset(varying))) for i in node.inputs) else None
+
+
+def _summed(node: Node, product: Node, slices: dict[Node, Node]) -> Node:
+    """``node``, a moved product of one step, summed over all steps."""
+    if node is not product:
+        return bind(node.op, _summed(node.inputs[0], product, slices), **node.params)
+    rows = [slices[i] for i in product.inputs]
+    flat = [call.reshape(x, shape=(x.shape[0] * x.shape[1], *x.shape[2:])) for x in rows]
+    return call.dot_general(*flat, **product.params)
 
 
 def _batch(
