@@ -82,7 +82,8 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
         if mask is None:
             if _streams(e, access, affine, size * lanes):
                 f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !{i32 1}")
-                e.env.streamed.add(True)
+                if e.env.streamed is not None:
+                    e.env.streamed.add(True)
             else:
                 f.store(vtype, raw, pointer, size)
             return
