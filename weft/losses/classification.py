@@ -154,13 +154,15 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
 
 
 def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = None) -> None:
-    """Raise ValueError where a label is not in 0..classes-1.
+    """Raise ValueError where a label is not in 0..classes-1 and not ``ignore_index``.
 
     Examples
     --------
     >>> import numpy as np, weft as wf
     >>> wf.losses.check_labels(np.array([0, 2]), 3)
     """
+    if ignore_index is not None:
+        labels = np.where(labels == ignore_index, 0, labels)
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
         bad = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
         raise ValueError(
