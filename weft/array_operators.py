@@ -57,19 +57,19 @@ def _number(value: Any, dtype: np.dtype) -> Node | None:
     return number_node(value, dtype) if type(value) is float and is_float(dtype) else None
 
 
-def install(cls: type, wrap: Callable[[Node], Any]) -> None:
+def install(cls: Any, wrap: Callable[[Node], Any]) -> None:
     """Give ``cls`` (Array) its operators."""
     for name, primitive in _ARITHMETIC.items():
         for prefix, function in zip(("", "r", "i"), _binary(cls, wrap, primitive), strict=True):
             _hang(cls, f"__{prefix}{name}__", function)
-    _hang(cls, "__pow__", _power(cls, wrap, cls.__pow__))  # type: ignore[attr-defined]
+    _hang(cls, "__pow__", _power(cls, wrap, cls.__pow__))
     for name, primitive in _COMPARISONS.items():
         _hang(cls, f"__{name}__", _binary(cls, wrap, primitive)[0])
     for name, primitive in _UNARY.items():
         _hang(cls, f"__{name}__", _unary(wrap, primitive))
 
 
-def _power(cls: type, wrap: Callable[[Node], Any], power: Callable) -> Callable:
+def _power(cls: Any, wrap: Callable[[Node], Any], power: Callable) -> Callable:
     """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact than a power."""
     square = TABLE["square"]
 
@@ -93,7 +93,7 @@ def _unary(wrap: Callable[[Node], Any], primitive: str) -> Callable:
     return lambda self: wrap(node_of(self.node))
 
 
-def _binary(cls: type, wrap: Callable[[Node], Any], name: str) -> tuple[Callable, Callable, Callable]:
+def _binary(cls: Any, wrap: Callable[[Node], Any], name: str) -> tuple[Callable, Callable, Callable]:
     op, plain = TABLE[name], _PLAIN[name]
 
     def joined(x: Node, y: Node, dtype: np.dtype) -> Any:
