@@ -253,8 +253,8 @@ class _Driver:
             self._row(f, x, f.offset("%B", f.mul(step, CHAINS * p.b.k * self.b.size_in)), cells, lives)
 
         with f.when(full):
-            for step in range(SWEEP):
-                row(step)
+            for known in range(SWEEP):
+                row(known)
         with f.when(f.let(f"xor i1 {full}, true")), f.loop(0, "%rows") as step:
             row(step)
         for v, cell in enumerate(cells):
