@@ -1,0 +1,108 @@
+"""Pooling of 1 to 3 dimensions: value and gradient against windows in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from layer_reference import check
+
+import weft as wf
+from weft.errors import ShapeError
+
+nn = wf.nn
+rng = np.random.default_rng()
+
+
+def _windows(x, k, stride, padding, fill):
+    spatial = x.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0)] + [(padding, padding)] * spatial, constant_values=fill)
+    views = np.lib.stride_tricks.sliding_window_view(x, (k,) * spatial, tuple(range(2, x.ndim)))
+    views = views[(..., *(slice(None, None, stride),) * spatial, *(slice(None),) * spatial)]
+    return views.reshape((*views.shape[: x.ndim], -1))
+
+
+def _x(spatial: int) -> np.ndarray:
+    return rng.normal(size=(2, 3, *(6, 7, 5)[:spatial]))
+
+
+KINDS = {
+    "max": ((), lambda x: _windows(x, 3, 2, 1, -np.inf).max(-1)),
+    "avg": ((), lambda x: _windows(x, 3, 2, 1, 0).mean(-1)),
+    "lp": ((3.0,), lambda x: (np.abs(_windows(x, 3, 2, 1, 0)) ** 3).sum(-1) ** (1 / 3)),
+}
+
+
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_pooling(kind: str, spatial: int) -> None:
+    first, reference = KINDS[kind]
+    x = _x(spatial)
+    check(lambda x: getattr(nn, f"{kind}_pool{spatial}d")(x, *first, 3, 2, 1), reference, x)
+    layer = getattr(nn, f"{ {'max': 'Max', 'avg': 'Avg', 'lp': 'LP'}[kind]}Pool{spatial}d")(*first, 3, 2, 1)
+    np.testing.assert_allclose(layer(wf.array(x)).numpy(), reference(x), rtol=1e-10, atol=1e-12)
+
+
+def test_padding_not_counted_and_other_norms() -> None:
+    x = _x(2)
+    counts = _windows(np.ones_like(x), 3, 2, 1, 0).sum(-1)
+    check(lambda x: nn.avg_pool2d(x, 3, 2, 1, count_include_pad=False), lambda x: _windows(x, 3, 2, 1, 0).sum(-1) / counts, x)
+    check(lambda x: nn.lp_pool2d(x, 2, 2), lambda x: np.sqrt((_windows(x, 2, 2, 0, 0) ** 2).sum(-1)), x)
+    np.testing.assert_allclose(nn.lp_pool2d(wf.array(x), wf.inf, 2).numpy(), np.abs(_windows(x, 2, 2, 0, 0)).max(-1))
+    np.testing.assert_allclose(nn.lp_pool2d(wf.array(x), 1, 2).numpy(), np.abs(_windows(x, 2, 2, 0, 0)).sum(-1))
+    slope = wf.grad(lambda x: nn.lp_pool2d(x, 2, 2).sum())(wf.zeros((1, 1, 4, 4)))
+    assert (slope.numpy() == 0).all()
+
+
+def _adaptive(x, out, fold):
+    for axis, o in enumerate(out, 2):
+        n = x.shape[axis]
+        parts = [fold(np.take(x, range(i * n // o, -(-(i + 1) * n // o)), axis), axis=axis) for i in range(o)]
+        x = np.stack(parts, axis)
+    return x
+
+
+@pytest.mark.parametrize("out", [(4, 3), (2, 7), (1, 1)])
+def test_adaptive_pooling(out: tuple[int, int]) -> None:
+    x = _x(2)
+    check(lambda x: nn.AdaptiveAvgPool2d(out)(x), lambda x: _adaptive(x, out, np.mean), x)
+    check(lambda x: nn.AdaptiveMaxPool2d(out)(x), lambda x: _adaptive(x, out, np.max), x)
+
+
+def test_other_ranks_and_global_pooling() -> None:
+    for spatial in (1, 3):
+        x = _x(spatial)
+        a = wf.array(x)
+        size = (4, 3, 2)[:spatial]
+        for name, fold in (("Avg", np.mean), ("Max", np.max)):
+            got = getattr(nn, f"Adaptive{name}Pool{spatial}d")(size)(a)
+            np.testing.assert_allclose(got.numpy(), _adaptive(x, size, fold), rtol=1e-10, atol=1e-12)
+            got = getattr(nn, f"Global{name}Pool{spatial}d")()(a)
+            np.testing.assert_allclose(got.numpy(), fold(x.reshape(2, 3, -1), axis=-1), rtol=1e-10, atol=1e-12)
+    x = _x(2)
+    check(lambda x: nn.GlobalMaxPool2d()(x), lambda x: x.max((2, 3)), x)
+    assert nn.GlobalAvgPool2d(keepdims=True)(wf.array(x)).shape == (2, 3, 1, 1)
+    assert nn.AdaptiveAvgPool2d((None, 2))(wf.array(x)).shape == (2, 3, 6, 2)
+
+
+def test_maxout() -> None:
+    x = rng.normal(size=(3, 6, 4))
+    check(lambda x: nn.maxout(x, 3), lambda x: x.reshape(3, 2, 3, 4).max(2), x)
+    assert nn.MaxOut(2)(wf.array(x)).shape == (3, 3, 4)
+    with pytest.raises(ShapeError, match="multiple of kernel_size=4"):
+        nn.MaxOut(4)(wf.array(x))
+
+
+def test_small_dtypes_and_errors() -> None:
+    for dtype, bound in (("float16", 3e-3), ("bfloat16", 2e-2)):
+        x = wf.array(_x(2).astype("float32")).astype(dtype)
+        wide = x.astype("float64").numpy()
+        assert nn.max_pool2d(x, 2).dtype == x.dtype
+        np.testing.assert_array_equal(nn.max_pool2d(x, 2).astype("float64").numpy(), _windows(wide, 2, 2, 0, 0).max(-1))
+        np.testing.assert_allclose(
+            nn.avg_pool2d(x, 2).astype("float64").numpy(), _windows(wide, 2, 2, 0, 0).mean(-1), rtol=bound, atol=bound)
+    with pytest.raises(ShapeError, match="x must be"):
+        nn.MaxPool1d(2)(wf.ones((1, 1, 4, 4)))
+    with pytest.raises(ShapeError, match="more than half"):
+        nn.max_pool2d(wf.ones((1, 1, 4, 4)), 2, padding=2)
+    with pytest.raises(ValueError, match="norm_type"):
+        nn.lp_pool2d(wf.ones((1, 1, 4, 4)), 0.5, 2)
