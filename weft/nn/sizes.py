@@ -41,3 +41,11 @@ def first_batch(layer: Any, what: str) -> None:
             f"{type(layer).__name__}: {what} is not known yet, and this is inside jit or grad: call the model once on a "
             f"batch, model(x[:1]), or give {what}"
         )
+
+
+_INFERRED = ("in_features", "in_channels", "num_features", "in1_features", "in2_features")
+
+
+def waits_for_a_batch(model: Any) -> bool:
+    """Whether widths somewhere in ``model`` are still unknown."""
+    return any(getattr(m, name, 0) is None for _, m in model.modules() for name in _INFERRED)

@@ -13,6 +13,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
+from weft.nn.sizes import waits_for_a_batch
 from weft.optim import Adam, Optimizer
 from weft.train.history import Epoch, History
 from weft.train.progress import progress
@@ -77,6 +78,10 @@ def fit(
         check_labels(y, classes)
         if held is not None:
             check_labels(held[1], classes)
+    elif waits_for_a_batch(model):
+        mode = model.training
+        model.eval()(asarray(x[:1]))
+        model.train(mode)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)

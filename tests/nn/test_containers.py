@@ -1,0 +1,140 @@
+"""Sequential as a list, Residual, Lambda, Reshape, Embedding, Bilinear, inferred widths, initializers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from layer_reference import check
+
+import weft as wf
+from weft.errors import DTypeError, ShapeError, TraceError
+
+nn = wf.nn
+rng = np.random.default_rng()
+
+
+def test_sequential_is_a_list() -> None:
+    net = nn.Sequential()
+    net.append(nn.Linear(4, 4), name="first").append(nn.Tanh()).append(nn.Linear(4, 2))
+    assert net.names == ["first", "tanh1", "linear1"] and len(net) == 3
+    assert list(net.parameters()) == ["first.weight", "first.bias", "2.weight", "2.bias"]
+    net.insert("linear1", nn.Linear(4, 4)).insert(-1, lambda x: x * 2)
+    assert net.names == ["first", "tanh1", "linear1", "lambda1", "linear2"]
+    assert net["first"] is net[0] and net[-1] is net["linear2"] and net.index(net[2]) == 2
+    assert isinstance(net[1:3], nn.Sequential) and net[1:3][0] is net[1]
+    taken = net.remove("lambda1")
+    assert isinstance(taken, nn.Lambda) and net.names[-1] == "linear2" and len(net) == 4
+    net["tanh1"] = nn.ReLU()
+    assert net.names[1] == "relu1"
+    del net[1]
+    assert [type(layer) for layer in net] == [nn.Linear] * 3
+    with pytest.raises(KeyError, match="no layer is called 'nowhere'"):
+        net["nowhere"]
+    with pytest.raises(IndexError, match="there are 3 layers"):
+        net[3]
+    with pytest.raises(ValueError, match="already"):
+        net.append(nn.ReLU(), name="first")
+    with pytest.raises(ValueError, match="is not one of its layers"):
+        net.index(nn.ReLU())
+    with pytest.raises(ValueError, match="a name must be"):
+        net.append(nn.ReLU(), name="2")
+    with pytest.raises(TypeError, match="not a layer"):
+        net.append(3)  # type: ignore[arg-type]
+
+
+def test_changes_are_seen_under_jit() -> None:
+    net = nn.Sequential(nn.Identity())
+    run = wf.jit(lambda x: net(x))
+    assert run(wf.ones(2)).tolist() == [1, 1]
+    net.append(nn.Lambda(lambda x: x + 1))
+    assert run(wf.ones(2)).tolist() == [2, 2]
+    net.insert(0, nn.Lambda(lambda x: x * 3))
+    assert run(wf.ones(2)).tolist() == [4, 4]
+    net.remove(2)
+    assert run(wf.ones(2)).tolist() == [3, 3]
+
+
+def test_residual_lambda_reshape() -> None:
+    x = rng.normal(size=(3, 4))
+    net = nn.Residual(nn.Lambda(wf.tanh), nn.Lambda(lambda x: x * 2))
+    check(net, lambda x: x + 2 * np.tanh(x), x)
+    wide = nn.Residual(nn.Linear(4, 6), shortcut=nn.Linear(4, 6))
+    assert wide(wf.ones((3, 4))).shape == (3, 6) and len(wide.parameters()) == 4
+    with pytest.raises(ShapeError, match="give a shortcut"):
+        nn.Residual(nn.Linear(4, 6))(wf.ones((3, 4)))
+    assert nn.Reshape((2, -1))(wf.array(x)).shape == (3, 2, 2)
+    with pytest.raises(ShapeError, match="do not fit"):
+        nn.Reshape(3)(wf.array(x))
+
+
+def test_embedding() -> None:
+    table, at = rng.normal(size=(7, 3)), np.array([[1, 2, 2], [0, 6, -1]])
+    check(lambda w: nn.embedding(wf.array(at), w), lambda w: w[at], table)
+    slope = wf.grad(lambda w: nn.embedding(wf.array(at), w, padding_idx=2).sum())(wf.array(table)).numpy()
+    assert slope[:, 0].tolist() == [1, 1, 0, 0, 0, 0, 2]
+    layer = nn.Embedding(7, 3, padding_idx=2)
+    assert (layer.weight.numpy()[2] == 0).all() and (layer.weight.numpy()[1] != 0).all()
+    np.testing.assert_array_equal(wf.jit(lambda i: layer(i))(wf.array(at)).numpy(), layer.weight.numpy()[at])
+    with pytest.raises(IndexError, match="index 7"):
+        layer(wf.array([0, 7]))
+    with pytest.raises(DTypeError, match="integers"):
+        layer(wf.ones(2))
+
+
+def test_bilinear() -> None:
+    a, b, w, bias = rng.normal(size=(5, 3)), rng.normal(size=(5, 4)), rng.normal(size=(2, 3, 4)), rng.normal(size=2)
+    check(nn.bilinear, lambda a, b, w, bias: np.einsum("ni,oij,nj->no", a, w, b) + bias, a, b, w, bias)
+    layer = nn.Bilinear(None, None, 2)
+    assert layer(wf.ones((5, 3)), wf.ones((5, 4))).shape == (5, 2) and layer.weight.shape == (2, 3, 4)
+    with pytest.raises(ShapeError, match="bilinear"):
+        layer(wf.ones((5, 4)), wf.ones((5, 4)))
+
+
+def test_widths_from_the_first_batch() -> None:
+    net = nn.Sequential(nn.Conv2d(None, 3, 3), nn.BatchNorm2d(None), nn.ReLU(), nn.Flatten(), nn.Linear(None, 2))
+    assert net.parameters() == {}
+    with pytest.raises(TraceError, match="call the model once"):
+        wf.jit(lambda x: net(x))(wf.ones((2, 1, 5, 5)))
+    net(wf.ones((2, 1, 5, 5)))
+    assert net[0].in_channels == 1 and net[-1].in_features == 27 and len(net.parameters()) == 6
+    history = wf.train.fit(
+        nn.Sequential(nn.Linear(None, 4), nn.ReLU(), nn.Linear(None, 2)), rng.normal(size=(12, 5)),
+        rng.integers(0, 2, 12), epochs=1, batch_size=4, show=False,
+    )
+    assert np.isfinite(history.loss[0])
+    lazy = nn.Sequential(nn.Linear(None, 4), nn.Tanh(), nn.Linear(None, 1))
+    history = wf.train.fit(
+        lazy, rng.normal(size=(12, 5)), rng.normal(size=(12, 1)).astype("float32"), loss=wf.losses.mse, epochs=1, show=False)
+    assert np.isfinite(history.loss[0]) and lazy[0].in_features == 5
+
+
+def test_initializers() -> None:
+    wf.random.seed(4)
+    shape, init = (40, 50, 2, 2), nn.init
+    fan_in, fan_out = 200, 160
+    expected = {
+        "xavier_uniform": (2 / (fan_in + fan_out)) ** 0.5, "xavier_normal": (2 / (fan_in + fan_out)) ** 0.5,
+        "kaiming_uniform": (2 / fan_in) ** 0.5, "kaiming_normal": (2 / fan_in) ** 0.5, "uniform": 12**-0.5, "normal": 1.0,
+    }
+    for name, deviation in expected.items():
+        values = getattr(init, name)(shape).numpy()
+        assert values.shape == shape and values.dtype == np.float32
+        assert abs(values.std() / deviation - 1) < 0.05, name
+    outward = init.kaiming_normal(shape, mode="fan_out", nonlinearity="tanh").numpy()
+    assert abs(outward.std() / (5 / 3 / fan_out**0.5) - 1) < 0.05
+    cut = init.truncated_normal(shape, 1.0, 2.0, -1.0, 4.0).numpy()
+    from scipy import stats
+
+    reference = stats.truncnorm(-1.0, 1.5, 1.0, 2.0)
+    assert cut.min() >= -1 and cut.max() <= 4 and stats.kstest(cut.ravel(), reference.cdf).statistic < 0.02
+    for size in ((3, 8), (8, 3)):
+        q = init.orthogonal(size, gain=2.0).numpy().astype("float64")
+        np.testing.assert_allclose(q @ q.T if size[0] < size[1] else q.T @ q, 4 * np.eye(3), atol=1e-5)
+    layer = nn.Linear(4, 3)
+    cell = layer.weight
+    layer.weight = init.constant(layer.weight, 0.25)
+    assert layer.weight is cell and (cell.numpy() == 0.25).all()
+    assert (init.zeros(3).numpy() == 0).all() and (init.ones((2, 2)).numpy() == 1).all()
+    assert init.normal(wf.ones((2, 2), dtype="float16")).dtype == np.float16
+    with pytest.raises(ShapeError, match="two dimensions"):
+        init.xavier_uniform((3,))
