@@ -82,7 +82,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "second layer": (lambda: wf.nn.Sequential(linear(4, 3), wf.nn.ReLU(), linear(4, 2))(A), ShapeError, "in_features = 4"),
     "channels": (
         lambda: wf.nn.Conv2d(3, 4, 3)(wf.ones((2, 1, 8, 8))),
-        ShapeError, r"conv2d: x \(2, 1, 8, 8\) has 1 channels, weight .* takes 3",
+        ShapeError, r"conv2d: x \(2, 1, 8, 8\) has 1 channels, w .* takes 3",
     ),
     "image without batch": (lambda: wf.nn.Conv2d(3, 4, 3)(wf.ones((3, 8, 8))), ShapeError, r"x must be \(N, C, H, W\)"),
     "window": (

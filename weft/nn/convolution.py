@@ -31,51 +31,51 @@ def _pads(padding: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilati
     return tuple((p, p) for p in each(padding, len(kernel), "padding"))
 
 
-def _check(name: str, x: Array, weight: Array, spatial: int, channels: int, groups: int) -> None:
+def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: int) -> None:
     images(name, x.shape, spatial)
-    if weight.ndim != spatial + 2:
-        raise ShapeError(f"{name}: weight must have {spatial + 2} dimensions, not shape {weight.shape}")
-    if not isinstance(groups, int) or groups < 1 or weight.shape[0] % groups:
-        raise ShapeError(f"{name}: groups={groups!r} must be a positive int that divides axis 0 of weight {weight.shape}")
+    if w.ndim != spatial + 2:
+        raise ShapeError(f"{name}: w must have {spatial + 2} dimensions, not shape {w.shape}")
+    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
+        raise ShapeError(f"{name}: groups={groups!r} must be a positive int that divides axis 0 of w {w.shape}")
     if x.shape[1] != channels:
         raise ShapeError(
-            f"{name}: x {x.shape} has {x.shape[1]} channels, weight {weight.shape} takes {channels}"
+            f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}"
             + (f" in {groups} groups" if groups > 1 else "")
         )
 
 
 def convolve(
-    name: str, spatial: int, x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
+    name: str, spatial: int, x: Array, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
 ) -> Array:
     """The convolution of any number of spatial dimensions; see :func:`conv2d`."""
-    _check(name, x, weight, spatial, weight.shape[1] * groups if weight.ndim > 1 else 0, groups)
+    _check(name, x, w, spatial, w.shape[1] * groups if w.ndim > 1 else 0, groups)
     s, d = each(stride, spatial, "stride", 1), each(dilation, spatial, "dilation", 1)
-    a, b = operands(x, weight)
+    a, b = operands(x, w)
     plain = tuple(range(spatial + 2))
     y = bind(
-        TABLE["conv_general"], a, b, stride=s, padding=_pads(padding, weight.shape[2:], s, d, name), lhs_dilation=(1,) * spatial,
+        TABLE["conv_general"], a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial,
         rhs_dilation=d, groups=groups, dims=(plain, plain, plain),
     )
     return _add_bias(wrap(y), bias, spatial, name)
 
 
 def transposed(
-    name: str, spatial: int, x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
+    name: str, spatial: int, x: Array, w: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
     groups: int, dilation: Any,
 ) -> Array:
     """The transpose of :func:`convolve` as a linear map: x with zeros between its elements, the window turned round."""
-    _check(name, x, weight, spatial, weight.shape[0], groups)
+    _check(name, x, w, spatial, w.shape[0], groups)
     s, d = each(stride, spatial, "stride", 1), each(dilation, spatial, "dilation", 1)
     p, extra = each(padding, spatial, "padding"), each(output_padding, spatial, "output_padding")
     if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
         raise ShapeError(f"{name}: output_padding {extra} must be smaller than stride {s} or dilation {d}")
-    kernel = weight.shape[2:]
-    w = flip(weight, axis=tuple(range(2, spatial + 2)))
+    kernel = w.shape[2:]
+    turned = flip(w, axis=tuple(range(2, spatial + 2)))
     if groups > 1:  # (I, O / groups) -> (I / groups, O)
-        w = w.reshape((groups, weight.shape[0] // groups, weight.shape[1], *kernel))
-        w = permute_dims(w, (1, 0, *range(2, spatial + 3))).reshape((weight.shape[0] // groups, -1, *kernel))
+        turned = turned.reshape((groups, w.shape[0] // groups, w.shape[1], *kernel))
+        turned = permute_dims(turned, (1, 0, *range(2, spatial + 3))).reshape((w.shape[0] // groups, -1, *kernel))
     pads = tuple((e * (k - 1) - q, e * (k - 1) - q + o) for k, e, q, o in zip(kernel, d, p, extra, strict=True))
-    a, b = operands(x, w)
+    a, b = operands(x, turned)
     plain = tuple(range(spatial + 2))
     y = bind(
         TABLE["conv_general"], a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
@@ -85,7 +85,7 @@ def transposed(
 
 
 def conv2d(
-    x: Array, weight: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
     """Two-dimensional convolution (cross-correlation, as in PyTorch).
 
@@ -94,7 +94,7 @@ def conv2d(
     Parameters
     ----------
     x : (N, in_channels, H, W)
-    weight : (out_channels, in_channels / groups, kernel height, kernel width)
+    w : (out_channels, in_channels / groups, kernel height, kernel width)
     bias : (out_channels,), optional
     stride, padding, dilation : int or pair, for height and width; padding may be "same" (stride 1) or "valid"
     groups : int; each part of the output channels sees its part of the input channels
@@ -114,13 +114,13 @@ def conv2d(
     >>> wf.nn.conv2d(wf.ones((2, 1, 8, 8)), wf.ones((10, 1, 3, 3)), padding=1).shape
     (2, 10, 8, 8)
     """
-    return convolve("conv2d", 2, x, weight, bias, stride, padding, dilation, groups)
+    return convolve("conv2d", 2, x, w, bias, stride, padding, dilation, groups)
 
 
 def conv1d(
-    x: Array, weight: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """One-dimensional convolution: as :func:`conv2d`, with x (N, in_channels, L) and weight (out, in / groups, k).
+    """One-dimensional convolution: as :func:`conv2d`, with x (N, in_channels, L) and w (out, in / groups, k).
 
     Examples
     --------
@@ -128,11 +128,11 @@ def conv1d(
     >>> wf.nn.conv1d(wf.ones((2, 4, 10)), wf.ones((6, 2, 3)), groups=2).shape
     (2, 6, 8)
     """
-    return convolve("conv1d", 1, x, weight, bias, stride, padding, dilation, groups)
+    return convolve("conv1d", 1, x, w, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
-    x: Array, weight: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
+    x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
     """Three-dimensional convolution: as :func:`conv2d`, with x (N, in_channels, D, H, W).
 
@@ -142,11 +142,11 @@ def conv3d(
     >>> wf.nn.conv3d(wf.ones((1, 2, 5, 5, 5)), wf.ones((3, 2, 3, 3, 3)), padding="same").shape
     (1, 3, 5, 5, 5)
     """
-    return convolve("conv3d", 3, x, weight, bias, stride, padding, dilation, groups)
+    return convolve("conv3d", 3, x, w, bias, stride, padding, dilation, groups)
 
 
 def conv_transpose2d(
-    x: Array, weight: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
     """Transposed convolution: the gradient of :func:`conv2d` to its image, used to make images larger.
@@ -156,7 +156,7 @@ def conv_transpose2d(
     Parameters
     ----------
     x : (N, in_channels, H, W)
-    weight : (in_channels, out_channels / groups, kernel height, kernel width)
+    w : (in_channels, out_channels / groups, kernel height, kernel width)
     bias : (out_channels,), optional
     stride, padding, dilation : int or pair, those of the convolution that is transposed
     output_padding : int or pair, rows and columns added at the end, to tell apart the sizes that a stride merges
@@ -176,11 +176,11 @@ def conv_transpose2d(
     >>> wf.nn.conv_transpose2d(wf.ones((1, 4, 5, 5)), wf.ones((4, 2, 2, 2)), stride=2).shape
     (1, 2, 10, 10)
     """
-    return transposed("conv_transpose2d", 2, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return transposed("conv_transpose2d", 2, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose1d(
-    x: Array, weight: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
     """Transposed convolution in one dimension: as :func:`conv_transpose2d`, with x (N, in_channels, L).
@@ -191,11 +191,11 @@ def conv_transpose1d(
     >>> wf.nn.conv_transpose1d(wf.ones((1, 4, 5)), wf.ones((4, 2, 3)), stride=2, padding=1, output_padding=1).shape
     (1, 2, 10)
     """
-    return transposed("conv_transpose1d", 1, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return transposed("conv_transpose1d", 1, x, w, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose3d(
-    x: Array, weight: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
     """Transposed convolution in three dimensions: as :func:`conv_transpose2d`, with x (N, in_channels, D, H, W).
@@ -206,4 +206,4 @@ def conv_transpose3d(
     >>> wf.nn.conv_transpose3d(wf.ones((1, 2, 2, 2, 2)), wf.ones((2, 1, 2, 2, 2)), stride=2).shape
     (1, 1, 4, 4, 4)
     """
-    return transposed("conv_transpose3d", 3, x, weight, bias, stride, padding, output_padding, groups, dilation)
+    return transposed("conv_transpose3d", 3, x, w, bias, stride, padding, output_padding, groups, dilation)
