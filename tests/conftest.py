@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
 os.environ["WEFT_CACHE"] = _cache.name
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
 
 ALLOWED_SKIPS = {
     line.split("#")[0].strip()

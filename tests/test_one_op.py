@@ -1,0 +1,47 @@
+"""docs/one-op.md names what exists and shows what the code prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+import weft as wf
+from weft.array import wrap
+from weft.graph.node import Graph
+from weft.graph.primitives import input_leaf
+from weft.schedule.build import build
+from weft.schedule.printer import print_kernel
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "one-op.md").read_text()
+
+
+def _shown(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found.group(1).strip()
+
+
+def test_files_exist() -> None:
+    named = re.findall(r"`((?:weft|tests)/[\w./-]+)`", PAGE)
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_functions_exist() -> None:
+    pairs = re.findall(r"`(\w+)` (?:in |\()`(weft/[\w./-]+)`", PAGE)
+    assert len(pairs) >= 5
+    assert [(name, path) for name, path in pairs if not re.search(rf"^(def|class) {name}\b", (ROOT / path).read_text(), re.M)] == []
+
+
+def test_graph_and_kernel_are_what_the_code_prints() -> None:
+    float32 = np.dtype(np.float32)
+    x, w, b = input_leaf((64, 100), float32), input_leaf((100, 30), float32), input_leaf((30,), float32)
+    y = wf.tanh(wrap(x) @ wrap(w) + wrap(b))
+    graph = Graph([x, w, b], [y.node])
+    program = build(graph)
+    assert repr(graph) == _shown("graph")
+    assert len(program.steps) == 1
+    assert print_kernel(program.steps[0].kernel).strip() == _shown("kernel")
