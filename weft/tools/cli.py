@@ -82,9 +82,21 @@ def _info(arguments: argparse.Namespace) -> int:
 
     from weft.runtime import get_backend
 
+    found = get_backend("cpu").describe(measure=True)
+    rows = {
+        "processor": f"{found['model']} ({found['machine']})",
+        "vectors": f"{found['vector_bits']} bits, {found['vector_registers']} registers, fma {'yes' if found['fma'] else 'no'}",
+        "caches": f"L1 {found['l1_bytes'] >> 10} kB, L2 {found['l2_bytes'] >> 10} kB a core",
+        "features": " ".join(found["features"]),
+        "threads": str(found["threads"]),
+        "measured peak": f"{found['fma_peak_flops'] / 1e9:.0f} GFLOP/s float32, one thread",
+        "measured copy": f"{found['copy_bytes_per_second'] / 1e9:.1f} GB/s, one thread",
+        "kernel cache": f"{found['cache_folder']}: {found['cache_entries']} kernels, {found['cache_bytes'] / 1e6:.1f} MB",
+        "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+    }
     table = Table(show_header=False, box=None)
-    for name, value in get_backend("cpu").describe().items():
-        table.add_row(name, str(value))
+    for name, value in rows.items():
+        table.add_row(name, value)
     Console().print(table)
     return 0
 
