@@ -1,5 +1,5 @@
 """Files."""
 
-from weft.io.safetensors import load, load_into, save
+from weft.nn.weights import load, load_into, save
 
 __all__ = ["load", "load_into", "save"]

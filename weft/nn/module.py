@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +13,16 @@ from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.transforms.tree import register_module, structure_changed
+
+if TYPE_CHECKING:
+    from weft.nn.summary import Summary
+
+
+class _Watch(threading.local):
+    watch: Any = None  # what calls of modules go through in this thread: watch(module, args, kwargs)
+
+
+WATCH = _Watch()
 
 
 class Module:
@@ -42,7 +54,8 @@ class Module:
         register_module(cls)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        watch = WATCH.watch
+        return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x)")
@@ -106,6 +119,66 @@ class Module:
     def eval(self) -> Module:
         """The opposite of :meth:`train`."""
         return self.train(False)
+
+    def save(self, path: str | os.PathLike, dtype: Any = None) -> None:
+        """Write every array of this module to a safetensors file, with checksums; never half a file.
+
+        Parameters
+        ----------
+        path : where to
+        dtype : float dtype that floats are stored as, "float16" say; numbers too large for it are warned of, by name
+
+        Examples
+        --------
+        >>> import weft as wf, tempfile, os
+        >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+        >>> net, other = wf.nn.Linear(3, 2), wf.nn.Linear(3, 2)
+        >>> net.save(path)
+        >>> bool((other.load(path).weight == net.weight).all())
+        True
+        """
+        from weft.nn.weights import save
+
+        save(path, self, dtype)
+
+    def load(self, path: str | os.PathLike) -> Module:
+        """Read what :meth:`save` wrote, or another program's safetensors file; returns itself.
+
+        Raises
+        ------
+        DataError
+            when the file is missing, damaged (even one bit) or another model's; then nothing has changed.
+        """
+        from weft.nn.weights import load_into
+
+        return load_into(self, path)
+
+    def summary(self, *inputs: Any, dtype: Any = "float32") -> Summary:
+        """Print a table of the layers: output shapes, parameters, flops and bytes; nothing is computed.
+
+        Parameters
+        ----------
+        inputs : what the model is called with: arrays, or shapes with the batch, such as (32, 3, 28, 28)
+        dtype : of inputs given as shapes
+
+        Returns
+        -------
+        Summary : with ``rows``, one a layer called, and ``total``; it shows itself as HTML in notebooks
+
+        Examples
+        --------
+        >>> import weft as wf
+        >>> net = wf.nn.Sequential(wf.nn.Linear(3, 8), wf.nn.Tanh(), wf.nn.Linear(8, 1))
+        >>> found = net.summary((5, 3))  # doctest: +ELLIPSIS
+        Sequential...
+        >>> [(row.name, row.type, row.output_shape, row.parameters) for row in found.rows]
+        [('0', 'Linear', (5, 8), 32), ('1', 'Tanh', (5, 8), 0), ('2', 'Linear', (5, 1), 9)]
+        >>> found.total.parameters
+        41
+        """
+        from weft.nn.summary import summarise
+
+        return summarise(self, inputs, dtype)
 
     def __repr__(self) -> str:
         inside = [f"  ({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.children()]

@@ -1,0 +1,145 @@
+"""Weight files: what was saved comes back, what was damaged or does not fit is refused, and nothing is half-loaded."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import weft as wf
+from weft.errors import DataError, DTypeError
+from weft.nn.weight_file import pack, unpack
+
+rng = np.random.default_rng()
+
+
+def net() -> wf.nn.Sequential:
+    return wf.nn.Sequential(wf.nn.Linear(5, 7), wf.nn.BatchNorm1d(7), wf.nn.Linear(7, 3))
+
+
+def contents(model) -> dict:
+    return {k: v.numpy().copy() for k, v in model.arrays().items()}
+
+
+def parts(content: bytes) -> tuple[dict, bytes]:
+    n = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + n]), content[8 + n :]
+
+
+def joined(header, data: bytes) -> bytes:
+    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return len(raw).to_bytes(8, "little") + raw + data
+
+
+def test_every_dtype_comes_back_and_others_read_it(tmp_path: Path) -> None:
+    kinds = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", ml_dtypes.bfloat16)
+    arrays = {f"a{k}": (rng.normal(size=(3, k)) * 5).astype(d) for k, d in enumerate(kinds)} | {"one": np.float32(rng.normal())}
+    wf.io.save(tmp_path / "w", arrays)
+    found, theirs = wf.io.load(tmp_path / "w"), safetensors.numpy.load_file(tmp_path / "w")
+    assert found.keys() == theirs.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype and found[name].shape == array.shape
+        assert found[name].numpy().tobytes() == array.tobytes() == theirs[name].tobytes()
+
+
+def test_a_model_round_trip_in_float16(tmp_path: Path) -> None:
+    a, b = net(), net()
+    a.save(tmp_path / "deep" / "w", dtype="float16")
+    assert b.load(tmp_path / "deep" / "w") is b
+    for name, value in contents(a).items():
+        assert b.arrays()[name].dtype == value.dtype
+        np.testing.assert_array_equal(b.arrays()[name].numpy(), value.astype(np.float16).astype(value.dtype))
+    with pytest.raises(DTypeError, match="float dtype"):
+        a.save(tmp_path / "w", dtype="int8")
+
+
+def test_overflow_names_the_tensor(tmp_path: Path) -> None:
+    a = net()
+    a[2].weight[1, 2] = 7e4
+    with pytest.warns(RuntimeWarning, match=r"'2\.weight': 1 of 21 numbers are too large for float16.*70000") as caught:
+        a.save(tmp_path / "w", dtype="float16")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a.save(tmp_path / "w", dtype="bfloat16")
+
+
+def test_any_flipped_bit_is_refused() -> None:
+    content = pack({"layer.weight": rng.normal(size=(4, 5)).astype("f4"), "b": rng.normal(size=3), "n": np.arange(2)})
+    bits = {*range(64), *rng.integers(64, 8 * len(content), 1500).tolist()}
+    for bit in bits:
+        bad = bytearray(content)
+        bad[bit // 8] ^= 1 << (bit % 8)
+        with pytest.raises(DataError, match="a file is damaged"):
+            unpack(bytes(bad), "a file")
+
+
+def test_every_bit_of_a_small_header() -> None:
+    content = pack({"w": rng.normal(size=2).astype("f4")})
+    for bit in range(8 * len(content)):
+        bad = bytearray(content)
+        bad[bit // 8] ^= 1 << (bit % 8)
+        with pytest.raises(DataError):
+            unpack(bytes(bad), "a file")
+
+
+def test_every_truncation_is_refused() -> None:
+    content = pack({"w": rng.normal(size=9).astype("f4")})
+    for size in range(len(content)):
+        with pytest.raises(DataError, match="damaged or no safetensors file"):
+            unpack(content[:size], "a file")
+
+
+def test_damage_names_the_place_and_loads_nothing(tmp_path: Path) -> None:
+    model, path = net(), tmp_path / "w"
+    model.save(path)
+    content, other = bytearray(path.read_bytes()), net()
+    header, data = parts(bytes(content))
+    begin, end = (len(content) - len(data) + o for o in header["2.weight"]["data_offsets"])
+    content[begin] ^= 4
+    path.write_bytes(content)
+    before = contents(other)
+    with pytest.raises(DataError, match=rf"tensor '2\.weight' \(bytes {begin} to {end}\) does not match its checksum"):
+        other.load(path)
+    assert all((other.arrays()[k].numpy() == v).all() for k, v in before.items())
+
+
+@pytest.mark.parametrize("change, why", [
+    (lambda h, d: joined(h, d + d), "tensors take 24 bytes, but 48 follow"),
+    (lambda h, d: joined(json.dumps(h)[:-1].encode() + b', "v": ' + json.dumps(h["v"]).encode() + b"}", d), "'v' is there twice"),
+    (lambda h, d: joined(h | {"x": h["v"]}, d), "begins at byte"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"dtype": "F8"}}, d), "dtype 'F8'"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [7]}}, d), r"shape \(7,\) needs 56 bytes"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [-2]}}, d), r"shape \[-2\]"),
+    (lambda h, d: joined(h, d[:-1]), "cut off"),
+    (lambda h, d: joined([1], d), "no table of tensors"),
+    (lambda h, d: joined(h | {"v": 3}, d), "is not described by"),
+    (lambda h, d: joined(b"[" * 100000, d), "cannot be read"),
+    (lambda h, d: b"\x93NUMPY" + d, "promise a header"),
+])
+def test_files_of_others_are_checked_too(change, why: str) -> None:
+    foreign = safetensors.numpy.save({"v": rng.normal(size=2), "w": rng.normal(size=2).astype("f4")})
+    assert set(unpack(foreign, "it")) == {"v", "w"}
+    with pytest.raises(DataError, match=why):
+        unpack(change(*parts(foreign)), "it")
+
+
+def test_models_that_do_not_fit(tmp_path: Path) -> None:
+    path, model = tmp_path / "w", wf.nn.Linear(3, 2)
+    before = contents(model)
+    given = {"weight": rng.normal(size=(2, 3)).astype("f4"), "bias": rng.normal(size=2).astype("f4")}
+    safetensors.numpy.save_file(given, path)
+    np.testing.assert_array_equal(wf.nn.Linear(3, 2).load(path).bias.numpy(), given["bias"])
+    with pytest.raises(DataError, match=r"call it once on a batch first"):
+        wf.nn.Linear(None, 2).load(path)
+    for bad, why in ((given | {"bias": np.arange(2)}, "'bias' has dtype int64"), (given | {"bias": np.ones(3)}, "has shape"),
+                     ({"weight": given["weight"]}, "missing"), (given | {"c": np.ones(1)}, r"not in the model \['c'\]")):
+        wf.io.save(path, bad)
+        with pytest.raises(DataError, match=why):
+            model.load(path)
+    assert all((model.arrays()[k].numpy() == v).all() for k, v in before.items())

@@ -1,0 +1,153 @@
+"""The bytes of a weight file: safetensors, with a sha256 of every tensor and of the header in the metadata.
+
+A file made here is refused when any bit of it has changed. Files made by others have no checksums: of them the
+structure is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.errors import DataError
+
+CODES = {
+    "BOOL": np.bool_, "I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64, "U8": np.uint8, "U16": np.uint16,
+    "U32": np.uint32, "U64": np.uint64, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64,
+}
+DTYPES = {code: np.dtype(t) for code, t in CODES.items()}
+NAMES = {dtype: code for code, dtype in DTYPES.items()}
+MOST_HEADER = 100_000_000  # as the format's own library has it
+META, HEADER, TENSOR = "__metadata__", "weft.sha256", "sha256:"
+BLANK = "0" * 64
+
+
+def pack(arrays: dict[str, np.ndarray]) -> bytes:
+    """The content of a weight file that holds ``arrays``."""
+    ordered = sorted(arrays.items(), key=lambda kv: (-kv[1].dtype.itemsize, kv[0]))  # large elements first: all are aligned
+    metadata, entries, parts, at = {"format": "weft", HEADER: BLANK}, {}, [], 0
+    for name, array in ordered:
+        if name == META:
+            raise DataError(f"a tensor cannot be called {META!r}")
+        native = array.dtype.newbyteorder("=")
+        if native not in NAMES:
+            raise DataError(f"{name!r} has dtype {array.dtype}, which a weight file cannot hold")
+        raw = np.ascontiguousarray(array, dtype=native).tobytes()
+        metadata[TENSOR + name] = hashlib.sha256(raw).hexdigest()
+        entries[name] = {"dtype": NAMES[native], "shape": list(array.shape), "data_offsets": [at, at + len(raw)]}
+        parts.append(raw)
+        at += len(raw)
+    header = json.dumps({META: metadata, **entries}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    header = header.replace(BLANK.encode(), hashlib.sha256(header).hexdigest().encode(), 1)
+    return b"".join([len(header).to_bytes(8, "little"), header, *parts])
+
+
+def unpack(content: bytes, source: Any) -> dict[str, np.ndarray]:
+    """The arrays in a weight file's content, all of it checked; ``source`` is what errors call the file."""
+    entries, metadata, raw = _header(content, source)
+    data = memoryview(content)[8 + len(raw):]
+    ours = "weft" in metadata.values() or any(k == HEADER or k.startswith(TENSOR) for k in metadata)
+    if ours:
+        said = metadata.get(HEADER, "")
+        blank = raw.replace(said.encode(), BLANK.encode(), 1) if len(said) == 64 else raw
+        if hashlib.sha256(blank).hexdigest() != said:
+            raise DataError(f"{source} is damaged: its header (bytes 8 to {8 + len(raw)}) does not match its checksum")
+    arrays, spans = {}, []
+    for name, entry in entries.items():
+        dtype, shape, begin, end = _entry(name, entry, len(data), source)
+        spans.append((begin, end, name))
+        part = data[begin:end]
+        place = f"tensor {name!r} (bytes {8 + len(raw) + begin} to {8 + len(raw) + end})"
+        if ours and metadata.get(TENSOR + name) != hashlib.sha256(part).hexdigest():
+            raise DataError(f"{source} is damaged: {place} does not match its checksum")
+        if dtype == np.bool_ and end > begin and np.frombuffer(part, np.uint8).max() > 1:
+            raise DataError(f"{source} is damaged: {place} holds bytes other than 0 and 1, but is of bools")
+        arrays[name] = np.frombuffer(part, dtype).reshape(shape)
+    at = 0
+    for begin, end, name in sorted(spans):
+        if begin != at:
+            raise _foreign(source, f"tensor {name!r} begins at byte {begin} of the data, the one before it ends at {at}")
+        at = end
+    if at != len(data):
+        raise _foreign(source, f"its tensors take {at} bytes, but {len(data)} follow the header")
+    return arrays
+
+
+def _header(content: bytes, source: Any) -> tuple[dict[str, Any], dict[str, str], bytes]:
+    if len(content) < 8:
+        raise _foreign(source, f"it has {len(content)} bytes, a header needs more than 8")
+    length = int.from_bytes(content[:8], "little")
+    if length > min(len(content) - 8, MOST_HEADER):
+        promise = f"its first 8 bytes promise a header of {length} bytes, {len(content) - 8} follow"
+        raise _foreign(source, f"{promise}: cut off or altered")
+    raw = content[8 : 8 + length]
+    try:
+        entries = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise _foreign(source, f"its header (bytes 8 to {8 + length}) cannot be read: {error}") from None
+    if not isinstance(entries, dict):
+        raise _foreign(source, "its header is no table of tensors")
+    metadata = entries.pop(META, {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise _foreign(source, "its metadata is no table of texts")
+    return entries, metadata, raw
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [k for k, _ in pairs]
+        raise ValueError(f"{next(k for k in names if names.count(k) > 1)!r} is there twice")
+    return found
+
+
+def _entry(name: str, entry: Any, size: int, source: Any) -> tuple[np.dtype, tuple[int, ...], int, int]:
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise _foreign(source, f"tensor {name!r} is not described by dtype, shape and data_offsets")
+    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(code, str) or code not in DTYPES:
+        raise _foreign(source, f"tensor {name!r} has dtype {code!r}; weft reads {', '.join(DTYPES)}")
+    if not _counts(shape) or not _counts(offsets) or len(offsets) != 2:
+        raise _foreign(source, f"tensor {name!r} has shape {shape!r} and data_offsets {offsets!r}")
+    begin, end = offsets
+    needs = math.prod(shape) * DTYPES[code].itemsize
+    if end - begin != needs:
+        what = f"tensor {name!r} of {code} and shape {tuple(shape)}"
+        raise _foreign(source, f"{what} needs {needs} bytes, it is given {end - begin}")
+    if end > size:
+        raise _foreign(source, f"cut off: tensor {name!r} ends at byte {end} of the data, which has {size}")
+    return DTYPES[code], tuple(shape), begin, end
+
+
+def _counts(x: Any) -> bool:
+    return isinstance(x, list) and all(type(i) is int and i >= 0 for i in x)
+
+
+def _foreign(source: Any, why: str) -> DataError:
+    return DataError(f"{source} is damaged or no safetensors file: {why}")
+
+
+def write_whole(path: str | os.PathLike, content: bytes) -> None:
+    """Write a file so that at every moment there is the old one or the new one, whole."""
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(content)
+            f.flush()
+            os.fsync(f.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

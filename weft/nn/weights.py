@@ -1,0 +1,144 @@
+"""Weights on disk: safetensors with checksums, never half-written and never half-loaded."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.dtypes import as_dtype, is_float
+from weft.errors import DataError, DTypeError
+from weft.functions.creation import asarray
+from weft.nn.module import Module
+from weft.nn.weight_file import pack, unpack, write_whole
+
+
+def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = None) -> None:
+    """Write a Module's arrays, or a dict of Arrays, to a safetensors file with a checksum of each.
+
+    The file is written beside ``path`` and renamed: there is always the old file or the new one, whole.
+
+    Parameters
+    ----------
+    path : where to
+    arrays : Module or dict of name -> array
+    dtype : float dtype, optional
+        What arrays of floats are stored as, "float16" say; others stay as they are. Numbers that become infinite are
+        warned of, with the tensor's name.
+
+    Raises
+    ------
+    DTypeError
+        when ``dtype`` is no float dtype.
+
+    Examples
+    --------
+    >>> import weft as wf, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+    >>> wf.io.save(path, {"w": wf.ones(3)}, dtype="float16")
+    >>> wf.io.load(path)["w"].dtype
+    dtype('float16')
+    """
+    stored = None if dtype is None else as_dtype(dtype)
+    if stored is not None and not is_float(stored):
+        raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
+    named = arrays.arrays() if isinstance(arrays, Module) else arrays
+    content = {}
+    for name, array in named.items():
+        held = array.numpy() if isinstance(array, Array) else np.asarray(array)
+        fits = stored is not None and is_float(held.dtype)
+        content[name] = _cast(held, stored, f"save: {name!r}") if fits else held
+    write_whole(path, pack(content))
+
+
+def load(path: str | os.PathLike) -> dict[str, Array]:
+    """Read a safetensors file. Checksums that :func:`save` wrote are checked; other programs' files have none.
+
+    Raises
+    ------
+    DataError
+        when the file is missing, cut off, altered (even by one bit) or no safetensors file; it says what is wrong and
+        where.
+
+    Examples
+    --------
+    >>> import weft as wf, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+    >>> wf.io.save(path, {"w": wf.ones((2, 3))})
+    >>> wf.io.load(path)["w"].shape
+    (2, 3)
+    """
+    return {name: asarray(value) for name, value in _read(path).items()}
+
+
+def load_into(model: Module, path: str | os.PathLike) -> Module:
+    """Read weights into a model; nothing is written unless every name, shape and dtype fits. Floats take the model's dtype.
+
+    Raises
+    ------
+    DataError
+        when the file is unreadable (see :func:`load`), or its names, shapes or dtypes are not the model's.
+
+    Examples
+    --------
+    >>> import weft as wf, tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.safetensors")
+    >>> net, other = wf.nn.Linear(3, 2), wf.nn.Linear(3, 2)
+    >>> wf.io.save(path, net)
+    >>> bool((wf.io.load_into(other, path).weight == net.weight).all())
+    True
+    """
+    fresh, own = _read(path), model.arrays()
+    missing, foreign = sorted(own.keys() - fresh.keys()), sorted(fresh.keys() - own.keys())
+    if missing or foreign:
+        raise DataError(
+            f"{path} does not fit the model: missing {missing or 'nothing'}, not in the model {foreign or 'nothing'}"
+            + _unmade(model, foreign)
+        )
+    for name, array in own.items():
+        value = fresh[name]
+        if value.shape != array.shape:
+            raise DataError(f"{path}: {name!r} has shape {value.shape}, the model's has {array.shape}")
+        if value.dtype != array.dtype and not (is_float(value.dtype) and is_float(array.dtype)):
+            raise DataError(f"{path}: {name!r} has dtype {value.dtype}, the model's has {array.dtype}")
+    ready = {name: asarray(_cast(fresh[name], array.dtype, f"load: {name!r}")) for name, array in own.items()}
+    for name, array in own.items():
+        array[...] = ready[name]
+    return model
+
+
+def _read(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    source = Path(path)
+    if not source.is_file():
+        raise DataError(f"no weight file at {source}")
+    return unpack(source.read_bytes(), source)
+
+
+def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
+    """``array`` as ``dtype``, with a warning where numbers become infinite."""
+    if array.dtype == dtype:
+        return array
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        out = array.astype(dtype)
+    lost = np.isinf(out) & np.isfinite(array)
+    if lost.any():
+        largest = float(np.abs(array[lost].astype(np.float64)).max())
+        warnings.warn(
+            f"{what}: {int(lost.sum())} of {array.size} numbers are too large for {np.dtype(dtype).name} and become infinite "
+            f"(the largest is {largest:.6g})", RuntimeWarning, stacklevel=4,
+        )
+    return out
+
+
+def _unmade(model: Module, foreign: list[str]) -> str:
+    """A hint where a layer has no weights yet since its width was left out."""
+    modules = dict(model.modules())
+    for name in foreign:
+        prefix, _, last = name.rpartition(".")
+        if prefix in modules and modules[prefix].__dict__.get(last, 0) is None:
+            return f". The model has no {name!r} yet: if a width was left out, call it once on a batch first, model(x[:1])"
+    return ""
