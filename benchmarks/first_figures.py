@@ -2,8 +2,10 @@
 
     python benchmarks/first_figures.py [--rounds 3] [--threads 1 2] [--only gemm cnn] [--json FILE]
 
-A process for each (library, threads); the processes take turns, so that a slow minute of the machine meets all
-of them. Every library's outputs are compared with weft's in the same run. Figures are medians over rounds.
+Each round starts a process for each library and thread count; the processes take turns at every case, so that a slow
+second of the machine meets all of them. Outputs are compared with weft's in the same run. Times are medians over all
+batches; a ratio is the median over rounds of (best other / weft), each from one turn. weft's kernel cache is empty at
+the start: the first round's first calls compile, later ones load.
 """
 
 from __future__ import annotations
@@ -39,20 +41,20 @@ def cases() -> dict[str, tuple]:
     return out
 
 
-def worker(library: str, only: list[str], folder: str) -> None:
-    """Measure every case; outputs go to ``folder`` for the comparison, seconds to standard output."""
+def worker(library: str, folder: str) -> None:
+    """Measure each case named on standard input; outputs go to ``folder``, seconds to standard output."""
     module = importlib.import_module(f"impl_{library}")
-    out: dict[str, object] = {"version": module.VERSION}
-    for name, (function, *args) in cases().items():
-        if only and not any(word in name for word in only):
-            continue
+    print(json.dumps(module.VERSION), flush=True)
+    known = cases()
+    for line in sys.stdin:
+        name = line.strip()
+        function, *args = known[name]
         start = time.perf_counter()
         call, show = getattr(module, function)(*args)
         result = show()
         first = time.perf_counter() - start
         np.save(Path(folder) / f"{library} {name.replace('/', '_')}.npy", np.asarray(result))
-        out[name] = {"first": first, "seconds": seconds_per_call(call)}
-    print(json.dumps(out))
+        print(json.dumps({"first": first, "seconds": seconds_per_call(call)}), flush=True)
 
 
 def calibrate() -> dict[str, float]:
@@ -70,7 +72,7 @@ def import_seconds(library: str) -> float:
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def run_worker(library: str, threads: int, only: list[str], folder: str, cache: str) -> dict:
+def start_worker(library: str, threads: int, folder: str, cache: str) -> subprocess.Popen[str]:
     env = {
         **os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": str(threads), "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu",
@@ -81,10 +83,33 @@ def run_worker(library: str, threads: int, only: list[str], folder: str, cache: 
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     cpus = sorted(os.sched_getaffinity(0))[-threads:]
     command = ["taskset", "-c", ",".join(map(str, cpus)), sys.executable, __file__, "--worker", library, "--folder", folder]
-    done = subprocess.run([*command, "--only", *only], capture_output=True, text=True, env=env, cwd=HERE)
-    if done.returncode:
-        raise RuntimeError(f"{library} with {threads} threads failed:\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=HERE)
+
+
+def one_round(libraries: list[str], threads: int, names: list[str], folder: str, cache: str) -> dict[str, dict]:
+    """library -> what it measured: its version, and for each case the first call and seconds a call."""
+    workers = {library: start_worker(library, threads, folder, cache) for library in libraries}
+    try:
+        out: dict[str, dict] = {library: {"version": answer(library, worker)} for library, worker in workers.items()}
+        for name in names:
+            for library, process in workers.items():
+                assert process.stdin is not None
+                process.stdin.write(name + "\n")
+                process.stdin.flush()
+                out[library][name] = answer(f"{library}, {name}", process)
+        return out
+    finally:
+        for process in workers.values():
+            process.kill()
+            process.wait()
+
+
+def answer(what: str, process: subprocess.Popen[str]) -> object:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"{what}: the process ended with {process.wait()}")
+    return json.loads(line)
 
 
 def disagreement(folder: str, first: str, library: str, name: str) -> float:
@@ -104,25 +129,23 @@ def main() -> None:
     parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        worker(arguments.worker, arguments.only, arguments.folder)
+        worker(arguments.worker, arguments.folder)
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     record: dict = {
         "machine": platform.platform(), "cpu": _cpu(), "python": platform.python_version(), "commit": commit,
         "rounds": [], "import": {},
     }
+    names = [n for n in cases() if not arguments.only or any(word in n for word in arguments.only)]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
         for number in range(arguments.rounds):
             for threads in arguments.threads:
-                for library in arguments.libraries:
-                    measured = run_worker(library, threads, arguments.only, folder, cache)
-                    record["rounds"].append({
-                        "round": number, "library": library, "threads": threads, "calibration": calibrate(), "measured": measured,
-                    })
-                    print(f"round {number} {library} {threads} threads done", file=sys.stderr, flush=True)
+                before = calibrate()
+                measured = one_round(arguments.libraries, threads, names, folder, cache)
+                record["rounds"].append({"round": number, "threads": threads, "calibration": before, "measured": measured})
+                print(f"round {number}, {threads} threads done", file=sys.stderr, flush=True)
         for library in arguments.libraries:
             record["import"][library] = [import_seconds(library) for _ in range(5)]
-        names = [n for n in cases() if n in record["rounds"][0]["measured"]]
         record["disagreement"] = {
             f"{library} {name}": disagreement(folder, arguments.libraries[0], library, name)
             for library in arguments.libraries[1:] for name in names
@@ -141,24 +164,25 @@ def _cpu() -> str:
 
 def _table(record: dict, libraries: list[str], threads: list[int], names: list[str]) -> None:
     for count in threads:
-        print(f"\n{count} thread{'s' if count > 1 else ''}: median microseconds a call; ratio = best other / weft")
-        print(f"{'':34}" + "".join(f"{lib:>12}" for lib in libraries) + f"{'ratio':>8}  {'differs':>8}")
+        rounds = [r["measured"] for r in record["rounds"] if r["threads"] == count]
+        print(f"\n{count} thread{'s' if count > 1 else ''}: median microseconds a call; ratio = best other / weft;"
+              " weft's first call, ms: compiled, loaded")
+        print(f"{'':34}" + "".join(f"{lib:>12}" for lib in libraries) + f"{'ratio':>8}  {'differs':>8}{'cold':>8}{'warm':>8}")
         for name in names:
-            medians = {
-                lib: statistics.median(
-                    s for r in record["rounds"] if r["library"] == lib and r["threads"] == count
-                    for s in r["measured"][name]["seconds"]
-                ) for lib in libraries
-            }
-            others = [v for lib, v in medians.items() if lib != "weft"]
-            ratio = f"{min(others) / medians['weft']:8.2f}" if others and "weft" in medians else ""
-            differs = max((record["disagreement"].get(f"{lib} {name}", 0.0) for lib in libraries), default=0.0)
-            print(f"{name:34}" + "".join(f"{1e6 * medians[lib]:12.2f}" for lib in libraries) + ratio + f"  {differs:8.1e}")
+            medians = {lib: statistics.median(s for r in rounds for s in r[lib][name]["seconds"]) for lib in libraries}
+            line = f"{name:34}" + "".join(f"{1e6 * medians[lib]:12.2f}" for lib in libraries)
+            others = [lib for lib in libraries if lib != "weft"]
+            if "weft" in libraries and others:
+                turns = [{lib: statistics.median(r[lib][name]["seconds"]) for lib in libraries} for r in rounds]
+                ratio = statistics.median(min(t[lib] for lib in others) / t["weft"] for t in turns)
+                differs = max(record["disagreement"].get(f"{lib} {name}", 0.0) for lib in others)
+                line += f"{ratio:8.2f}  {differs:8.1e}"
+            if "weft" in libraries:
+                first = [1e3 * r["weft"][name]["first"] for r in rounds]
+                cold, warm = (first[:1], first[1:]) if count == threads[0] else ([], first)
+                line += "".join(f"{statistics.median(ms):8.0f}" if ms else f"{'':8}" for ms in (cold, warm))
+            print(line)
     print("\nimport, ms above numpy:", {k: round(1e3 * statistics.median(v), 1) for k, v in record["import"].items()})
-    print("weft, sum of first calls (s), by round:", [
-        round(sum(m["first"] for k, m in r["measured"].items() if k != "version"), 2)
-        for r in record["rounds"] if r["library"] == "weft"
-    ])
 
 
 if __name__ == "__main__":
