@@ -12,18 +12,33 @@ from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.runtime import get_backend
 
-_EXECUTABLES: dict[Any, Callable[..., list[Any]]] = {}
+# Someone who changes shapes for ever makes programs for ever. The last 1024 kinds of graph are found again, and at most
+# 2048 kept: some 20 KB each for small expressions, 40 MB in all. Far above what a program with fixed shapes needs.
+KEPT = 1024
+_RECENT: dict[Any, Callable[..., list[Any]]] = {}
+_OLDER: dict[Any, Callable[..., list[Any]]] = {}
 
 
 def executable(graph: Graph) -> Callable[..., list[Any]]:
-    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for every key of a graph."""
+    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
     key = (graph.key(), LOCAL.flush)
-    found = _EXECUTABLES.get(key)
+    found = _RECENT.get(key)
     if found is None:
-        from weft.schedule.build import build
+        found = _OLDER.get(key)
+        if found is None:
+            from weft.schedule.build import build
 
-        found = _EXECUTABLES[key] = get_backend().compile(build(detached(graph)), flush_denormals=LOCAL.flush)
+            found = get_backend().compile(build(detached(graph)), flush_denormals=LOCAL.flush)
+        _keep(key, found)
     return found
+
+
+def _keep(key: Any, found: Callable[..., list[Any]]) -> None:
+    """Two generations instead of an order of use: a look that finds its program among the recent pays nothing."""
+    global _RECENT, _OLDER
+    if len(_RECENT) >= KEPT:
+        _OLDER, _RECENT = _RECENT, {}
+    _RECENT[key] = found
 
 
 def detached(graph: Graph) -> Graph:
