@@ -202,9 +202,18 @@ def test_idx_files(content: bytes) -> None:
 
 def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
+    import types
 
     monkeypatch.setenv("WEFT_DATA", str(tmp_path))
     monkeypatch.setattr(wf.data.sets, "_cache_folder", lambda: tmp_path / "cache")
+    fix = r"set WEFT_DATA to a folder that holds mnist/train-images-idx3-ubyte\.gz"
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte was not found: set WEFT_DATA .*pip install weft\[data\]"):
+    with pytest.raises(DataError, match=fix + r", or pip install weft\[data\] to download it$"):
+        wf.data.load_mnist()
+
+    def retrieve(*args: object, **options: object) -> str:
+        raise ConnectionError("no route: " + 300 * "!")
+
+    monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
+    with pytest.raises(DataError, match=rf"^MNIST could not be downloaded \(ConnectionError\): {fix}$"):
         wf.data.load_mnist()

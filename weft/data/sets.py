@@ -116,14 +116,12 @@ def _cache_folder() -> Path:
 
 
 def _download(name: str) -> Path:
+    fix = f"set WEFT_DATA to a folder that holds mnist/{name}.gz"
     try:
         import pooch
     except ImportError:
-        raise DataError(
-            f"MNIST's {name} was not found: set WEFT_DATA to a folder with mnist/{name}.gz, "
-            "or pip install weft[data] to download it"
-        ) from None
+        raise DataError(f"MNIST is not on this machine: {fix}, or pip install weft[data] to download it") from None
     try:
         return Path(pooch.retrieve(MNIST_URL + name + ".gz", known_hash=None, fname=name + ".gz", path=_cache_folder() / "mnist"))
     except Exception as error:
-        raise DataError(f"MNIST's {name} is neither in $WEFT_DATA/mnist nor could it be downloaded: {error}") from None
+        raise DataError(f"MNIST could not be downloaded ({type(error).__name__}): {fix}") from None
