@@ -79,3 +79,28 @@ def test_interrupt_keeps_the_best_weights() -> None:
 def test_bad_data(x, y, error, pattern) -> None:
     with pytest.raises(error, match=pattern):
         wf.train.fit(_net(), x, y, epochs=1, show=False)
+
+
+class _Scale(wf.nn.Module):
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        self.factor = wf.zeros((3,), dtype=dtype)
+
+    def forward(self, x: wf.Array) -> wf.Array:
+        seen.append(x.dtype.name)
+        return x * self.factor
+
+
+seen: list[str] = []
+
+
+@pytest.mark.parametrize("data,parameter,want", [
+    ("float64", "float32", "float32"), ("float64", "float64", "float64"), ("float32", "float64", "float32"),
+    ("uint8", "float32", "uint8"),
+])
+def test_dtypes_of_data(data: str, parameter: str, want: str) -> None:
+    x = np.random.default_rng().integers(1, 9, size=(8, 3)).astype(data)
+    model = _Scale(parameter)
+    seen.clear()
+    wf.train.fit(model, x, x * 2.0, epochs=1, batch_size=4, loss=wf.losses.mse, validation=(x, x * 2.0), show=False)
+    assert set(seen) == {want} and model.factor.dtype == parameter and (model.factor.numpy() > 0).all()

@@ -41,7 +41,8 @@ def fit(
     Parameters
     ----------
     model : Module
-    x : (N, ...) array; y : (N,) labels or (N, ...) targets, as ``loss`` takes them
+    x : (N, ...) array of numbers; y : (N,) integer labels or (N, ...) targets, as ``loss`` takes them. float64 data, NumPy's
+        default, become float32 (as in Keras), unless the model has a float64 parameter
     epochs, batch_size : int; the last batch of an epoch may be smaller and is trained too
     loss : function of (predictions, targets), one number
     optimizer : default Adam()
@@ -70,9 +71,9 @@ def fit(
     >>> len(history.loss)
     2
     """
-    x, y = _checked(x, y, epochs, batch_size)
+    x, y = _checked(x, y, epochs, batch_size, model)
     rng = np.random.default_rng(seed)
-    held, x, y = _set_aside(validation, x, y, rng)
+    held, x, y = _set_aside(validation, x, y, rng, model)
     if loss is cross_entropy and y.ndim == 1:
         classes = _check_width(model, x[:1])
         check_labels(y, classes)
@@ -173,7 +174,7 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     return float((predict(model, x).argmax(1) == np.asarray(y)).mean())
 
 
-def _checked(x: Any, y: Any, epochs: int, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+def _checked(x: Any, y: Any, epochs: int, batch_size: int, model: Module) -> tuple[np.ndarray, np.ndarray]:
     x, y = (a.numpy() if isinstance(a, Array) else np.asarray(a) for a in (x, y))
     if epochs < 1 or batch_size < 1:
         raise ValueError(f"fit: epochs and batch_size must be at least 1, not {epochs} and {batch_size}")
@@ -183,12 +184,13 @@ def _checked(x: Any, y: Any, epochs: int, batch_size: int) -> tuple[np.ndarray, 
         raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {len(y)} (shape {y.shape})")
     if x.dtype.kind not in "fiub" and x.dtype.name != "bfloat16":
         raise DTypeError(f"fit: x must hold numbers, not {x.dtype}")
-    return (x.astype(np.float32) if x.dtype == np.float64 else x), y
+    wide = any(p.dtype == np.float64 for p in model.arrays().values())
+    return (x.astype(np.float32) if x.dtype == np.float64 and not wide else x), y
 
 
-def _set_aside(validation, x, y, rng):
+def _set_aside(validation, x, y, rng, model):
     if isinstance(validation, tuple):
-        return _checked(validation[0], validation[1], 1, 1), x, y
+        return _checked(validation[0], validation[1], 1, 1, model), x, y
     if not 0.0 <= validation < 1.0:
         raise ValueError(f"fit: validation must be a fraction in [0, 1) or (x, y), not {validation}")
     count = int(round(validation * len(x)))
