@@ -62,8 +62,8 @@ class _Recurrent(Module):
     late = 0  # gates, the last ones, whose bias_hh is added inside the loop
 
     def __init__(
-        self, input_size: int | None, hidden_size: int, num_layers: int, bias: bool, batch_first: bool, dropout: float,
-        bidirectional: bool, stateful: bool,
+        self, input_size: int | None, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
     ) -> None:
         super().__init__()
         extents(type(self).__name__, hidden_size=hidden_size, num_layers=num_layers)
@@ -245,12 +245,6 @@ class LSTM(_Recurrent):
     gates = 4
     states = 2
 
-    def __init__(
-        self, input_size: int | None, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, stateful)
-
     def _step(self) -> Step:
         return _lstm
 
@@ -279,12 +273,6 @@ class GRU(_Recurrent):
 
     gates = 3
     late = 1
-
-    def __init__(
-        self, input_size: int | None, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
-    ) -> None:
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, stateful)
 
     def _step(self) -> Step:
         return _gru

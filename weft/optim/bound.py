@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.functions.elementwise import maximum, minimum, sqrt
-from weft.optim.adam import Adam
+from weft.optim.adam import Adam, AMSGrad
 from weft.optim.optimizer import debias
 
 
@@ -47,15 +47,11 @@ class AdaBound(Adam):
         self._need(self.final_lr > 0, f"final_lr must be positive, not {self.final_lr}")
         self._need(0 < self.gamma < 1, f"gamma must lie in (0, 1), not {self.gamma}")
 
-    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
-        m, v = self._means(g, state)
-        return p - self._bounded(v, lr, t) * m, {"mean": m, "square": v}
-
-    def _bounded(self, v: Array, lr, t: Array) -> Array:
+    def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
         final = self.final_lr / self.lr * lr
         low, high = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
         rate = lr * debias(self.betas[1], t) ** 0.5 / debias(self.betas[0], t)
-        return minimum(maximum(rate / (sqrt(v) + self.eps), low), high)
+        return minimum(maximum(rate / (sqrt(v) + self.eps), low), high) * m
 
 
 class AMSBound(AdaBound):
@@ -79,9 +75,5 @@ class AMSBound(AdaBound):
     [0.5, 2.5]
     """
 
-    slots = ("mean", "square", "largest")
-
-    def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
-        m, v = self._means(g, state)
-        largest = maximum(state["largest"], v)
-        return p - self._bounded(largest, lr, t) * m, {"mean": m, "square": v, "largest": largest}
+    slots = AMSGrad.slots
+    rule = AMSGrad.rule
