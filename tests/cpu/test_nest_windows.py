@@ -37,6 +37,18 @@ def test_largest_and_its_place(rng, case, dtype):
     check([n], [x], [bind(TABLE["reduce_window"], n, kind=k, **params) for k in ("max", "argmax")])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", "float16"])
+@pytest.mark.parametrize("width", [4, 7, 8])
+def test_one_more_than_a_vector(rng, dtype, width):
+    """Padding on every side: the last vector's guards are known while the text is written, but for one bit of the row."""
+    x = (rng.normal(size=(1, 2, 2, width)) * 20).astype(dtype)
+    n, params = leaf(x), {"window": (2, 2, 2), "stride": (1, 1, 1), "padding": ((1, 1),) * 3}
+    check([n], [x], [bind(TABLE["reduce_window"], n, kind="max", **params)])
+    padded = bind(TABLE["pad"], n, low=(0, 1, 1, 1), high=(0, 1, 0, 1), value=3)
+    turned = bind(TABLE["slice"], padded, start=(0, 0, 0, width + 1), step=(1, 1, 1, -1), shape=padded.shape)
+    check([n], [x], [bind(TABLE["add"], padded, turned)])
+
+
 @pytest.mark.parametrize("case", WINDOWS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_gradient_through_a_mask(rng, case, masked):

@@ -1,4 +1,4 @@
-"""Addresses, guards and masks, and the loads that use them."""
+"""Addresses, and the loads that use them."""
 
 from __future__ import annotations
 
@@ -6,117 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.codegen.cpu.affine import affine_text, integer, lane_step, lane_terms
 from weft.codegen.cpu.env import access_axes, dependencies, flat, key_of
-from weft.codegen.cpu.types import is_signed, literal, llvm_type, memory_type, name_of, splat_text, wide
-from weft.schedule.kernel import Access, Affine, Value
+from weft.codegen.cpu.masks import bits_of, both_masks, constant_mask, either, first_lanes, guards_of, some_lanes
+from weft.codegen.cpu.types import literal, memory_type, name_of, splat_text, wide
+from weft.schedule.kernel import Access, Affine
 
 if TYPE_CHECKING:
     from weft.codegen.cpu.emit import Emitter
 
-_INT64 = np.dtype(np.int64)
-
-
-def index_value(e: Emitter, affine: Affine, dtype: np.dtype, vector: bool) -> str:
-    """The integer of an Affine as a value of ``dtype``."""
-    name = affine_text(e, affine, vector)
-    return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
-
-
-def _narrow(e: Emitter, name: str, dtype: np.dtype, vector: bool) -> str:
-    from weft.codegen.cpu.machine import Ops, cast
-
-    return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, _INT64, dtype)
-
-
-def _integer(e: Emitter, v: Value, vector: bool) -> str:
-    """An index value as i64 (in lanes if asked)."""
-    name, is_vector = e.value(v)
-    if v.dtype.itemsize < 8 or v.dtype.kind == "b":
-        lanes = e.env.lanes if is_vector else None
-        word = "sext" if is_signed(v.dtype) else "zext"
-        name = e.f.let(f"{word} {wide(llvm_type(v.dtype), lanes)} {name} to {wide('i64', lanes)}")
-    return e.splat(name, "i64") if vector and not is_vector else name
-
-
-def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
-    """(SSA sum of the terms that do not differ between lanes or int, constant): lane 0 of the vector axis included."""
-    env = e.env
-    const = affine.const
-    groups: dict[int, list[tuple[str, int]]] = {}
-    for a, c in affine.terms:
-        const += c * env.offsets.get(a, 0)
-        text = env.axes[a]
-        if text.startswith("%"):
-            level = 0 if env.levels is None else env.level_of.get(a, len(env.levels) - 1)
-            groups.setdefault(level, []).append((text, c))
-        else:
-            const += c * int(text)
-    for v, c in affine.gather:
-        deps = dependencies(v, env.deps)
-        level, vector = e.place(deps)
-        if not vector:
-            keep, e.f.lines = e.f.lines, e.lines(level)
-            name = _integer(e, v, False)
-            e.f.lines = keep
-            if name.startswith("%"):
-                groups.setdefault(level, []).append((name, c))
-            else:
-                const += c * int(name)
-    total: str | int = 0
-    for level in sorted(groups):
-        memo = e.memo(level)
-        key = ("sum", total, tuple(groups[level]))
-        if key not in memo:
-            keep, e.f.lines = e.f.lines, e.lines(level)
-            for text, c in groups[level]:
-                total = e.f.add(total, e.f.mul(text, c))
-            e.f.lines = keep
-            memo[key] = total
-        total = memo[key]
-    return total, const
-
-
-def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
-    """An Affine as i64 (in lanes if asked)."""
-    base, const = _uniform_terms(e, affine)
-    start = e.f.add(base, const)
-    if not vector:
-        return start
-    total = e.splat(start, "i64")
-    if lane_step(e, affine) != 0:
-        total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {_ramp(e, affine)}")
-    for v, c in affine.gather:
-        if e.place(dependencies(v, e.env.deps))[1]:
-            lanes = _integer(e, v, True)
-            if c != 1:
-                lanes = e.f.let(f"mul {wide('i64', e.env.lanes)} {lanes}, splat (i64 {c})")
-            total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {lanes}")
-    return total
-
-
-def _lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
-    terms = dict(affine.terms)
-    return (terms.get(e.env.vector, 0) if e.env.vector is not None else 0,
-            terms.get(e.env.minor, 0) if e.env.minor is not None else 0)
-
-
-def lane_step(e: Emitter, affine: Affine) -> int | None:
-    """How far neighbouring lanes lie apart, gathered indices aside; None where that differs."""
-    step, inner = _lane_terms(e, affine)
-    if e.env.minor is None:
-        return step
-    return inner if step == e.env.span * inner else None
-
-
-def _ramp(e: Emitter, affine: Affine) -> str:
-    step, inner = _lane_terms(e, affine)
-    span = e.env.span
-    return "<" + ", ".join(f"i64 {i // span * step + i % span * inner}" for i in range(e.env.lanes)) + ">"
-
-
-def first_lanes(mask: str | None) -> int | None:
-    """How many lanes a constant mask allows (always the first ones), or None."""
-    return mask.count("i1 true") if mask is not None and mask.startswith("<") else None
+DUMMY = 256  # bytes
 
 
 def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
@@ -139,7 +38,7 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
         if vector:
             continue
         keep, e.f.lines = e.f.lines, e.lines(level)
-        name = _integer(e, v, False)
+        name = integer(e, v, False)
         e.f.lines = keep
         if name.startswith("%"):
             groups.setdefault(level, []).append((name, c))
@@ -157,40 +56,6 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
             e.f.lines = keep
         pointer = memo[key]
     return e.f.offset(pointer, const * access.buffer.dtype.itemsize)
-
-
-def guards_of(e: Emitter, access: Access) -> tuple[str | None, str | None]:
-    """(uniform i1 or None, lane mask or None) of an access's guards, the Env's mask not included."""
-    uniform: str | None = None
-    mask: str | None = None
-    for affine, lo, hi in access.guard:
-        deps: set = {a for a, _ in affine.terms}
-        for v, _ in affine.gather:
-            deps |= dependencies(v, e.env.deps)
-        _, vector = e.place(frozenset(deps))
-        lanes = e.env.lanes if vector else None
-        type_ = wide("i64", lanes)
-        index = affine_text(e, affine, vector)
-        if not vector and not index.startswith("%"):
-            inside = lo <= int(index) < hi
-            if inside:
-                continue
-            uniform = "false"
-            continue
-        # one unsigned comparison: index - lo < hi - lo
-        moved = e.f.let(f"sub {type_} {index}, {splat_text('i64', str(lo), lanes)}") if lo else index
-        ok = e.f.let(f"icmp ult {type_} {moved}, {splat_text('i64', str(max(hi - lo, 0)), lanes)}", "g")
-        if vector:
-            mask = ok if mask is None else e.f.let(f"and {wide('i1', lanes)} {mask}, {ok}")
-        elif uniform != "false":
-            uniform = ok if uniform is None else e.f.let(f"and i1 {uniform}, {ok}")
-    return uniform, mask
-
-
-def both_masks(e: Emitter, a: str | None, b: str | None) -> str | None:
-    if a is None or b is None:
-        return a or b
-    return e.f.let(f"and {wide('i1', e.env.lanes)} {a}, {b}")
 
 
 def from_memory(e: Emitter, name: str, dtype: np.dtype, lanes: int | None) -> str:
@@ -250,10 +115,10 @@ def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
 
 
 def _dummy(e: Emitter) -> str:
-    """64 bytes that may always be read: where a load goes whose guard is false."""
+    """Memory that may always be read: where a load goes whose guard is false."""
     memo = e.memo(0)
     if "dummy" not in memo:
-        memo["dummy"] = e.f.local("[256 x i8]", 64)
+        memo["dummy"] = e.f.local(f"[{DUMMY} x i8]", 64)
     return memo["dummy"]
 
 
@@ -275,66 +140,99 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
         return f.let(f"select i1 {uniform}, {type_} {read}, {type_} {fill}")
     assert lanes is not None
     vtype = wide(type_, lanes)
+    fills = splat_text(type_, fill, lanes)
     scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
     step = lane_step(e, affine)
+    filled = mask is not None  # lanes outside get the fill; outside the Env's own mask nobody looks
     mask = both_masks(e, mask, e.env.mask)
-    if scattered:
+    if step == 0 and not scattered:  # the lanes differ by the guard only
+        return _load_same(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
+    count = lanes if mask is None else None if filled else first_lanes(mask)
+    if uniform is None and count is not None and not scattered:
+        if step == 2 and e.env.turn is None:
+            return _load_second(e, access, affine, type_, size, count)
+        if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
+            return _load_turned(e, access, affine, type_, size, count)
+    near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
+    reach = lanes if step is None else (lanes - 1) * abs(step) + 1
+    if scattered or not near or (uniform is not None and reach * size > DUMMY):
         if uniform is not None:
             mask = both_masks(e, mask, e.splat(uniform, "i1"))
-        pointers = pointers_of(e, access, affine)
-        read = _gather(e, pointers, mask, fill, type_, size)
-        return read
-    if step == 0:  # the lanes differ by the guard only
-        pointer = pointer_of(e, access, affine)
-        if uniform is not None:
-            mask = both_masks(e, mask, e.splat(uniform, "i1"))
-        if mask is None:
-            one = f.load(type_, pointer, size)
-            return e.splat(one, type_)
+        return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
+    pointer = pointer_of(e, access, affine)
+    if uniform is not None:  # a bit for all lanes is no part of the mask: the whole vector is read elsewhere
+        back = f.offset(_dummy(e), (lanes - 1) * -step * size if step is not None and step < 0 else 0)
+        pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {back}", "a")
+    if step is None:
+        read = _load_repeated(e, pointer, mask, filled, fill, type_, size)
+    elif mask is None:
+        read = _load_strided(e, pointer, step, type_, size)
+    else:
+        read = _load_masked(e, pointer, mask, lanes, fill, type_, size)
+    return read if uniform is None else f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
+
+
+def _load_same(
+    e: Emitter, pointer: str, uniform: str | None, mask: str | None, filled: bool, fill: str, type_: str, size: int,
+) -> str:
+    """One element for all lanes, or the fill."""
+    f, lanes = e.f, e.env.lanes
+    known = mask is None or bits_of(mask) is not None  # some lane reads it
+    if not known:
         some = f.let(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)} {mask})")
         e.m.declare(f"or.v{lanes}i1", f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)})")
-        one = f.load(type_, f.let(f"select i1 {some}, ptr {pointer}, ptr {_dummy(e)}", "a"), size)
-        fills = splat_text(type_, fill, lanes)
-        return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {e.splat(one, type_)}, {vtype} {fills}")
-    count = first_lanes(mask)
-    if step == 2 and e.env.turn is None and uniform is None and (mask is None or count is not None):
-        return _load_second(e, access, affine, type_, size, lanes if count is None else count)
-    if e.env.turn is not None and uniform is None and size >= 4 and (mask is None or count is not None):
-        if step not in (None, 0, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
-            return _load_turned(e, access, affine, type_, size, lanes if count is None else count)
-    if step is None:
-        if uniform is not None:
-            mask = both_masks(e, mask, e.splat(uniform, "i1"))
-        if _lane_terms(e, affine) != (1, 0):
-            return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
-        return _load_repeated(e, pointer_of(e, access, affine), mask, fill, type_, size)
-    pointer = pointer_of(e, access, affine)
-    if mask is None:
-        if uniform is not None and abs(step) * lanes * size <= 256:
-            back = f.offset(_dummy(e), (lanes - 1) * -step * size if step < 0 else 0)
-            pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {back}", "a")
-            read = _load_strided(e, pointer, step, type_, size)
-            return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {splat_text(type_, fill, lanes)}")
-        if uniform is None:
-            return _load_strided(e, pointer, step, type_, size)
+        uniform = some if uniform is None else f.let(f"and i1 {uniform}, {some}")
     if uniform is not None:
-        mask = both_masks(e, mask, e.splat(uniform, "i1"))
-    if step == 1:
-        assert mask is not None
-        return _load_masked(e, pointer, mask, lanes, fill, type_, size)
-    return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
+        pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {_dummy(e)}", "a")
+    one = f.load(type_, pointer, size)
+    if uniform is not None:
+        one = f.let(f"select i1 {uniform}, {type_} {one}, {type_} {fill}")
+    every = e.splat(one, type_)
+    if not filled:
+        return every
+    vtype = wide(type_, lanes)
+    return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {every}, {vtype} {splat_text(type_, fill, lanes)}")
 
 
 def _load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type_: str, size: int) -> str:
-    """Neighbours where the mask allows, elsewhere ``fill``."""
+    """Neighbours where the mask allows, elsewhere ``fill``.
+
+    Vectors wider than a register are loaded in pieces: LLVM 22 splits such a masked load wrongly where one half of the mask
+    turns out to be all or nothing (it reads unmasked, or an assertion fails).
+    """
     f, vtype = e.f, wide(type_, lanes)
-    count = first_lanes(mask)
-    if count is not None and (size < 4 or count == lanes):  # no machine masks bytes: halves, quarters, ...
-        return _load_first(e, pointer, count, lanes, type_, size)
+    bits = bits_of(mask)
+    if bits is not None and all(bits):
+        return f.load(vtype, pointer, size)
+    if bits is not None and not any(bits):
+        return splat_text(type_, fill, lanes)
+    if bits is not None and size < 4:  # no machine masks bytes: halves, quarters, ...
+        low, count = bits.index(True), sum(bits)
+        if all(bits[low:low + count]):
+            read = _load_first(e, f.offset(pointer, low * size), count, lanes, type_, size)
+            places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
+            return f.let(f"shufflevector {vtype} {read}, {vtype} {splat_text(type_, fill, lanes)}, <{lanes} x i32> <{places}>")
+    most = e.isa.bits // (8 * size)
+    if lanes > most and size >= 4:
+        parts = []
+        for at in range(0, lanes, most):
+            piece = some_lanes(e, mask, lanes, list(range(at, at + most)))
+            parts.append(_load_masked(e, f.offset(pointer, at * size), piece, most, fill, type_, size))
+        return _joined(e, parts, most, type_)
     name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
     e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
     fills = splat_text(type_, fill, lanes)
     return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} {fills})")
+
+
+def _joined(e: Emitter, parts: list[str], lanes: int, type_: str) -> str:
+    """Vectors of ``lanes`` one after another, a power of two of them."""
+    while len(parts) > 1:
+        lanes *= 2
+        half, places = wide(type_, lanes // 2), ", ".join(f"i32 {i}" for i in range(lanes))
+        parts = [e.f.let(f"shufflevector {half} {a}, {half} {b}, <{lanes} x i32> <{places}>")
+                 for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
 
 
 def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, size: int) -> str:
@@ -345,10 +243,8 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
     if count == 0:
         return "zeroinitializer"
     if size >= 4:
-        mask = "<" + ", ".join("i1 true" if i < count else "i1 false" for i in range(lanes)) + ">"
-        name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
-        e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
-        return f.let(f"call {vtype} @{name}(ptr align {size} {pointer}, {wide('i1', lanes)} {mask}, {vtype} zeroinitializer)")
+        mask = constant_mask([i < count for i in range(lanes)])
+        return _load_masked(e, pointer, mask, lanes, "0" if type_.startswith("i") else "0.0", type_, size)
     out, at, width = "zeroinitializer", 0, lanes // 2
     while width:
         if count & width:
@@ -414,26 +310,20 @@ def _load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: i
     return memo[square][which]
 
 
-def _load_repeated(e: Emitter, pointer: str, mask: str | None, fill: str, type_: str, size: int) -> str:
+def _load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill: str, type_: str, size: int) -> str:
     """Neighbours, each in ``span`` lanes."""
     f, lanes, span = e.f, e.env.lanes, e.env.span
     vtype, few = wide(type_, lanes), lanes // span
-    count = first_lanes(mask)
     if mask is None:
         read = f.load(wide(type_, few), pointer, size)
-    elif count is not None:
-        read = _load_first(e, pointer, -(-count // span), few, type_, size)
     else:
-        some = None
-        for r in range(span):
-            places = ", ".join(f"i32 {i}" for i in range(r, lanes, span))
-            one = f.let(f"shufflevector {wide('i1', lanes)} {mask}, {wide('i1', lanes)} poison, <{few} x i32> <{places}>")
-            some = one if some is None else f.let(f"or {wide('i1', few)} {some}, {one}")
-        assert some is not None
+        some = some_lanes(e, mask, lanes, list(range(0, lanes, span)))
+        for r in range(1, span):
+            some = either(e, some, some_lanes(e, mask, lanes, list(range(r, lanes, span))), few)
         read = _load_masked(e, pointer, some, few, fill, type_, size)
     places = ", ".join(f"i32 {i // span}" for i in range(lanes))
     out = f.let(f"shufflevector {wide(type_, few)} {read}, {wide(type_, few)} poison, <{lanes} x i32> <{places}>")
-    if mask is None or count is not None:
+    if not filled:
         return out
     return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {out}, {vtype} {splat_text(type_, fill, lanes)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.codegen.cpu.chunks import count_entry
 from weft.codegen.cpu.conv_epilogue import Fill
 from weft.codegen.cpu.conv_forward import Forward
 from weft.codegen.cpu.conv_match import match_conv
@@ -43,15 +44,11 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     if all(isinstance(part, Fill) for part in parts):
         return None
     base = max(part.shared for part in parts)
-    module.globals.append("@weft_counters = external global i64")
     for part in parts:
         part.generate(base)
     f = module.function(f"define void @{kernel.name}(ptr %args)")
-    f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+    count_entry(module, f)
     for part in parts:
         f.do(f"call void {part.name('run')}(ptr %args)")
     f.do("ret void")
     return Generated(kernel.name, module.text(), base, max(part.worker for part in parts))
-
-
-generate_contraction = generate_conv  # the name under which generate.py asks every template

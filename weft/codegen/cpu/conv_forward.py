@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
+from weft.codegen.cpu.chunks import run_chunks
 from weft.codegen.cpu.conv_epilogue import Stores
 from weft.codegen.cpu.conv_join import join_axes, work
 from weft.codegen.cpu.conv_match import Conv, coefficient
@@ -301,17 +302,7 @@ class Forward:
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         packs = self.conv.group.extent * self.panels
-        parallel_chunks(
-            f, self.module, self.name("pack"), packs, self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL
-        )
-        parallel_chunks(f, self.module, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
+        worth = self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL
+        run_chunks(self.module, f, self.name("pack"), packs, worth)
+        run_chunks(self.module, f, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
         f.do("ret void")
-
-
-def parallel_chunks(f: Function, module: Module, body: str, chunks: int, parallel: bool) -> None:
-    if parallel and chunks > 1:
-        module.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
-        f.do(f"call void @weft_parallel(ptr {body}, ptr %args, i64 {chunks})")
-    else:
-        with f.loop(0, chunks) as i:
-            f.do(f"call void {body}(ptr %args, i64 {i}, i64 0)")

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from math import prod
 
+from weft.codegen.cpu.chunks import run_chunks
 from weft.codegen.cpu.conv_epilogue import Stores
-from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum, parallel_chunks
+from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum
 from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
@@ -360,9 +361,9 @@ class WeightGradient:
     def _entry(self) -> None:
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         groups = self.conv.group.extent
-        parallel_chunks(f, self.module, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
+        run_chunks(self.module, f, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
         results = groups * self.conv.filters.extent * self.columns
-        parallel_chunks(f, self.module, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
+        run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
         f.do("ret void")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from weft.codegen.cpu.access import affine_text, emit_load, index_value
+from weft.codegen.cpu.access import emit_load
+from weft.codegen.cpu.affine import affine_text, index_value
 from weft.codegen.cpu.env import Env, Level, dependencies, key_of, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, machine

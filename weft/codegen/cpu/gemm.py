@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from weft.codegen.cpu.chunks import divide, run_units, share
 from weft.codegen.cpu.gemm_epilogue import Epilogue
 from weft.codegen.cpu.gemm_match import Operand, Product, match_product
 from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
-from weft.codegen.cpu.gemv import divide, generate_gemv, is_vector_product, share
+from weft.codegen.cpu.gemv import generate_gemv, is_vector_product
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.microkernel import Micro, Tile, emit_microkernel
@@ -85,7 +86,8 @@ class _Driver:
                         self._micro(tall, wide, copy, epilogue)
         self._packs()
         self._unit()
-        self._entry()
+        units = self.plan.m_units * self.plan.n_units * self.p.batch
+        run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
         return Generated(self.symbol, self.module.text(), 0, self.scratch)
 
     # ---- pieces
@@ -296,31 +298,6 @@ class _Driver:
 
     # ---- the entry
 
-    def _entry(self) -> None:
-        plan = self.plan
-        units = plan.m_units * plan.n_units * self.p.batch
-        slots = len(self.kernel.inputs) + len(self.kernel.outputs) + len(self.kernel.scalars)
-        self.module.globals.append("@weft_counters = external global i64")
-
-        f = self.module.function(f"define internal void @{self._name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
-        scratch = "null"
-        if self.scratch:
-            scratch = f.load("ptr", f.offset("%args", 8 * slots), 8)
-        work = f.offset(scratch, f.mul("%worker", self.scratch)) if self.scratch else scratch
-        lo, hi = share(f, "%chunk", units, max(plan.chunks, 1))
-        with f.loop(lo, hi) as unit:
-            f.do(f"call void @{self._name('unit')}(ptr %args, i64 {unit}, ptr {work})")
-        f.do("ret void")
-
-        f = self.module.function(f"define void @{self.symbol}(ptr %args)")
-        f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
-        if plan.chunks:
-            self.module.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
-            f.do(f"call void @weft_parallel(ptr @{self._name('chunk')}, ptr %args, i64 {plan.chunks})")
-        else:
-            f.do(f"call void @{self._name('chunk')}(ptr %args, i64 0, i64 0)")
-        f.do("ret void")
-
 
 class _Calls:
     """What all tiles of one K block share."""
@@ -339,8 +316,3 @@ def _minimum(f: Function, a: str | int, b: str | int) -> str:
 
 def _maximum(f: Function, a: str | int, b: str | int) -> str:
     return f.let(f"select i1 {f.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
-
-
-def generate_contraction(kernel: Kernel, isa: ISA) -> Generated | None:
-    """What ``generate`` asks of a template: the kernel's text, or None where it is not a plain product."""
-    return generate_gemm(kernel, isa)

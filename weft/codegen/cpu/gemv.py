@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.codegen.cpu.chunks import divide, run_units, share
 from weft.codegen.cpu.gemm_epilogue import Epilogue
 from weft.codegen.cpu.gemm_match import Operand, Product
 from weft.codegen.cpu.gemm_pack import TYPES, Packer
@@ -94,7 +95,7 @@ class _Driver:
             else:
                 self._across(tail)
         self._unit()
-        self._entry()
+        run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
         return Generated(self.symbol, self.module.text(), 0, self.room)
 
     # ---- pieces
@@ -358,39 +359,3 @@ class _Driver:
         for index, stride in zip(outer, operand.outer, strict=True):
             at = f.add(at, f.mul(index, stride))
         return f.offset(pointer, f.mul(at, operand.buffer.dtype.itemsize))
-
-    def _entry(self) -> None:
-        units = self.units * self.p.batch
-        slots = len(self.kernel.inputs) + len(self.kernel.outputs) + len(self.kernel.scalars)
-        self.module.globals.append("@weft_counters = external global i64")
-        f = self.module.function(f"define internal void @{self.symbol}.chunk(ptr %args, i64 %chunk, i64 %worker)")
-        work = "null"
-        if self.room:
-            work = f.offset(f.load("ptr", f.offset("%args", 8 * slots), 8), f.mul("%worker", self.room))
-        lo, hi = share(f, "%chunk", units, max(self.chunks, 1))
-        with f.loop(lo, hi) as unit:
-            f.do(f"call void @{self.symbol}.unit(ptr %args, i64 {unit}, ptr {work})")
-        f.do("ret void")
-        f = self.module.function(f"define void @{self.symbol}(ptr %args)")
-        f.store("i64", f.let(f"add i64 {f.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
-        if self.chunks:
-            self.module.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
-            f.do(f"call void @weft_parallel(ptr @{self.symbol}.chunk, ptr %args, i64 {self.chunks})")
-        else:
-            f.do(f"call void @{self.symbol}.chunk(ptr %args, i64 0, i64 0)")
-        f.do("ret void")
-
-
-def divide(f: Function, value: str, by: int) -> tuple[str, str]:
-    """(quotient, remainder)"""
-    if by == 1:
-        return value, "0"
-    return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
-
-
-def share(f: Function, index: str, total: int, parts: int) -> tuple[str, str]:
-    """[from, to) of ``index``'s balanced share of ``total`` things."""
-    if parts == 1:
-        return "0", str(total)
-    after = f.let(f"add i64 {index}, 1")
-    return f.let(f"udiv i64 {f.mul(index, total)}, {parts}"), f.let(f"udiv i64 {f.mul(after, total)}, {parts}")

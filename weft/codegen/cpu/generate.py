@@ -24,9 +24,9 @@ def generate(kernel: Kernel, isa: ISA) -> Generated:
 
     if any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages):
         from weft.codegen.cpu.conv import generate_conv
-        from weft.codegen.cpu.gemm import generate_contraction
+        from weft.codegen.cpu.gemm import generate_gemm
 
-        for template in (generate_conv, generate_contraction):
+        for template in (generate_conv, generate_gemm):
             found = template(kernel, isa)
             if found is not None:
                 return found

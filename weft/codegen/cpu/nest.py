@@ -138,12 +138,12 @@ class Nest:
     def when(self, condition: str) -> Iterator[None]:
         f = self.f
         then, done = f.fresh_label("then"), f.fresh_label("done")
-        f.do(f"br i1 {condition}, label %{then}, label %{done}")
-        f.label(then)
-        with self.block():
+        with self.block():  # what is hoisted out of it comes in front of the branch
+            f.do(f"br i1 {condition}, label %{then}, label %{done}")
+            f.label(then)
             yield
-        f.do(f"br label %{done}")
-        f.label(done)
+            f.do(f"br label %{done}")
+            f.label(done)
 
     def split_index(self, index: str, axes: tuple[Axis, ...]) -> None:
         """Name the axes of a flat (row-major) index, at the innermost level."""

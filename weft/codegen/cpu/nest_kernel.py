@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft.codegen.cpu import reduce
+from weft.codegen.cpu.chunks import count_entry, run_chunks
 from weft.codegen.cpu.env import key_of
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
@@ -15,7 +16,7 @@ from weft.codegen.cpu.nest_sheet import Sheet
 from weft.codegen.cpu.nest_tiles import emit_stages
 from weft.codegen.cpu.parts import Part, size_of, split
 from weft.codegen.cpu.row_lanes import vectors
-from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.text import Module
 from weft.schedule.kernel import Axis, Kernel
 from weft.schedule.memory import in_place
 
@@ -35,14 +36,14 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             size *= extent
         layout.offsets[key_of(b)] = layout.reserve(max(size, 1))
     entry = m.function(f"define void @{symbol}(ptr %context)")
-    count_entry(entry, m)
+    count_entry(m, entry)
     for i, part in enumerate(parts):
         if any(a.extent == 0 for a in part.shared):
             continue
         plan = plan_part(part, isa, again)
         name = f"{symbol}.{i}"
         emit_part(m, isa, layout, part, plan, name)
-        call_part(entry, m, name, plan.chunks, plan.parallel)
+        run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         if plan.kind in ("full", "blocks"):
             if plan.kind == "full":
                 emit_merge(m, isa, layout, part, plan, f"{name}.merge")
@@ -51,24 +52,6 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
     entry.do("ret void")
     return Generated(symbol, m.text(), layout.size, 0)
-
-
-def count_entry(entry: Function, m: Module) -> None:
-    """Every kernel adds one to weft_counters[0]."""
-    if m.once("weft_counters"):
-        m.globals.append("@weft_counters = external global [0 x i64]")
-    entry.do("%entries = atomicrmw add ptr @weft_counters, i64 1 monotonic")
-
-
-def call_part(entry: Function, m: Module, name: str, chunks: int, parallel: bool) -> None:
-    if parallel and chunks > 1:
-        m.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
-        entry.do(f"call void @weft_parallel(ptr @{name}, ptr %context, i64 {chunks})")
-    elif chunks == 1:
-        entry.do(f"call void @{name}(ptr %context, i64 0, i64 0)")
-    else:
-        with entry.loop(0, chunks) as c:
-            entry.do(f"call void @{name}(ptr %context, i64 {c}, i64 0)")
 
 
 def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:

@@ -86,7 +86,7 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return Plan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
-    again = again and not part.ordered and not _reads_own(part) and not _guarded(part)
+    again = again and not part.ordered and not _reads_own(part)
     minor = _minor(part, axis, lanes)
     unroll = _unroll(values, axis)
     if minor is not None:
@@ -117,11 +117,6 @@ def _reads_own(part: Part) -> bool:
     """Whether the part reads a buffer that it writes."""
     written = {key_of(s.access.buffer) for stage in part.stages for s in stage.stores}
     return any(v.op == "load" and key_of(v.attr.buffer) in written for v in walk(roots(part.stages)))
-
-
-def _guarded(part: Part) -> bool:
-    """Whether loads have guards: LLVM 22 loses a mask that is constant but for a uniform bit (AVX2, 8 doubles)."""
-    return any(v.op == "load" and v.attr.guard for v in walk(roots(part.stages)))
 
 
 def _minor(part: Part, axis: int, lanes: int) -> Axis | None:

@@ -5,19 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from weft.codegen.cpu.access import (
-    both_masks,
-    first_lanes,
-    from_memory,
-    guards_of,
-    lane_step,
-    load_raw,
-    mangle,
-    pointer_of,
-    pointers_of,
-    to_memory,
-)
+from weft.codegen.cpu.access import from_memory, load_raw, mangle, pointer_of, pointers_of, to_memory
+from weft.codegen.cpu.affine import lane_step
 from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat
+from weft.codegen.cpu.masks import both_masks, first_lanes, guards_of
 from weft.codegen.cpu.types import llvm_type, memory_type, wide
 from weft.schedule.kernel import Access, Affine, Store
 
