@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import numpy as np
 from making import array, normal
 
@@ -23,7 +26,7 @@ def test_one_kernel_and_its_lines(capsys):
     assert after == before and a.node.value is None
     (kernel,) = found.kernels
     assert kernel.bytes == 2 * 128 * 32 * 4 and kernel.flops > 5 * 128 * 32 and kernel.phases >= 1
-    assert any(line.endswith("test_explain.py:14") for line in kernel.lines)
+    assert any(line.endswith("test_explain.py:17") for line in kernel.lines)
     printed = capsys.readouterr().out
     assert "scaled: 1 kernel" in printed and kernel.name in printed and "test_explain.py:1" in printed
 
@@ -50,3 +53,22 @@ def test_host_operations_are_named(capsys):
 
     found = explain(lambda x: x._new(bind(TABLE["argsort"], x.node, axis=0)), array(np.arange(5)))
     assert found.host == ("argsort",) and "1 in NumPy (argsort)" in capsys.readouterr().out
+
+
+def test_a_terminal_shows_one_line_and_a_notebook_nothing_more(capsys) -> None:
+    found = explain(lambda x: x + 1, array(np.ones(3)))
+    assert repr(found) == "Explanation(<lambda>: 1 kernel)"
+    assert found._ipython_display_() is None
+    assert capsys.readouterr().out == str(found) + "\n"
+
+
+def test_lines_in_a_notebook_are_named_by_their_cell(monkeypatch) -> None:
+    """IPython gives each cell a file of its own; its compiler knows which cell it was."""
+    compiler = types.SimpleNamespace(format_code_name=lambda name: ("Cell", "In[7]") if name == "/tmp/made_up_123.py" else None)
+    shell = types.SimpleNamespace(compile=compiler)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    namespace = {"np": np}
+    exec(compile("def f(x):\n    return np.tanh(x)\n", "/tmp/made_up_123.py", "exec"), namespace)
+    exec(compile("def g(x):\n    return np.tanh(x)\n", "/tmp/own/train.py", "exec"), namespace)
+    assert "In[7]:2" in str(explain(namespace["f"], array(np.ones(3))))
+    assert "train.py:2" in str(explain(namespace["g"], array(np.ones(3))))

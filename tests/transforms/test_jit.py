@@ -416,3 +416,11 @@ def test_outputs_that_are_inputs():
         assert out[1].tolist() == [1.0, 2.0] and out[3] == 3
     out[0][0] = 9
     assert a.tolist() == [5.0, 6.0]
+
+
+def test_a_function_of_no_module():
+    namespace = {"jit": jit}
+    exec("half = 0.5\ndef f(x):\n    return x * half\n", namespace)  # without __name__ its __module__ is None
+    namespace["f"].__module__ = None
+    x = normal(3)
+    np.testing.assert_allclose(jit(namespace["f"])(array(x)).numpy(), x * 0.5, rtol=1e-6)

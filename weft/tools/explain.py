@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from weft.schedule.program import Host, KernelInfo, Loop, Program, infos
 from weft.transforms.jit import Jitted, jit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """What :func:`explain` found.
 
@@ -28,6 +29,12 @@ class Explanation:
     kernels: tuple[KernelInfo, ...]
     host: tuple[str, ...]
     program: Program
+
+    def __repr__(self) -> str:
+        return f"Explanation({str(self).splitlines()[0]})"
+
+    def _ipython_display_(self) -> None:
+        """A notebook shows nothing more: the table was printed."""
 
     def __str__(self) -> str:
         count = len(self.kernels)
@@ -97,5 +104,13 @@ def _lines(lines: tuple[str, ...]) -> str:
     files: dict[str, list[str]] = {}
     for line in lines:
         file, _, number = line.rpartition(":")
-        files.setdefault(os.path.basename(file) or file, []).append(number)
+        files.setdefault(file_name(file), []).append(number)
     return " ".join(f"{file}:{','.join(numbers)}" for file, numbers in files.items())
+
+
+def file_name(path: str) -> str:
+    """A file's name as its user knows it: ``train.py``, or ``In[3]`` for a notebook's cell, whose file IPython makes up."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    cell = shell.compile.format_code_name(path) if shell is not None else None  # ("Cell", "In[3]")
+    return cell[1] if cell else os.path.basename(path) or path

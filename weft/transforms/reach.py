@@ -23,7 +23,7 @@ def modules_of(f: Any) -> tuple[Any, ...]:
             found[id(item)] = item
         elif isinstance(item, types.FunctionType):
             stack.extend(_cells(item))
-            if not item.__module__.startswith("weft."):
+            if not (item.__module__ or "").startswith("weft."):
                 stack.extend(item.__globals__[n] for n in _names(item.__code__) if n in item.__globals__)
         elif isinstance(item, types.MethodType):
             stack.extend((item.__func__, item.__self__))
