@@ -16,6 +16,7 @@ from weft import execute
 from weft.cell import LOCAL, Cell
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological, user_frame, user_line
+from weft.graph.primitives.control import SCAN
 
 MOST_NODES = 2000
 MOST_BYTES = 256 << 20
@@ -28,20 +29,19 @@ def materialise(nodes: Sequence[Node]) -> None:
     if not wanted:
         return
     order = topological(wanted)
-    if any(n.op.name == "scan" for n in order):  # one run gives all results of a loop that are held
-        results = [ref() for n in order if n.op.name == "scan" for ref in n.holder or ()]
+    if any([n.op is SCAN for n in order]):  # one run gives all results of a loop that are held
+        results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
         order = topological([*wanted, *(r for r in results if r is not None and r.value is None and _held(r))])
-    leaves, pending = [], []
+    asked = set(wanted)
+    leaves, outputs = [], []
     for node in order:
         if node.value is not None:
             leaves.append(node)
-        elif node.op.kind == "leaf" and node.op.name != "constant":
+        elif not node.inputs and node.op.kind == "leaf" and node.op.name != "constant":
             raise TraceError(_refusal(node))
-        else:
-            pending.append(node)
-    asked = set(wanted)
-    outputs = [n for n in pending if n in asked or _held(n)]
-    buffers = execute.run(Graph(leaves, outputs), [n.value for n in leaves])
+        elif node in asked or _held(node):
+            outputs.append(node)
+    buffers = execute.run(Graph(leaves, outputs, order), [n.value for n in leaves])
     for node, value in zip(outputs, buffers, strict=True):
         node.value = value
         node.inputs = ()
@@ -117,6 +117,12 @@ def evaluate(*trees: Any) -> None:
     >>> a = wf.ones(3) * 2
     >>> wf.eval(a, {"b": [a + 1]})
     """
+    if len(trees) == 1 and isinstance(trees[0], Cell):
+        node = trees[0].node  # type: ignore[attr-defined]
+        if node.value is None:
+            values((node,))
+        execute.synchronise()
+        return
     nodes = []
     stack = list(trees)
     seen: set[int] = set()

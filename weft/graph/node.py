@@ -76,10 +76,11 @@ class Graph:
 
     __slots__ = ("inputs", "order", "outputs")
 
-    def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
+    def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node], order: Sequence[Node] | None = None) -> None:
+        """``order``: what ``topological`` gives for the outputs, where it is known."""
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
-        self.order = topological(self.outputs, stop=frozenset(self.inputs))
+        self.order = topological(self.outputs, stop=frozenset(self.inputs)) if order is None else tuple(order)
 
     def key(self) -> tuple:
         """A hashable description: equal keys mean the same computation on the same shapes and dtypes."""
@@ -92,10 +93,10 @@ class Graph:
             if node in number:
                 continue
             number[node] = len(number)
-            rows.append((
-                node.op.name, tuple(number[i] for i in node.inputs), _freeze(node.params), node.shape, node.dtype,
-            ))
-        return (len(self.inputs), tuple(rows), tuple(number[o] for o in self.outputs))
+            params = node.params
+            operands = tuple([number[i] for i in node.inputs])
+            rows.append((node.op.name, operands, _freeze(params) if params else (), node.shape, node.dtype))
+        return (len(self.inputs), tuple(rows), tuple([number[o] for o in self.outputs]))
 
     def __repr__(self) -> str:
         number: dict[Node, int] = {}
@@ -124,19 +125,18 @@ def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) ->
     """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
     done: set[Node] = set()
     order: list[Node] = []
-    stack: list[tuple[Node, bool]] = [(o, False) for o in reversed(list(outputs))]
+    stack: list[Node] = list(outputs)[::-1]
     while stack:
-        node, entered = stack.pop()
-        if node in done:
-            continue
-        if entered:
+        node = stack[-1]
+        if node not in done:
+            if node.value is None and node.inputs and node not in stop:
+                missing = [i for i in node.inputs[::-1] if i not in done]
+                if missing:
+                    stack += missing
+                    continue
             done.add(node)
             order.append(node)
-            continue
-        stack.append((node, True))
-        if node in stop or node.value is not None:
-            continue
-        stack.extend((i, False) for i in reversed(node.inputs) if i not in done)
+        stack.pop()
     return tuple(order)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 
+@cache
 def get_backend(name: str = "cpu") -> Any:
     """The backend of a device.
 

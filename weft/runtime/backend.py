@@ -28,6 +28,10 @@ class Executable(Protocol):
         """
         ...
 
+    def direct(self) -> int:
+        """For warm calls: the address of what one native call runs, or 0."""
+        ...
+
 
 class Backend(Protocol):
     name: str

@@ -16,6 +16,7 @@ from weft.array import Array, holding, wrap
 from weft.convert import as_node
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.transforms import warm
 from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import unflatten
 
@@ -46,7 +47,7 @@ class Entry:
     __slots__ = (
         "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_nodes", "_own",
         "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_structure",
-        "_survivors", "_tail", "_values", "_writes", "plain",
+        "_survivors", "_tail", "_values", "_warm", "_writes", "plain",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], plain: bool) -> None:
@@ -69,6 +70,7 @@ class Entry:
         ]
         self._survivors = [(cell, _result(s, graph.inputs, graph.outputs)) for cell, s in traced.survivors]
         self._prepare_state(traced)
+        self._warm: Any = None
         self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], plain: bool) -> None:
@@ -105,6 +107,21 @@ class Entry:
         """Lists of what the cells hold now."""
         self._own = [self._nodes[i] for i, _ in self._state]
         self._free = [self._values[i] for i, _ in self._state]
+
+    def warm(self, structures: int) -> int | None:
+        """The address of a table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
+        if not self._single or not self.plain or self._writes or self._survivors or self._shown:
+            return None
+        program = self._run.direct()  # type: ignore[attr-defined]
+        if not program:
+            return None
+        known = self._warm
+        if known is None or not known.serves(program, structures, self._nodes):
+            specs = [None if s[0] is _FLOAT else (s[1],) if s[0] is _SAME else s for s in self._specs]
+            cells = list(zip(self._cells, self._nodes, strict=True))
+            places = (self._arrays, self._scalars)
+            self._warm = known = warm.table(program, structures, specs, places, cells, self._fixed, self._results[0][2:])
+        return known.address
 
     def fast(self, args: tuple) -> Any:
         """Run with positional Arrays and floats, or MISS where anything is not as it was."""

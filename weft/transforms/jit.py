@@ -18,6 +18,7 @@ from weft.array import Array
 from weft.cell import LOCAL
 from weft.errors import DTypeError
 from weft.look import materialise
+from weft.transforms import warm
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
@@ -27,8 +28,13 @@ from weft.transforms.tree import Structure, flatten, is_container, is_module, st
 class Jitted:
     """A jitted function. ``traces`` counts how often the function was traced."""
 
+    __slots__ = ("__dict__", "__weakref__", "_warm")
+
+    _warm: int | None  # the address of a table for the native call, see ``warm.py``
+
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
         functools.update_wrapper(self, f, updated=())
+        self._warm = None
         self.f = f
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
@@ -41,10 +47,12 @@ class Jitted:
         self._leaky: dict[Any, int] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry = self._last
         if entry is not None and not kwargs and not LOCAL.inside and Structure.count == self._structures:
             out = entry.fast(args)
             if out is not MISS:
+                self._warm = entry.warm(self._structures)
                 return out
         return self._call(args, kwargs)
 
@@ -73,6 +81,7 @@ class Jitted:
         traced = trace(self.f, leaves, rebuild)
         _materialise_cells(traced.captured)
         entry = Entry(traced, leaves, execute.executable(traced.graph), plain)
+        warm.install(Jitted, _slow)
         out = entry.run_with(leaves)
         assert out is not MISS
         left = traced.survivors
@@ -118,6 +127,9 @@ class Jitted:
             self._structures = Structure.count
             self._module_key = tuple(map(structure_key, self._modules))
         return self._module_key
+
+
+_slow = Jitted.__call__
 
 
 class _Nothing:

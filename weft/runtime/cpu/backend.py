@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from weft.runtime.cache import Cache
-from weft.runtime.cpu import call, pool_ir
+from weft.runtime.cpu import call, pool_ir, warm, warm_ir
 from weft.runtime.cpu.allocator import Allocator, view
 from weft.runtime.cpu.compile import Compiler
 from weft.runtime.cpu.executable import CPUExecutable
-from weft.runtime.cpu.threads import Pool
+from weft.runtime.cpu.threads import Pool, permanent
 from weft.schedule.program import Program, calls
 
 
@@ -51,8 +51,16 @@ class CPUBackend:
         with self._lock:
             self.compiler.imports.update(self.pool.imports())
             pool = self.compiler.module(pool_ir.text())
-            self.compiler.imports.update(pool)
+            self.compiler.imports.update(pool, weft_warm_state=self.warm_state)
             return {**pool, **self.compiler.module(call.text())}
+
+    @cached_property
+    def warm_state(self) -> int:
+        return permanent(8 * len(warm_ir.STATE))
+
+    def warm_calls(self, cls: type, table: str, world: warm.World) -> None:
+        """See :func:`weft.runtime.cpu.warm.install`."""
+        warm.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
     @cached_property
     def allocator(self) -> Allocator:

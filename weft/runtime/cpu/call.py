@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.runtime.cpu import call_ir, loop_ir, memory_ir, pool_ir
+from weft.runtime.cpu import call_ir, loop_ir, memory_ir, pool_ir, warm_ir
 
 RELEASE, FLUSH = 1, 2  # flags: give up the interpreter lock; flush denormals to zero
 # kinds of input: how a list item becomes an 8-byte slot
@@ -77,13 +77,13 @@ class Table:
 _ADDRESS = "address"  # kept for the life of the module: the table holds its id
 
 
-class _MethodDef(ctypes.Structure):
+class MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
 @cache
-def _method(name: str, address: int) -> _MethodDef:
-    method = _MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+def _method(name: str, address: int) -> MethodDef:
+    method = MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # builtins point into it, also while the interpreter ends
     return method
 
@@ -99,7 +99,9 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 def text() -> str:
     x86 = pool_ir.x86()
-    out = call_ir.TEXT.replace("!STMXCSR", "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode")
+    warm = warm_ir.text(pool_ir.STATE["threads"])
+    out = call_ir.TEXT + warm
+    out = out.replace("!STMXCSR", "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode")
     out = out.replace("!LDOLD", "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode1")
     out = out.replace("!LDNEW", "call void @llvm.x86.sse.ldmxcsr(ptr %mode1)" if x86 else "store i32 0, ptr %mode1")
     declare = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"

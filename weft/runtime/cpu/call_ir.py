@@ -89,46 +89,21 @@ bad:
   ret i1 false
 }
 
-; run the steps of a table; false when Python has an exception set
+; fill the slots of a table from lists and run its steps; false when Python has an exception set
 define internal i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 %arena) nounwind {
 begin:
-  %mode = alloca i32
-  %mode1 = alloca i32
   %ni = load i64, ptr %table
   %no.p = getelementptr i64, ptr %table, i64 1
   %no = load i64, ptr %no.p
-  %na.p = getelementptr i64, ptr %table, i64 2
-  %na = load i64, ptr %na.p
-  %nc.p = getelementptr i64, ptr %table, i64 3
-  %nc = load i64, ptr %nc.p
-  %ns.p = getelementptr i64, ptr %table, i64 4
-  %ns = load i64, ptr %ns.p
-  %flags.p = getelementptr i64, ptr %table, i64 5
-  %flags = load i64, ptr %flags.p
-  %workers.p = getelementptr i64, ptr %table, i64 6
-  %workers64 = load i64, ptr %workers.p
-  %workers = trunc i64 %workers64 to i32
   %total.p = getelementptr i64, ptr %table, i64 7
   %total = load i64, ptr %total.p
   %name.p = getelementptr i64, ptr %table, i64 8
   %name = load ptr, ptr %name.p
-  %most.p = getelementptr i64, ptr %table, i64 9
-  %most = load i64, ptr %most.p
   %slots = alloca i64, i64 %total, align 16
-  %packed = alloca i64, i64 %most, align 16
   %allocator.p = getelementptr i64, ptr %table, i64 10
   %allocator = load ptr, ptr %allocator.p
   %type = load ptr, ptr %allocator
-  %nd.p = getelementptr i64, ptr %table, i64 12
-  %nd = load i64, ptr %nd.p
   %kinds = getelementptr i64, ptr %table, i64 16
-  %after.kinds = getelementptr i64, ptr %kinds, i64 %ni
-  %no2 = shl i64 %no, 1
-  %pairs = getelementptr i64, ptr %after.kinds, i64 %no2
-  %nd2 = shl i64 %nd, 1
-  %offsets = getelementptr i64, ptr %pairs, i64 %nd2
-  %constants = getelementptr i64, ptr %offsets, i64 %na
-  %steps = getelementptr i64, ptr %constants, i64 %nc
   %given = call i64 @PyList_Size(ptr %inputs)
   %right.i = icmp eq i64 %given, %ni
   %given.o = call i64 @PyList_Size(ptr %outputs)
@@ -155,7 +130,7 @@ failed:
 out.head:
   %o = phi i64 [ 0, %in.head ], [ %o1, %out.body ]
   %o.more = icmp slt i64 %o, %no
-  br i1 %o.more, label %out.body, label %arena.head
+  br i1 %o.more, label %out.body, label %filled
 out.body:
   %o.item = call ptr @PyList_GetItem(ptr %outputs, i64 %o)
   %o.at = add i64 %ni, %o
@@ -163,8 +138,46 @@ out.body:
   %o.took = call i1 @weft_item(ptr %o.item, i64 1, ptr %name, ptr %o.slot, ptr %type)
   %o1 = add i64 %o, 1
   br i1 %o.took, label %out.head, label %failed
+filled:
+  %ran = call i1 @weft_walk(ptr %table, ptr %slots, i64 %arena)
+  ret i1 %ran
+}
+
+; run the steps of a table whose slots for inputs and outputs are filled; false when Python has an exception set
+define internal i1 @weft_walk(ptr %table, ptr %slots, i64 %arena) nounwind {
+begin:
+  %mode = alloca i32
+  %mode1 = alloca i32
+  %ni = load i64, ptr %table
+  %no.p = getelementptr i64, ptr %table, i64 1
+  %no = load i64, ptr %no.p
+  %na.p = getelementptr i64, ptr %table, i64 2
+  %na = load i64, ptr %na.p
+  %nc.p = getelementptr i64, ptr %table, i64 3
+  %nc = load i64, ptr %nc.p
+  %ns.p = getelementptr i64, ptr %table, i64 4
+  %ns = load i64, ptr %ns.p
+  %flags.p = getelementptr i64, ptr %table, i64 5
+  %flags = load i64, ptr %flags.p
+  %workers.p = getelementptr i64, ptr %table, i64 6
+  %workers64 = load i64, ptr %workers.p
+  %workers = trunc i64 %workers64 to i32
+  %most.p = getelementptr i64, ptr %table, i64 9
+  %most = load i64, ptr %most.p
+  %packed = alloca i64, i64 %most, align 16
+  %nd.p = getelementptr i64, ptr %table, i64 12
+  %nd = load i64, ptr %nd.p
+  %kinds = getelementptr i64, ptr %table, i64 16
+  %after.kinds = getelementptr i64, ptr %kinds, i64 %ni
+  %no2 = shl i64 %no, 1
+  %pairs = getelementptr i64, ptr %after.kinds, i64 %no2
+  %nd2 = shl i64 %nd, 1
+  %offsets = getelementptr i64, ptr %pairs, i64 %nd2
+  %constants = getelementptr i64, ptr %offsets, i64 %na
+  %steps = getelementptr i64, ptr %constants, i64 %nc
+  br label %arena.head
 arena.head:
-  %a = phi i64 [ 0, %out.head ], [ %a1, %arena.body ]
+  %a = phi i64 [ 0, %begin ], [ %a1, %arena.body ]
   %a.more = icmp slt i64 %a, %na
   br i1 %a.more, label %arena.body, label %constants.copy
 arena.body:
@@ -283,6 +296,8 @@ abandon.mode:
 abandon.unflush:
   !LDOLD
   br label %failed
+failed:
+  ret i1 false
 }
 
 ; (inputs, outputs, arena): into outputs that exist

@@ -46,6 +46,7 @@ class CPUExecutable:
         )
         self._tables: list[call.Table] = []
         self._threads = 0
+        self._direct = 0
         self._run: Callable[..., list[Any]] = lambda inputs, held: []
         self._prepare()
 
@@ -53,6 +54,12 @@ class CPUExecutable:
         if self._pool.threads != self._threads:
             self._prepare()
         return self._run(inputs, held)
+
+    def direct(self) -> int:
+        """The address of the one table that a run walks, for warm calls; 0 where a run is more than that."""
+        if self._pool.threads != self._threads:
+            self._prepare()
+        return self._direct if len(self.program.outputs) == 1 else 0
 
     def _describe(self) -> list[list[Descriptor]]:
         """The descriptors of each loop; they live as long as this object."""
@@ -74,15 +81,19 @@ class CPUExecutable:
         home = self._allocator.home(start + scratch) if start + scratch else 0
         parts = self._segments(start)
         native = [p for p in parts if isinstance(p, list)]
+        direct = 0
         if len(parts) == len(native) <= 1:
             run = self._entry("weft_call", native[0] if native else [], threads, home)
+            direct = self._tables[-1].address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
             steps = [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
             run = _Sequence(self._allocator, outputs, steps, home, start + scratch)
         if self._narrow:
             run = _Narrowed(run, {p: self.program.inputs[p][1] for p in self._narrow})
+            direct = 0
         self._run = run  # a call that runs keeps what it began with
+        self._direct = direct
         self._threads = threads
 
     def _entry(self, name: str, steps: list[call.Step], threads: int, home: int) -> Callable[..., Any]:
