@@ -210,3 +210,12 @@ ERRORS = [
 def test_errors(call: object, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call(draw((3, 4), "float32"))
+
+
+@pytest.mark.parametrize("cut", [slice(0, 3), slice(8, 10), slice(7, None, -1), slice(2, 9)])
+def test_slices_that_keep_padding_only(cut):
+    """Guards that never hold leave the fill."""
+    a, b = np.random.default_rng().normal(size=(2, 2, 3))
+    padded = wf.pad(wf.concat([wf.asarray(a), wf.asarray(b[:, :2])], axis=1), ((0, 0), (3, 2)), constant_values=7.0)
+    expected = np.pad(np.concatenate([a, b[:, :2]], axis=1), ((0, 0), (3, 2)), constant_values=7.0)
+    np.testing.assert_allclose((padded[:, cut] * 2).numpy(), expected[:, cut] * 2)

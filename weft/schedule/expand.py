@@ -123,6 +123,8 @@ class Expander:
         """``node`` where the guards ``own`` hold, elsewhere ``fill``."""
         if not own:
             return self.at(node, index, guards)
+        if ix.never(own, self.extents):
+            return self.m.const(fill, node.dtype)
         value = self.at(node, index, guards + own)
         if value.op == "load" and value.attr.guard == guards + own and not guards:
             a = value.attr
@@ -194,8 +196,7 @@ class Expander:
             else:
                 inside = self.m.lt(self.m.index(index[axis]), self.m.const(begin + n, INT64))
                 out = self.m.select(inside, value, out)
-        assert out is not None
-        return out
+        return self.m.const(0, node.dtype) if out is None else out  # nothing there: the guards never hold
 
     def _iota(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         return self.m.cast(self.m.index(index[node.params["axis"]]), node.dtype)
@@ -229,6 +230,8 @@ class Expander:
             if not ix.always((j, 0, n), self.extents):
                 own.append((j, 0, n))
         if new.size == 0:
+            return self.at(base, index, guards)
+        if ix.never(tuple(own), self.extents):
             return self.at(base, index, guards)
         if not own:
             return self.at(new, tuple(inner), guards)

@@ -55,6 +55,15 @@ def always(guard: Guard, extents: Mapping[int, int]) -> bool:
     return guard[1] <= low and high < guard[2]
 
 
+def never(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
+    """Whether one of the guards holds nowhere."""
+    for affine, lo, hi in guards:
+        low, high = bounds(affine, extents)
+        if high < lo or low >= hi:
+            return True
+    return False
+
+
 def broadcast(index: Index, shape: Shape) -> Index:
     """Position in an operand of ``shape`` that is broadcast (NumPy's rules) to where ``index`` points."""
     cut = len(index) - len(shape)
