@@ -18,14 +18,10 @@ from weft.schedule import reasons
 from weft.schedule.index import ZERO, Guard, Index
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Value, along
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import REDUCES, Structure, reduces
+from weft.schedule.structure import Structure, is_reduction, reduces
 from weft.schedule.values import INT64, Machine, order_of, tag
 from weft.schedule.view import View
 
-_PASS = frozenset(("identity", "stop_gradient"))
-_MONOIDS = {
-    "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min", "argmax": "argmax", "argmin": "argmin",
-}
 UINT64 = np.dtype(np.uint64)
 INDEX = np.dtype(np.int32)  # of a place in a window
 
@@ -96,7 +92,7 @@ class Expander:
             return self.m.const(node.params["value"], node.dtype)
         if name == "scalar":
             return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
-        if name in REDUCES:
+        if is_reduction(node):
             return self._reduced(node, index, guards) if reduces(node) else self._single(node, index, guards)
         rule = self._rules.get(name)
         if rule is not None:
@@ -136,16 +132,10 @@ class Expander:
         return self.m.select(inside, value, self.m.const(fill, value.dtype))
 
     def _elementwise(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        name = node.op.name
         args = [
             self.at(i, index if i.shape == node.shape else ix.broadcast(index, i.shape), guards) for i in node.inputs
         ]
-        if name in _PASS:
-            return args[0]
-        if name == "cast":
-            return self.m.cast(args[0], node.dtype)
-        if node.op.formula is None:
-            return getattr(self.m, name)(*args)
+        assert node.op.formula is not None
         return node.op.formula(self.m, *args, **node.params)
 
     def _permute(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
@@ -301,7 +291,7 @@ class Expander:
     def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         if node.op.name == "reduce_window":
             return self._unrolled(node, index, guards)
-        if node.op.name in ("argmax", "argmin"):
+        if node.op.monoid in ("argmax", "argmin"):
             return self.m.const(0, node.dtype)
         if not node.params["keepdims"]:
             rest = iter(index)
@@ -324,7 +314,7 @@ class Expander:
             for d in range(len(operand.shape)):
                 outer = ZERO if d in reduced else next(kept)
                 inner.append(along(own[d]) if d in own else outer)
-            value, monoid = self.at(operand, tuple(inner)), _MONOIDS[node.op.name]
+            value, monoid = self.at(operand, tuple(inner)), node.op.monoid
         return self.reduce(node, axes, monoid, value, False, reductions)
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:

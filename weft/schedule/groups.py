@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import PRODUCTS, Structure, reduces
-from weft.schedule.view import HEAVY, View
+from weft.schedule.structure import Structure, reduces
+from weft.schedule.view import View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
 HEAVY_WEIGHT = 4  # so many nodes a costly one counts
@@ -32,8 +32,8 @@ class Group:
         self.after: set[Group] = set()
         self.simple = node.op.kind == "elementwise"
         self.single = self.simple and node.size == 1
-        self.shape = node.shape if self.simple or node.op.name in PRODUCTS else None
-        self.weight = HEAVY_WEIGHT if node.op.name in HEAVY else 1
+        self.shape = node.shape if self.simple or node.op.kind == "contract" else None
+        self.weight = HEAVY_WEIGHT if node.op.heavy else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from weft.graph.node import Node, Shape
 from weft.schedule import lower_index, lower_product, reasons
-from weft.schedule.expand import _MONOIDS, Expander, Scope
+from weft.schedule.expand import Expander, Scope
 from weft.schedule.index import ZERO, Guard, Index, always
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule.names import kernel_name
@@ -173,7 +173,7 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
     for n in fulls:
         index, loops = _operand_index(x, st, n, domain, loops)
         value = x.at(n.inputs[0], index) if n.op.name != "reduce_window" else None
-        monoid = _MONOIDS.get(n.op.name, "")
+        monoid = n.op.monoid
         if value is None:
             value, monoid = x.window_value(n, (ZERO,) * len(n.shape), tuple([along(a) for a in loops]))
         own = [next((a for a in loops if along(a) == i), None) for i in index] if n.op.name != "reduce_window" else list(loops)
@@ -229,7 +229,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         tokens = tuple([st.find(t) if t else 0 for t in below.dims])
         index, own, reductions, _ = _stage_index(x, tokens, n.inputs[0].shape, below.depth + 1)
         axes = tuple([own[d] for d in n.params["axes"] if d in own])
-        x.complete[n] = x.reduce(n, axes, _MONOIDS[n.op.name], x.at(n.inputs[0], index), True, reductions)
+        x.complete[n] = x.reduce(n, axes, n.op.monoid, x.at(n.inputs[0], index), True, reductions)
     for n in stores:
         level = st.facts[n].depth + 1 if st.facts[n].needs else 1
         index, _, _, pending = _stage_index(x, st.tokens(n), n.shape, level)

@@ -13,22 +13,22 @@ from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.index import follows
 from weft.schedule.reasons import Boundary
-from weft.schedule.view import HEAVY, View
+from weft.schedule.view import View
 
 Dims = tuple[int, ...]
-REDUCES = frozenset((
-    "reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "argmax", "argmin", "reduce_window",
-))
-PRODUCTS = frozenset(("dot_general", "conv_general"))
 _SHIFTS = frozenset(("slice", "pad", "concat", "permute"))
 UNROLLED = 16  # elements of a window that is written out, without a loop
 VIEWS = 12  # positions at which one value may be computed for one element of what is stored
 FACTOR = 8  # a costly value may be computed this many times before it is worth storing
 
 
+def is_reduction(node: Node) -> bool:
+    return bool(node.op.monoid) or node.op.name == "reduce_window"
+
+
 def reduces(node: Node) -> bool:
     """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
-    if node.op.name not in REDUCES:
+    if not is_reduction(node):
         return False
     if node.op.name == "reduce_window":
         size = 1
@@ -229,9 +229,9 @@ class Structure:
         name = node.op.name
         if node.op.kind == "host":
             raise Boundary(reasons.HOST)
-        if name in PRODUCTS:
+        if node.op.kind == "contract":
             return self._product(node)
-        if name in REDUCES:
+        if is_reduction(node):
             return self._reduce(node) if reduces(node) else self._single(node)
         if name == "gather":
             return self._gather(node)
@@ -273,7 +273,7 @@ class Structure:
         for k, n in enumerate(shape):
             if n != 1 and not dims[k]:
                 dims[k] = self.fresh()
-        facts = self._joined(tuple(dims), known, node.op.name in HEAVY)
+        facts = self._joined(tuple(dims), known, node.op.heavy)
         moved = {i: self._virtual.get(i) for i in node.inputs if i.op.name in _SHIFTS and i not in self.facts}
         if moved:
             still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]

@@ -11,18 +11,9 @@ from weft.graph.primitives.kinds import FLOATS
 from weft.graph.simplify import holds
 from weft.schedule.index import follows
 
-# One of these over leaves costs less than the memory traffic of storing its result.
-_CHEAP = frozenset((
-    "cast", "bitcast", "identity", "stop_gradient", "negative", "logical_not", "equal", "not_equal", "less", "less_equal",
-    "greater", "greater_equal",
-))
 _MOVES = 48  # moves of data in a row that a reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
 _SCALAR_CHAIN = 24  # operations of shape () that each reader may repeat
-HEAVY = frozenset((
-    "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "atan2", "pow", "erf", "logaddexp", "hypot", "random_bits",
-))
 
 
 def strip(node: Node) -> Node:
@@ -107,8 +98,8 @@ class View:
                     chain[node] = max((chain[i] for i in inputs), default=0)
             elif kind == "elementwise" and all(i in chain for i in inputs):
                 length = 1 + sum(chain[i] for i in inputs)
-                single = node.size == 1 and length <= _SCALAR_CHAIN and name not in HEAVY
-                if single or (length == 1 and name in _CHEAP):
+                single = node.size == 1 and length <= _SCALAR_CHAIN and not node.op.heavy
+                if single or (length == 1 and node.op.cheap):
                     chain[node] = length
                     if all(i in self.uniform for i in inputs):
                         self.uniform.add(node)

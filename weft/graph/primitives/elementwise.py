@@ -23,6 +23,7 @@ from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_
 from weft.graph.primitives.table import Primitive, register
 
 draw = Later("draw")
+HEAVY = 10  # operations an element from which a primitive is heavy
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -50,12 +51,13 @@ def _entry(
     name: str, arity: int, allowed: frozenset[np.dtype], reference: Callable[..., np.ndarray],
     formula: f.Formula, vjp: Callable[..., Any], *, out: np.dtype | None = None, flops: int = 1,
     domain: tuple[float, float] = (-3.0, 3.0), integers: tuple[float, float] = (-9.0, 9.0), exact: bool = True,
+    cheap: bool = False,
 ) -> None:
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
         name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
         per_element(flops), partial(draw.elementwise, arity, allowed, domain, integers),
-        partial(draw.elementwise_errors, name, arity, allowed), exact,
+        partial(draw.elementwise_errors, name, arity, allowed), exact, cheap, flops >= HEAVY,
     ))
 
 
@@ -69,7 +71,7 @@ def _table() -> None:
     _entry("floor_divide", 2, NUMBERS, np.floor_divide, machine("floordiv"), zero, flops=4, domain=(0.5, 3.0))
     _entry("remainder", 2, NUMBERS, np.remainder, machine("rem"), d.remainder, flops=4, domain=(0.5, 3.0))
     _entry("pow", 2, NUMBERS, _pow, machine("pow"), d.power, flops=40, domain=(0.3, 2.5), integers=(0.0, 4.0), exact=False)
-    _entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative)
+    _entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative, cheap=True)
     _entry("abs", 1, NUMBERS, np.abs, f.absolute, d.absolute)
     _entry("sign", 1, NUMBERS, np.sign, f.sign, zero)
     _entry("maximum", 2, ALL, np.maximum, f.maximum, d.maximum)
@@ -83,9 +85,10 @@ def _table() -> None:
     _entry("round", 1, NUMBERS, _kept(np.rint), f.only_floats("rint"), zero)
     # comparisons and logic
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
-        _entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL)
+        _entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL, cheap=True)
     for name, operation in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
-        _entry(name, 1 if operation == "not" else 2, ALL, getattr(np, name), f.logical(operation), zero, out=BOOL)
+        single = operation == "not"
+        _entry(name, 1 if single else 2, ALL, getattr(np, name), f.logical(operation), zero, out=BOOL, cheap=single)
     for name, operation in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor"), ("bitwise_invert", "not")):
         _entry(name, 1 if operation == "not" else 2, BITS, getattr(np, name), machine(operation), zero)
     _entry("bitwise_left_shift", 2, INTEGERS, np.left_shift, machine("shl"), zero, domain=(0, 9), integers=(0, 9))
@@ -121,8 +124,8 @@ def _table() -> None:
     for name in ("isnan", "isinf", "isfinite"):
         _entry(name, 1, NUMBERS, getattr(np, name), getattr(f, name), zero, out=BOOL)
     # nothing to compute
-    _entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0)
-    _entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0)
+    _entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0, cheap=True)
+    _entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)
 
 
 def _dtype_of(name: str, dtype: Any) -> np.dtype:
@@ -174,9 +177,9 @@ register(Primitive(
 ))
 register(Primitive(
     "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), per_element(1),
-    draw.casts, draw.cast_errors, True,
+    draw.casts, draw.cast_errors, True, cheap=True,
 ))
 register(Primitive(
     "bitcast", "elementwise", _bitcast_rule, lambda x, dtype: np.ascontiguousarray(x).reshape(x.shape).view(dtype), f.bitcast,
-    zero_vjp, batch_elementwise("bitcast"), per_element(0), draw.bitcasts, draw.bitcast_errors, True,
+    zero_vjp, batch_elementwise("bitcast"), per_element(0), draw.bitcasts, draw.bitcast_errors, True, cheap=True,
 ))

@@ -21,6 +21,8 @@ _INT16, _INT32, _INT64 = np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int
 
 def widened(formula: Formula) -> Formula:
     """float16 and bfloat16 are storage: compute in float32, round the result once."""
+    if formula is identity:
+        return identity  # nothing is computed
 
     def outer(m: Any, *values: Any, **params: Any) -> Any:
         narrow = next((v.dtype for v in values if v.dtype in NARROW), None)
@@ -194,10 +196,6 @@ def where(m: Any, c: Any, x: Any, y: Any) -> Any:
 
 
 def cast(m: Any, x: Any, dtype: np.dtype) -> Any:
-    if x.dtype == dtype:
-        return x
-    if dtype == BOOL:
-        return truth(m, m.cast(x, FLOAT32) if x.dtype in NARROW else x)
     return m.cast(x, dtype)
 
 

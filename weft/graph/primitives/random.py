@@ -93,4 +93,5 @@ def _cost(node: Node) -> Cost:
 
 register(Primitive(
     "random_bits", "random", _rule, _reference, None, zero_vjp, _batch, _cost, draw.random_bits, draw.random_errors, True,
+    heavy=True,
 ))

@@ -138,20 +138,20 @@ def _cumulative_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: 
 
 
 def _entry(
-    name: str, allowed: frozenset[np.dtype], reference: Any, vjp: Any, identity: bool, out: np.dtype | None = None
+    name: str, monoid: str, allowed: frozenset[np.dtype], reference: Any, vjp: Any, identity: bool, out: np.dtype | None = None
 ) -> None:
     register(Primitive(
         name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,
-        partial(draw.reductions, allowed, identity), partial(draw.reduction_errors, name, allowed, identity),
+        partial(draw.reductions, allowed, identity), partial(draw.reduction_errors, name, allowed, identity), monoid=monoid,
     ))
 
 
-_entry("reduce_sum", NUMBERS, _reduced(np.add), _sum_vjp, True)
-_entry("reduce_prod", NUMBERS, _reduced(np.multiply), _prod_vjp, True)
-_entry("reduce_max", ALL, _reduced(np.maximum), _extreme_vjp, False)
-_entry("reduce_min", ALL, _reduced(np.minimum), _extreme_vjp, False)
-_entry("argmax", ALL, _position(np.argmax), zero_vjp, False, INT64)
-_entry("argmin", ALL, _position(np.argmin), zero_vjp, False, INT64)
+_entry("reduce_sum", "sum", NUMBERS, _reduced(np.add), _sum_vjp, True)
+_entry("reduce_prod", "prod", NUMBERS, _reduced(np.multiply), _prod_vjp, True)
+_entry("reduce_max", "max", ALL, _reduced(np.maximum), _extreme_vjp, False)
+_entry("reduce_min", "min", ALL, _reduced(np.minimum), _extreme_vjp, False)
+_entry("argmax", "argmax", ALL, _position(np.argmax), zero_vjp, False, INT64)
+_entry("argmin", "argmin", ALL, _position(np.argmin), zero_vjp, False, INT64)
 register(Primitive(
     "cumulative_sum", "scan", _cumulative_rule, in_float32(lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)), None,
     _cumulative_vjp, _cumulative_batch, per_input_element, draw.cumulative, draw.cumulative_errors,

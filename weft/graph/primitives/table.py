@@ -57,14 +57,21 @@ class Primitive:
     reference(*arrays, **params) -> ndarray
         NumPy; computes in the dtype of its inputs, so the tests call it on float64.
     formula(m, *values, **params) -> value
-        elementwise only: builds the result from machine operations, ``m.add(a, b)`` ...; None means the
-        machine operation of the same name.
+        elementwise only: builds the result from machine operations, ``m.add(a, b)`` ...
     vjp(cotangent, out, *inputs, **params) -> tuple of Node or None, one an input
         nodes of the table's own primitives; None where the derivative is zero. The walker sums away
         broadcast dimensions, rules need not.
     batch(inputs, dims, **params) -> (Node, dim)
         ``dims[i]`` is the batch dimension of input i or None.
     cost(node) -> Cost
+    exact
+        the same bits on every processor: the result is that of IEEE 754, or an integer.
+    cheap
+        over leaves it costs less than the memory traffic of its result: each reader computes it again.
+    heavy
+        so costly that it is computed again only where that is seldom.
+    monoid
+        reductions over ``axes``: what joins two elements, ``sum``, ``prod``, ``max``, ``min``, ``argmax`` or ``argmin``.
     """
 
     name: str
@@ -78,6 +85,9 @@ class Primitive:
     samples: Callable[[np.random.Generator], Iterable[Sample]] | None = None
     errors: Callable[[], Iterable[ErrorSample]] | None = None
     exact: bool = False
+    cheap: bool = False
+    heavy: bool = False
+    monoid: str = ""
 
     def __repr__(self) -> str:
         return self.name
