@@ -34,6 +34,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "divide by a sum": (lambda: A / wf.sum(A, axis=1), ShapeError, KEEP.format("divide")),
     "subtract a maximum": (lambda: wf.subtract(A, A.max(axis=1)), ShapeError, KEEP.format("subtract")),
     "divide by a root of a variance": (lambda: A / wf.sqrt(A.var(axis=1) + 1e-5), ShapeError, KEEP.format("divide")),
+    "in place dtype": (lambda: wf.arange(3).__iadd__(1.5), DTypeError, r"float32.*cannot be written into int64.*\.astype"),
     "in place": (lambda: A.copy().__isub__(A.mean(axis=1)), ShapeError, KEEP.format("subtract")),
     "under jit": (lambda: wf.jit(lambda a: a - a.mean(axis=1))(A), ShapeError, KEEP.format("subtract")),
     "under grad": (lambda: wf.grad(lambda a: (a - a.mean(axis=1)).sum())(A), ShapeError, KEEP.format("subtract")),

@@ -237,6 +237,11 @@ class Array(Methods):
 
         return ufunc_call(ufunc, method, inputs, kwargs)
 
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from weft.array_numpy import function_call
+
+        return function_call(func, args, kwargs)
+
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         import weft
 
@@ -326,7 +331,7 @@ class Array(Methods):
             if _rank(node.dtype) > _rank(have.dtype):
                 raise DTypeError(
                     f"{name}: the result is {node.dtype.name}, it cannot be written into {have.dtype.name}: "
-                    f"write a = a {name[:-1]} b, or cast with .astype"
+                    "make a new array of it (a = a + b in place of a += b), or cast with .astype"
                 )
             node = cast(node, have.dtype)
         self._set(node)

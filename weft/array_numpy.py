@@ -1,4 +1,4 @@
-"""NumPy's ufuncs on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``."""
+"""NumPy's functions on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``; ``np.mean(a, axis=0)``."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ _ALIKE = {
     "invert": "bitwise_invert", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round",
 }
 _TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
+_MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
 _WHOLE = frozenset(("floor", "ceil", "trunc", "round"))
 
 
@@ -60,6 +61,17 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     if out is not None:
         return found
     return tuple(wrap(as_node(x)) for x in found) if isinstance(found, tuple) else wrap(as_node(found))
+
+
+def function_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What ``Array.__array_function__`` answers: weft's function of that name, else what NumPy does with an Array."""
+    import weft
+
+    home = {"numpy": weft, "numpy.linalg": weft.linalg}.get(func.__module__)
+    own = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
+    if own is not None:
+        return own(*args, **kwargs)
+    return func._implementation(*args, **kwargs)
 
 
 def _node(name: str, inputs: tuple[Any, ...]) -> Any:

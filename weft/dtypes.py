@@ -144,7 +144,7 @@ def result_type(*operands: Any) -> np.dtype:
     for x in operands:
         if type(x) in (int, float, _PYBOOL):
             continue
-        dtype = as_dtype(getattr(x, "dtype", x))
+        dtype = as_dtype(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
         found = dtype if found is None else promote(found, dtype)
     for x in numbers:
         found = as_dtype(type(x)) if found is None else weak(type(x), found)
