@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft.codegen.cpu.alike import share_alike
 from weft.codegen.cpu.chunks import count_entry
 from weft.codegen.cpu.conv_epilogue import Fill
 from weft.codegen.cpu.conv_forward import Forward
@@ -46,6 +47,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     base = max(part.shared for part in parts)
     for part in parts:
         part.generate(base)
+    share_alike(module, (".chunk", ".pack", ".copy"))
     f = module.function(f"define void @{kernel.name}(ptr %args)")
     count_entry(module, f)
     for part in parts:

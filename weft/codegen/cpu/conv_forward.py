@@ -132,7 +132,10 @@ class Forward:
             at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.free)), f.mul(row0, layout.pitches[0]))
             image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
         else:
-            pack_image(f, conv, layout, number, source, image, conv.chan, conv.chan.extent, conv.free, first, images, row0)
+            pack_image(
+                self.module, self.prefix, f, conv, layout, number, source, image,
+                conv.chan, conv.chan.extent, conv.free, first, images, row0,
+            )
 
         start = f.mul(filter_group, plan.panels_a_group)
         end = minimum(f, f.add(start, plan.panels_a_group), self.panels)

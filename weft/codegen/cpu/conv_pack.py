@@ -5,8 +5,10 @@ from __future__ import annotations
 from weft.codegen.cpu.conv_layout import Layout, bounds
 from weft.codegen.cpu.conv_match import Conv, Window, coefficient
 from weft.codegen.cpu.conv_tile import Number
-from weft.codegen.cpu.text import Function
+from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Buffer
+
+FEW = 4  # phases whose copies are written in line
 
 
 def memory(buffer: Buffer) -> tuple[str, int]:
@@ -75,6 +77,8 @@ def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: s
 
 
 def pack_image(
+    module: Module,
+    prefix: str,
     f: Function,
     conv: Conv,
     layout: Layout,
@@ -94,19 +98,34 @@ def pack_image(
     source: the image's first element of this group. outer and inner are the image's channel and image axes
     (exchanged when pixels are summed); ``inners`` images from ``first`` on, rows from ``row0`` on.
     """
+    for index, phase in enumerate(layout.phases):
+        if len(layout.phases) <= FEW:
+            _pack_phase(f, conv, layout, number, index, phase, source, target, outer, outers, inner, first, inners, row0, outer0)
+            continue
+        name = f"@{prefix}.{index}.copy"  # what is alike among them is compiled once
+        values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": outer0}
+        g = module.function(f"define internal void {name}(ptr %source, ptr %target, {', '.join(f'i64 {v}' for v in values)})")
+        _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, outers, inner, *values)
+        g.do("ret void")
+        f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
+
+
+def _pack_phase(
+    f: Function, conv: Conv, layout: Layout, number: Number, index: int, phase: tuple[int, ...], source: str, target: str,
+    outer: Axis, outers: int, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int,
+) -> None:
     image, flat = conv.image.buffer, conv.image.flat()
     width, size = image.dtype.itemsize, number.size
-    for index, phase in enumerate(layout.phases):
-        base = conv.image_base + sum(w.unit * p for w, p in zip(conv.windows, phase, strict=True))
-        ranges = [bounds(w.valid, p, w.stride) for w, p in zip(conv.windows, phase, strict=True)]
-        with f.loop(0, outers) as o:
-            from_o = f.mul(f.add(o, outer0), coefficient(flat, outer) * width)
-            to_o = f.add(f.mul(o, layout.chan_pitch * size), index * layout.plane * size)
-            with f.loop(0, inners) as i:
-                from_i = f.add(from_o, f.mul(f.add(i, first), coefficient(flat, inner) * width))
-                to_i = f.add(to_o, f.mul(i, layout.image_pitch * size))
-                at, to = f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i)
-                _copy_windows(f, conv.windows, layout, number, image, ranges, 0, at, to, row0, "true")
+    base = conv.image_base + sum(w.unit * p for w, p in zip(conv.windows, phase, strict=True))
+    ranges = [bounds(w.valid, p, w.stride) for w, p in zip(conv.windows, phase, strict=True)]
+    with f.loop(0, outers) as o:
+        from_o = f.mul(f.add(o, outer0), coefficient(flat, outer) * width)
+        to_o = f.add(f.mul(o, layout.chan_pitch * size), index * layout.plane * size)
+        with f.loop(0, inners) as i:
+            from_i = f.add(from_o, f.mul(f.add(i, first), coefficient(flat, inner) * width))
+            to_i = f.add(to_o, f.mul(i, layout.image_pitch * size))
+            at, to = f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i)
+            _copy_windows(f, conv.windows, layout, number, image, ranges, 0, at, to, row0, "true")
 
 
 def _copy_windows(

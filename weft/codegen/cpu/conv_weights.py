@@ -191,7 +191,8 @@ class WeightGradient:
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
             else:
                 pack_image(
-                    f, conv, layout, number, image_source, image, conv.free, conv.free.extent, conv.chan, first, images, row0
+                    self.module, self.prefix, f, conv, layout, number, image_source, image,
+                    conv.free, conv.free.extent, conv.chan, first, images, row0,
                 )
                 self._pad_tail(f, image)
             if self.direct:
