@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 from weft.codegen.cpu.isa import ISA
@@ -39,6 +41,17 @@ class Ops:
         else:
             text = str(int(value))
         return splat_text(type_, text, self.lanes)
+
+    def kept(self, type_: str, value: float) -> str:
+        """A constant as a whole vector in memory: arithmetic reads it there, without an instruction of its own."""
+        if self.lanes is None:
+            return self.c(type_, value)
+        text = self.c(type_, value)
+        name = f"@kept.{self.lanes}.{type_}.{zlib.crc32(text.encode()):08x}"
+        size = self.lanes * (4 if type_ == "float" else 8)
+        if self.m.once(name):
+            self.m.globals.append(f"{name} = private unnamed_addr constant {self.t(type_)} {text}, align {size}")
+        return self.f.load(self.t(type_), name, size)
 
     def splat(self, name: str, type_: str) -> str:
         if self.lanes is None:
