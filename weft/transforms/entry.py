@@ -42,15 +42,18 @@ _FREE = _free_count()
 
 
 class Entry:
-    """One Program with the guard of its arguments and the places of its results."""
+    """One Program with the guard of its arguments and the places of its results.
+
+    tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
+    """
 
     __slots__ = (
-        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_nodes", "_own",
+        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_lands", "_nodes", "_own",
         "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_structure",
-        "_survivors", "_tail", "_values", "_warm", "_writes", "plain",
+        "_survivors", "_tail", "_values", "_warm", "_writes", "quick", "tree",
     )
 
-    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], plain: bool) -> None:
+    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
         graph = traced.graph
         self._run = run
         self._arrays = traced.arrays
@@ -61,25 +64,28 @@ class Entry:
         self._inputs = len(graph.inputs)
         self._start = len(traced.arrays) + len(traced.scalars)
         self._structure = traced.structure
-        self._guard(graph.inputs, leaves, plain)
+        self.tree: Any = None if isinstance(structure, int) else structure[0]
+        static = self.tree is not None and structure[1]
+        self._guard(graph.inputs, leaves)
+        # the long way sees static arguments, and an Array that is another argument too
+        self.quick = not static and None not in self._specs
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
         self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *_result(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
+        self._lands = any(isinstance(target, int) for target, *_ in self._writes)  # in an argument
         self._survivors = [(cell, _result(s, graph.inputs, graph.outputs)) for cell, s in traced.survivors]
         self._prepare_state(traced)
         self._warm: Any = None
         self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
 
-    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], plain: bool) -> None:
+    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any]) -> None:
         specs: dict[int, Any] = {k: (n.shape, n.dtype) for k, n in zip(self._arrays, inputs, strict=False)}
         given: list[Any] = []
         for k, leaf in enumerate(leaves):
             given.append((_FLOAT, None) if type(leaf) is float else (_SAME, leaf) if is_static(leaf) else specs.get(k))
-        # an Array that is another argument too (None here): the long way sees that
-        self.plain = plain and None not in given  # all arguments are positional and no trees
         self._specs = tuple(given)
 
     def _prepare_state(self, traced: Traced) -> None:
@@ -110,7 +116,7 @@ class Entry:
 
     def warm(self, structures: int) -> int | None:
         """The address of a table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
-        if not self._single or not self.plain or self._writes or self._survivors or self._shown:
+        if not self._single or self.tree is not None or not self.quick or self._writes or self._survivors or self._shown:
             return None
         program = self._run.direct()  # type: ignore[attr-defined]
         if not program:
@@ -123,8 +129,8 @@ class Entry:
             self._warm = known = warm.table(program, structures, specs, places, cells, self._fixed, self._results[0][2:])
         return known.address
 
-    def fast(self, args: tuple) -> Any:
-        """Run with positional Arrays and floats, or MISS where anything is not as it was."""
+    def fast(self, args: Sequence[Any]) -> Any:
+        """Run with leaves that are Arrays and floats, or MISS where anything is not as it was."""
         specs = self._specs
         if len(args) != len(specs):
             return MISS
@@ -142,6 +148,8 @@ class Entry:
             if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR:
                 return MISS
             inputs.append(value)
+        if self._lands and len(set(map(id, inputs))) < len(inputs):
+            return MISS  # what is written through one argument would have to show in another
         if self._pure:
             _, k, shape, dtype = self._results[0]
             return holding(self._run(inputs)[k], shape, dtype)

@@ -49,11 +49,18 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry = self._last
-        if entry is not None and not kwargs and not LOCAL.inside and Structure.count == self._structures:
-            out = entry.fast(args)
-            if out is not MISS:
-                self._warm = entry.warm(self._structures)
-                return out
+        if entry is not None and not LOCAL.inside and Structure.count == self._structures:
+            if entry.tree is None:
+                out = MISS if kwargs else entry.fast(args)
+                if out is not MISS:
+                    self._warm = entry.warm(self._structures)
+                    return out
+            else:
+                leaves, structure = flatten((args, kwargs), modules=False)
+                if structure == entry.tree:
+                    out = entry.fast(leaves)
+                    if out is not MISS:
+                        return out
         return self._call(args, kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -71,16 +78,16 @@ class Jitted:
         for entry in self._entries.get(key, ()):
             out = entry.run_with(leaves)
             if out is not MISS:
-                if entry.plain:
+                if entry.quick:
                     self._last = entry
                 return out
-        return self._first(key, leaves, rebuild, plain=structure == len(args))
+        return self._first(key, leaves, rebuild, structure)
 
-    def _first(self, key: Any, leaves: list[Any], rebuild: Callable, plain: bool) -> Any:
+    def _first(self, key: Any, leaves: list[Any], rebuild: Callable, structure: Any) -> Any:
         self.traces += 1
         traced = trace(self.f, leaves, rebuild)
         _materialise_cells(traced.captured)
-        entry = Entry(traced, leaves, execute.executable(traced.graph), plain)
+        entry = Entry(traced, leaves, execute.executable(traced.graph), structure)
         warm.install(Jitted, _slow)
         out = entry.run_with(leaves)
         assert out is not MISS
@@ -90,7 +97,7 @@ class Jitted:
         entry.forget_survivors()
         if not left or self._leaky[key] > 2:
             self._entries.setdefault(key, []).append(entry)
-            self._last = entry if entry.plain else None
+            self._last = entry if entry.quick else None
             self._key_of_modules()
         return out
 

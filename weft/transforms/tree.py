@@ -13,8 +13,9 @@ from typing import Any
 from weft.array import Array
 from weft.dtypes import is_float
 
-_MODULES: dict[type, bool] = {}  # class -> whether optree knows it
-_DATACLASSES: set[type] = set()
+_MODULES: set[type] = set()
+_UNTOLD: list[type] = []  # modules of which optree does not know yet
+_LEAVES: set[type] = set()  # classes that are known to be no trees
 
 
 class Structure:
@@ -34,7 +35,9 @@ def register_module(cls: type) -> None:
     Arrays whose attribute is named in ``cls.buffers``, and arrays of integers and bools, are not leaves: they belong
     to the structure, like all other attributes.
     """
-    _MODULES.setdefault(cls, False)
+    if cls not in _MODULES:
+        _MODULES.add(cls)
+        _UNTOLD.append(cls)
 
 
 def is_module(x: Any) -> bool:
@@ -101,10 +104,8 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
 def _optree() -> Any:
     import optree
 
-    for cls, known in list(_MODULES.items()):
-        if not known:
-            _MODULES[cls] = True
-            optree.register_pytree_node(cls, _flatten_module, _unflatten_module, namespace="weft")
+    while _UNTOLD:
+        optree.register_pytree_node(_UNTOLD.pop(), _flatten_module, _unflatten_module, namespace="weft")
     return optree
 
 
@@ -120,12 +121,12 @@ def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
     optree = _optree()
     while True:
         leaves, structure = optree.tree_flatten(tree, is_leaf=None if modules else is_module, namespace="weft")
-        fresh = {type(x) for x in leaves if dataclasses.is_dataclass(x) and not isinstance(x, type)} - _DATACLASSES
-        fresh -= _MODULES.keys()
-        if not fresh:
+        fresh = set(map(type, leaves)) - _LEAVES
+        unknown = [cls for cls in fresh if dataclasses.is_dataclass(cls) and cls not in _MODULES]
+        if not unknown:
+            _LEAVES.update(fresh)
             return leaves, structure
-        for cls in fresh:
-            _DATACLASSES.add(cls)
+        for cls in unknown:
             optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
 
 
