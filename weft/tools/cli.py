@@ -1,4 +1,4 @@
-"""The command line: ``weft train digits|mnist`` and ``weft info``."""
+"""The command line: ``weft train digits|mnist``, ``weft bench convnets`` and ``weft info``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,13 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
     train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
     train.set_defaults(run=_train)
+    bench = commands.add_parser("bench", help="time the layers of well-known convolutional nets")
+    bench.add_argument("what", choices=("convnets",))
+    bench.add_argument("--quick", action="store_true", help="alexnet alone, a small batch, three repeats")
+    bench.add_argument("--nets", metavar="A,B", help="of alexnet, vgg and overfeat; default all")
+    bench.add_argument("--batch", type=int, default=None, help="default 128, for vgg 64; with --quick 4")
+    bench.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
+    bench.set_defaults(run=_bench)
     commands.add_parser("info", help="what weft found on this machine").set_defaults(run=_info)
     return parser
 
@@ -74,6 +81,12 @@ def _train(arguments: argparse.Namespace) -> int:
         print(f"seconds an epoch: {statistics.median(history.seconds):.3f} (median of {len(history.seconds)})")
     print(f"test accuracy: {100 * right / len(guesses):.2f} % ({right} of {len(guesses)})")
     return 130 if history.interrupted else 0
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from weft.tools.bench import convnets
+
+    return convnets(arguments)
 
 
 def _info(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,128 @@
+"""The seeds' programs: each runs, shorter than its source's, and does what it is there for."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+from seeds import load
+
+import weft as wf
+
+
+def part(data: wf.data.Split, count: int) -> wf.data.Split:
+    return wf.data.Split(data.x_train[:count], data.y_train[:count], data.x_test[:count], data.y_test[:count])
+
+
+def test_keras_cnn_has_the_examples_layers() -> None:
+    module = load("keras_cnn")
+    net = module.start(module.build(), np.zeros((1, 1, 28, 28), np.float32))
+    assert [p.shape for p in net.parameters().values()] == [
+        (32, 1, 3, 3), (32,), (64, 32, 3, 3), (64,), (128, 9216), (128,), (10, 128), (10,),
+    ]
+    assert sum(p.size for p in net.parameters().values()) == 1_199_882
+    assert (net["conv2d1"].bias.numpy() == 0).all() and 0 < net["conv2d1"].weight.numpy().max() <= (6 / (9 + 288)) ** 0.5
+
+
+def test_keras_cnn_learns_digits(capsys) -> None:
+    module = load("keras_cnn")
+    _, (loss, accuracy) = module.train(part(wf.data.load_digits(), 512), epochs=3, batch_size=16, show=False)
+    assert loss < 1.5 and accuracy > 0.6
+
+
+def test_textbook_session_prints_what_it_shows(capsys) -> None:
+    module = load("numpy_session")
+    failed, tried = doctest.testmod(module)
+    assert failed == 0 and tried > 15
+    module.main()
+    typed = [line[4:] for line in module.__doc__.splitlines() if line.startswith(">>> ")]
+    shown = [line[4:] for line in capsys.readouterr().out.splitlines() if line.startswith(">>> ")]
+    assert shown == typed
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("float16", 5e-3)])
+def test_nervana_lines_are_one_kernel_each(dtype, tolerance, capsys) -> None:
+    module = load("nervana_lines")
+    found = module.main(dtype, 48, 20, 12)
+    assert [(e.name, len(e.kernels), e.host) for e in found] == [("gemm", 1, ()), ("variance", 1, ()), ("batch_norm", 1, ())]
+    r = np.random.default_rng()
+    a, b, gamma, beta = (wf.asarray(r.normal(size=s).astype(dtype)) for s in ((48, 20), (48, 12), (48, 1), (48, 1)))
+    x, y, g, c = (v.numpy().astype(np.float64) for v in (a, b, gamma, beta))
+    for found, want in (
+        (module.gemm(a, b), np.maximum(x.T @ y, 0)),
+        (module.variance(a), x.var(axis=1, keepdims=True)),
+        (module.batch_norm(a, gamma, beta), g * (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-3) + c),
+    ):
+        assert found.dtype == np.dtype(dtype)
+        np.testing.assert_allclose(found.numpy(), want, rtol=tolerance, atol=10 * tolerance)
+
+
+def lorenz64(u: np.ndarray) -> np.ndarray:
+    return np.array([10 * (u[1] - u[0]), u[0] * (28 - u[2]) - u[1], u[0] * u[1] - 8 / 3 * u[2]])
+
+
+def runge_kutta(f, u, h: float, steps: int, every: int) -> np.ndarray:
+    points = [u]
+    for k in range(1, steps + 1):
+        k1 = f(u)
+        k2 = f(u + h / 2 * k1)
+        k3 = f(u + h / 2 * k2)
+        k4 = f(u + h * k3)
+        u = u + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        if k % every == 0:
+            points.append(u)
+    return np.array(points)
+
+
+def test_lorenz_data_against_float64() -> None:
+    module = load("lorenz_node")
+    found = module.solve(module.lorenz, wf.array(module.U0), finer=10).numpy()
+    want = runge_kutta(lorenz64, np.array([1.0, 0.0, 0.0]), 1e-3, 1000, 10)
+    assert found.shape == (101, 3)
+    np.testing.assert_allclose(found, want, rtol=2e-3, atol=2e-3)
+
+
+def test_neural_ode_step_is_one_call_and_its_gradient_is_right() -> None:
+    module = load("lorenz_node")
+    u0, node = wf.array(module.U0), module.build()
+    assert sum(p.size for p in node.parameters().values()) == 703
+    data = wf.asarray(np.random.default_rng(0).normal(size=(101, 3)).astype(np.float32))
+    slope = wf.grad(lambda node: module.loss(node(u0), data))(node).parameters()
+    weights = [p.numpy().astype(np.float64) for p in node.parameters().values()]
+
+    def loss64(weights: list[np.ndarray]) -> float:
+        w1, b1, w2, b2 = weights
+        points = runge_kutta(lambda u: np.tanh(w1 @ u + b1) @ w2.T + b2, np.array([1.0, 0.0, 0.0]), 0.01, 100, 1)
+        return float(((points - data.numpy().astype(np.float64)) ** 2).sum())
+
+    for at, g in enumerate(slope.values()):
+        place = tuple(np.random.default_rng().integers(0, s) for s in g.shape)
+        ends = []
+        for h in (1e-5, -1e-5):
+            moved = [w.copy() for w in weights]
+            moved[at][place] += h
+            ends.append(loss64(moved))
+        assert float(g.numpy()[place]) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=2e-3, abs=0.05)
+
+    step = wf.train.training_step(node, module.loss, wf.optim.Adam(lr=0.01).init(node))
+    for _ in range(4):
+        float(step(u0, data, 0.01))
+    before = wf.counters()
+    float(step(u0, data, 0.01))
+    assert wf.counters()["entries"] - before["entries"] == 1
+
+
+def test_neural_ode_callback_sees_and_ends(capsys) -> None:
+    module = load("lorenz_node")
+    u0 = wf.array(module.U0)
+    data, node, seen = module.solve(module.lorenz, u0, finer=10), module.build(), []
+
+    def cb(node, value: float) -> bool:
+        seen.append(value)
+        return len(seen) == 30
+
+    losses = module.train(node, u0, data, 1000, 0.01, cb)
+    assert losses == seen and len(losses) == 30 and losses[-1] < 0.8 * losses[0]
+    assert len(module.main(["--iterations", "3"])) == 3
+    assert "step     3  loss" in capsys.readouterr().out
