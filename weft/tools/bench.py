@@ -61,6 +61,7 @@ def layers(net: str) -> list[Layer]:
     shape: tuple[int, ...] = (3, NETS[net][0], NETS[net][0])
     words = [word.split() for word in NETS[net][2].split("|")]
     found, count = [], {"conv": 0, "pool": 0, "dense": 0}
+    outside: tuple[int, ...]
     for kind, *numbers in words:
         count[kind] += 1
         first, *more = map(int, numbers)
