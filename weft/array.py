@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import look as looking
 from weft.array_methods import Methods
-from weft.array_operators import install
+from weft.array_operators import foreign, install
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast, operands
 from weft.dtypes import is_float
@@ -312,7 +312,7 @@ class Array(Methods):
     # ---- operators
 
     def __matmul__(self, other: Any) -> Array:
-        return NotImplemented if _foreign(other) else wrap(matmul(*operands(self, other)))
+        return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
 
     def __rmatmul__(self, other: Any) -> Array:
         return wrap(matmul(*operands(other, self)))
@@ -363,11 +363,6 @@ def _rank(dtype: np.dtype) -> int:
 
 def _spread(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else bind(TABLE["broadcast_to"], node, shape=shape)
-
-
-def _foreign(x: Any) -> bool:
-    """Whether an operand is of a type that weft leaves to its own operators."""
-    return x is None or isinstance(x, str | bytes | dict | set)
 
 
 def _unpickle(content: np.ndarray) -> Array:

@@ -127,25 +127,25 @@ def _binary(cls: Any, wrap: Callable[[Node], Any], name: str) -> tuple[Callable,
                         return joined(x, y, dtype)
         elif type(other) in _NUMBERS or getattr(other, "weak", False):
             return self._weakly(name, self, other)
-        if _foreign(other):
+        if foreign(other):
             return NotImplemented
         return wrap(apply(name, self, other))
 
     def reflected(self: Any, other: Any) -> Any:
-        if _foreign(other):
+        if foreign(other):
             return NotImplemented
         if self.weak and type(other) in _NUMBERS:
             return self._weakly(name, other, self)
         return wrap(apply(name, other, self))
 
     def in_place(self: Any, other: Any) -> Any:
-        if _foreign(other):
+        if foreign(other):
             return NotImplemented
         return forward(self, other) if self.weak else self._in_place(apply(name, self, other), f"{name} in place")
 
     return forward, reflected, in_place
 
 
-def _foreign(x: Any) -> bool:
+def foreign(x: Any) -> bool:
     """Whether an operand is of a type that weft leaves to its own operators."""
     return x is None or isinstance(x, str | bytes | dict | set)

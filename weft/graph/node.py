@@ -117,10 +117,6 @@ def _freeze(params: dict[str, Any]) -> tuple:
     )
 
 
-def is_leaf(node: Node) -> bool:
-    return node.value is not None or not node.inputs
-
-
 def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) -> tuple[Node, ...]:
     """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
     done: set[Node] = set()

@@ -41,10 +41,3 @@ def lowest(dtype: np.dtype) -> float | int | bool:
     if dtype == BOOL:
         return False
     return -np.inf if dtype in FLOATS else int(np.iinfo(dtype).min)
-
-
-def highest(dtype: np.dtype) -> float | int | bool:
-    """The identity of min."""
-    if dtype == BOOL:
-        return True
-    return np.inf if dtype in FLOATS else int(np.iinfo(dtype).max)
