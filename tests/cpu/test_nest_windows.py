@@ -26,7 +26,7 @@ def check(inputs, arrays, outputs, exact=True):
                 np.testing.assert_allclose(g.astype(float), w.astype(float), rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int32"])
 @pytest.mark.parametrize("case", WINDOWS)
 def test_largest_and_its_place(rng, case, dtype):
     size, *rest = case

@@ -90,9 +90,7 @@ def _memory_literal(dtype: np.dtype, fill: object) -> str:
     """``fill`` as a constant of the memory type."""
     if name_of(dtype) == "bool":
         return "1" if fill else "0"
-    if name_of(dtype) == "float16":
-        return f"0xH{np.asarray(fill).astype(np.float16).view(np.uint16).item():04X}"
-    if name_of(dtype) == "bfloat16":
+    if name_of(dtype) in ("float16", "bfloat16"):
         return str(np.asarray(fill).astype(dtype).view(np.int16).item())
     return literal(dtype, fill)
 
@@ -123,8 +121,17 @@ def _dummy(e: Emitter) -> str:
 
 
 def load_raw(e: Emitter, access: Access, vector: bool) -> str:
+    """As it lies in memory; where the guard is false, the fill."""
+    if name_of(access.buffer.dtype) != "float16":
+        return _load(e, access, memory_type(access.buffer.dtype), vector)
+    bits = _load(e, access, "i16", vector)  # LLVM moves single halves about by converting them
+    lanes = e.env.lanes if vector else None
+    return e.f.let(f"bitcast {wide('i16', lanes)} {bits} to {wide('half', lanes)}")
+
+
+def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     f, buffer = e.f, access.buffer
-    type_, size = memory_type(buffer.dtype), buffer.dtype.itemsize
+    size = buffer.dtype.itemsize
     uniform, mask = guards_of(e, access)
     fill = _memory_literal(buffer.dtype, access.fill)
     lanes = e.env.lanes if vector else None
@@ -148,9 +155,9 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
     if step == 0 and not scattered:  # the lanes differ by the guard only
         return _load_same(e, pointer_of(e, access, affine), uniform, mask, filled, fill, type_, size)
     count = lanes if mask is None else None if filled else first_lanes(mask)
+    if step == 2 and e.env.turn is None and not scattered and (mask is None or bits_of(mask) is not None):
+        return _load_seconds(e, access, affine, type_, size, bits_of(mask), filled, uniform, fills)
     if uniform is None and count is not None and not scattered:
-        if step == 2 and e.env.turn is None:
-            return _load_second(e, access, affine, type_, size, count)
         if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
             return _load_turned(e, access, affine, type_, size, count)
     near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
@@ -258,22 +265,47 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
     return out
 
 
-def _load_second(e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int) -> str:
+def _load_seconds(
+    e: Emitter, access: Access, affine: Affine, type_: str, size: int, bits: list[bool] | None, filled: bool,
+    uniform: str | None, fills: str,
+) -> str:
+    """Every second element in the lanes of ``bits``, at the others and where not ``uniform`` the fills."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    low, high = (0, lanes) if bits is None else (bits.index(True), lanes - bits[::-1].index(True))
+    start = Affine(affine.const + 2 * low, affine.terms, affine.gather)
+    read = _load_second(e, access, start, type_, size, high - low, uniform)
+    if filled and bits is not None:
+        places = ", ".join(f"i32 {i - low if bits[i] else lanes + i}" for i in range(lanes))
+        read = f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
+    if uniform is None:
+        return read
+    return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
+
+
+def _load_second(
+    e: Emitter, access: Access, affine: Affine, type_: str, size: int, count: int, uniform: str | None,
+) -> str:
     """Every second element, ``count`` of them. Where the elements between are read too, both come from the same vectors."""
     f, lanes = e.f, e.env.lanes
     vtype = wide(type_, lanes)
+
+    def pointer(affine: Affine) -> str:
+        there = pointer_of(e, access, affine)
+        return there if uniform is None else f.let(f"select i1 {uniform}, ptr {there}, ptr {_dummy(e)}", "a")
+
     key = (key_of(access.buffer), affine.terms, affine.const)
-    base = e.env.pairs.get(key)
+    base = e.env.pairs.get(key) if uniform is None else None
     if base is None and count == lanes:
-        return _load_strided(e, pointer_of(e, access, affine), 2, type_, size)
+        return _load_strided(e, pointer(affine), 2, type_, size)
     first = affine.const if base is None else base
     memo = e.memo(e.place(frozenset(access_axes(access)))[0])
-    both = ("pair", *key[:2], first, base is None, e.env.tag)
+    both = ("pair", *key[:2], first, base is None, e.env.tag, count, uniform)
     if both not in memo:
-        pointer = pointer_of(e, access, Affine(first, affine.terms, affine.gather))
+        start = pointer(Affine(first, affine.terms, affine.gather))
         reach = 2 * count - (base is None)
         memo[both] = tuple(
-            _load_first(e, f.offset(pointer, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
+            _load_first(e, f.offset(start, at * size), max(min(lanes, reach - at), 0), lanes, type_, size) for at in (0, lanes)
         )
     a, b = memo[both]
     odd = affine.const - first
