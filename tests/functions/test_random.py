@@ -28,6 +28,19 @@ def test_uniforms_are_the_top_bits() -> None:
     assert wf.random.random(2).tolist() == after.tolist()
 
 
+def test_a_state_is_taken_and_given_back() -> None:
+    draw = wf.jit(lambda: wf.random.normal(size=5))
+    draw()
+    state = wf.random.get_state()
+    first = [draw().tolist(), wf.random.uniform(size=3).tolist(), draw().tolist()]
+    assert draw().tolist() not in first
+    wf.random.set_state(state)
+    assert [draw().tolist(), wf.random.uniform(size=3).tolist(), draw().tolist()] == first
+    for bad in (3, (1,), (1, -1), (0, 2**64), "ab"):
+        with pytest.raises(ValueError, match="set_state"):
+            wf.random.set_state(bad)
+
+
 def test_uniforms_of_other_dtypes() -> None:
     for dtype, keep in ((wf.float16, 11), (wf.bfloat16, 8)):
         want = (bits(3, 0, 9) >> (32 - keep)).astype(np.float64) * 2.0**-keep

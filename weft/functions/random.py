@@ -35,11 +35,11 @@ from weft.functions.common import (
     permuted,
     shape_tuple,
 )
-from weft.functions.random_state import Words, gauss, key, seed, split, unit_interval, wide, words_of
+from weft.functions.random_state import Words, gauss, get_state, key, seed, set_state, split, unit_interval, wide, words_of
 
 __all__ = [
-    "bernoulli", "choice", "exponential", "integers", "key", "normal", "permutation", "rand", "randint", "randn", "random",
-    "seed", "shuffle", "split", "standard_normal", "uniform",
+    "bernoulli", "choice", "exponential", "get_state", "integers", "key", "normal", "permutation", "rand", "randint", "randn",
+    "random", "seed", "set_state", "shuffle", "split", "standard_normal", "uniform",
 ]
 
 

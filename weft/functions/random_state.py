@@ -75,6 +75,53 @@ def seed(seed: int, /) -> None:
     _STATE.base[...] = wrap(numpy_node(np.asarray(0, np.uint64)))
 
 
+def get_state() -> tuple[int, int]:
+    """What the hidden sequence stands at, for :func:`set_state`.
+
+    Returns
+    -------
+    (key, position) : two ints
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> state = wf.random.get_state()
+    >>> a = wf.random.uniform(size=3).tolist()
+    >>> wf.random.set_state(state)
+    >>> a == wf.random.uniform(size=3).tolist()
+    True
+    """
+    return int(_STATE.key.numpy()), int(_STATE.base.numpy())
+
+
+def set_state(state: tuple[int, int], /) -> None:
+    """Go on from what :func:`get_state` gave.
+
+    Raises
+    ------
+    ValueError
+        when it is no pair of ints of 64 bits.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.seed(3)
+    >>> state = wf.random.get_state()
+    >>> wf.random.seed(4)
+    >>> wf.random.set_state(state)
+    >>> wf.random.get_state() == state
+    True
+    """
+    try:
+        held, position = (operator.index(n) for n in state)
+    except (TypeError, ValueError):
+        raise ValueError(f"set_state: the state must be what get_state gave, a pair of ints, not {state!r}") from None
+    if not (0 <= held <= _MASK and 0 <= position <= _MASK):
+        raise ValueError(f"set_state: {state!r} does not fit 64 bits")
+    _STATE.key[...] = wrap(numpy_node(np.asarray(held, np.uint64)))
+    _STATE.base[...] = wrap(numpy_node(np.asarray(position, np.uint64)))
+
+
 def key(seed: int, /) -> Array:
     """A key made of a seed: a uint64 without dimensions.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,28 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
     >>> interpret(Graph([x], [bind(TABLE["square"], x)]), [np.array([1, 2, 3], np.float32)])
     [array([1., 4., 9.], dtype=float32)]
     """
+    wanted = dict.fromkeys(graph.outputs)
+    found = {node: value for node, value in walk(graph, values) if node in wanted}
+    return [found[o] for o in graph.outputs]
+
+
+def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
+    """Evaluate node after node in the graph's order; what nobody reads any more is let go.
+
+    Yields
+    ------
+    (node, its array); of a loop, (node, list of its results)
+    """
     if len(values) != len(graph.inputs):
         raise ValueError(f"interpret: the graph has {len(graph.inputs)} inputs and {len(values)} values were given.")
-    known: dict[Node, np.ndarray] = {}
+    known: dict[Node, Any] = {}
     for k, (node, value) in enumerate(zip(graph.inputs, values, strict=True)):
         array = np.asarray(value, node.dtype)
         if array.shape != node.shape:
             raise ValueError(f"interpret: value {k} has shape {array.shape} and input {k} has {node.shape}.")
         known[node] = array
-    uses: dict[Node, int] = dict.fromkeys(graph.outputs, 1)  # outputs are kept
+        yield node, array
+    uses: dict[Node, int] = dict.fromkeys(graph.inputs, 1)  # these are the caller's
     for node in graph.order:
         for i in node.inputs:
             uses[i] = uses.get(i, 0) + 1
@@ -54,19 +67,18 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
             continue
         if node.op is CONSTANT:
             known[node] = np.asarray(node.params["value"], node.dtype)
+            yield node, known[node]
             continue
         if node.op.reference is None or node.value is not None:
             raise ValueError(f"interpret: {node!r} is a leaf, but not among the graph's inputs.")
         result: Any = node.op.reference(*(known[i] for i in node.inputs), **node.params)
-        if node.op.name == "scan":  # a list of results, which its items read
-            known[node] = result
-            continue
-        result = np.asarray(result)
-        if result.dtype != node.dtype or result.shape != node.shape:
-            raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")
+        if node.op.name != "scan":  # that gives a list of results, which its items read
+            result = np.asarray(result)
+            if result.dtype != node.dtype or result.shape != node.shape:
+                raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")
         known[node] = result
-        for i in node.inputs:  # free what nobody reads any more
+        yield node, result
+        for i in node.inputs:
             uses[i] -= 1
             if not uses[i]:
                 del known[i]
-    return [known[o] for o in graph.outputs]

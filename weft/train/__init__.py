@@ -1,6 +1,13 @@
 """Training."""
 
+from weft.train.callbacks import BestWeights, CSVLog, EarlyStopping, ReduceLROnPlateau
+from weft.train.diagnose import NonFinite, Range
 from weft.train.fit import accuracy, fit, predict, training_step
 from weft.train.history import Epoch, History
+from weft.train.state import State
+from weft.train.tensorboard import TensorBoard
 
-__all__ = ["Epoch", "History", "accuracy", "fit", "predict", "training_step"]
+__all__ = [
+    "BestWeights", "CSVLog", "EarlyStopping", "Epoch", "History", "NonFinite", "Range", "ReduceLROnPlateau", "State",
+    "TensorBoard", "accuracy", "fit", "predict", "training_step",
+]

@@ -1,39 +1,53 @@
-"""The training loop."""
+"""fit: train a model on data. Also predict and accuracy."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DataError, ShapeError
 from weft.functions.creation import asarray
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.sizes import waits_for_a_batch
 from weft.optim import Adam, Optimizer
-from weft.train.history import Epoch, History
-from weft.train.progress import progress
-from weft.transforms.denormals import flush_denormals
-from weft.transforms.grad import value_and_grad
+from weft.train import checkpoint as checkpoints
+from weft.train.feed import Arrays, Feed, Stream, checked, is_stream, set_aside
+from weft.train.history import History
+from weft.train.loop import Run
+from weft.train.metrics import named
+from weft.train.state import State, hooks
+from weft.train.step import Stepper, training_step
+from weft.train.validate import ROWS, Validation, evaluating
 from weft.transforms.jit import jit
+
+__all__ = ["accuracy", "fit", "predict", "training_step"]
 
 
 def fit(
     model: Module,
     x: Any,
-    y: Any,
+    y: Any = None,
     *,
     epochs: int = 10,
     batch_size: int = 32,
     loss: Callable[[Array, Array], Array] = cross_entropy,
     optimizer: Optimizer | None = None,
-    validation: float | tuple[Any, Any] = 0.0,
+    metrics: Any = (),
+    validation: Any = 0.0,
+    callbacks: Sequence[Any] = (),
+    accumulate: int = 1,
+    precision: Any = None,
     shuffle: bool = True,
     seed: int = 0,
+    steps_per_epoch: int | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    checkpoint_every: int | str = "epoch",
+    resume: bool | None = None,
     show: bool = True,
 ) -> History:
     """Train ``model`` on ``x``, ``y``; every step is one native call.
@@ -41,25 +55,47 @@ def fit(
     Parameters
     ----------
     model : Module
-    x : (N, ...) array of numbers; y : (N,) integer labels or (N, ...) targets, as ``loss`` takes them. float64 data, NumPy's
-        default, become float32 (as in Keras), unless the model has a float64 parameter
-    epochs, batch_size : int; the last batch of an epoch may be smaller and is trained too
+    x, y : (N, ...) array and (N,) labels or (N, ...) targets, as ``loss`` takes them; memory-mapped ones are read batch by
+        batch. Or ``x`` alone, giving batches (x, y): a :class:`weft.data.Loader`, an iterable, a function that gives a new
+        iterable for each epoch, or a generator, which is gone through once. float64 becomes float32 unless the model has
+        float64 parameters
+    epochs, batch_size : int; the last batch of an epoch may be smaller and is trained too. A Loader has its own batch size
     loss : function of (predictions, targets), one number
     optimizer : default Adam()
-    validation : a fraction of the training data kept aside, or (x, y) of its own
+    metrics : names (accuracy, top_5_accuracy, binary_accuracy, mse, mae) and functions of (predictions, targets) in array
+        code, or a dict of them. Of training data each is the mean over the batches, at the weights each batch met
+    validation : a fraction of the training data kept aside, (x, y) of its own, or what gives batches as ``x`` does
+    callbacks : functions of a :class:`~weft.train.State` called after every epoch, and objects with any of ``on_begin``,
+        ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
+    accumulate : batches whose gradients make one update: their mean, by rows
+    precision : "float16" or "bfloat16": activations are kept in 16 bits, weights and updates in float32; with float16 the
+        loss is scaled by a power of two that adapts, and updates whose gradients overflow are left out (Micikevicius et al.:
+        Mixed precision training. 2018). Arithmetic stays float32: on a CPU this halves memory traffic of activations, and
+        is often no faster
     shuffle, seed : a new order of the samples each epoch, from ``seed``
-    show : progress bar (in a terminal) or one line an epoch
+    steps_per_epoch : batches that make an epoch, where ``x`` gives batches
+    checkpoint : file that the whole run is written to, so that it can go on after a crash, to the same bits. There is
+        always the old file or the new one, whole
+    checkpoint_every : "epoch", "5 epochs", "100 steps", or a number of steps (then after every epoch too); Ctrl-C and the
+        end of the run write it as well
+    resume : True goes on where the checkpoint stands, if there is one; False begins anew and writes over it. Without either
+        word an existing file is refused
+    show : progress bar (in a terminal), a plot and a table (in a notebook), or one line an epoch
 
     Returns
     -------
     History
-        Ctrl-C ends the run within a step: the history then has ``interrupted`` set and the model the weights of
-        the best epoch, by validation loss where there is validation data, else by training loss.
+        Ctrl-C ends the run after the step: the history then has ``interrupted`` set and the model the weights of
+        the best epoch, by validation loss where there is validation data, else by training loss. A loss that is not finite
+        ends it too, with a warning that says which operation first gave such a value, see ``history.non_finite``; that step
+        is not in the weights.
 
     Raises
     ------
     ShapeError, DTypeError, ValueError
         when data are empty, lengths differ, labels are out of range or arguments make no sense.
+    DataError
+        when the checkpoint is damaged or another run's.
 
     Examples
     --------
@@ -67,83 +103,49 @@ def fit(
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
     >>> y = (x.sum(1) > 0).astype("int32")
     >>> net = wf.nn.Sequential(wf.nn.Linear(3, 8), wf.nn.Tanh(), wf.nn.Linear(8, 2))
-    >>> history = wf.train.fit(net, x, y, epochs=2, show=False)
-    >>> len(history.loss)
-    2
+    >>> history = wf.train.fit(net, x, y, epochs=2, metrics=["accuracy"], show=False)
+    >>> len(history.loss), len(history["accuracy"])
+    (2, 2)
     """
-    x, y = _checked(x, y, epochs, batch_size, model)
+    if epochs < 1 or batch_size < 1:
+        raise ValueError(f"fit: epochs and batch_size must be at least 1, not {epochs} and {batch_size}")
+    if accumulate < 1:
+        raise ValueError(f"fit: accumulate must be at least 1, not {accumulate}")
+    wanted = named(metrics)
+    called = hooks(callbacks)
+    due = checkpoints.every(checkpoint_every)
+    if resume and checkpoint is None:
+        raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     rng = np.random.default_rng(seed)
-    held, x, y = _set_aside(validation, x, y, rng, model)
-    if loss is cross_entropy and y.ndim == 1:
-        classes = _check_width(model, x[:1])
-        check_labels(y, classes)
-        if held is not None:
-            check_labels(held[1], classes)
-    elif waits_for_a_batch(model):
-        mode = model.training
-        model.eval()(asarray(x[:1]))
-        model.train(mode)
+    feed, held = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
+    _first_look(model, feed, held, loss)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
-    step = training_step(model, loss, optimizer)
-    history = History()
-    kept: dict[str, np.ndarray] | None = None
-    least = float("inf")
-    per_epoch = -(-len(x) // batch_size)
-    model.train()
-    try:
-        with flush_denormals(), progress(epochs * per_epoch, show) as bar:
-            for number in range(1, epochs + 1):
-                start = time.perf_counter()
-                order = rng.permutation(len(x)) if shuffle else np.arange(len(x))
-                total = 0.0
-                for first in range(0, len(x), batch_size):
-                    rows = order[first : first + batch_size]
-                    total += float(step(asarray(x[rows]), asarray(y[rows]), optimizer.lr)) * len(rows)
-                    bar.step()
-                row = Epoch(number, total / len(x), time.perf_counter() - start)
-                if held is not None:
-                    row = _validated(row, model, held, loss)
-                history.epochs.append(row)
-                bar.epoch(row, epochs)
-                score = row.loss if row.validation_loss is None else row.validation_loss
-                if score < least or kept is None:
-                    kept = {name: a.numpy().copy() for name, a in model.arrays().items()}
-                    least, history.best = score, number
-    except KeyboardInterrupt:
-        history.interrupted = True
-        if kept is not None:
-            for name, array in model.arrays().items():
-                array[...] = asarray(kept[name])
-    finally:
-        model.eval()
-    return history
+    stepper = Stepper(model, loss, optimizer, wanted, accumulate, precision)
+    state = State(model, optimizer, History(), epochs)
+    validated = Validation(model, loss, wanted, held) if held is not None else None
+    about = {
+        "samples": feed.samples, "batch_size": feed.source.batch_size if isinstance(feed, Stream) and hasattr(
+            feed.source, "batch_size") else batch_size, "accumulate": accumulate, "steps_per_epoch": steps_per_epoch,
+        "data": _about(feed), "validation_samples": None if held is None else held.samples, "shuffle": shuffle, "seed": seed,
+        "loss": getattr(loss, "__qualname__", type(loss).__name__), "metrics": list(wanted),
+        "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
+    }
+    run = Run(model, optimizer, stepper, feed, called, state, validated, show, checkpoint, due, about)
+    if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
+        found = checkpoints.load(checkpoint)
+        if resume is None:
+            raise DataError(
+                f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(found.epochs)} epochs: resume=True goes on from "
+                "it, resume=False begins anew and writes over it"
+            )
+        run.resume(found)
+    run.train()
+    return state.history
 
 
-def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callable[[Array, Array, float], Array]:
-    """The jitted step: forward, backward and update in one native call; gives the loss before the update.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> net, opt = wf.nn.Linear(2, 1), wf.optim.SGD(lr=0.1)
-    >>> step = wf.train.training_step(net, wf.losses.mse, opt.init(net))
-    >>> step(wf.ones((4, 2)), wf.zeros((4, 1)), 0.1).shape
-    ()
-    """
-    value_and_gradient = value_and_grad(lambda net, x, y: loss(net(x), y))
-
-    @jit
-    def step(x: Array, y: Array, lr: float) -> Array:
-        value, gradient = value_and_gradient(model, x, y)
-        optimizer.update(model, gradient, lr, loss=value, gradient_at=lambda: value_and_gradient(model, x, y)[1])
-        return value
-
-    return step
-
-
-def predict(model: Module, x: Any, batch_size: int = 1000) -> np.ndarray:
+def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     """The model's outputs for ``x`` as a NumPy array, in evaluation mode, a batch at a time.
 
     Examples
@@ -174,44 +176,88 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     return float((predict(model, x).argmax(1) == np.asarray(y)).mean())
 
 
-def _checked(x: Any, y: Any, epochs: int, batch_size: int, model: Module) -> tuple[np.ndarray, np.ndarray]:
-    x, y = (a.numpy() if isinstance(a, Array) else np.asarray(a) for a in (x, y))
-    if epochs < 1 or batch_size < 1:
-        raise ValueError(f"fit: epochs and batch_size must be at least 1, not {epochs} and {batch_size}")
-    if not len(x):
-        raise ShapeError(f"fit: x is empty: shape {x.shape}")
-    if len(x) != len(y):
-        raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {len(y)} (shape {y.shape})")
-    if x.dtype.kind not in "fiub" and x.dtype.name != "bfloat16":
-        raise DTypeError(f"fit: x must hold numbers, not {x.dtype}")
-    wide = any(p.dtype == np.float64 for p in model.arrays().values())
-    return (x.astype(np.float32) if x.dtype == np.float64 and not wide else x), y
+def _feeds(
+    model: Module, x: Any, y: Any, validation: Any, batch_size: int, order: np.random.Generator | None,
+    rng: np.random.Generator, steps: int | None,
+) -> tuple[Feed, Feed | None]:
+    """Where batches of training and validation come from."""
+    narrow = not any(p.dtype == np.float64 for p in model.parameters().values())
+    aside = rest = None
+    fraction = isinstance(validation, int | float) and not isinstance(validation, bool)
+    if fraction and not 0.0 <= validation < 1.0:
+        raise ValueError(f"fit: validation must be a fraction in [0, 1), (x, y) or a Loader, not {validation}")
+    feed: Feed
+    if y is None:
+        if not is_stream(x):
+            raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
+        if fraction and validation:
+            raise ValueError("fit: a fraction for validation needs arrays; give validation=(x, y) or a Loader")
+        if steps is not None and steps < 1:
+            raise ValueError(f"fit: steps_per_epoch must be at least 1, not {steps}")
+        feed = Stream(x, narrow, steps)
+    else:
+        if steps is not None:
+            raise ValueError("fit: steps_per_epoch is for data that give batches; arrays have as many as they have")
+        x, y = checked(x, y)
+        if fraction:
+            aside, rest = set_aside(validation, x, rng)
+        if rest is not None and not isinstance(x, np.memmap):  # copied once: faster than through an index at every batch
+            held_x, held_y, x, y, rest = x[aside], y[aside], x[rest], y[rest], None
+        else:
+            held_x, held_y = x, y
+        feed = Arrays(*_ready(x, y, narrow), rest, batch_size, order, narrow)
+    if fraction:
+        if aside is None:
+            return feed, None
+        return feed, Arrays(held_x, held_y, aside if isinstance(held_x, np.memmap) else None, ROWS, None, narrow)
+    if isinstance(validation, tuple) and len(validation) == 2 and not is_stream(validation[0]):
+        return feed, Arrays(*checked(*validation), None, ROWS, None, narrow)
+    if is_stream(validation) and not isinstance(validation, tuple):
+        return feed, Stream(validation, narrow)
+    raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {type(validation).__name__}")
 
 
-def _set_aside(validation, x, y, rng, model):
-    if isinstance(validation, tuple):
-        return _checked(validation[0], validation[1], 1, 1, model), x, y
-    if not 0.0 <= validation < 1.0:
-        raise ValueError(f"fit: validation must be a fraction in [0, 1) or (x, y), not {validation}")
-    count = int(round(validation * len(x)))
-    if not count:
-        return None, x, y
-    order = rng.permutation(len(x))
-    aside, rest = np.sort(order[:count]), np.sort(order[count:])
-    return (x[aside], y[aside]), x[rest], y[rest]
+def _ready(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Arrays in memory are cast once, files batch by batch."""
+    cast = [a.astype(np.float32) if narrow and a.dtype == np.float64 and not isinstance(a, np.memmap) else a for a in (x, y)]
+    return cast[0], cast[1]
 
 
-def _check_width(model: Module, sample: np.ndarray) -> int:
-    mode = model.training
-    out = model.eval()(asarray(sample))
-    model.train(mode)
-    if out.ndim != 2:
-        raise ShapeError(f"fit: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
-    return out.shape[1]
+def _first_look(model: Module, feed: Feed, held: Feed | None, loss: Callable) -> None:
+    """Make widths known, and refuse labels out of range, before anything is trained."""
+    if not isinstance(feed, Arrays):
+        if waits_for_a_batch(model):
+            _run(model, _peek(feed))
+        return
+    if loss is cross_entropy and feed.y.ndim == 1:
+        out = _run(model, feed.batch(np.arange(1))[0])
+        if out.ndim != 2:
+            raise ShapeError(f"fit: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
+        for part in (feed, held):
+            if isinstance(part, Arrays):
+                check_labels(part.y, out.shape[1])
+    elif waits_for_a_batch(model):
+        _run(model, feed.batch(np.arange(1))[0])
 
 
-def _validated(row: Epoch, model: Module, held: tuple[np.ndarray, np.ndarray], loss: Callable) -> Epoch:
-    out = predict(model, held[0])
-    value = float(loss(asarray(out), asarray(held[1])))
-    right = float((out.argmax(1) == held[1]).mean()) if held[1].ndim == 1 and out.ndim == 2 else None
-    return Epoch(row.number, row.loss, row.seconds, value, right)
+def _peek(feed: Feed) -> Array:
+    """The first batch's x."""
+    if getattr(feed, "once", None) is not None:
+        raise ValueError(
+            "fit: the model's widths are not known yet, and looking at the first batch would use it up: call the model once on "
+            "a batch first, or give a function that makes the generator"
+        )
+    for key in feed.epoch(1, 0, None):
+        return feed.batch(key)[0][:1]
+    raise ShapeError("fit: the data give no batch")
+
+
+def _run(model: Module, sample: Array) -> Any:
+    with evaluating(model):
+        return model(sample)
+
+
+def _about(feed: Feed) -> list[Any]:
+    """Shape of a sample and dtypes, as far as they are known before the first batch."""
+    arrays = (feed.x, feed.y) if isinstance(feed, Arrays) else ()
+    return [f"{a.dtype.name}{list(a.shape[1:])}" for a in arrays]

@@ -2,29 +2,77 @@
 
 from __future__ import annotations
 
+import html
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One epoch: mean training loss, seconds, and what the validation data gave (None without any)."""
+    """One epoch. ``epoch["val_loss"]`` gives a number by its name; :meth:`values` all of them.
+
+    Attributes
+    ----------
+    number : from 1
+    loss : mean of the training losses, each at the weights of its step
+    seconds : of training and validation
+    validation_loss, validation_accuracy : None without validation data, or without labels
+    metrics, validation_metrics : by name
+    lr : the learning rate after which the epoch ended
+    """
 
     number: int
     loss: float
     seconds: float
     validation_loss: float | None = None
     validation_accuracy: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    validation_metrics: dict[str, float] = field(default_factory=dict)
+    lr: float | None = None
+
+    def values(self) -> dict[str, float]:
+        """Every figure by name: ``loss``, metrics, then those of the validation data with ``val_`` before.
+
+        Examples
+        --------
+        >>> from weft.train import Epoch
+        >>> Epoch(1, 0.5, 2.0, 0.75, 0.8, {"accuracy": 0.9}).values()
+        {'loss': 0.5, 'accuracy': 0.9, 'val_loss': 0.75, 'val_accuracy': 0.8}
+        """
+        found = {"loss": self.loss, **self.metrics}
+        if self.validation_loss is not None:
+            found["val_loss"] = self.validation_loss
+        if self.validation_accuracy is not None:
+            found["val_accuracy"] = self.validation_accuracy
+        return found | {f"val_{name}": value for name, value in self.validation_metrics.items()}
+
+    def __getitem__(self, name: str) -> float:
+        found = self.values()
+        if name not in found:
+            raise ValueError(f"an epoch of this run has no {name!r}; there are {', '.join(found)}")
+        return found[name]
 
 
 @dataclass(slots=True)
 class History:
-    """The epochs of a run. ``interrupted`` when Ctrl-C ended it; ``best`` is the number of the epoch kept then."""
+    """The epochs of a run; ``history["val_loss"]`` lists a figure by its name.
+
+    Attributes
+    ----------
+    epochs : list of Epoch
+    interrupted : whether Ctrl-C ended the run
+    stopped : why the run ended before its last epoch, else ""
+    best : number of the best epoch, 0 before the first
+    non_finite : what :class:`weft.train.NonFinite` says of a loss that was not finite, else None
+    """
 
     epochs: list[Epoch] = field(default_factory=list)
     interrupted: bool = False
     best: int = 0
+    stopped: str = ""
+    non_finite: Any = None
 
     @property
     def loss(self) -> list[float]:
@@ -33,6 +81,9 @@ class History:
     @property
     def seconds(self) -> list[float]:
         return [e.seconds for e in self.epochs]
+
+    def __getitem__(self, name: str) -> list[float]:
+        return [e[name] for e in self.epochs]
 
     def plot(self, path: str | os.PathLike | None = None):
         """Draw the error curve (logarithmic); with ``path`` save it there. Needs matplotlib (``weft[plot]``).
@@ -62,3 +113,29 @@ class History:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=130)
         return figure
+
+    def _repr_html_(self) -> str:
+        if not self.epochs:
+            return "<p>no epochs</p>"
+        names = list(dict.fromkeys(name for e in self.epochs for name in e.values()))
+        head = "".join(f"<th>{html.escape(n)}</th>" for n in ("epoch", *names, "seconds"))
+        rows = []
+        for e in self.epochs:
+            found = e.values()
+            cells = [str(e.number), *(figure(found[n]) if n in found else "" for n in names), f"{e.seconds:.2f}"]
+            style = ' style="font-weight:bold"' if e.number == self.best else ""
+            rows.append(f"<tr{style}>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
+        note = f"<caption>{html.escape(self.stopped)}</caption>" if self.stopped else ""
+        return f"<table>{note}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def figure(value: float) -> str:
+    """A number with four digits that count.
+
+    Examples
+    --------
+    >>> from weft.train.history import figure
+    >>> figure(0.123456), figure(2.5e-7), figure(12345.678)
+    ('0.1235', '2.500e-07', '12345.6780')
+    """
+    return f"{value:.4f}" if value == 0 or abs(value) >= 1e-3 else f"{value:.3e}"

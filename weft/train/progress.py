@@ -1,4 +1,4 @@
-"""Progress of a run: a bar in a terminal, one line an epoch elsewhere."""
+"""Progress of a run: a bar in a terminal, a plot and a table in a notebook, one line an epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -7,59 +7,97 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from weft.train.history import Epoch
+from weft.train.history import Epoch, History, figure
 
 
 class Progress:
-    """Counts steps; drawn at most ten times a second, so that small nets are not slowed."""
+    """One line an epoch."""
 
-    def __init__(self, bar=None, task=None) -> None:
-        self._bar, self._task, self._pending, self._next = bar, task, 0, 0.0
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
 
-    def step(self, loss: float | None = None) -> None:
-        if self._bar is None:
-            return
-        self._pending += 1
+    def step(self, batches: int = 1) -> None:
+        return
+
+    def epoch(self, row: Epoch) -> None:
+        print(describe(row, self.epochs), flush=True)
+
+
+class _Silent(Progress):
+    def epoch(self, row: Epoch) -> None:
+        return
+
+
+class _Bar(Progress):
+    """Counts batches; drawn at most ten times a second, so that small nets are not slowed."""
+
+    def __init__(self, epochs: int, bar, task, known: bool) -> None:
+        super().__init__(epochs)
+        self._bar, self._task, self._known, self._pending, self._next, self._done = bar, task, known, 0, 0.0, 0
+
+    def step(self, batches: int = 1) -> None:
+        self._pending += batches
         now = time.perf_counter()
         if now >= self._next:
             self._bar.update(self._task, advance=self._pending)
+            self._done += self._pending
             self._pending, self._next = 0, now + 0.1
 
-    def epoch(self, row: Epoch, total: int) -> None:
-        if self._bar is None:
-            print(describe(row, total), flush=True)
-            return
-        self._bar.update(self._task, advance=self._pending, description=describe(row, total))
+    def epoch(self, row: Epoch) -> None:
+        self._done += self._pending
+        more = {} if self._known else {"total": round(self._done / row.number * self.epochs)}  # one epoch tells the others
+        self._bar.update(self._task, advance=self._pending, description=describe(row, self.epochs), **more)
         self._pending = 0
 
 
 def describe(row: Epoch, total: int) -> str:
-    text = f"epoch {row.number}/{total}  loss {row.loss:.4f}  {row.seconds:.2f} s"
-    if row.validation_accuracy is not None:
-        text += f"  validation {100 * row.validation_accuracy:.2f} %"
+    """An epoch in a line.
+
+    Examples
+    --------
+    >>> from weft.train.progress import describe
+    >>> describe(Epoch(1, 0.5, 2.0, 0.25, 0.75, {"accuracy": 0.5}), 9)
+    'epoch 1/9  loss 0.5000  accuracy 50.00 %  2.00 s  validation loss 0.2500  accuracy 75.00 %'
+    """
+    text = f"epoch {row.number}/{total}  loss {figure(row.loss)}{_figures(row.metrics)}  {row.seconds:.2f} s"
+    if row.validation_loss is not None:
+        text += f"  validation loss {figure(row.validation_loss)}{_figures(_validated(row))}"
     return text
 
 
-class _Silent(Progress):
-    def epoch(self, row: Epoch, total: int) -> None:
-        return
+def _validated(row: Epoch) -> dict[str, float]:
+    return {n[4:]: v for n, v in row.values().items() if n.startswith("val_") and n != "val_loss"}
+
+
+def _figures(metrics: dict[str, float]) -> str:
+    shown = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
+    return "".join(f"  {name} {value}" for name, value in shown)
 
 
 @contextmanager
-def progress(steps: int, show: bool = True) -> Iterator[Progress]:
-    """A bar of ``steps`` steps with elapsed and remaining time, where the output is a terminal."""
-    if not show:
-        yield _Silent()
-        return
-    if not sys.stdout.isatty():
-        yield Progress()
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+def progress(
+    total: int | None, show: bool = True, history: History | None = None, epochs: int = 1, done: int = 0,
+) -> Iterator[Progress]:
+    """What shows a run of ``total`` batches (None where that is not known), ``done`` of which lie behind it."""
+    from weft.train.notebook import in_notebook, live
 
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-    )
-    with Bar(*columns) as bar:
-        yield Progress(bar, bar.add_task("epoch 1", total=steps))
+    if not show:
+        yield _Silent(epochs)
+    elif history is not None and in_notebook():
+        shown = live(total, history, epochs, done)
+        try:
+            yield shown
+        finally:
+            shown.end()
+    elif not sys.stdout.isatty():
+        yield Progress(epochs)
+    else:
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"), TimeElapsedColumn(),
+            TextColumn("left"), TimeRemainingColumn(),
+        )
+        with Bar(*columns) as bar:
+            yield _Bar(epochs, bar, bar.add_task("epoch 1", total=total, completed=done), total is not None)

@@ -1,0 +1,159 @@
+"""A training run that is killed with SIGKILL at random moments and resumed; run as a script it does so 20 times.
+
+    python tests/train/killed.py 20
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+DATA = ("arrays", "loader", "generator")
+
+
+def data(kind: str, x: np.ndarray, y: np.ndarray):
+    """The training data as one of the kinds that fit takes."""
+    import weft as wf
+
+    if kind == "arrays":
+        return x, y
+    if kind == "loader":
+        moved = lambda x, y, rng: (x + rng.normal(size=x.shape).astype("float32") * np.float32(0.1), y)  # noqa: E731
+        return (wf.data.Loader((x, y), batch_size=16, shuffle=True, seed=5, workers=2, transform=moved),)
+
+    def batches():
+        for k in range(0, len(x), 16):
+            yield x[k : k + 16], y[k : k + 16]
+
+    return (batches,)
+
+
+def train(folder: Path, kind: str) -> None:
+    """The run: 24 epochs of 7 updates, with everything that a checkpoint must hold."""
+    import weft as wf
+
+    r = np.random.default_rng(3)
+    x = r.normal(size=(111, 6)).astype("float32")
+    y = (x[:, 0] + 0.3 * x[:, 1] * x[:, 2] > 0).astype("int32")
+    wf.random.seed(7)
+    net = wf.nn.Sequential(
+        wf.nn.Linear(6, 16), wf.nn.BatchNorm1d(16), wf.nn.Tanh(), wf.nn.Dropout(0.25), wf.nn.Linear(16, 2),
+    )
+    net.append(Half())
+    optimizer = wf.optim.Adam(lr=3e-3, schedule=wf.optim.schedules.cosine(400), clip_norm=1.0)
+    keep = wf.train.BestWeights("val_accuracy", restore=False)
+    began = []
+
+    def slow(state: wf.train.State) -> None:
+        if not began:
+            began.append(True)
+            (folder / "begun").write_text("")
+        time.sleep(0.0005)
+
+    history = wf.train.fit(
+        net, *data(kind, x, y), epochs=24, batch_size=16, optimizer=optimizer, metrics=["accuracy"],
+        validation=(x[:30], y[:30]), checkpoint=folder / "run.ckpt", checkpoint_every=3, resume=True, show=False, seed=11,
+        callbacks=[
+            keep, wf.train.EarlyStopping("loss", patience=5), wf.train.CSVLog(folder / "log.csv"),
+            wf.train.ReduceLROnPlateau("loss", patience=2), type("Slow", (), {"on_batch": staticmethod(slow)})(),
+        ],
+    )
+    arrays = {f"model/{n}": a.numpy() for n, a in net.arrays().items()}
+    arrays |= {f"optimizer/{n}": a.numpy() for n, a in optimizer.arrays().items()}
+    arrays |= {f"best/{n}": a for n, a in (keep.best or {}).items()}
+    arrays |= {f"last/{n}": a for n, a in (keep.last or {}).items()}
+    lines = [line.rpartition(",")[0] for line in (folder / "log.csv").read_text().splitlines()]
+    result = {
+        "arrays": {n: hashlib.sha256(a.tobytes()).hexdigest() for n, a in arrays.items()},
+        "random": wf.random.get_state(), "history": [e.values() | {"lr": e.lr} for e in history.epochs],
+        "best": [history.best, keep.number, keep.score], "stopped": history.stopped, "log": lines, "lr": optimizer.lr,
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def Half():
+    """A layer with a parameter of float16 and buffers of other dtypes."""
+    import weft as wf
+
+    class Half(wf.nn.Module):
+        buffers = ("seen", "mean")
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = wf.zeros(2, dtype="float16")
+            self.seen = wf.zeros((), dtype="int64")
+            self.mean = wf.zeros(2, dtype="bfloat16")
+
+        def forward(self, x):
+            if self.training:
+                self.seen = self.seen + 1
+                self.mean = (self.mean * 0.5 + wf.stop_gradient(x).mean(axis=0) * 0.5).astype("bfloat16")
+            return x + self.shift.astype("float32")
+
+    return Half()
+
+
+def start(folder: Path, kind: str) -> subprocess.Popen:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "begun").unlink(missing_ok=True)
+    return subprocess.Popen([sys.executable, __file__, "train", str(folder), kind])
+
+
+def finish(folder: Path, kind: str) -> dict:
+    """Run to the end."""
+    if start(folder, kind).wait(timeout=300):
+        raise AssertionError(f"{folder}: the run failed")
+    return json.loads((folder / "result.json").read_text())
+
+
+def kill(folder: Path, kind: str, after: float) -> bool:
+    """Start or resume the run, kill it ``after`` seconds of training; whether it was still running."""
+    child = start(folder, kind)
+    until = time.monotonic() + 300
+    while not (folder / "begun").exists() and child.poll() is None and time.monotonic() < until:
+        time.sleep(0.001)
+    time.sleep(after)
+    child.send_signal(signal.SIGKILL)
+    return child.wait() == -signal.SIGKILL
+
+
+def killed(folder: Path, kind: str, times: int, longest: float = 0.12) -> tuple[dict, int]:
+    """The result after so many kills at random moments, and how many of them struck."""
+    struck = 0
+    for _ in range(times):
+        struck += kill(folder, kind, random.uniform(0.0, longest))
+        left = {p.name for p in folder.iterdir()} - {"run.ckpt", "run.ckpt.part", "begun", "log.csv", "result.json"}
+        assert not left, left
+    return finish(folder, kind), struck
+
+
+def main() -> None:
+    if sys.argv[1] == "train":
+        train(Path(sys.argv[2]), sys.argv[3])
+        return
+    times = int(sys.argv[1])
+    for kind in DATA:
+        with tempfile.TemporaryDirectory() as name:
+            want = finish(Path(name) / "whole", kind)
+            hits = 0
+            for k in range(-(-times // 4)):
+                found, struck = killed(Path(name) / f"killed{k}", kind, 4)
+                hits += struck
+                for part in want:
+                    assert found[part] == want[part], (kind, part)
+        print(f"{kind}: killed {hits} times in {-(-times // 4)} runs, every run ended with the bits of the uninterrupted one")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("WEFT_NUM_THREADS", "2")
+    main()

@@ -1,0 +1,190 @@
+"""Loader: batches of arrays, memory-mapped files or data sets, shuffled, and made ahead in threads."""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.dtypes import as_dtype, is_float
+from weft.errors import DataError, DTypeError, ShapeError
+from weft.functions.creation import asarray
+
+
+class Loader:
+    """Batches of data; ``for x, y in loader`` is one epoch, with Arrays, or give it to ``wf.train.fit``.
+
+    Only the rows of a batch are read and cast, so that files may be larger than memory: give ``np.load(file,
+    mmap_mode="r")`` or an ``np.memmap``. The order depends on ``seed`` and the number of the epoch alone, not on the workers.
+
+    Parameters
+    ----------
+    data : an array, a tuple of arrays with equally many rows, or a data set: ``len(data)``, and ``data[i]`` a sample (an
+        array or number, or a tuple of them; samples are stacked)
+    batch_size : int
+    shuffle : whether each epoch has an order of its own
+    seed : int, where the orders come from
+    drop_last : leave out the last batch of an epoch where it is smaller
+    transform : function of the batch's arrays (NumPy's) that gives what takes their place; where it has an argument ``rng`` it
+        gets a ``numpy.random.Generator`` that depends on seed, epoch and batch only
+    workers : threads that make batches; with 0 the caller makes them
+    prefetch : batches that workers make ahead
+    dtype : float dtype that floats are cast to, optional
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError, ValueError
+        when data do not fit together. What goes wrong in ``data[i]`` or ``transform`` is raised where the batch is asked for,
+        with the number of the batch.
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf
+    >>> loader = wf.data.Loader((np.arange(10.0).reshape(5, 2), np.arange(5)), batch_size=2, dtype="float32")
+    >>> len(loader), [y.tolist() for x, y in loader]
+    (3, [[0, 1], [2, 3], [4]])
+    """
+
+    def __init__(
+        self, data: Any, batch_size: int = 32, *, shuffle: bool = False, seed: int = 0, drop_last: bool = False,
+        transform: Callable[..., Any] | None = None, workers: int = 0, prefetch: int = 2, dtype: Any = None,
+    ) -> None:
+        for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0), ("prefetch", prefetch, 1)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"Loader: {name} must be an int, at least {least}, not {value!r}")
+        self.dtype = None if dtype is None else as_dtype(dtype)
+        if self.dtype is not None and not is_float(self.dtype):
+            raise DTypeError(f"Loader: dtype must be a float dtype, not {dtype!r}")
+        self.arrays: tuple[Any, ...] | None
+        self.alone = not isinstance(data, tuple)
+        if isinstance(data, tuple) or hasattr(data, "dtype"):
+            self.arrays = tuple(_array(a, k) for k, a in enumerate(data if isinstance(data, tuple) else (data,)))
+            if not self.arrays:
+                raise ShapeError("Loader: data holds no array")
+            lengths = [len(a) for a in self.arrays]
+            if len(set(lengths)) > 1:
+                raise ShapeError(f"Loader: the arrays have {', '.join(map(str, lengths))} rows; they must have equally many")
+            self.samples = lengths[0]
+        else:
+            self.arrays = None
+            if not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+                raise TypeError(
+                    "Loader: data must be an array, a tuple of arrays, or have __len__ and __getitem__, not "
+                    f"{type(data).__name__}; batches that are made otherwise, by a generator say, go to fit as they are"
+                )
+            self.samples = len(data)
+        if not self.samples:
+            raise ShapeError("Loader: data is empty")
+        if drop_last and self.samples < batch_size:
+            raise ValueError(f"Loader: {self.samples} samples make no batch of {batch_size}; drop_last leaves smaller ones out")
+        self.data, self.batch_size, self.shuffle, self.seed, self.drop_last = data, batch_size, shuffle, seed, drop_last
+        self.transform, self.workers, self.prefetch = transform, workers, prefetch
+        self.takes_rng = transform is not None and _takes_rng(transform)
+        self.epoch = 0  # of the next ``iter``
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        return self.samples // self.batch_size if self.drop_last else -(-self.samples // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch, self.epoch = self.epoch, self.epoch + 1
+        return self.batches(epoch)
+
+    def __repr__(self) -> str:
+        return f"Loader({self.samples} samples, batch_size={self.batch_size}, {len(self)} batches)"
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch (counted from 0), beginning with batch ``start``.
+
+        Yields
+        ------
+        Array, or tuple of Arrays
+        """
+        order = np.random.default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
+        numbers = range(start, len(self))
+        if not self.workers:
+            return (self._shown(epoch, k, order) for k in numbers)
+        return self._ahead(epoch, numbers, order)
+
+    def _ahead(self, epoch: int, numbers: Sequence[int], order: np.ndarray | None) -> Iterator[Any]:
+        """Batches in order, made by threads."""
+        waiting: deque[Future] = deque()
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="weft-loader")
+        try:
+            for k in numbers:
+                waiting.append(pool.submit(self._shown, epoch, k, order))
+                if len(waiting) > self.prefetch:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:  # also when the caller leaves its loop early
+            for future in waiting:
+                future.cancel()
+            pool.shutdown(wait=False)
+
+    def _shown(self, epoch: int, k: int, order: np.ndarray | None) -> Any:
+        try:
+            return self._batch(epoch, k, order)
+        except Exception as error:
+            error.add_note(f"Loader: this was batch {k} of epoch {epoch}")
+            raise
+
+    def _batch(self, epoch: int, k: int, order: np.ndarray | None) -> Any:
+        first = k * self.batch_size
+        last = min(first + self.batch_size, self.samples)
+        parts: tuple[Any, ...]
+        if self.arrays is not None:
+            rows = slice(first, last) if order is None else order[first:last]
+            parts = tuple(np.asarray(a[rows]) for a in self.arrays)
+            alone = self.alone
+        else:
+            numbers = range(first, last) if order is None else order[first:last].tolist()
+            parts, alone = _stacked([self.data[i] for i in numbers])
+        if self.transform is not None:
+            more = {"rng": np.random.default_rng([self.seed, epoch, k])} if self.takes_rng else {}
+            made = self.transform(*parts, **more)
+            parts, alone = (made, False) if isinstance(made, tuple) else ((made,), True)
+        out = tuple(self._cast(p) for p in parts)
+        return out[0] if alone else out
+
+    def _cast(self, part: Any) -> Array:
+        if isinstance(part, Array):
+            return part if self.dtype is None or not is_float(part.dtype) else part.astype(self.dtype)
+        part = np.asarray(part)
+        return asarray(part.astype(self.dtype) if self.dtype is not None and is_float(part.dtype) else part)
+
+
+def _array(a: Any, k: int) -> Any:
+    found = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
+    if not found.ndim:
+        raise ShapeError(f"Loader: array {k} has no dimensions; the first is that of the samples")
+    if found.dtype.kind not in "fiub" and not is_float(found.dtype):
+        raise DTypeError(f"Loader: array {k} must hold numbers, not {found.dtype}")
+    return found
+
+
+def _stacked(samples: list[Any]) -> tuple[tuple[Any, ...], bool]:
+    """Samples as one array for each of their parts, and whether they have one part without a tuple."""
+    alone = not isinstance(samples[0], tuple | list)
+    columns = [samples] if alone else list(zip(*samples, strict=True))
+    out = []
+    for k, column in enumerate(columns):
+        parts = [p.numpy() if isinstance(p, Array) else np.asarray(p) for p in column]
+        shapes = {p.shape for p in parts}
+        if len(shapes) > 1:
+            found = ", ".join(map(str, sorted(shapes)))
+            raise DataError(f"Loader: part {k} of the samples has shapes {found}; they must be equal")
+        out.append(np.stack(parts))
+    return tuple(out), alone
+
+
+def _takes_rng(f: Callable) -> bool:
+    try:
+        return "rng" in inspect.signature(f).parameters
+    except (TypeError, ValueError):  # built-in functions may have no signature
+        return False

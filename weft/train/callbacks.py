@@ -1,0 +1,248 @@
+"""Callbacks: early stopping, the best weights, smaller rates on a plateau, a table on disk.
+
+A callback is a function of the :class:`~weft.train.State`, called after every epoch, or an object with any of
+``on_begin``, ``on_batch``, ``on_epoch`` and ``on_end``. ``state.stop(reason)`` ends the run.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from weft.functions.creation import asarray
+from weft.nn.module import Module
+from weft.nn.weight_file import pack, write_whole
+from weft.train.history import Epoch
+from weft.train.state import State
+
+
+def sign(monitor: str, mode: str | None) -> float:
+    """1 where small is good, -1 where large is: accuracies by themselves, else as ``mode`` says."""
+    if mode not in (None, "min", "max"):
+        raise ValueError(f"mode must be 'min', 'max' or None (by the name), not {mode!r}")
+    return -1.0 if mode == "max" or (mode is None and "accuracy" in monitor) else 1.0
+
+
+class EarlyStopping:
+    """Stop when a figure is good enough, or has not improved for some epochs.
+
+    It keeps nothing: all is computed from the history, so a resumed run stops at the same epoch.
+
+    Parameters
+    ----------
+    monitor : name of a figure of the history: "val_loss", "loss", "val_accuracy", ...
+    patience : epochs without improvement after which the run stops; None for any number
+    threshold : the run stops when the figure is at least as good as this; None for none
+    min_delta : less than this is no improvement
+    mode : "min", "max", or None: "max" for names with "accuracy", else "min"
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf
+    >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
+    >>> stop = wf.train.EarlyStopping("loss", patience=3, threshold=10.0)
+    >>> net = wf.nn.Linear(3, 1)
+    >>> history = wf.train.fit(net, x, x[:, :1], loss=wf.losses.mse, callbacks=[stop], show=False)
+    >>> len(history.epochs), history.stopped
+    (1, 'loss reached 10')
+    """
+
+    def __init__(
+        self, monitor: str = "val_loss", patience: int | None = None, threshold: float | None = None, *,
+        min_delta: float = 0.0, mode: str | None = None,
+    ) -> None:
+        if patience is None and threshold is None:
+            raise ValueError("EarlyStopping: give patience=, threshold= or both; without them it never stops")
+        if patience is not None and (not isinstance(patience, int) or patience < 1):
+            raise ValueError(f"EarlyStopping: patience must be a number of epochs, at least 1, not {patience!r}")
+        if min_delta < 0:
+            raise ValueError(f"EarlyStopping: min_delta must not be negative, not {min_delta}")
+        self.monitor, self.patience, self.threshold, self.min_delta = monitor, patience, threshold, min_delta
+        self.sign = sign(monitor, mode)
+
+    def on_epoch(self, state: State) -> None:
+        values = [self.sign * v for v in state.history[self.monitor]]
+        if self.threshold is not None and values[-1] <= self.sign * self.threshold:
+            state.stop(f"{self.monitor} reached {self.threshold:g}")
+        elif self.patience is not None and _waiting(values, self.min_delta) >= self.patience:
+            state.stop(f"{self.monitor} has not improved for {self.patience} epochs")
+
+
+class ReduceLROnPlateau:
+    """Multiply the learning rate by ``factor`` when a figure has not improved for ``patience`` epochs.
+
+    Like :class:`EarlyStopping` it reads the history alone. Rates of the optimizer's groups stay as they are.
+
+    Parameters
+    ----------
+    monitor, patience, min_delta, mode : as for EarlyStopping
+    factor : in (0, 1)
+    min_lr : the rate gets no smaller than this
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf
+    >>> x, optimizer = np.zeros((8, 3), "float32"), wf.optim.SGD(lr=0.5)
+    >>> history = wf.train.fit(  # nothing to learn: the loss stays where it is
+    ...     wf.nn.Linear(3, 1, bias=False), x, x[:, :1], epochs=4, loss=wf.losses.mse, optimizer=optimizer, show=False,
+    ...     callbacks=[wf.train.ReduceLROnPlateau("loss", factor=0.5, patience=2)],
+    ... )
+    >>> [e.lr for e in history.epochs], optimizer.lr
+    ([0.5, 0.5, 0.5, 0.25], 0.25)
+    """
+
+    def __init__(
+        self, monitor: str = "val_loss", factor: float = 0.1, patience: int = 10, *, min_delta: float = 0.0,
+        min_lr: float = 0.0, mode: str | None = None,
+    ) -> None:
+        if not 0 < factor < 1:
+            raise ValueError(f"ReduceLROnPlateau: factor must lie between 0 and 1, not {factor}")
+        if not isinstance(patience, int) or patience < 1:
+            raise ValueError(f"ReduceLROnPlateau: patience must be a number of epochs, at least 1, not {patience!r}")
+        self.monitor, self.factor, self.patience, self.min_delta, self.min_lr = monitor, factor, patience, min_delta, min_lr
+        self.sign = sign(monitor, mode)
+
+    def on_epoch(self, state: State) -> None:
+        values = [self.sign * v for v in state.history[self.monitor]]
+        rates = [e.lr for e in state.history.epochs]
+        since = next((k for k, lr in enumerate(reversed(rates)) if lr != rates[-1]), len(rates))  # epochs at this rate
+        if min(since, _waiting(values, self.min_delta)) >= self.patience:
+            state.optimizer.lr = max(state.optimizer.lr * self.factor, min(self.min_lr, state.optimizer.lr))
+
+
+def _waiting(values: list[float], min_delta: float) -> int:
+    """Epochs since the last improvement; the first epoch is one."""
+    best, wait = float("inf"), 0
+    for k, value in enumerate(values):
+        if value < best - min_delta or (k == 0 and value == value):
+            best, wait = value, 0
+        else:
+            wait += 1
+    return wait
+
+
+class BestWeights:
+    """Keep the weights of the best epoch and of the last.
+
+    Parameters
+    ----------
+    monitor : name of a figure; None for "val_loss" where there is validation data, else "loss"
+    mode : "min", "max", or None: "max" for names with "accuracy", else "min"
+    path : a weight file that is written whenever an epoch is better than all before, optional
+    restore : give the model its best weights when the run is over
+
+    Attributes
+    ----------
+    best, last : dict from names to NumPy arrays, buffers included; None before the first epoch
+    number : of the best epoch
+    score : its figure
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf
+    >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype("float32")
+    >>> keep, net = wf.train.BestWeights(), wf.nn.Linear(3, 1)
+    >>> history = wf.train.fit(net, x, x[:, :1], loss=wf.losses.mse, epochs=3, callbacks=[keep], show=False)
+    >>> keep.number == history.best, bool((keep.restore(net, "last").weight.numpy() == keep.last["weight"]).all())
+    (True, True)
+    """
+
+    def __init__(
+        self, monitor: str | None = None, mode: str | None = None, path: str | os.PathLike | None = None, restore: bool = True,
+    ) -> None:
+        self.monitor, self.mode, self.path, self.at_end = monitor, mode, path, restore
+        sign(monitor or "loss", mode)
+        self.best: dict[str, np.ndarray] | None = None
+        self.last: dict[str, np.ndarray] | None = None
+        self.number, self.score = 0, float("nan")
+
+    def on_begin(self, state: State) -> None:
+        if not state.history.epochs:
+            self.best, self.last, self.number, self.score = None, None, 0, float("nan")
+
+    def on_epoch(self, state: State) -> None:
+        name = self.monitor or ("val_loss" if state.row.validation_loss is not None else "loss")
+        value, by = state[name], sign(name, self.mode)
+        if self.best is None or by * value < by * self.score or self.score != self.score:
+            self.best, self.number, self.score = copied(state.model), state.epoch, value
+            state.history.best = state.epoch
+            if self.path is not None:
+                write_whole(self.path, pack(self.best))
+
+    def on_end(self, state: State) -> None:
+        self.last = copied(state.model)
+        if self.at_end and self.best is not None:
+            self.restore(state.model)
+
+    def restore(self, model: Module, which: str = "best") -> Module:
+        """Write the best or the last weights into ``model``; returns it."""
+        if which not in ("best", "last"):
+            raise ValueError(f"BestWeights: restore gives 'best' or 'last', not {which!r}")
+        kept = self.best if which == "best" else self.last
+        if kept is None:
+            raise ValueError(f"BestWeights: there are no {which} weights before an epoch has ended")
+        for name, array in model.arrays().items():
+            if name in kept:
+                array[...] = asarray(kept[name])
+        return model
+
+    def state_dict(self) -> dict[str, Any]:
+        weights = {f"best/{name}": a for name, a in (self.best or {}).items()}
+        return {"number": self.number, "score": self.score, **weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.number, self.score = state["number"], state["score"]
+        self.best = {n.removeprefix("best/"): a for n, a in state.items() if n.startswith("best/")} or None
+
+
+def copied(model: Module) -> dict[str, np.ndarray]:
+    """The arrays of a model, buffers included, as NumPy arrays of their own."""
+    return {name: a.numpy().copy() for name, a in model.arrays().items()}
+
+
+class CSVLog:
+    """Write one line an epoch to a CSV file: epoch, every figure, learning rate, seconds.
+
+    A resumed run goes on where its checkpoint stands: lines of epochs that are trained again are written once.
+
+    Parameters
+    ----------
+    path : of the file; an older one is written over
+
+    Examples
+    --------
+    >>> import numpy as np, weft as wf, tempfile, os
+    >>> x, path = np.ones((8, 3), "float32"), os.path.join(tempfile.mkdtemp(), "log.csv")
+    >>> history = wf.train.fit(
+    ...     wf.nn.Linear(3, 1), x, x[:, :1], epochs=2, loss=wf.losses.mse, callbacks=[wf.train.CSVLog(path)], show=False,
+    ... )
+    >>> [line.split(",")[:2] for line in open(path)][0]
+    ['epoch', 'loss']
+    """
+
+    def __init__(self, path: str | os.PathLike) -> None:
+        self.path = Path(path)
+        self._names: list[str] | None = None
+
+    def on_begin(self, state: State) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._names = None
+        with self.path.open("w", newline="") as f:
+            for row in state.history.epochs:
+                self._line(f, row)
+
+    def on_epoch(self, state: State) -> None:
+        with self.path.open("a", newline="") as f:
+            self._line(f, state.row)
+
+    def _line(self, f: IO[str], row: Epoch) -> None:
+        found: dict[str, Any] = {"epoch": row.number, **row.values(), "lr": row.lr, "seconds": round(row.seconds, 3)}
+        out = csv.writer(f)
+        if self._names is None:
+            self._names = list(found)
+            out.writerow(self._names)
+        out.writerow([found.get(name, "") for name in self._names])

@@ -1,0 +1,257 @@
+"""Where a loss that is not finite comes from: the step that made it is run again, operation by operation."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft import execute
+from weft.array import Array
+from weft.dtypes import is_float
+from weft.graph.interpret import walk
+from weft.graph.node import Node, topological, user_frame, user_line
+from weft.nn.module import WATCH, Module
+from weft.optim.optimizer import named_arrays
+from weft.train.feed import Feed
+from weft.train.snapshot import Log, put, take
+from weft.train.step import Stepper
+from weft.transforms.jit import jit
+from weft.transforms.tree import arrays_in, unflatten
+
+_CALLED = {"dot_general": "matrix product", "conv_general": "convolution", "reduce_sum": "sum", "reduce_max": "max",
+           "item": "loop", "scan": "loop"}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The numbers in an array: ``low`` and ``high`` of the finite ones."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    low: float
+    high: float
+    finite: bool
+
+    def __str__(self) -> str:
+        also = "" if self.finite else " and numbers that are not finite"
+        inside = f"[{self.low:.6g}, {self.high:.6g}]" if self.low <= self.high else "no finite number"
+        return f"{self.name} {self.dtype}{list(self.shape)} in {inside}{also}"
+
+
+@dataclass(frozen=True, slots=True)
+class NonFinite:
+    """The first value that was not finite.
+
+    Attributes
+    ----------
+    step, epoch, batch : the update that made it, all from 1
+    where : "loss", "gradient", "update", "data" or "weights"
+    layer : its name and class, "" outside of layers
+    operation : what gave the value
+    line : the user's line, "" where the operation is a layer's own
+    value : "nan", "inf" or "-inf"
+    inputs : Range of each of the operation's inputs
+    weights : what the model holds now
+    """
+
+    step: int
+    epoch: int
+    batch: int
+    where: str
+    layer: str
+    operation: str
+    line: str
+    value: str
+    inputs: tuple[Range, ...]
+    weights: str = ""
+
+    def __str__(self) -> str:
+        place = f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
+        by = f" in {self.layer}" if self.layer else ""
+        line = f", {self.line}" if self.line else ""
+        given = "; ".join(map(str, self.inputs))
+        first = {
+            "data": f"{self.operation} holds {self.value}: {given}",
+            "weights": f"the weights {self.operation} hold {self.value} before the step: {given}",
+            "update": f"the update of {self.operation} gives {self.value}, while loss and gradients are finite: {given}",
+            "gradient": f"the derivative of {self.operation}{by}{line} gives {self.value}, while the loss is finite: {given}",
+        }.get(self.where, f"{self.operation}{by}{line} gives {self.value}: {given}")
+        kept = f". The model has {self.weights}" if self.weights else ""
+        return f"the loss is not finite. It begins at {place}: {first}{kept}"
+
+
+def find(log: Log, step: int) -> NonFinite:
+    """Replay the log's steps, the last of which is number ``step``; the state is then that before the step found."""
+    model, optimizer, stepper = log.of
+    put(log.snapshot, *log.of)
+    sound = [name for name, a in log.snapshot.arrays["model"].items() if _finite(a)]
+    bad = len(log.steps) - 1
+    for k, one in enumerate(log.steps):
+        value = stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)[0]
+        arrays = model.arrays()
+        if not math.isfinite(value) or not all(_finite(arrays[name].numpy()) for name in sound if name in arrays):
+            bad = k
+            break
+    put(log.snapshot, *log.of)
+    for one in log.steps[:bad]:
+        stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)
+    one = log.steps[bad]
+    at = (step - (len(log.steps) - 1 - bad), one.epoch, one.batch)
+    before = take(*log.of)
+    batches = [log.feed.batch(key) for key in one.keys]
+    try:
+        for key, (x, y) in zip(one.keys, batches, strict=True):
+            found = _in_the_graph(model, stepper, log.feed, key, x, y)
+            if found is not None:
+                return NonFinite(*at, *found)
+            if len(batches) > 1:  # to what the next batch of this update starts from
+                stepper._add(x, y, 0.0)
+        put(before, *log.of)
+        held, slopes = named_arrays(model), stepper.gradient(*batches[0])[1]
+        ranges = {n: (_range("weights", p.numpy()), _range("gradient", slopes[n].numpy())) for n, p in held.items()}
+        put(before, *log.of)
+        stepper.advance(batches, one.lr)
+        for name, p in named_arrays(model).items():
+            if name in sound and not _finite(p.numpy()):
+                what = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
+                return NonFinite(*at, "update", "", what, "", _kind(p.numpy()), ranges[name])
+        return NonFinite(*at, "loss", "", "the compiled step (not seen again operation by operation)", "", "nan", ())
+    finally:
+        put(before, *log.of)
+
+
+def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Array, y: Array) -> tuple | None:
+    """(where, layer, operation, line, value, inputs) of the first operation that goes wrong in loss and gradients."""
+    owners: dict[Node, str] = {}
+
+    def both(x: Array, y: Array) -> Any:
+        return stepper.gradient(x, y)
+
+    with _owned(model, owners):
+        traced = jit(both).trace(x, y)
+    names: dict[Node, str] = dict(zip(traced.graph.inputs, ("x", "y"), strict=False))
+    parameters = {id(a): name for name, a in model.parameters().items()}
+    start = len(traced.arrays) + len(traced.scalars)
+    values: list[Any] = [x.numpy(), y.numpy()]
+    for node, cell in zip(traced.graph.inputs[start:], traced.captured, strict=False):
+        if id(cell) in parameters:
+            names[node] = repr(parameters[id(cell)])
+        values.append(cell.numpy())
+    values += [execute.to_numpy(n.value, n.shape, n.dtype) for n in traced.fixed]
+    ends = [(traced.graph.outputs if kind == "out" else traced.graph.inputs)[k] for kind, k in traced.results]
+    loss, slopes = unflatten(traced.structure, ends)
+
+    bad: dict[Node, str] = {}
+    ranges: dict[Node, Range] = {}
+    with np.errstate(all="ignore"):
+        for node, value in walk(traced.graph, values):
+            if isinstance(value, list) or not is_float(node.dtype):
+                continue
+            ranges[node] = _range(names.get(node, "input"), value)
+            if not ranges[node].finite and (node in names or (node.op.kind != "leaf" and node not in traced.graph.inputs)):
+                bad[node] = _kind(value)
+    ends = [loss] if loss in bad else [g for g in slopes.values() if g in bad]
+    if not ends:
+        return None
+    origins = _origins(ends, bad)
+    first = min(origins, key=traced.graph.order.index)
+    if first in names:
+        return _leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
+    forward = set(topological([loss], stop=frozenset(traced.graph.inputs)))
+    named = first if first in forward else _nearest(first, forward)
+    inputs = first.inputs[0].inputs if first.op.name == "item" else first.inputs
+    seen = [ranges[i] for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
+    line = user_line(named.where)
+    home = user_line(user_frame())
+    shown = "" if line in (home, "<unknown>") else f"{os.path.basename(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
+    operation = _CALLED.get(named.op.name, named.op.name)
+    if named.op.name == "cast":
+        operation = f"cast to {named.dtype.name}"
+    where = "loss" if first in forward else "gradient"
+    return where, owners.get(named, ""), operation, shown, bad[first], tuple(seen)
+
+
+def _leaf(node: Node, name: str, value: str, found: Range, feed: Feed, key: Any, content: Array) -> tuple:
+    if name not in ("x", "y"):
+        return "weights", "", name, "", value, (found,)
+    numbers = content.numpy()
+    row = int(np.argmax(~np.isfinite(numbers.astype(np.float64)).reshape(len(numbers), -1).all(axis=1)))
+    sample = feed.where(key, row)
+    which = f"sample {sample}" if sample >= 0 else f"row {row} of the batch"
+    return "data", "", f"{name}, {which},", "", value, (found,)
+
+
+@contextmanager
+def _owned(model: Module, owners: dict[Node, str]) -> Iterator[None]:
+    """While it lasts, calls of modules note which nodes they make; the innermost module has them."""
+    names = {id(m): f"layer {name!r} ({type(m).__name__})" if name else type(m).__name__ for name, m in model.modules()}
+
+    def watch(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+        given = frozenset(a.node for a in arrays_in([args, kwargs]))
+        out = module.forward(*args, **kwargs)
+        for node in topological([a.node for a in arrays_in(out)], stop=given | owners.keys()):
+            if node not in given:
+                owners.setdefault(node, names.get(id(module), type(module).__name__))
+        return out
+
+    before, WATCH.watch = WATCH.watch, watch
+    try:
+        yield
+    finally:
+        WATCH.watch = before
+
+
+def _origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:
+    """Bad nodes, behind the bad ends, none of whose inputs are bad."""
+    found: list[Node] = []
+    seen: set[Node] = set()
+    stack = list(ends)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        inputs = node.inputs[0].inputs if node.op.name == "item" else node.inputs
+        behind = [i for i in inputs if i in bad]
+        stack.extend(behind)
+        if not behind:
+            found.append(node)
+    return found
+
+
+def _nearest(node: Node, forward: set[Node]) -> Node:
+    """The operation whose derivative ``node`` belongs to: the nearest one behind it that computes the loss."""
+    layer = [node]
+    seen = set(layer)
+    while layer:
+        reached = [i for n in layer for i in n.inputs if i not in seen]
+        for i in reached:
+            if i in forward and i.inputs:
+                return i
+        seen.update(reached)
+        layer = reached
+    return node
+
+
+def _finite(a: np.ndarray) -> bool:
+    return not is_float(a.dtype) or bool(np.isfinite(a).all())
+
+
+def _kind(a: np.ndarray) -> str:
+    wide = a.astype(np.float64)
+    return "nan" if np.isnan(wide).any() else "inf" if (wide == np.inf).any() else "-inf"
+
+
+def _range(name: str, a: np.ndarray) -> Range:
+    wide = np.asarray(a).astype(np.float64)
+    fine = np.isfinite(wide)
+    kept = wide[fine]
+    low, high = (float(kept.min()), float(kept.max())) if kept.size else (math.inf, -math.inf)
+    return Range(name, tuple(a.shape), a.dtype.name, low, high, bool(fine.all()))

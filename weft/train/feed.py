@@ -1,0 +1,197 @@
+"""Where batches come from: arrays in an order drawn each epoch, a Loader, or anything that gives batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft.array import Array
+from weft.data.loader import Loader
+from weft.errors import DTypeError, ShapeError
+from weft.functions.creation import asarray
+
+Batch = tuple[Array, Array]
+
+
+class Feed(Protocol):
+    """Batches by keys: a key is small, or the batch itself, and gives the same batch whenever it is asked."""
+
+    heavy: bool  # whether keys are the batches themselves
+
+    @property
+    def steps(self) -> int | None:
+        """Batches an epoch, None while unknown."""
+        ...
+
+    @property
+    def samples(self) -> int | None: ...
+
+    def state(self) -> dict[str, Any]:
+        """What the order of the next epoch depends on; goes into checkpoints."""
+        ...
+
+    def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
+        """Keys of the batches of epoch ``number`` (from 1) after the first ``start``; ``state`` as it was before it."""
+        ...
+
+    def batch(self, key: Any) -> Batch: ...
+    def count(self, key: Any) -> int: ...
+    def held(self, key: Any) -> int:
+        """Bytes that keeping the key costs."""
+        ...
+
+    def where(self, key: Any, row: int) -> int:
+        """Which sample row ``row`` of a batch is, -1 where that is not known."""
+        ...
+
+
+class Arrays:
+    """Arrays in memory or memory-mapped: rows are read, and cast, batch by batch."""
+
+    heavy = False
+
+    def __init__(
+        self, x: np.ndarray, y: np.ndarray, rows: np.ndarray | None, batch_size: int, rng: np.random.Generator | None,
+        narrow: bool,
+    ) -> None:
+        self.x, self.y, self.rows, self.batch_size, self.rng = x, y, rows, batch_size, rng
+        self.samples = len(x) if rows is None else len(rows)
+        self.steps = -(-self.samples // batch_size)
+        self.cast = (narrow and x.dtype == np.float64, narrow and y.dtype == np.float64)
+
+    def state(self) -> dict[str, Any]:
+        return {} if self.rng is None else {"generator": self.rng.bit_generator.state}
+
+    def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
+        if self.rng is not None:
+            if state is not None:
+                self.rng.bit_generator.state = state["generator"]
+            order = self.rng.permutation(self.samples)
+        else:
+            order = np.arange(self.samples)
+        if self.rows is not None:
+            order = self.rows[order]
+        size = self.batch_size
+        return (order[first : first + size] for first in range(start * size, self.samples, size))
+
+    def batch(self, key: np.ndarray) -> Batch:
+        x, y = self.x[key], self.y[key]
+        if self.cast[0]:
+            x = x.astype(np.float32)
+        if self.cast[1]:
+            y = y.astype(np.float32)
+        return asarray(x), asarray(y)
+
+    def count(self, key: np.ndarray) -> int:
+        return len(key)
+
+    def held(self, key: np.ndarray) -> int:
+        return key.nbytes
+
+    def where(self, key: np.ndarray, row: int) -> int:
+        return int(key[row])
+
+
+class Stream:
+    """Batches of a Loader, of an iterable, of a function that gives one, or of a generator that is gone through once."""
+
+    heavy = True
+
+    def __init__(self, source: Any, narrow: bool, steps: int | None = None) -> None:
+        self.source, self.narrow = source, narrow
+        self.once = iter(source) if isinstance(source, Iterator) else None
+        self.samples = source.samples if isinstance(source, Loader) else None
+        self.limit = steps
+        self.steps: int | None = steps if steps is not None else len(source) if hasattr(source, "__len__") else None
+        self.taken = 0  # batches taken from a generator that is gone through once
+
+    def state(self) -> dict[str, Any]:
+        return {"taken": self.taken}
+
+    def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
+        skip = start
+        if isinstance(self.source, Loader):
+            found, skip = self.source.batches(number - 1, start), 0
+        elif self.once is not None:
+            found = self.once
+            if state is not None:  # a new process: go to where the epoch began
+                skip += state["taken"] - self.taken
+        else:
+            found = iter(self.source() if callable(self.source) else self.source)
+        return self._checked(found, skip, number, start)
+
+    def _checked(self, found: Iterator[Any], skip: int, number: int, start: int) -> Generator[Batch, None, None]:
+        for _ in range(skip):
+            next(found, None)
+        self.taken += skip
+        count = start
+        while self.limit is None or count < self.limit:
+            item = next(found, None)
+            if item is None:
+                break
+            self.taken += 1
+            yield self._pair(item)
+            count += 1
+        if not count:
+            again = "; a generator is gone through once: give steps_per_epoch=, or a function that makes a new one for each epoch"
+            raise ShapeError(f"fit: the data give no batch in epoch {number}" + (again if self.once is not None else ""))
+        if self.steps is None:
+            self.steps = count
+
+    def _pair(self, item: Any) -> Batch:
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise TypeError(f"fit: the data must give pairs (x, y), not {type(item).__name__}")
+        x, y = (self._array(part) for part in item)
+        if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
+            raise ShapeError(f"fit: a batch has x of shape {x.shape} and y of shape {y.shape}: they need equally many rows")
+        return x, y
+
+    def _array(self, part: Any) -> Array:
+        found = part if isinstance(part, Array) else asarray(np.asarray(part))
+        return found.astype("float32") if self.narrow and found.dtype == np.float64 else found
+
+    def batch(self, key: Batch) -> Batch:
+        return key
+
+    def count(self, key: Batch) -> int:
+        return key[0].shape[0]
+
+    def held(self, key: Batch) -> int:
+        return sum(a.size * a.dtype.itemsize for a in key)
+
+    def where(self, key: Batch, row: int) -> int:
+        return -1
+
+
+def is_stream(x: Any) -> bool:
+    """Whether ``x`` gives batches by itself."""
+    if isinstance(x, Loader) or isinstance(x, Callable):  # type: ignore[arg-type]
+        return True
+    return isinstance(x, Iterable) and not hasattr(x, "dtype")
+
+
+def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Samples and targets as NumPy arrays (memory-mapped ones as they are), refused where they do not fit."""
+    x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, np.memmap) else np.asarray(a) for a in (x, y))
+    if not x.ndim or not len(x):
+        raise ShapeError(f"fit: x is empty: shape {x.shape}")
+    if not y.ndim or len(x) != len(y):
+        count = f"{len(y)} (shape {y.shape})" if y.ndim else "no dimensions"
+        raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {count}")
+    for name, a in (("x", x), ("y", y)):
+        if a.dtype.kind not in "fiub" and a.dtype.name != "bfloat16":
+            raise DTypeError(f"fit: {name} must hold numbers, not {a.dtype}")
+    return x, y
+
+
+def set_aside(fraction: float, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Which rows are kept aside for validation, and which are trained on; (None, None) where none are kept."""
+    count = int(round(fraction * len(x)))
+    if not count:
+        return None, None
+    if count == len(x):
+        raise ValueError(f"fit: validation={fraction} of {len(x)} samples leaves none to train on")
+    order = rng.permutation(len(x))
+    return np.sort(order[:count]), np.sort(order[count:])

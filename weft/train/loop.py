@@ -1,0 +1,235 @@
+"""The loop of a run: epochs of steps, with callbacks, checkpoints, and an end by Ctrl-C or by a loss that is not finite."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import closing
+from math import isfinite
+from typing import Any
+
+from weft.nn.module import Module
+from weft.optim import Optimizer
+from weft.train import checkpoint
+from weft.train.callbacks import BestWeights
+from weft.train.diagnose import find
+from weft.train.feed import Feed
+from weft.train.history import Epoch
+from weft.train.interrupts import Asked, noted
+from weft.train.snapshot import Log, put, take
+from weft.train.state import Hooks, State
+from weft.train.step import Stepper
+from weft.train.validate import Validation
+from weft.transforms.denormals import flush_denormals
+
+
+class Run:
+    """All that a run is; :meth:`train` goes through it."""
+
+    def __init__(
+        self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed, hooks: Hooks, state: State,
+        validation: Validation | None, show: Any, path: str | os.PathLike | None, every: checkpoint.Every, run: dict[str, Any],
+    ) -> None:
+        self.model, self.optimizer, self.stepper, self.feed = model, optimizer, stepper, feed
+        self.hooks, self.state, self.validation, self.show = hooks, state, validation, show
+        self.path, self.every, self.run = path, every, run
+        given = next((c for c in hooks.all if isinstance(c, BestWeights)), None)
+        self.keeper = BestWeights(restore=False) if given is None else given
+        self.own_keeper = given is None
+        self.keeping = [c for c in ([self.keeper] if self.own_keeper else []) + list(hooks.all) if hasattr(c, "state_dict")]
+        self.totals = [0.0] * (1 + len(stepper.metrics))
+        self.rows = 0  # of this epoch so far
+        self.seconds = 0.0  # spent in this epoch before this process
+        self.began: dict[str, Any] | None = None  # what the order of this epoch depends on, when it goes on in its middle
+        self.lr = optimizer.lr  # as given
+        self.finished = False
+
+    # ---- checkpoints
+
+    def save(self) -> None:
+        """Write the checkpoint, where there is one to write."""
+        if self.path is None:
+            return
+        state = self.state
+        seconds = self.seconds + (time.perf_counter() - self.start if self.began is not None else 0.0)
+        place = {
+            "batch": state.batch, "step": state.step, "loss": state.loss, "stopped": state.stopped, "best": state.history.best,
+            "totals": self.totals, "rows": self.rows, "seconds": seconds,
+            "lr": float(self.optimizer.lr), "given_lr": float(self.lr),
+            "feed": self.began if self.began is not None else self.feed.state(),
+        }
+        callbacks = [(type(c).__name__, c.state_dict()) for c in self.keeping]
+        snapshot = take(self.model, self.optimizer, self.stepper)
+        checkpoint.save(self.path, checkpoint.Checkpoint(self.run, snapshot, callbacks, state.history.epochs, place))
+
+    def resume(self, found: checkpoint.Checkpoint) -> None:
+        """Take over what a checkpoint holds; nothing is changed where it is another run's."""
+        parts = {"model": self.model.arrays(), "optimizer": self.optimizer.arrays(), "step": self.stepper.arrays}
+        here = {**self.run, "callbacks": [type(c).__name__ for c in self.keeping]}
+        there = {**found.run, "callbacks": [kind for kind, _ in found.callbacks]}
+        held = checkpoint.Checkpoint(there, found.snapshot, found.callbacks, found.epochs, found.place)
+        checkpoint.check(self.path, held, here, parts, self.model)
+        put(found.snapshot, self.model, self.optimizer, self.stepper)
+        state, place = self.state, found.place
+        state.history.epochs[:] = found.epochs
+        state.history.best, state.stopped = place["best"], place["stopped"]
+        state.batch, state.step, state.loss = place["batch"], place["step"], place["loss"]
+        state.epoch = len(found.epochs)
+        self.totals, self.rows, self.seconds = place["totals"], place["rows"], place["seconds"]
+        self.began = place["feed"]
+        if self.lr == place["given_lr"]:
+            self.optimizer.lr = place["lr"]  # callbacks may have changed it
+        self.kept = [held for _, held in found.callbacks]
+
+    kept: list[dict[str, Any]] | None = None
+
+    # ---- the loop
+
+    def train(self) -> None:
+        """From where the run stands to its end."""
+        state, history = self.state, self.state.history
+        for c in [self.keeper.on_begin] if self.own_keeper else []:
+            c(state)
+        for begin in self.hooks.begin:
+            begin(state)
+        if self.kept is not None:
+            for c, held in zip(self.keeping, self.kept, strict=True):
+                c.load_state_dict(held)
+        else:
+            self.save()
+        done = False
+        self.model.train()
+        try:
+            with flush_denormals(), noted() as asked, self._progress() as bar:
+                self.log = Log(self.model, self.optimizer, self.stepper, self.feed)
+                while len(history.epochs) < state.epochs and not state.stopped and not asked.to_stop:
+                    if not self._epoch(bar, asked):
+                        break
+                done = True
+                if history.non_finite is None:
+                    history.interrupted = asked.to_stop
+                    if asked.to_stop and self.path is not None:
+                        self.save()
+        except KeyboardInterrupt:
+            history.interrupted = True
+        finally:
+            self.model.eval()
+        history.stopped = "Ctrl-C" if history.interrupted else state.stopped
+        if (history.interrupted or history.non_finite is not None) and self.keeper.best is not None:
+            self.keeper.restore(self.model)
+        if history.non_finite is not None:
+            warnings.warn(f"fit: {history.non_finite}", RuntimeWarning, stacklevel=_outside())
+        if done:
+            for end in self.hooks.end:
+                end(state)
+
+    def _progress(self) -> Any:
+        from weft.train.progress import progress
+
+        per = self.feed.steps
+        total = None if per is None else self.state.epochs * per
+        return progress(total, self.show, self.state.history, self.state.epochs, (per or 0) * self.state.epoch + self.state.batch)
+
+    def _epoch(self, bar: Any, asked: Asked) -> bool:
+        """One epoch, or what is left of it; False where the run ends in its middle."""
+        state, feed, totals = self.state, self.feed, self.totals
+        state.epoch = number = len(state.history.epochs) + 1
+        self.start = time.perf_counter()
+        if self.began is None:
+            self.began, state.batch, self.rows, self.seconds = feed.state(), 0, 0, 0.0
+            totals[:] = [0.0] * len(totals)
+            keys = feed.epoch(number, 0, None)
+        else:
+            keys = feed.epoch(number, state.batch, self.began)
+        with closing(keys):  # a Loader's threads end with the epoch, however it ends
+            return self._steps(keys, number, bar, asked) and self._close(bar)
+
+    def _steps(self, keys: Any, number: int, bar: Any, asked: Asked) -> bool:
+        """The updates of an epoch; False where the run ends in its middle."""
+        state, feed, optimizer, totals = self.state, self.feed, self.optimizer, self.totals
+        advance, batch, count, note = self.stepper.advance, feed.batch, feed.count, self.log.note
+        on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
+        for group in _groups(keys, self.stepper.accumulate):
+            lr = optimizer.lr
+            note(group, lr, number, state.batch + 1)
+            values = advance([batch(key) for key in group], lr)
+            state.step += 1
+            if not isfinite(values[0]):
+                self._bad()
+                return False
+            rows = sum(map(count, group))
+            for k, value in enumerate(values):
+                totals[k] += value * rows
+            self.rows += rows
+            state.batch += len(group)
+            state.loss = values[0]
+            bar.step(len(group))
+            for call in on_batch:
+                call(state)
+            if every is not None and state.step % every == 0:
+                self.save()
+            if asked.to_stop or state.stopped:
+                if state.stopped:
+                    self.save()
+                return False
+        return True
+
+    def _close(self, bar: Any) -> bool:
+        """The end of an epoch: its row, the callbacks, the checkpoint."""
+        state, history = self.state, self.state.history
+        means = [t / self.rows for t in self.totals]
+        value, figures = self.validation() if self.validation is not None else (None, {})
+        seconds = self.seconds + time.perf_counter() - self.start
+        metrics = dict(zip(self.stepper.metrics, means[1:], strict=True))
+        rate = float(self.optimizer.lr)
+        row = Epoch(state.epoch, means[0], seconds, value, figures.get("accuracy"), metrics, figures, rate)
+        history.epochs.append(row)
+        if self.own_keeper:
+            self.keeper.on_epoch(state)
+        for call in self.hooks.epoch:
+            call(state)
+        history.best = self.keeper.number
+        bar.epoch(row)
+        self.began, state.batch, self.rows = None, 0, 0
+        self.totals[:] = [0.0] * len(self.totals)
+        ended = state.stopped or len(history.epochs) == state.epochs
+        if ended or (self.every.epochs is not None and len(history.epochs) % self.every.epochs == 0):
+            self.save()
+        return True
+
+    def _bad(self) -> None:
+        """A loss that is not finite: find where it comes from; the state is then that before the bad step."""
+        state = self.state
+        found = find(self.log, state.step)
+        best = self.keeper.number if self.keeper.best is not None else 0
+        weights = f"the weights of epoch {best}, the best" if best else f"its weights from before step {found.step}"
+        object.__setattr__(found, "weights", weights)
+        state.history.non_finite = found
+        state.stopped = "the loss is not finite"
+
+
+def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    """Tuples of ``size`` keys; the last may have fewer."""
+    if size == 1:
+        yield from zip(keys)  # noqa: B905  one sequence
+        return
+    group: list[Any] = []
+    for key in keys:
+        group.append(key)
+        if len(group) == size:
+            yield tuple(group)
+            group = []
+    if group:
+        yield tuple(group)
+
+
+def _outside() -> int:
+    """The stack level of the caller's line outside of weft, for warnings given where this is called."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    return level

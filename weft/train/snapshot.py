@@ -1,0 +1,114 @@
+"""Snapshots: everything that the next step depends on, copied; and the log of steps that leads from one to now."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.functions.creation import asarray
+from weft.functions.random_state import get_state, set_state
+from weft.nn.module import Module
+from weft.optim import Optimizer
+from weft.train.feed import Feed
+from weft.train.step import Stepper
+
+MOST_HELD = 32 << 20  # bytes of batches that the log may hold before the next snapshot
+LEAST_SECONDS, LEAST_COSTS = 1.0, 50  # between snapshots: this long, and so many times what one takes
+LOOK_EVERY = 32  # steps between two looks at the clock
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Arrays of model, optimizer and step, and the hidden random state."""
+
+    arrays: dict[str, dict[str, np.ndarray]]
+    random: tuple[int, int]
+
+
+def take(model: Module, optimizer: Optimizer, stepper: Stepper) -> Snapshot:
+    """Copies of everything."""
+    parts = {"model": model.arrays(), "optimizer": optimizer.arrays(), "step": stepper.arrays}
+    return Snapshot({part: {n: a.numpy().copy() for n, a in held.items()} for part, held in parts.items()}, get_state())
+
+
+def put(snapshot: Snapshot, model: Module, optimizer: Optimizer, stepper: Stepper) -> None:
+    """Make everything what it was when the snapshot was taken."""
+    write_model(model, snapshot.arrays["model"])
+    for part, held in (("optimizer", optimizer.arrays()), ("step", stepper.arrays)):
+        write(held, snapshot.arrays[part])
+    set_state(snapshot.random)
+
+
+def write(arrays: dict[str, Array], content: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        array[...] = asarray(content[name])
+
+
+def write_model(model: Module, content: dict[str, np.ndarray]) -> None:
+    """Write a model's arrays; state that a layer makes in its first step (of stateful recurrent layers) comes and goes."""
+    here = model.arrays()
+    for name in here.keys() - content.keys():
+        _owner(model, name)(None)
+    for name in content.keys() - here.keys():
+        _owner(model, name)(asarray(content[name]))
+    write({n: a for n, a in here.items() if n in content}, content)
+
+
+def _owner(model: Module, name: str) -> Any:
+    prefix, _, last = name.rpartition(".")
+    module = dict(model.modules())[prefix]
+    return lambda value: setattr(module, last, value)
+
+
+def may_come(model: Module, name: str) -> bool:
+    """Whether an array of this name may be made by a later step: the layer has the attribute, and it is None."""
+    prefix, _, last = name.rpartition(".")
+    module = dict(model.modules()).get(prefix)
+    return module is not None and last in vars(module) and vars(module)[last] is None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One update in the log: the keys of its batches, the rate, and where in the run it was."""
+
+    keys: tuple[Any, ...]
+    lr: float
+    epoch: int
+    batch: int
+
+
+class Log:
+    """The last snapshot and the steps since: what is needed to see again how a loss went bad. No kernel runs for it."""
+
+    def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
+        self.of = (model, optimizer, stepper)
+        self.feed = feed
+        self.steps: list[Step] = []
+        self._held, self._look = 0, 0
+        self._take()
+
+    def note(self, keys: tuple[Any, ...], lr: float, epoch: int, batch: int) -> None:
+        """Called before each update."""
+        self._look -= 1
+        if self._look <= 0:
+            self._look = LOOK_EVERY
+            if time.perf_counter() >= self._next:
+                self._take()
+        if self.feed.heavy:
+            self._held += sum(map(self.feed.held, keys))
+            if self._held > MOST_HELD and self.steps:
+                self._take()
+                self._held = sum(map(self.feed.held, keys))
+        self.steps.append(Step(keys, lr, epoch, batch))
+
+    def _take(self) -> None:
+        start = time.perf_counter()
+        self.snapshot = take(*self.of)
+        now = time.perf_counter()
+        self._next = now + max(LEAST_SECONDS, LEAST_COSTS * (now - start))
+        self._held = 0
+        self.steps.clear()

@@ -1,0 +1,195 @@
+"""The training step: forward, backward and update as one native call, with metrics, 16-bit activations, accumulation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.convert import cast
+from weft.dtypes import as_dtype, bfloat16, float16, float32, is_float
+from weft.functions.choosing import where
+from weft.functions.creation import full, zeros
+from weft.functions.elementwise import isfinite, maximum
+from weft.nn.module import Module
+from weft.optim import SAM, Optimizer
+from weft.optim.optimizer import named_arrays, state_dtype
+from weft.train.metrics import Metric, one_number
+from weft.transforms.grad import value_and_grad
+from weft.transforms.jit import jit
+
+GROW_AFTER = 2000  # steps in a row without overflow, after which the scale of the loss is doubled
+FIRST_SCALE = 65536.0
+
+
+def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callable[[Array, Array, float], Array]:
+    """The jitted step: forward, backward and update in one native call; gives the loss before the update.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> net, opt = wf.nn.Linear(2, 1), wf.optim.SGD(lr=0.1)
+    >>> step = wf.train.training_step(net, wf.losses.mse, opt.init(net))
+    >>> step(wf.ones((4, 2)), wf.zeros((4, 1)), 0.1).shape
+    ()
+    """
+    value_and_gradient = value_and_grad(lambda net, x, y: loss(net(x), y))
+
+    @jit
+    def step(x: Array, y: Array, lr: float) -> Array:
+        value, gradient = value_and_gradient(model, x, y)
+        optimizer.update(model, gradient, lr, loss=value, gradient_at=lambda: value_and_gradient(model, x, y)[1])
+        return value
+
+    return step
+
+
+class Stepper:
+    """Makes updates: ``advance`` takes the batches of one update, a learning rate, and gives (loss, *metrics) as floats.
+
+    ``plain`` is the same for one batch and no metrics, the loss alone; None where there is more to do. ``arrays`` is what it
+    keeps beside model and optimizer.
+    """
+
+    def __init__(
+        self, model: Module, loss: Callable, optimizer: Optimizer, metrics: Mapping[str, Metric] | None = None,
+        accumulate: int = 1, precision: Any = None,
+    ) -> None:
+        self.model, self.loss, self.optimizer = model, loss, optimizer
+        self.metrics = dict(metrics or {})
+        self.accumulate = accumulate
+        self.dtype = _precision(precision)
+        self.arrays: dict[str, Array] = {}
+        self._sums: dict[str, Array] = {}
+        if self.dtype == float16:
+            self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
+            self.arrays["good"] = zeros((), dtype=float32)
+        self.plain: Callable[[Array, Array, float], Array] | None = None
+        if accumulate > 1:
+            if isinstance(optimizer, SAM):
+                raise ValueError("fit: SAM computes each gradient twice, which accumulate= cannot do; leave one of them out")
+            self._sums = {n: zeros(p.shape, dtype=state_dtype(p.dtype)) for n, p in named_arrays(model).items()}
+            self._sums["loss"] = zeros((), dtype=float32)
+            self._add, self._last = jit(self._add_batch), jit(self._last_batch)
+        elif self.metrics or self.dtype is not None:
+            self._one = jit(self._one_batch)
+        else:
+            self.plain = training_step(model, loss, optimizer)
+
+    def advance(self, batches: Sequence[tuple[Array, Array]], lr: float) -> tuple[float, ...]:
+        """One update from ``batches``; the loss and metrics are means over all their rows."""
+        if self.plain is not None:
+            ((x, y),) = batches
+            return (float(self.plain(x, y, lr)),)
+        if self.accumulate == 1:
+            ((x, y),) = batches
+            return tuple(map(float, self._one(x, y, lr)))
+        total = sum(x.shape[0] for x, _ in batches)
+        found = []
+        for k, (x, y) in enumerate(batches):
+            share = x.shape[0] / total
+            last = k == len(batches) - 1
+            found.append((share, self._last(x, y, share, lr) if last else self._add(x, y, share)))
+        return tuple(
+            sum(share * float(values[k]) for share, values in found) for k in range(1 + len(self.metrics))
+        )
+
+    def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
+        """Loss and gradients by name at the present weights, as the step computes them."""
+        (value, _), slopes = self._value_and_gradient(x, y)
+        return value, slopes
+
+    # ---- traced
+
+    def _forward(self, net: Module, x: Array, y: Array) -> tuple[Array, tuple[Array, ...]]:
+        if self.dtype is None:
+            out = net(x)
+        else:
+            with stored_as(net, self.dtype):
+                out = _floats(net(_floats(x, self.dtype)), float32)
+        value = self.loss(out, y)
+        aux = (value, *(one_number(name, metric(out, y)) for name, metric in self.metrics.items()))
+        return (value * self.arrays["scale"] if self.dtype == float16 else value), aux
+
+    def _value_and_gradient(self, x: Array, y: Array) -> tuple[tuple[Array, tuple[Array, ...]], dict[str, Array]]:
+        (_, aux), gradient = value_and_grad(self._forward, has_aux=True)(self.model, x, y)
+        slopes = named_arrays(gradient)
+        if self.dtype == float16:
+            shrink = 1.0 / self.arrays["scale"]
+            slopes = {name: g * shrink for name, g in slopes.items()}
+        return (aux[0], aux[1:]), slopes
+
+    def _one_batch(self, x: Array, y: Array, lr: float) -> tuple[Array, ...]:
+        (value, metrics), slopes = self._value_and_gradient(x, y)
+        self._update(slopes, lr, value, lambda: self._value_and_gradient(x, y)[1])
+        return (value, *metrics)
+
+    def _add_batch(self, x: Array, y: Array, share: float) -> tuple[Array, ...]:
+        (value, metrics), slopes = self._value_and_gradient(x, y)
+        self._sum({**slopes, "loss": value}, share)
+        return (value, *metrics)
+
+    def _last_batch(self, x: Array, y: Array, share: float, lr: float) -> tuple[Array, ...]:
+        (value, metrics), slopes = self._value_and_gradient(x, y)
+        self._sum({**slopes, "loss": value}, share)
+        sums = {name: copy.copy(s) for name, s in self._sums.items()}
+        total = sums.pop("loss")
+        for s in self._sums.values():
+            s[...] = 0
+        self._update(sums, lr, total, None)
+        return (value, *metrics)
+
+    def _sum(self, parts: Mapping[str, Array], share: float) -> None:
+        for name, s in self._sums.items():
+            s[...] = s + parts[name].astype(s.dtype) * share
+
+    def _update(self, slopes: dict[str, Array], lr: float, value: Array, again: Callable[[], Any] | None) -> None:
+        if self.dtype != float16:
+            self.optimizer.update(self.model, slopes, lr, loss=value, gradient_at=again)
+            return
+        fine: Any = None
+        for g in slopes.values():
+            here = isfinite(g).all()
+            fine = here if fine is None else fine & here
+        before = [(a, copy.copy(a)) for a in (*named_arrays(self.model).values(), *self.optimizer.arrays().values())]
+        self.optimizer.update(self.model, slopes, lr, loss=value, gradient_at=again)
+        for array, old in before:
+            array[...] = where(fine, array, old)
+        scale, good = self.arrays["scale"], self.arrays["good"]
+        count = where(fine, good + 1, 0)
+        grown = count >= GROW_AFTER
+        scale[...] = where(fine, where(grown, scale * 2, scale), maximum(scale * 0.5, 1))
+        good[...] = where(grown, 0, count)
+
+
+@contextmanager
+def stored_as(model: Module, dtype: np.dtype) -> Iterator[None]:
+    """While it lasts the model's float32 parameters are seen as ``dtype``; gradients flow to the float32 ones."""
+    held = [(p, p.node) for p in model.parameters().values() if p.dtype == float32]
+    for p, node in held:
+        p._set(cast(node, dtype))
+    try:
+        yield
+    finally:
+        for p, node in held:
+            p._set(node)
+
+
+def _floats(x: Any, dtype: np.dtype) -> Any:
+    """Float arrays of 16 or 32 bits, in tuples too, as ``dtype``."""
+    if isinstance(x, tuple):
+        return tuple(_floats(item, dtype) for item in x)
+    return x.astype(dtype) if isinstance(x, Array) and is_float(x.dtype) and x.dtype.itemsize <= 4 else x
+
+
+def _precision(precision: Any) -> np.dtype | None:
+    if precision is None or precision in ("float32", np.float32):
+        return None
+    found = as_dtype(precision)
+    if found not in (float16, bfloat16):
+        raise ValueError(f"fit: precision must be 'float32', 'float16' or 'bfloat16', not {precision!r}")
+    return found
