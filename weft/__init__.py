@@ -56,6 +56,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.look": "eval",
     "weft.tools.explain": "explain",
+    "weft.tools.profile": "profile",
     "weft.runtime": "counters get_num_threads set_num_threads",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -75,6 +75,7 @@ from weft.transforms.denormals import flush_denormals as flush_denormals
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.look import evaluate as _evaluate
 from weft.tools.explain import explain as explain
+from weft.tools.profile import profile as profile
 from weft.runtime import counters as counters, get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from weft import (
     data as data, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn, optim as optim,

@@ -25,11 +25,19 @@ class Tracing(Protocol):
     def scalar(self, value: float, dtype: Any) -> Node | None: ...
 
 
+class Watching(Protocol):
+    """What a profile puts in the place of what runs."""
+
+    def executable(self, graph: Any) -> Any: ...
+    def twin(self, jitted: Any) -> Any: ...
+
+
 class _Local(threading.local):
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush: bool = False  # programs made now flush denormals to zero
+    watch: Watching | None = None  # a profile of what this thread runs
 
 
 LOCAL = _Local()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weft.graph.node import Node, topological
+from weft.graph.node import ORIGIN, Node, topological
 from weft.graph.primitives import bind
 
 Batched = tuple[Node, int | None]
@@ -31,16 +31,23 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batc
     [(<square float32[8,3]>, 0)]
     """
     done: dict[Node, Batched] = dict(mapping)
-    for node in topological(outputs, stop=frozenset(mapping)):
-        if node in done:
-            continue
-        parts = [done[i] for i in node.inputs] if node.value is None else []
-        if any(dim is not None for _, dim in parts):
-            if node.op.batch is None:
-                raise TypeError(f"vmap: {node.op.name} has no batching rule.")
-            done[node] = node.op.batch([x for x, _ in parts], [dim for _, dim in parts], **node.params)
-        elif all(x is i for (x, _), i in zip(parts, node.inputs, strict=False)):
-            done[node] = node, None
-        else:
-            done[node] = bind(node.op, *(x for x, _ in parts), **node.params), None
+    before = ORIGIN.where
+    try:
+        for node in topological(outputs, stop=frozenset(mapping)):
+            if node not in done:
+                ORIGIN.where = node.where or before
+                done[node] = _batched(node, done)
+    finally:
+        ORIGIN.where = before
     return [done[o] for o in outputs]
+
+
+def _batched(node: Node, done: Mapping[Node, Batched]) -> Batched:
+    parts = [done[i] for i in node.inputs] if node.value is None else []
+    if any(dim is not None for _, dim in parts):
+        if node.op.batch is None:
+            raise TypeError(f"vmap: {node.op.name} has no batching rule.")
+        return node.op.batch([x for x, _ in parts], [dim for _, dim in parts], **node.params)
+    if all(x is i for (x, _), i in zip(parts, node.inputs, strict=False)):
+        return node, None
+    return bind(node.op, *(x for x, _ in parts), **node.params), None

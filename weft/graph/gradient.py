@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import Node, Shape, topological
+from weft.graph.node import ORIGIN, Node, Shape, derived, topological
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.primitives.kinds import FLOATS
 
@@ -62,22 +62,31 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
             raise DTypeError(f"grad: a cotangent is {g.dtype.name} and its output {node.dtype.name}: they must be equal.")
         if node in reached:
             _accumulate(sums, node, broadcast_to(g, node.shape))
-    for node in reversed(order):
-        if node not in reached or node in stop or (node not in sums and node not in loops):
-            continue
-        if node.op.name == "item":
-            of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
-            of[k] = call.add(of[k], g) if k in of else g
-            continue
-        vjp = node.op.vjp
-        if vjp is None:
-            raise NotDifferentiable(node)
-        cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
-        parts = vjp(cotangent, node, *node.inputs, **node.params)
-        for operand, part in zip(node.inputs, parts, strict=True):
-            if part is not None and operand in reached:
-                _accumulate(sums, operand, unbroadcast(part, operand.shape))
+    before = ORIGIN.where
+    try:
+        for node in reversed(order):
+            if node in reached and node not in stop and (node in sums or node in loops):
+                ORIGIN.where = derived(node.where, "backward") or before
+                _step(node, sums, loops, reached)
+    finally:
+        ORIGIN.where = before
     return [sums[node] if node in sums else full(0, node.shape, node.dtype) for node in wrt]
+
+
+def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]], reached: set[Node]) -> None:
+    """Pass the cotangent of one node on to its operands."""
+    if node.op.name == "item":
+        of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
+        of[k] = call.add(of[k], g) if k in of else g
+        return
+    vjp = node.op.vjp
+    if vjp is None:
+        raise NotDifferentiable(node)
+    cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
+    parts = vjp(cotangent, node, *node.inputs, **node.params)
+    for operand, part in zip(node.inputs, parts, strict=True):
+        if part is not None and operand in reached:
+            _accumulate(sums, operand, unbroadcast(part, operand.shape))
 
 
 class NotDifferentiable(TypeError):

@@ -7,6 +7,7 @@ no device and no Array. Nodes are compared by identity; structural keys are comp
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,8 @@ class Node:
     inputs : tuple of Node
     params : dict, never changed after construction; keys in the order the primitive declares them
     shape, dtype : of the result; ``dtype`` is a ``numpy.dtype`` (ml_dtypes' bfloat16 included)
-    where : (code, instruction) of the user's line, see :func:`user_line`
+    where : (code, instruction) of the user's line, see :func:`user_line`; with a mark (code, instruction, layer, phase),
+        see :class:`Origin`
     value : None, or the buffer (runtime) or Python number (scalar leaf) that holds the result
     holder : None, or a weak reference to the Cell through which the user can reach this node; of a scan, weak references
         to its results
@@ -136,12 +138,27 @@ def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) ->
     return tuple(order)
 
 
-_PACKAGE = __file__.rsplit("/", 2)[0]
+class _Origins(threading.local):
+    """Where new nodes come from, in this thread.
+
+    where: what new nodes get in place of the line that is running, because they stand for another node (its derivative).
+    layer: while a profile marks nodes, the path of the innermost layer that is being called, "" outside of layers; else None.
+    """
+
+    where: Any = None
+    layer: str | None = None
+
+
+ORIGIN = _Origins()
+_PACKAGE = __file__.rsplit("/", 2)[0] + "/"
 _OURS: dict[str, bool] = {}  # file name -> is it weft's own; a look-up is cheaper than comparing the path's start
 
 
 def user_frame() -> Any:
     """Where the user's own code stands: (code object, instruction offset), cheap to take, resolved when needed."""
+    origin = ORIGIN.where
+    if origin is not None:
+        return origin
     frame: Any = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
@@ -149,16 +166,43 @@ def user_frame() -> Any:
         if ours is None:
             ours = _OURS[name] = name.startswith(_PACKAGE)
         if not ours:
-            return (frame.f_code, frame.f_lasti)
+            break
         frame = frame.f_back
-    return None
+    layer = ORIGIN.layer
+    if layer is not None:
+        return _marked(frame, layer)
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def _marked(frame: Any, layer: str) -> Any:
+    """The user's line, the layer (or the loss) that runs, and whether an optimizer is at work."""
+    phase, loss = None, ""
+    ours: Any = sys._getframe(2)
+    while ours is not None and ours is not frame:
+        part = ours.f_code.co_filename[len(_PACKAGE):].split("/", 1)[0]
+        if part == "optim":
+            phase = "update"
+        elif part == "losses" and not layer:
+            loss, phase = ours.f_code.co_name, "forward"  # the outermost function of the loss is found last
+        ours = ours.f_back
+    layer = layer or loss
+    if frame is None:
+        return (None, -1, layer, phase)
+    return (frame.f_code, frame.f_lasti, layer, phase)
+
+
+def derived(where: Any, phase: str) -> Any:
+    """The ``where`` of nodes that stand for a node at ``where`` in another phase, as its derivative does."""
+    if where is None:
+        return None
+    return (where[0], where[1], where[2] if len(where) > 2 else "", phase)
 
 
 def user_line(where: Any) -> str:
     """``file:line`` of what :func:`user_frame` took."""
-    if where is None:
+    if where is None or where[0] is None:
         return "<unknown>"
-    code, instruction = where
+    code, instruction = where[:2]
     positions = list(code.co_positions())
     line = positions[instruction // 2][0] if instruction >= 0 and instruction // 2 < len(positions) else code.co_firstlineno
     return f"{code.co_filename}:{line}"

@@ -41,6 +41,11 @@ def build(graph: Graph) -> Program:
     >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
     1
     """
+    return built(graph)[0]
+
+
+def built(graph: Graph) -> tuple[Program, list[Fused]]:
+    """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
     graph = pruned(simplify(graph))
     view, fused = fuse(graph)
     fused = ordered(view, fused)
@@ -63,10 +68,11 @@ def build(graph: Graph) -> Program:
         info.append(kernel_info(f, lines))
     steps += slots.copies()
     table, size = slots.finish(steps)
-    return Program(
+    program = Program(
         tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
         tuple(steps), size, _donations(graph, table, steps, fused), tuple(info),
     )
+    return program, fused
 
 
 def _loop(slots: _Slots, fused: Fused) -> Loop:

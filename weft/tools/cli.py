@@ -30,6 +30,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
     train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
     train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
+    train.add_argument(
+        "--profile", metavar="FILE", nargs="?", const="",
+        help="afterwards say where the time of a step goes; with FILE also write it as .html, .png, .json (Perfetto) or .txt",
+    )
     train.set_defaults(run=_train)
     bench = commands.add_parser("bench", help="time the layers of well-known convolutional nets")
     bench.add_argument("what", choices=("convnets",))
@@ -57,6 +61,10 @@ def _train(arguments: argparse.Namespace) -> int:
 
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
+    if arguments.profile:
+        from weft.tools.profile import check_ending
+
+        check_ending(arguments.profile)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
     wf.random.seed(arguments.seed)
@@ -80,6 +88,8 @@ def _train(arguments: argparse.Namespace) -> int:
     if history.seconds:
         print(f"seconds an epoch: {statistics.median(history.seconds):.3f} (median of {len(history.seconds)})")
     print(f"test accuracy: {100 * right / len(guesses):.2f} % ({right} of {len(guesses)})")
+    if arguments.profile is not None and not history.interrupted:
+        _profile(arguments, net, split, history)
     return 130 if history.interrupted else 0
 
 
@@ -87,6 +97,31 @@ def _bench(arguments: argparse.Namespace) -> int:
     from weft.tools.bench import convnets
 
     return convnets(arguments)
+
+
+def _profile(arguments: argparse.Namespace, net, split, history) -> None:
+    """One training step, as fit makes it, at the batch size of the run; the net stays as it is."""
+    import weft as wf
+
+    size = min(arguments.batch_size, len(split.x_train))
+    optimizer = wf.optim.Adam(lr=arguments.lr).init(net)
+    step = wf.train.training_step(net.train(), wf.losses.cross_entropy, optimizer)
+    x, y = wf.asarray(split.x_train[:size]), wf.asarray(split.y_train[:size])
+    try:
+        with wf.flush_denormals():
+            found = wf.profile(step, x, y, arguments.lr, show=False)
+    finally:
+        net.eval()
+    print(f"\nOne step of {size} images\n\n{found}")
+    count = -(-len(split.x_train) // arguments.batch_size)
+    if history.seconds:
+        print(
+            f"An epoch: {count:,} steps, {count * found.seconds:.3g} s of the {min(history.seconds):.3g} s measured; the "
+            "rest is the loop around them: drawing batches, reading the loss, and other programs on this machine."
+        )
+    if arguments.profile:
+        found.save(arguments.profile)
+        print(f"profile: {arguments.profile}")
 
 
 def _info(arguments: argparse.Namespace) -> int:

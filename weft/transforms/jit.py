@@ -72,6 +72,8 @@ class Jitted:
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if LOCAL.inside:
             return self.f(*args, **kwargs)
+        if LOCAL.watch is not None:
+            self = LOCAL.watch.twin(self)
         leaves, rebuild, structure = self._flat(args, kwargs)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]
         key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves))

@@ -22,9 +22,9 @@ def modules_of(f: Any) -> tuple[Any, ...]:
         if is_module(item):
             found[id(item)] = item
         elif isinstance(item, types.FunctionType):
-            stack.extend(_cells(item))
+            stack.extend(cells_of(item))
             if not (item.__module__ or "").startswith("weft."):
-                stack.extend(item.__globals__[n] for n in _names(item.__code__) if n in item.__globals__)
+                stack.extend(item.__globals__[n] for n in names_of(item.__code__) if n in item.__globals__)
         elif isinstance(item, types.MethodType):
             stack.extend((item.__func__, item.__self__))
         elif isinstance(item, functools.partial):
@@ -40,7 +40,7 @@ def modules_of(f: Any) -> tuple[Any, ...]:
     return tuple(found.values())
 
 
-def _cells(f: types.FunctionType) -> list[Any]:
+def cells_of(f: types.FunctionType) -> list[Any]:
     out = []
     for cell in f.__closure__ or ():
         try:
@@ -50,9 +50,9 @@ def _cells(f: types.FunctionType) -> list[Any]:
     return out
 
 
-def _names(code: types.CodeType) -> set[str]:
+def names_of(code: types.CodeType) -> set[str]:
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            names |= _names(const)
+            names |= names_of(const)
     return names

@@ -67,14 +67,19 @@ class CPUBackend:
         with self._lock:
             return Allocator(self.native, self._limit)
 
-    def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
-        """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
+    def compile(self, program: Program, flush_denormals: bool = False, timed: bool = False) -> CPUExecutable:
+        """Load or build every kernel of a Program. Ctrl-C works between two kernels. ``timed``: see ``timed.py``."""
         from weft.schedule.printer import kernel_key
 
         native = self.native
         kernels = [
             self.compiler.kernel(str(kernel_key(step.kernel)), partial(_generate, step.kernel)) for step in calls(program)
         ]
+        if timed:
+            from weft.runtime.cpu import timed as timing
+
+            native = {**native, **self.compiler.module(timing.text())}
+            return timing.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
         return CPUExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
     def allocate(self, nbytes: int) -> Any:

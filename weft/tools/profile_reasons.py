@@ -1,0 +1,172 @@
+"""Why a step takes the time it takes, and the one sentence that names the culprit."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.graph.node import Node
+from weft.runtime import get_num_threads
+from weft.schedule.program import Call, Loop, calls
+from weft.tools.profile_machine import Machine
+from weft.tools.profile_report import Step
+from weft.tools.profile_text import amount, seconds
+
+SMALL = 2e-6  # a kernel shorter than this is mostly its own beginning and end
+LARGE = 8 << 20  # bytes: more than the caches near a core hold
+MANY = 16  # writes of parts of one array by one line that count as a loop
+Writes = Mapping[tuple[Any, int], list[Node]]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """``name``: in one word or two; ``why``: a sentence without its full stop; ``advice``: what would help, or ""."""
+
+    name: str
+    why: str
+    advice: str = ""
+
+
+def reason_of(step: Step, machine: Machine, writes: Writes) -> Reason:
+    """The reason of one step's time."""
+    work = step.work
+    arithmetic, memory = (step.runs * s for s in work.floor(machine))
+    once = step.seconds / max(step.runs, 1)
+    done = step.runs / step.seconds if step.seconds else 0.0
+    moved, counted = f"{amount(work.bytes * done)}B/s", f"{amount(work.flops * done)}FLOP/s"
+    if work.kind == "numpy":
+        return Reason(
+            "host primitive", f"a host primitive: {work.name} runs in NumPy, on one thread, between the kernels",
+            "Do without it where you can, or take it out of the part that runs often",
+        )
+    looped = _repeated(work.nodes, writes)
+    if looped is not None:
+        return looped
+    scatter = next((n for n in work.nodes if n.op.name == "scatter"), None)
+    if scatter is not None and work.kind == "kernel":
+        return _scatter(scatter, once)
+    if work.kind == "loop":
+        return Reason(
+            "loop", f"a loop of {work.length:,} steps, each waits for the one before: {seconds(once / work.length)} a step",
+            "Larger batches give each step more to do at once",
+        )
+    floor = max(arithmetic, memory)
+    share = min(1.0, floor / step.seconds) if step.seconds else 0.0
+    if once < SMALL and share < 0.5:
+        return Reason(
+            "too small", f"too small: a run takes {seconds(once)}, and its arithmetic and memory traffic need "
+            f"{seconds(floor / max(step.runs, 1))} of that", "Give it more to do at once: larger batches",
+        )
+    if share < 0.4 and work.kind == "kernel" and not vectorised(work.kernel):
+        return Reason(
+            "not vectorised", f"not vectorised: it computes one element at a time, {counted} of "
+            f"{amount(machine.flops)}FLOP/s", "Put the axis that is contiguous in memory last, or index whole rows",
+        )
+    if share < 0.4 and once > 5e-5 and get_num_threads() > 1 and not _parallel(step):
+        return Reason("one thread", f"it runs on one of {get_num_threads()} threads: no axis of it can be divided", "")
+    if share < 0.25 and (work.bytes < LARGE or arithmetic > memory):
+        return Reason(
+            "far from the roof", f"neither memory ({moved}) nor arithmetic ({counted}) holds it, it reaches {share:.0%} of what "
+            "this machine can do: it reads or writes out of order, or its operations cost more than they count (windows, "
+            "exponentials, divisions)", "",
+        )
+    if memory >= arithmetic:
+        return Reason(
+            "memory-bound", f"memory-bound: it moves {amount(work.bytes * step.runs)}B at {moved}, {share:.0%} of what this "
+            "machine gives for that much",
+            "Only fewer or narrower reads and writes help: fuse it with its neighbours, or store float16",
+        )
+    return Reason(
+        "arithmetic", f"bound by arithmetic: {amount(work.flops * step.runs)}FLOP at {counted}, {share:.0%} of this machine's "
+        "peak",
+        "Less arithmetic helps: a smaller layer, or fewer steps",
+    )
+
+
+def _repeated(nodes: Sequence[Node], writes: Writes) -> Reason | None:
+    """A line that writes parts of an array again and again: each write makes the array anew."""
+    best: list[Node] = []
+    for node in nodes:
+        if node.op.name in ("slice_set", "scatter") and node.where is not None:
+            of = [w for w in writes.get(node.where[:2], ()) if w.size == node.size]
+            best = max(best, of, key=len)
+    if len(best) < MANY:
+        return None
+    size, given = best[0].size, max(1, best[0].inputs[1].size)
+    return Reason(
+        "quadratic", f"quadratic: the line runs {len(best):,} times in Python, and each time makes an array of {size:,} elements "
+        f"anew to write {given:,} of them", "Write all at once, with an index array: a[rows, columns] = values",
+    )
+
+
+def _scatter(node: Node, once: float) -> Reason:
+    target, updates = node.inputs[0], node.inputs[1]
+    times = updates.size / max(1, target.size)
+    each = f"{seconds(once / max(1, updates.size))} an element"
+    if times >= 4:
+        adds = node.params["mode"] == "add"
+        wrong = "" if adds else "; of several writes to one element only the last stays, so this is hardly what was meant"
+        pairs = "A slice beside an index array pairs every row with every index: a[wf.arange(len(index)), index] = values writes"
+        return Reason(
+            "quadratic", f"quadratic: it writes {updates.size:,} elements into an array of {target.size:,}, each place "
+            f"{times:,.0f} times{wrong}",
+            f"{pairs} one element a row" if len(node.params["axes"]) < len(target.shape) else "Sum what meets in one place first",
+        )
+    return Reason(
+        "serial scatter", f"a scatter: {updates.size:,} elements are written in order, on one thread, without vectors, {each}",
+        "A mask (wf.where) or a gather the other way round is faster where one says the same",
+    )
+
+
+def vectorised(kernel: Any) -> bool:
+    """Whether the code of a kernel computes with vectors."""
+    from weft.codegen.cpu.generate import generate
+    from weft.codegen.cpu.isa import host_isa
+
+    body = [line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare")]
+    return re.search(r"<\d+ x (float|double|half|bfloat|i\d+|ptr)>", "\n".join(body)) is not None
+
+
+def _parallel(step: Step) -> bool:
+    program = step.unit.program
+    own = program.steps[step.number]
+    if not isinstance(own, Call):
+        return True
+    before = 0
+    for s in program.steps[: step.number]:
+        before += 1 if isinstance(s, Call) else len(calls(s.body)) if isinstance(s, Loop) else 0
+    return step.unit.run.parallel(before)
+
+
+def overhead(whole: float, parts: float, programs: float, looks: float, every: Counter, writes: Writes) -> tuple[Reason, Any]:
+    """The reason of the time outside kernels, and the (code, instruction) to blame, or None.
+
+    ``programs``: runs of programs in a call, ``looks`` of them not of jitted functions; ``every``: how
+    often each (line, operation, shape) was asked for.
+    """
+    lost = whole - parts
+    (line, _, _), count = every.most_common(1)[0] if every else ((None, "", ()), 0)
+    if looks and line is not None and count >= MANY and count > sum(every.values()) / 4:
+        repeated = _repeated(writes.get(line, [])[:1], writes)
+        if repeated is not None:
+            return repeated, line
+        return Reason(
+            "Python loop", f"a loop in Python: the line runs {count:,} times, {seconds(lost)} of Python for {seconds(parts)} of "
+            "kernels", "Write it for whole arrays, or as wf.scan or wf.fori_loop",
+        ), line
+    if looks:
+        return Reason(
+            "not jitted", f"not jitted: Python builds the graph and looks up its {programs:,.0f} "
+            f"program{'' if programs == 1 else 's'} each time, {seconds(lost)} for {seconds(parts)} of kernels",
+            "wf.jit makes one native call of it",
+        ), None
+    if not programs:
+        return Reason("no weft", "nothing of weft ran: all of it is Python or another library"), None
+    return Reason(
+        "too small", f"too small: the kernels work {seconds(parts)} of {seconds(whole)}, the rest is "
+        f"{'the call' if programs == 1 else f'{programs:,.0f} calls'} from Python",
+        "Give each call more to do: larger batches, or many steps in one call with wf.scan",
+    ), None

@@ -1,0 +1,210 @@
+"""What a profile is: plain data, made from the times of steps and what the steps had to do."""
+
+from __future__ import annotations
+
+import linecache
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.graph.node import Node, user_line
+from weft.tools.profile_machine import Machine
+from weft.tools.profile_session import Run, Session, Unit
+from weft.tools.profile_text import UNKNOWN
+from weft.tools.profile_work import Origin, Work, works
+
+PHASES = ("forward", "backward", "update")
+OUTSIDE = "(outside layers)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where time was spent. ``line``: "file:line", "" where it is not known; ``source``: its text; ``function``: around it;
+    ``layer``: the path in the model, "" outside; ``kind``: the layer's class; ``phase``: forward, backward or update."""
+
+    line: str
+    source: str
+    function: str
+    layer: str
+    kind: str
+    phase: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A place's seconds in a kernel a call; an estimate where a kernel has several places."""
+
+    place: Place
+    seconds: float
+    estimated: bool
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel, loop, NumPy step or copy. Seconds, flops and bytes are those of all its runs in one call.
+
+    Attributes
+    ----------
+    name : of the kernel; kind : kernel, loop, numpy or copy
+    runs : in one call
+    seconds : measured
+    floor : seconds that this machine needs at least, by its peak arithmetic or its bandwidth
+    bound : which of the two: "arithmetic" or "memory"
+    flops, bytes : arithmetic; elements read and written, each once
+    reason : why it is slower than the floor, or what holds it there, in one word or two
+    why : the same as a sentence
+    parts : the places that share it
+    """
+
+    name: str
+    kind: str
+    runs: float
+    seconds: float
+    floor: float
+    bound: str
+    flops: float
+    bytes: float
+    reason: str
+    why: str
+    parts: tuple[Part, ...]
+
+    @property
+    def lost(self) -> float:
+        """Seconds above the floor."""
+        return max(0.0, self.seconds - self.floor)
+
+    @property
+    def of_floor(self) -> float:
+        """Floor over time: 1 is as fast as this machine goes."""
+        return min(1.0, self.floor / self.seconds) if self.seconds else 1.0
+
+    @property
+    def flops_per_second(self) -> float:
+        return self.flops / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds of a layer or a line, a call. ``estimated``: some of it is a share of a fused kernel."""
+
+    name: str
+    detail: str  # a layer's class, a line's text
+    forward: float
+    backward: float
+    update: float
+    estimated: bool
+
+    @property
+    def seconds(self) -> float:
+        return self.forward + self.backward + self.update
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something on the time line of one call, in nanoseconds since its begin."""
+
+    name: str
+    category: str
+    begin: int
+    length: int
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """The measured seconds of one step of a program in one call, and how often it ran."""
+
+    unit: Unit
+    number: int
+    work: Work
+    seconds: float
+    runs: float
+
+
+def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[Step]:
+    """The least time that each step took in a call: other programs only ever add."""
+    work: dict[Unit, list[Work]] = {}
+    totals: dict[tuple[Unit, int], list[int]] = {}
+    counts: dict[tuple[Unit, int], list[int]] = {}
+    for c, ran in enumerate(calls):
+        for run in ran:
+            if run.unit not in work:
+                work[run.unit] = works(run.unit.program, run.unit.fused, machine)
+            for k, (_, ns) in enumerate(run.times):
+                if (run.unit, k) not in totals:
+                    totals[run.unit, k], counts[run.unit, k] = [0] * len(calls), [0] * len(calls)
+                totals[run.unit, k][c] += ns
+                counts[run.unit, k][c] += 1
+    return [
+        Step(unit, k, work[unit][k], min(t for t, n in zip(ns, counts[unit, k], strict=True) if n) * 1e-9, runs)
+        for (unit, k), ns in totals.items() if (runs := statistics.median(counts[unit, k])) > 0
+    ]
+
+
+class Places:
+    """Origins as places; lines are looked up once."""
+
+    def __init__(self, session: Session, hidden: Callable[[str], bool]) -> None:
+        self._session = session
+        self._hidden = hidden
+        self._lines: dict[tuple[Any, int], str] = {}
+
+    def __call__(self, origin: Origin) -> Place:
+        code, instruction, mark, phase = origin
+        if (code, instruction) not in self._lines:
+            self._lines[code, instruction] = user_line(origin)
+        line = self._lines[code, instruction]
+        layer, kind = self._session.layer(mark)
+        if code is None or self._hidden(code.co_filename):
+            return Place("", "", "", layer, kind, phase)
+        file, _, number = line.rpartition(":")
+        source = linecache.getline(file, int(number)).strip()
+        return Place(line, source, code.co_qualname, layer, kind, phase)
+
+
+def rows(kernels: Sequence[KernelTime], key: Callable[[Place], tuple[str, str]]) -> tuple[Row, ...]:
+    """Seconds by layer or by line, the most first."""
+    found: dict[str, dict[str, float]] = {}
+    details: dict[str, str] = {}
+    guessed: set[str] = set()
+    for kernel in kernels:
+        for part in kernel.parts:
+            name, detail = key(part.place)
+            details.setdefault(name, detail)
+            times = found.setdefault(name, dict.fromkeys(PHASES, 0.0))
+            times[part.place.phase] += part.seconds
+            if part.estimated:
+                guessed.add(name)
+    out = [
+        Row(name, details[name], t["forward"], t["backward"], t["update"], name in guessed) for name, t in found.items()
+    ]
+    return tuple(sorted(out, key=lambda r: -r.seconds))
+
+
+def by_layer(place: Place) -> tuple[str, str]:
+    return place.layer or OUTSIDE, place.kind
+
+
+def by_line(place: Place) -> tuple[str, str]:
+    return place.line or UNKNOWN, place.source
+
+
+def node_counts(calls: Sequence[Run]) -> tuple[Counter, dict[tuple[Any, int], list[Node]]]:
+    """How often each (line, operation, shape) was asked for in one call, and what of a line writes a part of an array."""
+    every: Counter = Counter()
+    writes: dict[tuple[Any, int], list[Node]] = {}
+    for run in calls:
+        for fused in run.unit.fused:
+            for node in fused.nodes:
+                if node.where is not None and node.where[0] is not None:
+                    place = node.where[:2]
+                    every[place, node.op.name, node.shape] += 1
+                    if node.op.name in ("slice_set", "scatter"):
+                        writes.setdefault(place, []).append(node)
+    return every, writes

@@ -1,0 +1,196 @@
+"""A profiling session: while it lasts, what this thread runs is timed step by step, and new nodes know layer and phase.
+
+Programs that run in a session are compiled for it: the same kernels, found in the cache, with stamps between them.
+Jitted functions are traced again, by twins of their own, so that their nodes carry marks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.array_operators import mark_nodes
+from weft.cell import LOCAL
+from weft.errors import TraceError
+from weft.graph.node import ORIGIN, Graph, Node
+from weft.graph.primitives.table import INPUT, SCALAR
+from weft.nn.module import WATCH, Module
+from weft.runtime import get_backend
+from weft.schedule.build import built
+from weft.schedule.fuse import Fused
+from weft.schedule.program import Program
+from weft.transforms.jit import Jitted
+from weft.transforms.tree import structure_changed
+
+_ONE = threading.Lock()  # two profiles at once would time each other
+
+
+@dataclass(eq=False)
+class Unit:
+    """A program that ran in the session. ``jitted``: the name of the jitted function that it is, "" for a look."""
+
+    program: Program
+    fused: list[Fused]
+    run: Any  # TimedExecutable
+    jitted: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a unit: (begin, nanoseconds) of each step."""
+
+    unit: Unit
+    times: list[tuple[int, int]]
+
+
+class Session:
+    """Use with ``with``. ``runs`` grows while ``recording``."""
+
+    def __init__(self) -> None:
+        self.units: dict[Any, Unit] = {}
+        self.runs: list[Run] = []
+        self.recording = False
+        self._twins: dict[int, tuple[Jitted, Jitted]] = {}
+        self._tracing = ""
+        self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside of others: number, names inside
+        self._stack: list[tuple[int, dict[int, str]]] = []
+        self._kinds: dict[str, str] = {}  # mark of a layer -> its class
+        self._before: tuple[Any, Any] = (None, None)
+
+    def __enter__(self) -> Session:
+        if LOCAL.inside or LOCAL.trace is not None or LOCAL.watch is not None or WATCH.watch is not None:
+            raise TraceError("profile: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
+        _ONE.acquire()
+        LOCAL.watch, WATCH.watch, ORIGIN.layer = self, self._module, ""
+        mark_nodes(True)
+        structure_changed()  # jitted functions leave their shortest way and ask for their twins
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        LOCAL.watch, WATCH.watch, ORIGIN.layer = None, None, None
+        mark_nodes(False)
+        _ONE.release()
+
+    # ---- what runs
+
+    def executable(self, graph: Graph) -> Callable[..., list[Any]]:
+        """In place of ``weft.execute.executable``."""
+        key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
+        unit = self.units.get(key)
+        if unit is None:
+            program, fused = built(resolved(graph))
+            run = get_backend().compile(program, flush_denormals=LOCAL.flush, timed=True)
+            unit = self.units[key] = Unit(program, fused, run, self._tracing)
+
+        def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
+            out = unit.run(inputs, held)
+            if self.recording:
+                self.runs.append(Run(unit, unit.run.times()))
+            return out
+
+        return timed
+
+    def twin(self, jitted: Jitted) -> Jitted:
+        """A jitted function's stand-in, with programs of the session's."""
+        known = self._twins.get(id(jitted))
+        if known is None:
+            known = self._twins[id(jitted)] = (jitted, _Twin(self, jitted))
+        return known[1]
+
+    # ---- layers
+
+    def _module(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+        before = ORIGIN.layer
+        if self._stack and id(module) in self._stack[-1][1]:
+            root, names = self._stack[-1]
+        else:
+            if id(module) not in self._roots:
+                inside = {id(m): name for name, m in reversed(list(module.modules()))}
+                self._roots[id(module)] = (module, len(self._roots), inside)
+            _, root, names = self._roots[id(module)]
+        self._stack.append((root, names))
+        mark = ORIGIN.layer = f"{root}:{names[id(module)]}"
+        self._kinds[mark] = type(module).__name__
+        try:
+            return module.forward(*args, **kwargs)
+        finally:
+            self._stack.pop()
+            ORIGIN.layer = before
+
+    def layer(self, mark: str) -> tuple[str, str]:
+        """Name and class of the layer of a mark: its path in the model, behind the model's name where there are several."""
+        number, colon, path = mark.partition(":")
+        if not colon:
+            return mark, "loss" if mark else ""
+        kind = self._kinds[mark]
+        roots = [m for m, _, _ in self._roots.values()]
+        root = roots[int(number)]
+        name = type(root).__name__
+        alike = [m for m in roots if type(m) is type(root)]
+        if len(alike) > 1:
+            name += str(1 + next(k for k, m in enumerate(alike) if m is root))
+        if not path:
+            return (f"{name} (own)" if next(root.children(), None) is not None else name), kind
+        return (path if len(roots) == 1 else f"{name}.{path}"), kind
+
+
+class _Twin(Jitted):
+    """Compiled in the session; knows which function it stands for."""
+
+    def __init__(self, session: Session, jitted: Jitted) -> None:
+        super().__init__(jitted.f, jitted.static_argnums, tuple(jitted.static_argnames))
+        self._session = session
+
+    def _first(self, *args: Any, **kwargs: Any) -> Any:
+        before, self._session._tracing = self._session._tracing, getattr(self.f, "__name__", type(self.f).__name__)
+        try:
+            return super()._first(*args, **kwargs)
+        finally:
+            self._session._tracing = before
+
+
+def _mark(where: Any) -> tuple[Any, int, str, str | None]:
+    if where is None:
+        return None, -1, "", None
+    return where if len(where) == 4 else (*where, "", None)
+
+
+def resolved(graph: Graph) -> Graph:
+    """A copy that holds no buffers, in which every node has (code, instruction, layer, phase).
+
+    What rests on a gradient and is in no layer's forward pass is the update. An update belongs to the layer of the
+    gradient it rests on, if there is one, else to the layer of what rests on it.
+    """
+    known: dict[Node, Node] = {}
+    after: set[Node] = set()
+    owner: dict[Node, frozenset[str]] = {}
+    marks: dict[Node, list[Any]] = {}
+    for node in graph.order:
+        code, instruction, layer, phase = _mark(node.where)
+        if phase in ("backward", "update") or any(i in after for i in node.inputs):
+            after.add(node)
+        if phase is None:
+            phase = "forward" if layer or node not in after else "update"
+        marks[node] = [code, instruction, layer, phase]
+        owner[node] = frozenset((layer,)) if layer else frozenset().union(
+            *(owner[i] for i in node.inputs if i in owner and marks[i][3] != "forward")
+        )
+    above: dict[Node, frozenset[str]] = {}
+    for node in reversed(graph.order):
+        mark = marks[node]
+        if mark[3] == "update" and not mark[2]:
+            of = owner[node] or above.get(node, frozenset())
+            mark[2] = next(iter(of)) if len(of) == 1 else ""
+        own = frozenset((mark[2],)) if mark[2] else above.get(node, frozenset())
+        if mark[3] == "update":
+            for i in node.inputs:
+                above[i] = above.get(i, frozenset()) | own
+    for node in graph.inputs:
+        known[node] = Node(node.op if node.op is SCALAR else INPUT, (), {}, node.shape, node.dtype)
+    for node in graph.order:
+        if node not in known:
+            inputs = tuple([known[i] for i in node.inputs])
+            known[node] = Node(node.op, inputs, node.params, node.shape, node.dtype, tuple(marks[node]))
+    return Graph([known[n] for n in graph.inputs], [known[n] for n in graph.outputs])
