@@ -129,6 +129,14 @@ def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_
 def array_equal(x1: Any, x2: Any, /) -> bool:
     """Whether shapes and all elements are equal; computes at once.
 
+    Parameters
+    ----------
+    x1, x2 : array_like
+
+    Returns
+    -------
+    bool : whether shapes and all elements are equal
+
     Examples
     --------
     >>> import weft as wf

@@ -194,6 +194,15 @@ def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 def ones_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
     """Ones in the shape and dtype of ``x``.
 
+    Parameters
+    ----------
+    x : array_like
+    dtype, shape : default those of ``x``
+
+    Returns
+    -------
+    Array
+
     Examples
     --------
     >>> import weft as wf
@@ -206,6 +215,15 @@ def ones_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 def empty_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
     """An array to be written to, in the shape and dtype of ``x``; it holds zeros.
 
+    Parameters
+    ----------
+    x : array_like
+    dtype, shape : default those of ``x``
+
+    Returns
+    -------
+    Array
+
     Examples
     --------
     >>> import weft as wf
@@ -217,6 +235,16 @@ def empty_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 
 def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None) -> Array:
     """A filled array in the shape and dtype of ``x``.
+
+    Parameters
+    ----------
+    x : array_like
+    fill_value : number
+    dtype, shape : default those of ``x``
+
+    Returns
+    -------
+    Array
 
     Examples
     --------

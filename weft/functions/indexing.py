@@ -217,6 +217,21 @@ def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
 def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
     """Along a new last axis, 1 at the class and 0 elsewhere; a class out of range gives zeros.
 
+    Parameters
+    ----------
+    x : array_like of integers
+    num_classes : int
+    dtype : of the result, default float32
+
+    Returns
+    -------
+    (*x.shape, num_classes) Array
+
+    Raises
+    ------
+    DTypeError
+        when ``x`` holds no integers.
+
     Examples
     --------
     >>> import weft as wf
@@ -244,6 +259,15 @@ def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
 def tril(x: Any, /, k: int = 0) -> Array:
     """``x`` on and below the k-th diagonal, zeros above it.
 
+    Parameters
+    ----------
+    x : (..., M, N)
+    k : int, the diagonal that is the last to stay; above 0 to the right of the main one
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
     Examples
     --------
     >>> import weft as wf
@@ -256,6 +280,15 @@ def tril(x: Any, /, k: int = 0) -> Array:
 def triu(x: Any, /, k: int = 0) -> Array:
     """``x`` on and above the k-th diagonal, zeros below it.
 
+    Parameters
+    ----------
+    x : (..., M, N)
+    k : int, the diagonal that is the first to stay; above 0 to the right of the main one
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
     Examples
     --------
     >>> import weft as wf
@@ -267,6 +300,19 @@ def triu(x: Any, /, k: int = 0) -> Array:
 
 def nonzero(x: Any, /) -> tuple[Array, ...]:
     """The indices of elements that are not zero, one array an axis; computes at once (its shape depends on values).
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    tuple of (K,) int64 Arrays, one an axis
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
 
     Examples
     --------
@@ -282,6 +328,19 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
 
 def argwhere(x: Any, /) -> Array:
     """The indices of elements that are not zero, a row each; computes at once.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    (K, x.ndim) int64 Array
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
 
     Examples
     --------
@@ -306,6 +365,20 @@ def flatnonzero(x: Any, /) -> Array:
 
 def extract(condition: Any, x: Any, /) -> Array:
     """The elements of ``x`` where the condition holds, in one dimension; computes at once.
+
+    Parameters
+    ----------
+    condition : array_like, as long as ``x``
+    x : array_like
+
+    Returns
+    -------
+    (K,) Array
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
 
     Examples
     --------

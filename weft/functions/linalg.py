@@ -77,6 +77,19 @@ def _contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) 
 def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     """NumPy's dot: the last axis of ``x1`` with the last but one of ``x2``; with a number, the plain product.
 
+    Parameters
+    ----------
+    x1, x2 : array_like
+
+    Returns
+    -------
+    Array : () for two vectors
+
+    Raises
+    ------
+    ShapeError
+        when the summed axes differ in length.
+
     Examples
     --------
     >>> import weft as wf
@@ -103,6 +116,19 @@ def _same_extent(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes:
 def vdot(x1: Any, x2: Any, /) -> Array:
     """Sum of the products of all elements, both flattened.
 
+    Parameters
+    ----------
+    x1, x2 : array_like of one number of elements
+
+    Returns
+    -------
+    () Array
+
+    Raises
+    ------
+    ShapeError
+        when the numbers of elements differ.
+
     Examples
     --------
     >>> import weft as wf
@@ -117,6 +143,19 @@ def vdot(x1: Any, x2: Any, /) -> Array:
 
 def inner(x1: Any, x2: Any, /) -> Array:
     """Sum of the products along the last axis of both; with a number, the plain product.
+
+    Parameters
+    ----------
+    x1 : (..., K); x2 : (..., K)
+
+    Returns
+    -------
+    Array : the other axes of ``x1``, then those of ``x2``
+
+    Raises
+    ------
+    ShapeError
+        when the last axes differ in length.
 
     Examples
     --------
@@ -134,6 +173,14 @@ def inner(x1: Any, x2: Any, /) -> Array:
 
 def outer(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     """All products of an element of ``x1`` with one of ``x2``, both flattened: a matrix.
+
+    Parameters
+    ----------
+    x1, x2 : array_like
+
+    Returns
+    -------
+    (x1.size, x2.size) Array
 
     Examples
     --------
@@ -184,6 +231,20 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
     """Sum of products along one axis; the others broadcast.
 
+    Parameters
+    ----------
+    x1, x2 : array_like, of one length along ``axis``
+    axis : int
+
+    Returns
+    -------
+    Array without that axis
+
+    Raises
+    ------
+    ShapeError
+        when the lengths differ, or the other axes do not broadcast.
+
     Examples
     --------
     >>> import weft as wf
@@ -227,6 +288,21 @@ def _diagonal(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Nod
 def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of matrices, along a new last axis.
 
+    Parameters
+    ----------
+    x : array_like with two or more dimensions
+    offset : int, above 0 to the right of the main diagonal
+    axis1, axis2 : int, of the matrices
+
+    Returns
+    -------
+    Array, the diagonal along its last axis
+
+    Raises
+    ------
+    ShapeError
+        when ``x`` holds no matrix.
+
     Examples
     --------
     >>> import weft as wf
@@ -238,6 +314,20 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
 
 def diag(x: Any, /, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
+
+    Parameters
+    ----------
+    x : (N,) or (M, N)
+    k : int, above 0 to the right of the main diagonal
+
+    Returns
+    -------
+    (N + abs(k), N + abs(k)) for a vector, the diagonal of a matrix
+
+    Raises
+    ------
+    ShapeError
+        when ``x`` is neither.
 
     Examples
     --------
@@ -259,6 +349,22 @@ def diag(x: Any, /, k: int = 0) -> Array:
 
 def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
     """Sum of the diagonal of matrices.
+
+    Parameters
+    ----------
+    x : array_like with two or more dimensions
+    offset : int, above 0 to the right of the main diagonal
+    axis1, axis2 : int, of the matrices
+    dtype : of the sum
+
+    Returns
+    -------
+    Array without the two axes
+
+    Raises
+    ------
+    ShapeError
+        when ``x`` holds no matrix.
 
     Examples
     --------

@@ -66,6 +66,14 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
 def ravel(x: Any, /) -> Array:
     """All elements in one dimension: a view.
 
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    (x.size,) Array
+
     Examples
     --------
     >>> import weft as wf
@@ -77,6 +85,20 @@ def ravel(x: Any, /) -> Array:
 
 def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
     """New axes of extent 1, at these places of the result: a view.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, where the new dimension stands in the result
+
+    Returns
+    -------
+    Array with one dimension more, of length 1
+
+    Raises
+    ------
+    AxisError
+        when ``axis`` is out of range.
 
     Examples
     --------
@@ -94,6 +116,20 @@ def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
 def squeeze(x: Any, /, axis: Axis = None) -> Array:
     """Without axes of extent 1 (all of them, or those named): a view.
 
+    Parameters
+    ----------
+    x : array_like
+    axis : int or tuple of int, of length 1; None for all of length 1
+
+    Returns
+    -------
+    Array without these dimensions
+
+    Raises
+    ------
+    AxisError, ShapeError
+        when ``axis`` is out of range or longer than 1.
+
     Examples
     --------
     >>> import weft as wf
@@ -105,6 +141,14 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
 
 def atleast_1d(x: Any, /) -> Array:
     """With at least one dimension.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array : ``x`` itself where it has a dimension, else of shape (1,)
 
     Examples
     --------
@@ -119,6 +163,14 @@ def atleast_1d(x: Any, /) -> Array:
 def atleast_2d(x: Any, /) -> Array:
     """With at least two dimensions; new ones in front.
 
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array with two or more dimensions
+
     Examples
     --------
     >>> import weft as wf
@@ -131,6 +183,14 @@ def atleast_2d(x: Any, /) -> Array:
 
 def atleast_3d(x: Any, /) -> Array:
     """With at least three dimensions, as NumPy places them: N becomes 1, N, 1 and M, N becomes M, N, 1.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array with three or more dimensions
 
     Examples
     --------
@@ -185,6 +245,19 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
 def matrix_transpose(x: Any, /) -> Array:
     """The last two axes exchanged: a view.
 
+    Parameters
+    ----------
+    x : (..., M, N)
+
+    Returns
+    -------
+    (..., N, M), a view
+
+    Raises
+    ------
+    AxisError
+        when ``x`` has fewer than two dimensions.
+
     Examples
     --------
     >>> import weft as wf
@@ -197,6 +270,20 @@ def matrix_transpose(x: Any, /) -> Array:
 def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
     """Two axes exchanged: a view.
 
+    Parameters
+    ----------
+    x : array_like
+    axis1, axis2 : int
+
+    Returns
+    -------
+    Array, a view
+
+    Raises
+    ------
+    AxisError
+        when an axis is out of range.
+
     Examples
     --------
     >>> import weft as wf
@@ -208,6 +295,20 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
 
 def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
     """Axes moved to new places, the others keeping their order: a view.
+
+    Parameters
+    ----------
+    x : array_like
+    source, destination : int or tuples of int of one length
+
+    Returns
+    -------
+    Array, a view
+
+    Raises
+    ------
+    AxisError
+        when an axis is out of range.
 
     Examples
     --------
@@ -230,6 +331,20 @@ def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
 
 def flip(x: Any, /, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all by default): a view.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or tuple of int; None for all
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    AxisError
+        when an axis is out of range.
 
     Examples
     --------
@@ -311,6 +426,19 @@ def _rolled(value: Node, shift: int, axis: int) -> Node:
 def broadcast_shapes(*shapes: Any) -> Shape:
     """The shape that shapes broadcast to.
 
+    Parameters
+    ----------
+    shapes : tuples of int
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ShapeError
+        when they do not broadcast.
+
     Examples
     --------
     >>> import weft as wf
@@ -342,6 +470,19 @@ def broadcast_to(x: Any, /, shape: Any) -> Array:
 
 def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     """Arrays brought to the one shape they broadcast to.
+
+    Parameters
+    ----------
+    arrays : array_like, of shapes that broadcast
+
+    Returns
+    -------
+    tuple of Array : of one shape, each of its own dtype
+
+    Raises
+    ------
+    ShapeError
+        when the shapes do not broadcast.
 
     Examples
     --------

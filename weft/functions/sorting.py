@@ -101,6 +101,15 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
 def isin(x1: Any, x2: Any, /, invert: bool = False) -> Array:
     """Whether each element of ``x1`` is one of ``x2``, found by comparing all with all.
 
+    Parameters
+    ----------
+    x1, x2 : array_like
+    invert : whether to ask for those that are not
+
+    Returns
+    -------
+    bool Array of the shape of ``x1``
+
     Examples
     --------
     >>> import weft as wf
@@ -144,6 +153,19 @@ def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, 
 def unique_values(x: Any, /) -> Array:
     """The different elements, sorted; computes at once.
 
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    (K,) Array, sorted
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
+
     Examples
     --------
     >>> import weft as wf
@@ -155,6 +177,19 @@ def unique_values(x: Any, /) -> Array:
 
 def unique_counts(x: Any, /) -> UniqueCounts:
     """The different elements and how many there are of each.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    UniqueCounts : values (K,), sorted; counts (K,) int64
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
 
     Examples
     --------
@@ -168,6 +203,19 @@ def unique_counts(x: Any, /) -> UniqueCounts:
 def unique_inverse(x: Any, /) -> UniqueInverse:
     """The different elements, and which of them each element of ``x`` is.
 
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    UniqueInverse : values (K,), sorted; inverse_indices of the shape of ``x``, int64
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
+
     Examples
     --------
     >>> import weft as wf
@@ -179,6 +227,19 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 def unique_all(x: Any, /) -> UniqueAll:
     """The different elements, where each stands first, which of them each element is, and how many there are.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    UniqueAll : values, indices, inverse_indices and counts; the indices int64
+
+    Raises
+    ------
+    TraceError
+        inside a traced function: the shape of the result depends on values.
 
     Examples
     --------
