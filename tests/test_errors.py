@@ -14,6 +14,7 @@ import weft as wf
 from weft.errors import AxisError, DataError, DTypeError, ShapeError
 
 A = wf.ones((3, 4))
+IMAGES = wf.ones((2, 3, 8, 8))
 X, Y = np.ones((5, 4), np.float32), np.array([0, 1, 2, 1, 0])
 
 
@@ -59,6 +60,24 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "vmap": (
         lambda: wf.vmap(lambda x, y: x + y)(A, wf.ones(5)),
         ShapeError, r"different extents: 3 \(argument 0\), 5 \(argument 1\)",
+    ),
+    # what the user called, not what it is made of
+    "clip": (lambda: wf.clip(A, wf.ones(3), 1), ShapeError, r"^clip: shapes do not broadcast: x \(3, 4\), min \(3,\)"),
+    "clip above": (lambda: wf.clip(A, 0, wf.ones((2, 5))), ShapeError, r"^clip: .* x \(3, 4\), max \(2, 5\)"),
+    "isclose": (lambda: wf.isclose(A, wf.ones(3)), ShapeError, r"^isclose: .*x1 \(3, 4\), x2 \(3,\)"),
+    "allclose": (lambda: wf.allclose(A, wf.ones(3)), ShapeError, r"^allclose: .*x1 \(3, 4\), x2 \(3,\)"),
+    "vstack": (lambda: wf.vstack([A, wf.ones(3)]), ShapeError, r"^vstack: arrays\[0\]"),
+    "ptp": (lambda: wf.ptp(A, axis=2), AxisError, r"^ptp: axis=2"),
+    "pooling": (lambda: wf.nn.max_pool2d(IMAGES, 9), ShapeError, r"^max_pool2d: the window \(9, 9\) is larger than x \(8, 8\)"),
+    "pooling of bools": (lambda: wf.nn.max_pool2d(IMAGES > 0, 2), DTypeError, r"^max_pool2d: x is bool, .*astype"),
+    "pooling's stride": (lambda: wf.nn.avg_pool2d(IMAGES, 2, 0), ShapeError, r"^avg_pool2d: stride must be at least 1, not 0"),
+    "convolution": (
+        lambda: wf.nn.conv2d(IMAGES, wf.ones((4, 3, 9, 9))),
+        ShapeError, r"^conv2d: the window of w \(4, 3, 9, 9\).* larger than x \(2, 3, 8, 8\)",
+    ),
+    "convolution's stride": (
+        lambda: wf.nn.conv2d(IMAGES, wf.ones((4, 3, 3, 3)), stride=-1),
+        ShapeError, r"^conv2d: stride must be at least 1, not -1",
     ),
     # dtypes
     "complex": (lambda: wf.ones(3, dtype="complex64"), DTypeError, "no dtype 'complex64'; it has bool, .*float64"),
@@ -218,3 +237,28 @@ def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
     with pytest.raises(DataError, match=rf"^MNIST could not be downloaded \(ConnectionError\): {fix}$"):
         wf.data.load_mnist()
+
+
+H = wf.ones(3, dtype="float16")
+
+
+@pytest.mark.parametrize("ask", [
+    lambda: H + 1e6, lambda: H * -100_000, lambda: wf.where(H < 0, H, 1e6), lambda: wf.full(3, 1e6, dtype="float16"),
+    lambda: wf.pad(H, 1, constant_values=1e6), lambda: wf.jit(lambda h: h * 1e6)(H), lambda: wf.ones(3) * 1e39,
+])
+def test_a_number_that_overflows_is_warned_of_at_the_users_line(ask) -> None:
+    with pytest.warns(RuntimeWarning, match=r"overflows float\d\d, whose largest is .*: it becomes infinite") as found:
+        result = ask().numpy()
+    assert np.isinf(result).any()
+    assert {Path(w.filename).name for w in found} == {"test_errors.py"} and len(found) == 1
+
+
+def test_numbers_that_fit_are_not_warned_of() -> None:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in (65504, 65519.0, -65504.0, np.inf, np.nan):
+            (H * number).numpy()
+        (wf.ones(3) * 1e38).numpy()
+        (wf.arange(3) + 100_000).numpy()

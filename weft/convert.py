@@ -9,9 +9,9 @@ import numpy as np
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.cell import LOCAL, Cell
-from weft.dtypes import as_dtype, float32, int64, promote, weak
+from weft.dtypes import as_dtype, finfo, float32, int64, is_float, promote, weak
 from weft.dtypes import bool as BOOL
-from weft.errors import DTypeError
+from weft.errors import DTypeError, warn
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf, scalar_leaf
 
@@ -21,6 +21,8 @@ _NUMBER_DTYPES = {float: float32, int: int64, bool: BOOL}
 def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
     """A Python number in ``dtype``: floats are arguments of the Program, so that new ones compile nothing; integers,
     bools and (inside a traced function) all numbers belong to its text."""
+    if not -65504 <= value <= 65504:
+        warn_of_overflow(value, dtype)
     if type(value) is float:
         trace = LOCAL.trace
         if trace is None or not trace.fixes_numbers:
@@ -29,6 +31,16 @@ def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
         return constant(value, dtype)
     except OverflowError:
         raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first") from None
+
+
+def warn_of_overflow(value: Any, dtype: np.dtype) -> None:
+    """As NumPy does, but at the user's line."""
+    if not is_float(dtype) or not np.isfinite(value):
+        return
+    with np.errstate(over="ignore"):
+        infinite = np.isinf(np.asarray(value).astype(dtype))
+    if infinite:
+        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {float(finfo(dtype).max):g}: it becomes infinite")
 
 
 def cast(node: Node, dtype: np.dtype) -> Node:

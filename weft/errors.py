@@ -1,5 +1,12 @@
 """weft's errors: subclasses of Python's own, raised at the user's line, naming argument, shapes, dtypes and the fix."""
 
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = str(Path(__file__).parent)
+
 
 class ShapeError(ValueError):
     """Shapes that do not fit together."""
@@ -19,3 +26,25 @@ class DataError(ValueError):
 
 class TraceError(TypeError):
     """The content of an array was needed where only its shape and dtype are known."""
+
+
+def renamed(error: Exception, name: str, **arguments: str) -> Exception:
+    """A primitive's error as that of the function ``name`` that the user called, with that one's names of its arguments."""
+    inner, colon, text = str(error).partition(": ")
+    if not colon or not inner.isidentifier():
+        return error
+    for old, new in arguments.items():
+        text = text.replace(f"{old} ", f"{new} ")
+    return type(error)(f"{name}: {text}")
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """A warning at the user's line."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    where = frame.f_globals
+    warnings.warn_explicit(
+        message, category, frame.f_code.co_filename, frame.f_lineno, where.get("__name__"),
+        where.setdefault("__warningregistry__", {}),
+    )

@@ -7,6 +7,7 @@ from typing import Any
 from weft.array import Array
 from weft.convert import operands
 from weft.dtypes import finfo
+from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.common import BOOL, cast, finish, floating, is_float, node, number, op
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
@@ -66,12 +67,14 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
     """
     if min is None and max is None:
         return finish(node(x, "clip"), out, "clip")
-    if max is None:
-        return finish(op("maximum", *operands(x, min)), out, "clip")
-    if min is None:
-        return finish(op("minimum", *operands(x, max)), out, "clip")
-    value, low, high = operands(x, min, max)
-    return finish(op("minimum", op("maximum", value, low), high), out, "clip")
+    value, *bounds = operands(*(n for n in (x, min, max) if n is not None))
+    names = [name for name, n in (("min", min), ("max", max)) if n is not None]
+    for name, bound in zip(names, bounds, strict=True):
+        try:
+            value = op("maximum" if name == "min" else "minimum", value, bound)
+        except (ShapeError, DTypeError) as error:
+            raise renamed(error, "clip", x1="x", x2=name) from None
+    return finish(value, out, "clip")
 
 
 def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
@@ -105,7 +108,10 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
     [True, False]
     """
     a, b = (floating(n) for n in operands(x1, x2))
-    distance = op("abs", op("subtract", a, b))
+    try:
+        distance = op("abs", op("subtract", a, b))
+    except ShapeError as error:
+        raise renamed(error, "isclose") from None
     bound = op("add", number(atol, b.dtype), op("multiply", number(rtol, b.dtype), op("abs", b)))
     both = op("logical_and", op("isfinite", a), op("isfinite", b))
     close = op("where", both, op("less_equal", distance, bound), op("equal", a, b))
@@ -123,7 +129,11 @@ def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_
     >>> wf.allclose(wf.array([1.0]), 1.0)
     True
     """
-    return bool(all(isclose(x1, x2, rtol, atol, equal_nan)))
+    try:
+        close = isclose(x1, x2, rtol, atol, equal_nan)
+    except ShapeError as error:
+        raise renamed(error, "allclose") from None
+    return bool(all(close))
 
 
 def array_equal(x1: Any, x2: Any, /) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node, numpy_node, operands
+from weft.convert import number_node, numpy_node, operands, warn_of_overflow
 from weft.dtypes import as_dtype
-from weft.errors import DTypeError, ShapeError
+from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
     Node,
     axis_index,
@@ -114,7 +114,7 @@ def vstack(arrays: Any, /) -> Array:
     [[1.0, 1.0], [0.0, 0.0]]
     """
     rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(arrays, "vstack")]
-    return concat(rows, 0)
+    return _concat("vstack", rows, 0)
 
 
 def hstack(arrays: Any, /) -> Array:
@@ -127,7 +127,14 @@ def hstack(arrays: Any, /) -> Array:
     [1.0, 1.0, 0.0]
     """
     parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(arrays, "hstack")]
-    return concat(parts, 0 if parts[0].ndim == 1 else 1)
+    return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def _concat(function: str, parts: list[Array], axis: int) -> Array:
+    try:
+        return concat(parts, axis)
+    except (ShapeError, DTypeError, AxisError) as error:
+        raise renamed(error, function) from None
 
 
 def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
@@ -321,7 +328,10 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", constant_values: Any 
 def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
     if isinstance(fill, (bool, int, float, np.generic)):
-        return op("pad", value, low=low, high=high, value=np.asarray(fill).astype(value.dtype).item())
+        warn_of_overflow(fill, value.dtype)
+        with np.errstate(over="ignore"):
+            known = np.asarray(fill).astype(value.dtype).item()
+        return op("pad", value, low=low, high=high, value=known)
     inside = node(fill, "pad", "constant_values")
     if inside.shape:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes import as_dtype, promote, summed
-from weft.errors import DTypeError, ShapeError
+from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
     BOOL,
     FLOAT32,
@@ -128,7 +128,10 @@ def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.ptp(wf.array([1.0, 5.0, 3.0])).tolist()
     4.0
     """
-    high, low = node(max(x, axis, keepdims=keepdims), "ptp"), node(min(x, axis, keepdims=keepdims), "ptp")
+    try:
+        high, low = node(max(x, axis, keepdims=keepdims), "ptp"), node(min(x, axis, keepdims=keepdims), "ptp")
+    except (ShapeError, AxisError) as error:
+        raise renamed(error, "ptp") from None
     return finish(op("subtract", high, low), out, "ptp")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, operands, wrap
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.manipulation import flip, permute_dims
+from weft.graph.node import Node
 from weft.graph.primitives import TABLE, bind
 from weft.nn.sizes import each, images
 
@@ -28,7 +29,7 @@ def _pads(padding: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilati
         return tuple((d * (k - 1) // 2, d * (k - 1) - d * (k - 1) // 2) for k, d in zip(kernel, dilation, strict=True))
     if isinstance(padding, str):
         raise ShapeError(f'{name}: padding must be "same", "valid" or ints, not {padding!r}')
-    return tuple((p, p) for p in each(padding, len(kernel), "padding"))
+    return tuple((p, p) for p in each(padding, len(kernel), f"{name}: padding"))
 
 
 def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: int) -> None:
@@ -44,17 +45,24 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
         )
 
 
+def _bound(name: str, x: Node, w: Node, **params: Any) -> Node:
+    try:
+        return bind(TABLE["conv_general"], x, w, **params)
+    except (ShapeError, DTypeError) as error:
+        raise renamed(error, name) from None
+
+
 def convolve(
     name: str, spatial: int, x: Array, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
 ) -> Array:
     """The convolution of any number of spatial dimensions; see :func:`conv2d`."""
     _check(name, x, w, spatial, w.shape[1] * groups if w.ndim > 1 else 0, groups)
-    s, d = each(stride, spatial, "stride", 1), each(dilation, spatial, "dilation", 1)
+    s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
     a, b = operands(x, w)
     plain = tuple(range(spatial + 2))
-    y = bind(
-        TABLE["conv_general"], a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial,
-        rhs_dilation=d, groups=groups, dims=(plain, plain, plain),
+    y = _bound(
+        name, a, b, stride=s, padding=_pads(padding, w.shape[2:], s, d, name), lhs_dilation=(1,) * spatial, rhs_dilation=d,
+        groups=groups, dims=(plain, plain, plain),
     )
     return _add_bias(wrap(y), bias, spatial, name)
 
@@ -65,8 +73,8 @@ def transposed(
 ) -> Array:
     """The transpose of :func:`convolve` as a linear map: x with zeros between its elements, the window turned round."""
     _check(name, x, w, spatial, w.shape[0], groups)
-    s, d = each(stride, spatial, "stride", 1), each(dilation, spatial, "dilation", 1)
-    p, extra = each(padding, spatial, "padding"), each(output_padding, spatial, "output_padding")
+    s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
+    p, extra = each(padding, spatial, f"{name}: padding"), each(output_padding, spatial, f"{name}: output_padding")
     if any(e >= max(a, b) for e, a, b in zip(extra, s, d, strict=True)):
         raise ShapeError(f"{name}: output_padding {extra} must be smaller than stride {s} or dilation {d}")
     kernel = w.shape[2:]
@@ -77,8 +85,8 @@ def transposed(
     pads = tuple((e * (k - 1) - q, e * (k - 1) - q + o) for k, e, q, o in zip(kernel, d, p, extra, strict=True))
     a, b = operands(x, turned)
     plain = tuple(range(spatial + 2))
-    y = bind(
-        TABLE["conv_general"], a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
+    y = _bound(
+        name, a, b, stride=(1,) * spatial, padding=pads, lhs_dilation=s, rhs_dilation=d, groups=groups,
         dims=(plain, (1, 0, *plain[2:]), plain),
     )
     return _add_bias(wrap(y), bias, spatial, name)

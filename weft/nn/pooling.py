@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, as_node, wrap
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.choosing import where
 from weft.functions.creation import asarray
 from weft.functions.elementwise import abs as absolute
@@ -21,12 +21,15 @@ from weft.nn.sizes import each, images
 
 def _window(name: str, spatial: int, x: Array, kind: str, kernel_size: Any, stride: Any, padding: Any) -> Array:
     images(name, x.shape, spatial)
-    k = each(kernel_size, spatial, "kernel_size", 1)
-    s = k if stride is None else each(stride, spatial, "stride", 1)
-    p = each(padding, spatial, "padding")
+    k = each(kernel_size, spatial, f"{name}: kernel_size", 1)
+    s = k if stride is None else each(stride, spatial, f"{name}: stride", 1)
+    p = each(padding, spatial, f"{name}: padding")
     if any(2 * a > b for a, b in zip(p, k, strict=True)):
         raise ShapeError(f"{name}: padding {p} is more than half the window {k}")
-    return wrap(bind(TABLE["reduce_window"], as_node(x), kind=kind, window=k, stride=s, padding=tuple((a, a) for a in p)))
+    try:
+        return wrap(bind(TABLE["reduce_window"], as_node(x), kind=kind, window=k, stride=s, padding=tuple((a, a) for a in p)))
+    except (ShapeError, DTypeError) as error:
+        raise renamed(error, name) from None
 
 
 def max_pool(spatial: int, x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
@@ -39,11 +42,11 @@ def avg_pool(
 ) -> Array:
     """The mean of each window, over ``spatial`` dimensions; see :func:`avg_pool2d`."""
     name = f"avg_pool{spatial}d"
-    k, p = each(kernel_size, spatial, "kernel_size", 1), each(padding, spatial, "padding")
+    k, p = each(kernel_size, spatial, f"{name}: kernel_size", 1), each(padding, spatial, f"{name}: padding")
     total = _window(name, spatial, x, "sum", k, stride, p)
     if count_include_pad or not any(p):
         return total / float(math.prod(k))
-    s = k if stride is None else each(stride, spatial, "stride", 1)
+    s = k if stride is None else each(stride, spatial, f"{name}: stride", 1)
     counts: Any = np.ones((1,) * spatial)
     for d, (n, size, step, low) in enumerate(zip(x.shape[2:], k, s, p, strict=True)):
         first = np.arange(total.shape[2 + d]) * step - low

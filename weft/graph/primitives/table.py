@@ -130,4 +130,7 @@ def scalar_leaf(value: float | int | bool | None, dtype: np.dtype) -> Node:
 
 def constant(value: Any, dtype: np.dtype) -> Node:
     """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
-    return Node(CONSTANT, (), {"value": dtype.type(value)}, (), dtype)
+    if -65504 <= value <= 65504:  # float16's largest
+        return Node(CONSTANT, (), {"value": dtype.type(value)}, (), dtype)
+    with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
+        return Node(CONSTANT, (), {"value": dtype.type(value)}, (), dtype)

@@ -185,6 +185,7 @@ class _Narrowed:
 
     def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
         inputs = list(inputs)
-        for position, dtype in self.dtypes.items():
-            inputs[position] = int(np.asarray(inputs[position], dtype).view(np.uint16))
+        with np.errstate(over="ignore"):  # a number of the user's text was warned of where it stands
+            for position, dtype in self.dtypes.items():
+                inputs[position] = int(np.asarray(inputs[position], dtype).view(np.uint16))
         return self.run(inputs, held)
