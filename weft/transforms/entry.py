@@ -49,8 +49,8 @@ class Entry:
 
     __slots__ = (
         "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_lands", "_nodes", "_own",
-        "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_structure",
-        "_survivors", "_tail", "_values", "_warm", "_writes", "quick", "tree",
+        "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_states",
+        "_structure", "_survivors", "_tail", "_values", "_warm", "_writes", "quick", "tree",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
@@ -77,6 +77,7 @@ class Entry:
         ]
         self._lands = any(isinstance(target, int) for target, *_ in self._writes)  # in an argument
         self._survivors = [(cell, _result(s, graph.inputs, graph.outputs)) for cell, s in traced.survivors]
+        self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
         self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
@@ -150,6 +151,8 @@ class Entry:
             inputs.append(value)
         if self._lands and len(set(map(id, inputs))) < len(inputs):
             return MISS  # what is written through one argument would have to show in another
+        if self._states and not self._states.isdisjoint(map(id, args)):
+            return MISS  # or in a captured cell
         if self._pure:
             _, k, shape, dtype = self._results[0]
             return holding(self._run(inputs)[k], shape, dtype)

@@ -45,6 +45,7 @@ class Jitted:
         self._modules: tuple[Any, ...] | None = None
         self._module_key: Any = ()
         self._leaky: dict[Any, int] = {}
+        self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
@@ -76,7 +77,7 @@ class Jitted:
             self = LOCAL.watch.twin(self)
         leaves, rebuild, structure = self._flat(args, kwargs)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]
-        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves))
+        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states))
         for entry in self._entries.get(key, ()):
             out = entry.run_with(leaves)
             if out is not MISS:
@@ -87,7 +88,12 @@ class Jitted:
 
     def _first(self, key: Any, leaves: list[Any], rebuild: Callable, structure: Any) -> Any:
         self.traces += 1
-        traced = trace(self.f, leaves, rebuild)
+        traced = trace(self.f, leaves, rebuild, self._states)
+        states = {*map(id, traced.captured)} if traced.writes else set()
+        if not (states - self._states).isdisjoint(map(id, leaves)):  # one array by two ways: what is written shows in both
+            states |= self._states
+            key = (*key[:3], *_keys(leaves, states))
+            traced = trace(self.f, leaves, rebuild, states)
         _materialise_cells(traced.captured)
         entry = Entry(traced, leaves, execute.executable(traced.graph), structure)
         warm.install(Jitted, _slow)
@@ -99,6 +105,7 @@ class Jitted:
         entry.forget_survivors()
         if not left or self._leaky[key] > 2:
             self._entries.setdefault(key, []).append(entry)
+            self._states |= states  # the entry keeps these cells alive
             self._last = entry if entry.quick else None
             self._key_of_modules()
         return out
@@ -141,6 +148,10 @@ class Jitted:
 _slow = Jitted.__call__
 
 
+class _State:
+    """Marks an argument that the function also knows as a captured cell."""
+
+
 class _Nothing:
     """Stands where a static argument was taken out."""
 
@@ -155,11 +166,13 @@ def _as_array(x: Any) -> Array:
     return x if isinstance(x, Array) else concrete(x)
 
 
-def _keys(leaves: list[Any]) -> list[Any]:
+def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
     seen: dict[int, int] = {}
     keys: list[Any] = []
     for k, leaf in enumerate(leaves):
-        if isinstance(leaf, Array):
+        if id(leaf) in states:
+            keys.append((_State, id(leaf)))
+        elif isinstance(leaf, Array):
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
             keys.append((node.shape, node.dtype) if first == k else first)

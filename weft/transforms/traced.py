@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,8 +46,10 @@ def is_static(leaf: Any) -> bool:
     return not isinstance(leaf, Array | float | np.ndarray | np.generic)
 
 
-def trace(f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]]) -> Traced:
-    """Call ``f`` with placeholders for the Array and float leaves of its arguments.
+def trace(
+    f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
+) -> Traced:
+    """Call ``f`` with placeholders for the Array and float leaves of its arguments; those in ``states`` (by id) stay cells.
 
     ``rebuild`` makes (args, kwargs) of leaves. Writes to cells from outside are recorded, not done.
     """
@@ -58,7 +60,7 @@ def trace(f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[t
     kinds = [None if is_static(x) or type(x) is float else (tuple(x.shape), x.dtype) for x in leaves]  # outside: no reads
     with inner:
         for k, leaf in enumerate(leaves):
-            if is_static(leaf):
+            if is_static(leaf) or id(leaf) in states:
                 handles.append(leaf)
             elif type(leaf) is float:
                 places[k] = scalar_leaf(None, float64)
