@@ -175,16 +175,16 @@ def user_frame() -> Any:
 
 
 def _marked(frame: Any, layer: str) -> Any:
-    """The user's line, the layer (or the loss) that runs, and whether an optimizer is at work."""
-    phase, loss = None, ""
+    """The user's line, the layer (or the loss) that runs, and whether an optimizer is at work; one may call the model again."""
+    loss, optimizer = "", False
     ours: Any = sys._getframe(2)
-    while ours is not None and ours is not frame:
+    while ours is not None and ours is not frame and not layer:
         part = ours.f_code.co_filename[len(_PACKAGE):].split("/", 1)[0]
-        if part == "optim":
-            phase = "update"
-        elif part == "losses" and not layer:
-            loss, phase = ours.f_code.co_name, "forward"  # the outermost function of the loss is found last
+        optimizer |= part == "optim"
+        if part == "losses":
+            loss = ours.f_code.co_name  # the outermost function of the loss is found last
         ours = ours.f_back
+    phase = None if layer else "forward" if loss else "update" if optimizer else None
     layer = layer or loss
     if frame is None:
         return (None, -1, layer, phase)

@@ -269,7 +269,7 @@ def _found(name: str, session: Session, wholes: list[int], timed: list[int], run
     phases = {p: sum(part.seconds for k in kernels for part in k.parts if part.place.phase == p) for p in PHASES}
     programs = statistics.median(map(len, runs))
     looks = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
-    reason, line = overhead(whole, inside, programs, looks, every, writes)
+    reason, line = overhead(whole, inside, programs, looks, session.traced / len(runs), every, writes)
     blamed = place((*line, "", "forward")) if line is not None else Place("", "", "", "", "", "")
     culprit = _culprit(kernels, reasons, whole, whole - inside, reason, blamed)
     layers = rows(kernels, by_layer)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
 _STYLE = """
 .weft-profile{font:14px/1.45 system-ui,sans-serif;max-width:1100px;color:inherit}
-.weft-profile h2{font-size:1.15em;margin:1.4em 0 .4em}
+.weft-profile .name{font-size:1.3em;font-weight:600}
+.weft-profile .title{font-size:1.1em;font-weight:600;margin:1.3em 0 .4em}
 .weft-profile table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}
 .weft-profile td,.weft-profile th{padding:3px 10px;border-bottom:1px solid #8883;text-align:right;white-space:nowrap}
 .weft-profile td.t,.weft-profile th.t{text-align:left}
@@ -43,12 +44,12 @@ def fragment(profile: Profile) -> str:
     """What a notebook shows."""
     key = "".join(f'<span style="background:{c}"></span>{n}' for n, c in COLOURS.items())
     return (
-        f'<style>{_STYLE}</style><div class="weft-profile"><h1 style="font-size:1.4em">{escape(head(profile))}</h1>'
+        f'<style>{_STYLE}</style><div class="weft-profile"><div class="name">{escape(head(profile))}</div>'
         f'<div class="culprit">{escape(profile.culprit.sentence)}</div>{_bar(profile)}<div class="key quiet">{key}</div>'
-        f"<h2>Layers</h2>{_table(layer_table(profile))}"
-        f"<h2>Lines</h2>{_table(line_table(profile))}"
-        f"<h2>Kernels, worst first</h2>{_table(kernel_table(profile))}"
-        f"<h2>Against what this machine can do</h2>{_roofline(profile)}"
+        f"<div class='title'>Layers</div>{_table(layer_table(profile))}"
+        f"<div class='title'>Lines</div>{_table(line_table(profile))}"
+        f"<div class='title'>Kernels, worst first</div>{_table(kernel_table(profile))}"
+        f"<div class='title'>Against what this machine can do</div>{_roofline(profile)}"
         f'<p class="quiet">{escape(foot(profile))}</p></div>'
     )
 

@@ -1,4 +1,4 @@
-"""What this machine can do: peak arithmetic and memory bandwidth, measured once a day and kept beside the compiled kernels."""
+"""What this machine can do: peak arithmetic and memory bandwidth, measured and kept beside the compiled kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.errors import DataError
 
-_DAY = 86_400.0
+_OLD = 3600.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def machine() -> Machine:
     """This machine with the present number of threads.
 
     Figures are kept in the cache folder (or in the file that ``$WEFT_PROFILE`` names, which is then never measured again).
-    They are measured anew when they are a day old, and the best stays: a busy machine shows less than it can.
+    They are measured anew when they are an hour old, and the best stays: a busy machine shows less than it can.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def _measured(backend: Any, threads: int) -> Machine:
     name = "machine-" + hashlib.sha256(f"{cpu_identity()} {threads}".encode()).hexdigest()[:32]
     entry = backend.compiler.cache.read(name)
     before = _decoded(entry.meta.get("machine")) if entry is not None else None
-    if before is not None and entry is not None and time.time() - entry.meta.get("measured", 0) < _DAY:
+    if before is not None and entry is not None and time.time() - entry.meta.get("measured", 0) < _OLD:
         return before
     m = measure(backend)
     found = Machine(cpu_model(), threads, m["flops"], tuple((int(s), float(b)) for s, b in m["bandwidth"]))

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from weft.tools.profile_html import COLOURS
-from weft.tools.profile_text import head, short
+from weft.tools.profile_text import head, short, unit_of
 
 if TYPE_CHECKING:
     from weft.tools.profile import Profile
@@ -32,15 +32,16 @@ def picture(profile: Profile) -> bytes:
     rows = (profile.layers if layers else profile.lines)[:_MOST]
     figure = Figure(figsize=(12, 1.8 + 0.33 * max(8, len(rows))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    unit, size = unit_of(profile)
     names = [f"{r.name} {r.detail}" if layers else short(r.name) for r in rows]
     start = [0.0] * len(rows)
     for phase in ("forward", "backward", "update"):
-        values = [1e3 * getattr(r, phase) for r in rows]
+        values = [getattr(r, phase) / size for r in rows]
         left.barh(names, values, left=start, color=COLOURS[phase], label=phase)
         start = [a + b for a, b in zip(start, values, strict=True)]
-    left.barh(["(calls and Python)"], [1e3 * profile.outside], color=COLOURS["outside"])
+    left.barh(["(calls and Python)"], [profile.outside / size], color=COLOURS["outside"])
     left.invert_yaxis()
-    left.set_xlabel("ms a call; shares of fused kernels are estimates")
+    left.set_xlabel(f"{unit} a call; shares of fused kernels are estimates")
     left.legend(frameon=False)
     _roofline(right, profile)
     figure.suptitle(head(profile) + "\n" + "\n".join(textwrap.wrap(profile.culprit.sentence, 150)), fontsize=9, ha="left", x=0.01)

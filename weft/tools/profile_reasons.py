@@ -141,15 +141,17 @@ def _parallel(step: Step) -> bool:
     return step.unit.run.parallel(before)
 
 
-def overhead(whole: float, parts: float, programs: float, looks: float, every: Counter, writes: Writes) -> tuple[Reason, Any]:
+def overhead(
+    whole: float, parts: float, programs: float, looks: float, traced: float, every: Counter, writes: Writes,
+) -> tuple[Reason, Any]:
     """The reason of the time outside kernels, and the (code, instruction) to blame, or None.
 
-    ``programs``: runs of programs in a call, ``looks`` of them not of jitted functions; ``every``: how
-    often each (line, operation, shape) was asked for.
+    ``programs``: runs of programs in a call, ``looks`` of them not of jitted functions; ``traced``: jitted functions traced;
+    ``every``: how often each (line, operation, shape) was asked for.
     """
     lost = whole - parts
     (line, _, _), count = every.most_common(1)[0] if every else ((None, "", ()), 0)
-    if looks and line is not None and count >= MANY and count > sum(every.values()) / 4:
+    if looks > programs / 2 and line is not None and count >= MANY and count > sum(every.values()) / 4:
         repeated = _repeated(writes.get(line, [])[:1], writes)
         if repeated is not None:
             return repeated, line
@@ -157,7 +159,12 @@ def overhead(whole: float, parts: float, programs: float, looks: float, every: C
             "Python loop", f"a loop in Python: the line runs {count:,} times, {seconds(lost)} of Python for {seconds(parts)} of "
             "kernels", "Write it for whole arrays, or as wf.scan or wf.fori_loop",
         ), line
-    if looks:
+    if traced >= 1:
+        return Reason(
+            "traced again", f"traced again: jitted functions are made anew, or meet something new, {traced:.0f} "
+            f"time{'' if traced == 1 else 's'} in each call", "Make them once, outside, and keep shapes and settings as they are",
+        ), None
+    if looks > programs / 2:
         return Reason(
             "not jitted", f"not jitted: Python builds the graph and looks up its {programs:,.0f} "
             f"program{'' if programs == 1 else 's'} each time, {seconds(lost)} for {seconds(parts)} of kernels",

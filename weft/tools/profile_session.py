@@ -52,6 +52,7 @@ class Session:
         self.units: dict[Any, Unit] = {}
         self.runs: list[Run] = []
         self.recording = False
+        self.traced = 0  # how often a jitted function was traced while recording
         self._twins: dict[int, tuple[Jitted, Jitted]] = {}
         self._tracing = ""
         self._roots: dict[int, tuple[Module, int, dict[int, str]]] = {}  # module called outside of others: number, names inside
@@ -144,6 +145,7 @@ class _Twin(Jitted):
         self._session = session
 
     def _first(self, *args: Any, **kwargs: Any) -> Any:
+        self._session.traced += self._session.recording
         before, self._session._tracing = self._session._tracing, getattr(self.f, "__name__", type(self.f).__name__)
         try:
             return super()._first(*args, **kwargs)
@@ -180,7 +182,7 @@ def resolved(graph: Graph) -> Graph:
     above: dict[Node, frozenset[str]] = {}
     for node in reversed(graph.order):
         mark = marks[node]
-        if mark[3] == "update" and not mark[2]:
+        if mark[3] == "update" and not mark[2] and node.size > 1:  # numbers of a step serve all layers
             of = owner[node] or above.get(node, frozenset())
             mark[2] = next(iter(of)) if len(of) == 1 else ""
         own = frozenset((mark[2],)) if mark[2] else above.get(node, frozenset())

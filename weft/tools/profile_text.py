@@ -102,7 +102,8 @@ def head(profile: Profile) -> str:
     busy = f", as a whole {seconds(profile.measured)}: the machine is busy" if profile.measured > 1.2 * profile.seconds else ""
     return (
         f"{profile.name}: {seconds(profile.seconds)} a call (the least of {profile.calls}{busy}), "
-        f"{seconds(profile.inside)} of it in {count} kernel{'' if count == 1 else 's'}, {m.threads} thread{'' if m.threads == 1 else 's'}"
+        f"{seconds(profile.inside)} of it in {count} kernel{'' if count == 1 else 's'}, "
+        f"{m.threads} thread{'' if m.threads == 1 else 's'}"
     )
 
 
