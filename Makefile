@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DOC_STAMP := $(VENV)/.ready-for-docs
 
-.PHONY: demo test lint types layers tests setup clean
+.PHONY: demo test lint types layers tests setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -26,6 +27,19 @@ layers: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/python -m pytest
+
+# The site, in out/doc: every example is executed, a failing one or any warning fails. Sphinx is fetched by the first run.
+doc: $(DOC_STAMP)
+	@$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -d out/doc-trees docs out/doc
+	@echo 'The site: out/doc/index.html'
+
+$(DOC_STAMP): $(STAMP)
+	@echo 'Fetching Sphinx into $(VENV) (once) ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: --no-build-isolation -c constraints.txt \
+			-e '.[docs]' 2>.setup.log \
+		|| { [ -z "$$CI" ] || tail -n 20 .setup.log; echo 'weft could not fetch Sphinx: a network is needed once (the whole log: .setup.log).'; exit 1; }
+	@rm -f .setup.log
+	@touch $@
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

@@ -94,7 +94,7 @@ def test_modules_say_what_they_are(path: Path) -> None:
 def test_documents_name_what_exists() -> None:
     """Names in backquotes that look like files or weft's modules, in the documents for contributors."""
     seen = 0
-    for document in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md"):
+    for document in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "README.md"):
         if not document.exists():
             continue
         for quoted in re.findall(r"`([^`\n]+)`", document.read_text()):

@@ -1,0 +1,127 @@
+"""Sphinx: how the site is made. ``make doc`` builds it into out/doc; every example is executed, every warning is an error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
+from pygments.lexers.special import TextLexer
+from sphinx.application import Sphinx
+from sphinx.errors import SphinxError
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import docstrings  # noqa: E402
+import rooms  # noqa: E402
+
+import weft  # noqa: E402
+
+project = "weft"
+author = "the weft authors"
+copyright = author
+version = release = weft.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "myst_nb", "sphinx_copybutton"]
+exclude_patterns = ["**/README.md"]
+root_doc = "index"
+default_role = "literal"
+suppress_warnings = ["toc.empty_glob"]
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autosummary_generate = False
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_preprocess_types = False
+toc_object_entries = False
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+nb_merge_streams = True
+nb_render_markdown_format = "myst"
+copybutton_exclude = ".linenos, .gp, .go"
+
+html_theme = "pydata_sphinx_theme"
+html_title = "weft"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "weft"},
+    "navbar_align": "left",
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_toc_level": 2,
+}
+html_sidebars = {"index": [], "changelog": []}
+
+
+class Public(SphinxDirective):
+    """``.. public:: weft.nn`` documents the public names of a room, a chapter for each module that defines some."""
+
+    required_arguments = 1
+    option_spec = {"from": directives.unchanged}
+
+    def run(self) -> list[nodes.Node]:
+        found = rooms.chapters(self.arguments[0], tuple(self.options.get("from", "").split()))
+        if not found and self.arguments[0] != "rest":
+            raise self.error(f"public: {self.arguments[0]} has no such names")
+        known = self.env.metadata[self.env.docname].setdefault("known_names", {})
+        lines: list[str] = []
+        for title, names in found:
+            if len(found) > 1 or self.arguments[0] == "rest":
+                lines += [title, "-" * len(title), ""]
+            listed = [n.path for n in names if callable(n.value) and id(n.value) not in known]
+            if len(listed) > 1:
+                lines += [".. autosummary::", "   :nosignatures:", "", *(f"   ~{path}" for path in listed), ""]
+            for name in names:
+                lines += rooms.entry(name, known)
+        holder = nodes.section()
+        holder.document = self.state.document
+        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder, match_titles=True)
+        return holder.children
+
+
+_returns: dict[str, list[str]] = {}
+
+
+def before_napoleon(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    lines[:], _returns[name] = docstrings.ready(lines)
+
+
+def after_napoleon(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = docstrings.with_returns(lines, _returns.pop(name, []))
+
+
+class PlainText(TextLexer):
+    """Graphs and kernels as weft prints them."""
+
+
+def every_public_name_is_there(app: Sphinx, error: Exception | None) -> None:
+    """The last check of a build: the index that other projects link to has every name."""
+    if error is None and app.builder.name == "html":
+        there = set(app.env.get_domain("py").objects)
+        public = [n.path for room in rooms.rooms() for n in rooms.public(room)]
+        missing = [path for path in public if path not in there and path not in rooms._OWN]
+        if missing:
+            raise SphinxError(f"not in the reference: {', '.join(missing)}")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("public", Public)
+    for language in ("graph", "kernel"):
+        app.add_lexer(language, PlainText)
+    app.connect("autodoc-process-docstring", before_napoleon, priority=400)
+    app.connect("autodoc-process-docstring", after_napoleon, priority=600)
+    app.connect("build-finished", every_public_name_is_there)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

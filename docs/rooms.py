@@ -1,0 +1,150 @@
+"""The public names of weft, room by room: what the reference pages show, and what the tests compare them with."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import types
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import weft
+
+REFERENCE = Path(__file__).parent / "reference"
+TITLES = {  # chapters of the pages; a module that is not named here has the first words of its docstring
+    "weft.array": "The class",
+    "weft.functions.creation": "From data, filled, counted up",
+    "weft.functions.matrices": "Matrices of diagonals",
+    "weft.dtypes": "Dtypes and how they mix",
+    "weft.functions.elementwise": "Element by element",
+    "weft.functions.choosing": "Choosing and comparing",
+    "weft.functions.statistics": "Sums, extremes, averages",
+    "weft.functions.linalg": "Products, norms, diagonals",
+    "weft.functions.manipulation": "Shapes and axes",
+    "weft.functions.joining": "Joining, splitting, repeating",
+    "weft.functions.indexing": "Indexing",
+    "weft.functions.sorting": "Sorting, searching, sets",
+    "weft.functions.random": "Draws",
+    "weft.functions.random_state": "Seeds and keys",
+    "weft.transforms.jit": "Compiling",
+    "weft.transforms.grad": "Derivatives",
+    "weft.transforms.vmap": "Many examples at once",
+    "weft.transforms.control": "Native loops",
+    "weft.transforms.tree": "Trees",
+    "weft.transforms.denormals": "Denormal numbers",
+    "weft.look": "Computing now",
+    "weft.runtime": "Threads and counters",
+    "weft.tools.explain": "What will run",
+    "weft.nn.module": "The base class",
+    "weft.nn.containers": "Layers made of layers",
+    "weft.nn.activation_layers": "Activations as layers",
+    "weft.nn.activations": "Activations as functions",
+    "weft.nn.convolution": "Convolutions as functions",
+    "weft.nn.convolution_layers": "Convolutions",
+    "weft.nn.pooling": "Pooling as functions",
+    "weft.nn.pooling_layers": "Pooling",
+    "weft.nn.normalization": "Normalisation as functions",
+    "weft.nn.normalization_layers": "Normalisation",
+    "weft.nn.recurrent": "Recurrent layers",
+    "weft.nn.linear": "Linear maps",
+    "weft.nn.shaping": "Flatten and Reshape",
+    "weft.optim.optimizer": "The base class",
+    "weft.optim.sgd": "Gradient descent, with momentum",
+    "weft.optim.adam": "Adam and its nearest kin",
+    "weft.optim.adaptive": "Scaled by each element's gradients",
+    "weft.optim.bound": "AdaBound and AMSBound",
+    "weft.optim.large": "Lion and LAMB",
+}
+_OWN = ("weft.e", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__")
+
+
+class Name(NamedTuple):
+    """A public name: ``weft.nn.Linear``, what it is, and the module that defines it."""
+
+    path: str
+    value: Any
+    home: str
+
+
+def public(room: str) -> list[Name]:
+    """The public names of a module that users reach as ``weft...``; modules among them are rooms of their own."""
+    held = _held(room)
+    listed = getattr(held, "__all__", None)
+    names = listed or [n for n, v in vars(held).items() if n[0] != "_" and getattr(v, "__module__", "") == held.__name__]
+    out = []
+    for name in names:
+        value = getattr(held, name)
+        if not isinstance(value, types.ModuleType):
+            home = weft._HOME.get(name, "weft") if room == "weft" else getattr(value, "__module__", None) or held.__name__
+            out.append(Name(f"{room}.{name}", value, home if home.startswith("weft") else held.__name__))
+    return out
+
+
+def rooms() -> list[str]:
+    """Every public module, as users reach it: ``weft``, ``weft.nn``, ``weft.nn.init``, ..."""
+    out, todo = [], ["weft"]
+    while todo:
+        room = todo.pop(0)
+        out.append(room)
+        held = _held(room)
+        todo += [f"{room}.{n}" for n in getattr(held, "__all__", ()) if isinstance(getattr(held, n), types.ModuleType)]
+    return out
+
+
+def pages() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
+    """For each reference page what its ``public`` directives ask for: (room, modules; none for all, "rest" for what is left)."""
+    out = {}
+    for page in sorted(REFERENCE.glob("*.rst")):
+        found = re.findall(r"^\.\. public:: (\S+)(?:\n   :from: (.*))?$", page.read_text(), re.MULTILINE)
+        out[page.stem] = [(room, tuple(modules.split())) for room, modules in found]
+    return out
+
+
+def chapters(room: str, modules: tuple[str, ...] = ()) -> list[tuple[str, list[Name]]]:
+    """(title, names) of a directive, a chapter for each module that defines some; "rest" is the rooms without a page."""
+    if room == "rest":
+        have = {where for asked in pages().values() for where, _ in asked}
+        return [(f"wf{r[4:]}", names) for r in rooms() if r not in have and (names := public(r))]
+    wanted = tuple(f"weft.{m}" for m in modules)
+    if modules == ("rest",):
+        taken = {f"weft.{m}" for asked in pages().values() for where, ms in asked if where == room for m in ms}
+        choose = [n for n in public(room) if n.home not in taken and n.path not in _OWN]
+    else:
+        choose = [n for n in public(room) if not modules or n.home in wanted]
+    order = [*wanted, *TITLES]
+    homes = sorted(dict.fromkeys(n.home for n in choose), key=lambda h: order.index(h) if h in order else len(order))
+    return [(title(h), [n for n in choose if n.home == h]) for h in homes]
+
+
+def title(module: str) -> str:
+    """A chapter's title."""
+    words = (importlib.import_module(module).__doc__ or module).strip().splitlines()[0]
+    return TITLES.get(module) or re.split(r"[:;.]\s|\.$", words)[0]
+
+
+def entry(name: Name, known: dict[int, str]) -> list[str]:
+    """The lines of reStructuredText that document one name; ``known`` has the names of functions documented before."""
+    value = name.value
+    first = known.setdefault(id(value), name.path)
+    if first != name.path and inspect.isroutine(value):
+        return [f".. py:function:: {name.path}{_signature(value)}", "", f"   Another name of :func:`{first}`.", ""]
+    if inspect.isclass(value) and issubclass(value, Exception):
+        return [f".. autoexception:: {name.path}", "   :show-inheritance:", ""]
+    if inspect.isclass(value):
+        more = ["   :inherited-members:"] if name.path == "weft.Array" else []
+        return [f".. autoclass:: {name.path}", "   :members:", *more, ""]
+    if callable(value):
+        return [f".. autofunction:: {name.path}", ""]
+    return [f".. py:data:: {name.path}", f"   :value: {value!r}", ""]
+
+
+def _signature(value: Any) -> str:
+    return re.sub(r"'([^']*)'", r"\1", str(inspect.signature(value).replace(return_annotation=inspect.Signature.empty)))
+
+
+def _held(room: str) -> Any:
+    held: Any = weft
+    for part in room.split(".")[1:]:
+        held = getattr(held, part)
+    return held

@@ -1,0 +1,207 @@
+"""The site's pages without Sphinx: their cells run, their links lead somewhere, the reference has every public name.
+
+``make doc`` builds the site itself, executes the same cells in notebooks and checks the reference once more.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import weft as wf
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(p for p in DOCS.rglob("*.md") if "{code-cell}" in p.read_text())
+TEXTS = sorted((*DOCS.rglob("*.md"), *DOCS.rglob("*.rst")))
+ids = {"ids": lambda p: str(p.relative_to(DOCS))}
+
+
+@pytest.fixture
+def site(monkeypatch) -> Any:
+    """A module of the site's own: ``site("rooms")``."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    yield importlib.import_module
+    for name in ("rooms", "docstrings"):
+        sys.modules.pop(name, None)
+
+
+def cells(page: Path) -> list[str]:
+    found = re.findall(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", page.read_text(), re.S | re.M)
+    return [re.sub(r"\A(:.*\n)+", "", cell) for cell in found]
+
+
+def run(code: str, name: str, namespace: dict[str, Any]) -> None:
+    """As a notebook does: the last expression is shown."""
+    tree = ast.parse(code)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), namespace)
+    if last is not None:
+        shown = eval(compile(ast.Expression(last.value), name, "eval"), namespace)
+        repr(shown)
+        if hasattr(shown, "_repr_html_"):
+            shown._repr_html_()
+
+
+@pytest.mark.parametrize("page", PAGES, **ids)
+def test_cells_run(page: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    threads = wf.get_num_threads()
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        for k, code in enumerate(cells(page), 1):
+            run(code, f"{page.name}, cell {k}", namespace)
+    finally:
+        wf.set_num_threads(threads)
+    assert capsys.readouterr().out
+
+
+def test_a_failing_cell_fails(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```{code-cell}\n:tags: [remove-cell]\nx = 1\n```\ntext\n```{code-cell}\nassert x == 1\nx / 0\n```\n")
+    first, second = cells(page)
+    namespace: dict[str, Any] = {}
+    run(first, "cell 1", namespace)
+    with pytest.raises(ZeroDivisionError):
+        run(second, "cell 2", namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, **ids)
+def test_pages_say_that_they_are_notebooks(page: Path) -> None:
+    head = re.match(r"---\n(.*?)^---\n\s*# ", page.read_text(), re.S | re.M)
+    assert head and "file_format: mystnb\n" in head[1] and "  name: python3\n" in head[1]
+
+
+def is_page(path: Path) -> bool:
+    return any(path.with_name(f"{path.name}.{kind}").exists() for kind in ("md", "rst"))
+
+
+@pytest.mark.parametrize("text", TEXTS, **ids)
+def test_links_lead_somewhere(text: Path) -> None:
+    content = text.read_text()
+    found = [link.partition("#")[0] for link in re.findall(r"\]\((?!https?:|#)([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", content))]
+    missing = [link for link in found if not (text.parent / link).exists()]
+    for trees in re.findall(r"^```\{toctree\}\n(.*?)^```", content, re.S | re.M):
+        missing += [n for n in trees.splitlines() if n and n[0] != ":" and "*" not in n and not is_page(text.parent / n)]
+    named = re.findall(r":doc:`([^`<]+)`", content) if text.suffix == ".rst" else []
+    missing += [n for n in named if not is_page(DOCS / n[1:] if n.startswith("/") else text.parent / n)]
+    assert missing == []
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    reached = {DOCS / "index"}
+    for text in TEXTS:
+        for trees in re.findall(r"^```\{toctree\}\n(.*?)^```", text.read_text(), re.S | re.M):
+            for name in (n for n in trees.splitlines() if n and n[0] != ":"):
+                reached |= {p.with_suffix("").resolve() for p in text.parent.glob(f"{name}.*")}
+    assert [str(t.relative_to(DOCS)) for t in TEXTS if t.with_suffix("") not in reached] == []
+
+
+def public_names() -> set[str]:
+    """Every name that a user reaches from ``wf``, by what the modules export."""
+    names, todo = set(), [("weft", wf)]
+    while todo:
+        path, module = todo.pop()
+        for name in getattr(module, "__all__", None) or [
+            n for n, v in vars(module).items() if n[0] != "_" and getattr(v, "__module__", "") == module.__name__
+        ]:
+            value = getattr(module, name)
+            if isinstance(value, types.ModuleType):
+                todo.append((f"{path}.{name}", value))
+            else:
+                names.add(f"{path}.{name}")
+    return names
+
+
+def documented(rooms: Any) -> set[str]:
+    return {n.path for asked in rooms.pages().values() for one in asked for _, names in rooms.chapters(*one) for n in names}
+
+
+def test_every_public_name_is_in_the_reference(site) -> None:
+    rooms = site("rooms")
+    told = {f"weft.{name}" for name in ("e", "inf", "nan", "newaxis", "pi", "__version__")}  # in the pages' text
+    texts = "".join((DOCS / "reference" / f"{page}.rst").read_text() for page in rooms.pages())
+    assert all(f"``{name.replace('weft', 'wf')}``" in texts for name in told)
+    assert public_names() - told == documented(rooms)
+    listed = re.findall(r"^```\{toctree\}\n(.*?)^```", (DOCS / "reference" / "index.md").read_text(), re.S | re.M)[0].split()
+    assert set(rooms.pages()) <= set(listed)
+
+
+def test_a_new_name_is_in_the_reference_by_itself(site, monkeypatch) -> None:
+    rooms = site("rooms")
+
+    def fresh() -> None:
+        """New."""
+
+    monkeypatch.setattr(wf.losses, "fresh", fresh, raising=False)
+    monkeypatch.setattr(wf.losses, "__all__", [*wf.losses.__all__, "fresh"])
+    assert "weft.losses.fresh" in documented(rooms)
+    room = types.ModuleType("weft.somewhere")
+    room.new, room.__all__ = fresh, ["new"]  # type: ignore[attr-defined]
+    monkeypatch.setattr(wf, "somewhere", room, raising=False)
+    monkeypatch.setattr(wf, "__all__", [*wf.__all__, "somewhere"])
+    assert "weft.somewhere.new" in documented(rooms)
+
+
+def test_entries_say_what_a_thing_is(site) -> None:
+    rooms = site("rooms")
+    known: dict[int, str] = {}
+    first = rooms.entry(rooms.Name("weft.acos", wf.acos, "weft.functions.elementwise"), known)
+    assert first[0] == ".. autofunction:: weft.acos"
+    again = rooms.entry(rooms.Name("weft.arccos", wf.acos, "weft.functions.elementwise"), known)
+    assert again[0] == ".. py:function:: weft.arccos(x: Any, /, out: Array | None = None)" and ":func:`weft.acos`" in again[2]
+    assert rooms.entry(rooms.Name("weft.nn.Linear", wf.nn.Linear, "weft.nn.linear"), known)[:2] == [
+        ".. autoclass:: weft.nn.Linear", "   :members:"]
+    assert rooms.entry(rooms.Name("weft.errors.DataError", wf.errors.DataError, ""), known)[0].startswith(".. autoexception::")
+    assert "   :value: dtype('int8')" in rooms.entry(rooms.Name("weft.int8", wf.int8, ""), known)
+
+
+def test_docstrings_are_made_ready_for_sphinx(site) -> None:
+    docstrings = site("docstrings")
+    given = """One line with *two* lone * asterisks, ``a * b`` and (N, *shape).
+
+Parameters
+----------
+x : array
+lr : float
+    The rate.
+groups : dict from a pattern to options of the parameters it matches, which may
+    be a layer
+seed, show : a sentence about two arguments of a function
+
+Returns
+-------
+function of the same arguments: value, or
+(value, aux)
+
+Examples
+--------
+>>> 2 * 3
+6""".splitlines()
+    lines, field = docstrings.ready(given)
+    assert field == [":returns: function of the same arguments: value, or (value, aux)"]
+    made = ["Text.", "", ".. rubric:: Examples"]
+    assert docstrings.with_returns(made, field) == [*made[:2], "", *field, "", made[2]]
+    assert "\n".join(lines) == r"""One line with \*two\* lone \* asterisks, ``a * b`` and (N, \*shape).
+
+Parameters
+----------
+x : array
+lr : float
+    The rate.
+groups
+    dict from a pattern to options of the parameters it matches, which may
+    be a layer
+seed, show
+    a sentence about two arguments of a function
+
+Examples
+--------
+>>> 2 * 3
+6"""
