@@ -11,6 +11,7 @@ Where the image is not finite, a border position may add 0 * inf: a NaN then spr
 
 from __future__ import annotations
 
+import hashlib
 from math import prod
 
 from weft.codegen.cpu.chunks import run_chunks
@@ -144,12 +145,18 @@ class WeightGradient:
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
         for rows in self._sizes(self.conv.filters.extent, self.tile_rows):
             for columns in self._sizes(self.columns, self.tile_columns):
-                name = self.name(f"dot{rows}x{columns}")
-                dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, self.tail)
+                name = self._tile(rows, columns)
+                if self.module.once(name):
+                    dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, self.tail)
         self._displacements()
         self._chunk()
         self._finish()
         self._entry()
+
+    def _tile(self, rows: int, columns: int) -> str:
+        """Phases of a kernel whose tiles are equal share one function."""
+        pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
+        return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{self.tail}"
 
     def _argument(self, f: Function, index: int) -> str:
         return f.load("ptr", f.offset("%args", 8 * index))
@@ -159,7 +166,9 @@ class WeightGradient:
         size, layout = self.number.size, self.layout
         places = [c * layout.chan_pitch + t for c in range(self.conv.free.extent) for t in layout.taps]
         words = ", ".join(f"i64 {p * size}" for p in places)
-        self.module.globals.append(f"{self.name('columns')} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
+        self.places = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
+        if self.module.once(self.places):
+            self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
 
     def _chunk(self) -> None:
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
@@ -212,13 +221,13 @@ class WeightGradient:
 
             def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
                 places = [
-                    f.offset(image, f.load("i64", f.element(self.name("columns"), "i64", f.add(j, k)))) for k in range(width)
+                    f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
                 ]
                 columns = ", ".join(f"ptr {p}" for p in places)
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
                 f.do(
-                    f"call void {self.name(f'dot{rows}x{width}')}(ptr {rows_at}, {columns}, ptr {to}, "
+                    f"call void {self._tile(rows, width)}(ptr {rows_at}, {columns}, ptr {to}, "
                     f"i64 {spans}, i64 {steps}, i64 {row_span}, i64 {layout.image_pitch * size})"
                 )
 
