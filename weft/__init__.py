@@ -62,7 +62,10 @@ _NAMES: dict[str, str] = {
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _RENAMED = {"eval": "evaluate"}  # the module calls it otherwise, so as not to hide Python's own
 _MODULES = {
-    **{name: f"weft.{name}" for name in ("data", "dtypes", "errors", "io", "losses", "nn", "optim", "runtime", "tools", "train")},
+    **{
+        name: f"weft.{name}"
+        for name in ("contrib", "data", "dtypes", "errors", "io", "losses", "nn", "optim", "runtime", "tools", "train")
+    },
     **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
 }
 

@@ -31,6 +31,18 @@ def test_keras_cnn_learns_digits(capsys) -> None:
     assert loss < 1.5 and accuracy > 0.6
 
 
+def test_learners_net_learns_digits(capsys) -> None:
+    module = load("learner_cnn")
+    lm = module.main(["--data", "digits", "--epoch", "3", "--n-batch", "32", "--seed", "1"])
+    assert sum(p.size for p in lm.net.parameters().values()) == 10 * 9 + 10 + 160 * 100 + 100 + 1010
+    assert (lm.predict(show=False) == lm.t_test).mean() > 0.85
+    out = capsys.readouterr().out
+    assert "conv1    conv(1x8x8 -> 10x8x8, 3x3, ReLU(), Adam)" in out and out.count("train error") == 3
+    assert out.splitlines()[-1].startswith("accuracy: ")
+    with pytest.raises(ValueError, match="weft has no GPU here"):
+        module.build(part(wf.data.load_digits(), 8), mode="gpu")
+
+
 def test_textbook_session_prints_what_it_shows(capsys) -> None:
     module = load("numpy_session")
     failed, tried = doctest.testmod(module)

@@ -1,0 +1,262 @@
+"""The learner's layers: fully connected, output, dropout, convolution and max-pooling, each around layers of ``wf.nn``.
+
+A layer computes when it is called. ``forward``, ``backward`` and ``update`` do one step of it by hand, for timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+from weft import nn
+from weft.array import Array
+from weft.cell import LOCAL
+from weft.contrib.options import activation, error_function, optimizer
+from weft.dtypes import is_float
+from weft.errors import ShapeError
+from weft.functions.creation import asarray, ones_like
+from weft.functions.joining import pad as padded
+from weft.nn.sizes import each, extents
+from weft.transforms.grad import vjp
+
+
+class _Held:
+    """What a step by hand keeps between ``forward``, ``backward`` and ``update``."""
+
+    x: Array | None = None
+    pullback: Callable[[Any], tuple[Any, ...]] | None = None
+    gradients: dict[str, Array] | None = None
+    optimizer: Any = None
+
+
+class Layer(nn.Module):
+    """What the learner's layers share.
+
+    Attributes
+    ----------
+    I_shape, O_shape : shapes of one sample at the input and at the result, (C, H, W) or (width,)
+    prev, n : their numbers of elements
+    """
+
+    kind = ""
+
+    def __init__(self, I_shape: tuple[int, ...], O_shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.I_shape, self.O_shape = I_shape, O_shape
+        self.prev, self.n = prod(I_shape), prod(O_shape)
+        self.opt: str | None = None
+        self.opt_dic: dict[str, Any] = {}
+        self.held = _Held()
+
+    def compute(self, x: Array) -> Array:
+        raise TypeError(f"{type(self).__name__} has no compute method")
+
+    def forward(self, x: Any) -> Array:
+        """The layer's result; outside of jit and grad the input is kept for :meth:`backward`.
+
+        Parameters
+        ----------
+        x : (N, ...) with ``prev`` elements a sample
+        """
+        x = asarray(x)
+        if x.ndim < 1 or prod(x.shape[1:]) != self.prev:
+            raise ShapeError(f"{self.kind}: x must be (N, {', '.join(map(str, self.I_shape))}), not {x.shape}")
+        if LOCAL.trace is not None or LOCAL.inside:
+            return self.compute(x)
+        held = self.held
+        held.x = x if is_float(x.dtype) else x.astype("float32")
+        if self.parameters():
+            y, held.pullback = vjp(lambda layer, x: layer.compute(x), self, held.x)
+        else:
+            y, held.pullback = vjp(self.compute, held.x)
+        return y
+
+    def backward(self, grad: Any) -> Array:
+        """The gradient at the input of the last :meth:`forward`; those of the weights are kept for :meth:`update`.
+
+        Parameters
+        ----------
+        grad : array of the shape of the result
+
+        Raises
+        ------
+        ValueError
+            when :meth:`forward` was not called before.
+        """
+        if self.held.pullback is None:
+            raise ValueError(f"{self.kind}: backward needs a forward before it")
+        *layer, found = self.held.pullback(asarray(grad))
+        self.held.gradients = layer[0].parameters() if layer else {}
+        return found
+
+    def update(self) -> None:
+        """One step of the layer's optimizer, in a state of its own, by the gradients of the last :meth:`backward`."""
+        if self.opt is None:
+            return
+        if self.held.gradients is None:
+            raise ValueError(f"{self.kind}: update needs a backward before it")
+        if self.held.optimizer is None:
+            self.held.optimizer = optimizer(self.opt, self.opt_dic)
+        self.held.optimizer.update(self.parameters(), self.held.gradients)
+
+    def learns_by(self, opt: str, opt_dic: Mapping[str, Any] | None) -> None:
+        optimizer(opt, opt_dic)  # a wrong name or option is told now, not when training begins
+        self.opt, self.opt_dic = opt, dict(opt_dic or {})
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({_text(self.I_shape)} -> {_text(self.O_shape)}{self.extra_repr()})"
+
+
+def _text(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _normal(layer: Any, wb_width: float) -> Any:
+    """Weights and biases normal with deviation ``wb_width``."""
+    if not wb_width > 0:
+        raise ValueError(f"wb_width must be positive, not {wb_width!r}")
+    for p in layer.parameters().values():
+        p[...] = nn.init.normal(p, std=wb_width)
+    return layer
+
+
+class Middle(Layer):
+    """A fully connected layer: ``act(x @ w + b)``, images flattened first."""
+
+    kind = "middle"
+
+    def __init__(
+        self, I_shape: tuple[int, ...], *, n: int, wb_width: float = 0.05, act: str = "ReLU",
+        act_dic: Mapping[str, Any] | None = None, opt: str = "Adam", opt_dic: Mapping[str, Any] | None = None,
+    ) -> None:
+        extents(self.kind, n=n)
+        super().__init__(I_shape, (n,))
+        self.inner = _normal(nn.Linear(self.prev, n), wb_width)
+        self.act = activation(act, act_dic)
+        self.learns_by(opt, opt_dic)
+
+    def scores(self, x: Array) -> Array:
+        """What the activation is given."""
+        return self.inner(x if x.ndim == 2 else x.reshape((x.shape[0], -1)))
+
+    def compute(self, x: Array) -> Array:
+        return self.act(self.scores(x))
+
+    def extra_repr(self) -> str:
+        return f", {self.act!r}, {self.opt}"
+
+
+class Output(Middle):
+    """The last layer. ``err_func`` is "Square", "Binary" or "Cross": sums over the outputs, means over samples."""
+
+    kind = "output"
+
+    def __init__(
+        self, I_shape: tuple[int, ...], *, n: int, wb_width: float = 0.05, act: str = "softmax", err_func: str = "Cross",
+        act_dic: Mapping[str, Any] | None = None, opt: str = "Adam", opt_dic: Mapping[str, Any] | None = None,
+    ) -> None:
+        error_function(err_func)
+        super().__init__(I_shape, n=n, wb_width=wb_width, act=act, act_dic=act_dic, opt=opt, opt_dic=opt_dic)
+        self.err_func = err_func
+
+    def error(self, scores: Array, target: Array) -> Array:
+        """The error of scores; softmax with Cross and sigmoid with Binary have the gradient y - t, without a division."""
+        return error_function(self.err_func)(self.act, scores, target)
+
+    def backward_error(self, target: Array) -> Array:
+        """:meth:`backward` from the error of the last result instead of a given gradient."""
+        assert self.held.x is not None
+        error, pullback = vjp(lambda layer, x: layer.error(layer.scores(x), target), self, self.held.x)
+        layer, found = pullback(ones_like(error))
+        self.held.gradients = layer.parameters()
+        return found
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {self.err_func}"
+
+
+class Dropout(Layer):
+    """Zeroes a share ``ratio`` of the elements while training and scales the rest by 1 / (1 - ratio)."""
+
+    kind = "dropout"
+
+    def __init__(self, I_shape: tuple[int, ...], *, ratio: float = 0.25) -> None:
+        super().__init__(I_shape, I_shape)
+        if not 0.0 <= ratio < 1.0:
+            raise ValueError(f"dropout: ratio must lie in [0, 1), not {ratio!r}")
+        self.inner = nn.Dropout(ratio)
+
+    def compute(self, x: Array) -> Array:
+        return self.inner(x)
+
+    def extra_repr(self) -> str:
+        return f", ratio={self.inner.p}"
+
+
+class Conv(Layer):
+    """A convolution. ``pad="same"`` gives ceil(extent / stride); ``F_shape`` is (filters, height, width)."""
+
+    kind = "conv"
+
+    def __init__(
+        self, I_shape: tuple[int, ...], *, F_shape: Any, stride: Any = 1, pad: Any = "same", wb_width: float = 0.05,
+        act: str = "ReLU", act_dic: Mapping[str, Any] | None = None, opt: str = "Adam", opt_dic: Mapping[str, Any] | None = None,
+    ) -> None:
+        filters, *window = each(F_shape, 3, "conv: F_shape", 1)
+        steps = each(stride, 2, "conv: stride", 1)
+        if isinstance(pad, str) and pad != "same":
+            raise ValueError(f'conv: pad must be an int, a pair or "same", not {pad!r}')
+        if pad == "same":
+            totals = [max((-(-i // s) - 1) * s + f - i, 0) for i, f, s in zip(I_shape[1:], window, steps, strict=True)]
+            pads = [(t // 2, t - t // 2) for t in totals]
+        else:
+            pads = [(p, p) for p in each(pad, 2, "conv: pad")]
+        O_shape = _sizes("conv", I_shape, window, steps, pads, "F_shape")
+        super().__init__(I_shape, (filters, *O_shape))
+        even = all(before == after for before, after in pads)
+        self.around = None if even else ((0, 0), (0, 0), *pads)
+        within = tuple(before for before, _ in pads) if even else 0
+        self.inner = _normal(nn.Conv2d(I_shape[0], filters, tuple(window), steps, within), wb_width)
+        self.act = activation(act, act_dic)
+        self.learns_by(opt, opt_dic)
+
+    def compute(self, x: Array) -> Array:
+        x = x.reshape((x.shape[0], *self.I_shape))
+        return self.act(self.inner(x if self.around is None else padded(x, self.around)))
+
+    def extra_repr(self) -> str:
+        return f", {_text(self.inner.kernel_size)}, {self.act!r}, {self.opt}"
+
+
+class Pool(Layer):
+    """Max-pooling over windows of ``pool``, which do not overlap. Of equal elements the first takes the gradient."""
+
+    kind = "pool"
+
+    def __init__(self, I_shape: tuple[int, ...], *, pool: Any = 2, pad: Any = 0) -> None:
+        window = each(pool, 2, "pool: pool", 1)
+        around = each(pad, 2, "pool: pad")
+        O_shape = _sizes("pool", I_shape, window, window, [(p, p) for p in around], "pool")
+        super().__init__(I_shape, (I_shape[0], *O_shape))
+        self.inner = nn.MaxPool2d(window, padding=around)
+
+    def compute(self, x: Array) -> Array:
+        return self.inner(x.reshape((x.shape[0], *self.I_shape)))
+
+    def extra_repr(self) -> str:
+        return f", {_text(self.inner.kernel_size)}"
+
+
+def _sizes(kind: str, I_shape: tuple[int, ...], window: Any, steps: Any, pads: Any, option: str) -> list[int]:
+    found = [(i + a + b - f) // s + 1 for i, f, s, (a, b) in zip(I_shape[1:], window, steps, pads, strict=True)]
+    if min(found) < 1:
+        raise ShapeError(f"{kind}: {option}={_text(tuple(window))} is larger than the images, {_text(I_shape[1:])}")
+    return found
+
+
+LAYERS: dict[str, type[Layer]] = {
+    alias: layer for layer, aliases in (
+        (Middle, "m mid middle"), (Output, "o out output"), (Dropout, "d drop dropout"), (Conv, "c conv"), (Pool, "p pool"),
+    ) for alias in aliases.split()
+}
