@@ -206,3 +206,11 @@ def user_line(where: Any) -> str:
     positions = list(code.co_positions())
     line = positions[instruction // 2][0] if instruction >= 0 and instruction // 2 < len(positions) else code.co_firstlineno
     return f"{code.co_filename}:{line}"
+
+
+def file_name(path: str) -> str:
+    """A file's name as its user knows it: ``train.py``, or ``In[3]`` for a notebook's cell, whose file IPython makes up."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    cell = shell.compile.format_code_name(path) if shell is not None else None  # ("Cell", "In[3]")
+    return cell[1] if cell else path.replace("\\", "/").rsplit("/", 1)[-1] or path

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from weft.graph.node import file_name
 from weft.schedule.program import Host, KernelInfo, Loop, Program, infos
 from weft.transforms.jit import Jitted, jit
 
@@ -106,11 +105,3 @@ def _lines(lines: tuple[str, ...]) -> str:
         file, _, number = line.rpartition(":")
         files.setdefault(file_name(file), []).append(number)
     return " ".join(f"{file}:{','.join(numbers)}" for file, numbers in files.items())
-
-
-def file_name(path: str) -> str:
-    """A file's name as its user knows it: ``train.py``, or ``In[3]`` for a notebook's cell, whose file IPython makes up."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    cell = shell.compile.format_code_name(path) if shell is not None else None  # ("Cell", "In[3]")
-    return cell[1] if cell else os.path.basename(path) or path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from weft.graph.node import file_name
 
 if TYPE_CHECKING:
     from weft.tools.profile import Profile
@@ -35,7 +36,7 @@ def amount(n: float) -> str:
 def short(line: str) -> str:
     """``net.py:12``."""
     file, colon, number = line.rpartition(":")
-    return f"{os.path.basename(file)}:{number}" if colon else line
+    return f"{file_name(file)}:{number}" if colon else line
 
 
 def percent(share: float, estimated: bool = False) -> str:
