@@ -47,7 +47,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     base = max(part.shared for part in parts)
     for part in parts:
         part.generate(base)
-    share_alike(module, (".chunk", ".pack", ".copy", ".finish"))
+    share_alike(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
     f = module.function(f"define void @{kernel.name}(ptr %args)")
     count_entry(module, f)
     for part in parts:
