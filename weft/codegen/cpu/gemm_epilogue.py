@@ -11,7 +11,7 @@ from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.microkernel import Tile, mask_text
 from weft.codegen.cpu.text import Function, Module
-from weft.schedule.kernel import Kernel, Store, Value
+from weft.schedule.kernel import Access, Kernel, Store, Value
 
 INLINE_COST = 500
 _CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",
@@ -59,6 +59,49 @@ class Epilogue:
                 env = self._at(base, r, v, live)
                 env.memo = {**columns[v], **lines[r]}
                 self._store(f, env, tile[r][v], live)
+
+    # ---- what a tile will read and write
+
+    def traffic(self) -> int:
+        """Bytes an element of the product that the epilogue moves from and to memory."""
+        return sum(a.buffer.dtype.itemsize for a in self._matrices())
+
+    def _matrices(self) -> list[Access]:
+        """Accesses that lie along the columns and move with the rows, loads first: what is stored over them is there then."""
+        if self.p.m is None or self.p.n is None:
+            return []
+        found: dict[int, Access] = {}
+        loads = [v.attr for v in self.values if v.op == "load"]
+        for access in (*loads, *(s.access for s in self.p.stores)):
+            flat = access.flat()
+            terms = dict(flat.terms)
+            if terms.get(self.p.n.id) == 1 and terms.get(self.p.m.id) and not flat.gather and not access.guard:
+                found[access.buffer.id] = access
+        stored = {s.access.buffer.id for s in self.p.stores}
+        read = [(a.flat(), a.buffer.dtype) for n, a in found.items() if n not in stored]
+        for n in stored & found.keys():  # most likely the output lies where an input was
+            place = (found[n].flat(), found[n].buffer.dtype)
+            if place in read:
+                read.remove(place)
+                del found[n]
+        return list(found.values())
+
+    def fetch(self, f: Function, rows: int, vectors: int) -> None:
+        """Ask for the memory of a tile."""
+        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        assert self.p.m and self.p.n
+        axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
+        for access in self._matrices():
+            flat, size = access.flat(), access.buffer.dtype.itemsize
+            step = dict(flat.terms)[self.p.m.id]
+            at: str | int = flat.const
+            for axis, c in flat.terms:
+                at = f.add(at, f.mul(axes[axis], c))
+            start = f.offset(f.load("ptr", f.offset("%args", 8 * access.buffer.id), 8), f.mul(at, size))
+            width = vectors * self.lanes * size
+            places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
+            for place in (r * step * size + x for r in range(rows) for x in places):
+                f.do(f"call void @llvm.prefetch.p0(ptr {f.offset(start, place)}, i32 0, i32 3, i32 1)")
 
     def _env(self, f: Function, i: str, j: str) -> Env:
         """What every element shares: pointers, scalars, the outer loops."""

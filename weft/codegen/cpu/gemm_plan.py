@@ -77,9 +77,12 @@ def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int
 
 
 def should_swap(p: Product, lanes: int) -> bool:
-    """Vectorise along m? Where the results lie along m in memory, or where n is too short for a vector."""
+    """Vectorise along m? Where the results lie along m in memory, where n is too short for a vector, or where b would be
+    transposed for a few rows, which fill a vector themselves: then they are transposed, and b is read number by number."""
     if p.rows >= lanes and _stores_along(p, p.m) > _stores_along(p, p.n):
         return True
+    if p.rows in (lanes, 2 * lanes) and p.columns >= 2 * p.rows and p.b.k == 1 and p.b.free not in (0, 1):
+        return p.b.buffer.dtype == p.accum
     return p.columns < lanes and p.rows > p.columns
 
 
@@ -120,12 +123,6 @@ def make_plan(
     # so little reuse that b is transposed in registers, not in memory
     turn_b = not pack_b and same_b and p.b.k == 1 and not unit_b and p.b.free != 0 and panels == 1 and rows <= 2
     pack_b = not turn_b and (pack_b or not same_b or not unit_b)
-    if pack_a is None:
-        # rows that lie close together are read in place
-        close = p.a.k == 1 and abs(p.a.free) * size < 2048 and p.a.free * size % 1024
-        pack_a = not in_cache and columns > 1 and panels > 10 and not close
-    pack_a = pack_a or not same_a
-
     if kc is None:
         kc = k
         if pack_b and not in_cache:
@@ -152,6 +149,11 @@ def make_plan(
     m_units, n_units = _units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
     if by_rows:
         m_units, n_units = panels, 1
+    if pack_a is None:
+        # rows that lie close together, or are read by a few columns of tiles only, are read in place
+        in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil(columns, n_units) <= 4)
+        pack_a = not in_cache and columns > 1 and panels > 10 and not in_place
+    pack_a = pack_a or not same_a
     units = m_units * n_units * p.batch
     chunks = 0
     if p.flops > SERIAL_FLOPS and units > 1:
@@ -167,9 +169,10 @@ def _units(p: Product, panels: int, columns: int, m_units: int, n_units: int, sw
     """The grid of units, cut further until a few threads have work. ``sweeps``: whole rows of b are read faster."""
     grain = 10 * CHUNK_FLOPS if sweeps else CHUNK_FLOPS
     wanted = min(8, p.flops // grain) if p.flops > SERIAL_FLOPS else 1
+    turned = 4 if p.b.k == 1 and p.b.free != 1 else 1  # transposing b costs as much as copying it four times
     while m_units * n_units * p.batch < wanted:
         # the longer side; packing costs a share of the other operand each time
-        if m_units * 2 <= panels and (p.rows / m_units >= p.columns / n_units or n_units * 2 > columns):
+        if m_units * 2 <= panels and (p.rows * n_units >= p.columns * m_units * turned or n_units * 2 > columns):
             m_units *= 2
         elif n_units * 2 <= columns:
             n_units *= 2

@@ -78,9 +78,11 @@ def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int
 
 
 def emit_microkernel(
-    module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None], unroll: int = 4
+    module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None],
+    fetch: Callable[[Function], None] | None = None, unroll: int = 4,
 ) -> None:
-    """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators."""
+    """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` asks for
+    the memory it will need."""
     f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
     vec, rows, nv = micro.vector, micro.rows, micro.vectors
     width = micro.lanes * micro.size
@@ -100,6 +102,11 @@ def emit_microkernel(
         module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for line in range(rows * nv * width // 64):
             f.do(f"call void @llvm.prefetch.p0(ptr {f.offset('%T', rows * nv * width + 64 * line)}, i32 0, i32 3, i32 1)")
+    if fetch is not None and micro.blocked:
+        with f.when(f.let("icmp uge i64 %flags, 2", "c")):
+            fetch(f)
+    elif fetch is not None:
+        fetch(f)
     steps = _Steps(module, f, micro, cells)
     if micro.kc is not None and micro.kc * rows * nv <= 96:
         steps.emit("%A", "%B", "%P", micro.kc)
