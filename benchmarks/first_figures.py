@@ -72,7 +72,7 @@ def import_seconds(library: str) -> float:
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
 
 
-def start_worker(library: str, threads: int, folder: str, cache: str) -> subprocess.Popen[str]:
+def start_worker(library: str, threads: int, folder: str, cache: str, script: str = __file__) -> subprocess.Popen[str]:
     env = {
         **os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": str(threads), "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu",
@@ -82,13 +82,15 @@ def start_worker(library: str, threads: int, folder: str, cache: str) -> subproc
     if threads == 1:
         env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     cpus = sorted(os.sched_getaffinity(0))[-threads:]
-    command = ["taskset", "-c", ",".join(map(str, cpus)), sys.executable, __file__, "--worker", library, "--folder", folder]
+    command = ["taskset", "-c", ",".join(map(str, cpus)), sys.executable, script, "--worker", library, "--folder", folder]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=HERE)
 
 
-def one_round(libraries: list[str], threads: int, names: list[str], folder: str, cache: str) -> dict[str, dict]:
+def one_round(
+    libraries: list[str], threads: int, names: list[str], folder: str, cache: str, script: str = __file__,
+) -> dict[str, dict]:
     """library -> what it measured: its version, and for each case the first call and seconds a call."""
-    workers = {library: start_worker(library, threads, folder, cache) for library in libraries}
+    workers = {library: start_worker(library, threads, folder, cache, script) for library in libraries}
     try:
         out: dict[str, dict] = {library: {"version": answer(library, worker)} for library, worker in workers.items()}
         for name in names:
@@ -133,7 +135,7 @@ def main() -> None:
         return
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
     record: dict = {
-        "machine": platform.platform(), "cpu": _cpu(), "python": platform.python_version(), "commit": commit,
+        "machine": platform.platform(), "cpu": cpu(), "python": platform.python_version(), "commit": commit,
         "rounds": [], "import": {},
     }
     names = [n for n in cases() if not arguments.only or any(word in n for word in arguments.only)]
@@ -155,7 +157,7 @@ def main() -> None:
     _table(record, arguments.libraries, arguments.threads, names)
 
 
-def _cpu() -> str:
+def cpu() -> str:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":")[1].strip()

@@ -24,3 +24,16 @@ def test_readme_kernel_is_what_explain_prints(capsys) -> None:
     assert shown is not None
     exec(compile(code, "readme.py", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip() == shown.group(1).strip()
+
+
+def test_readme_commands_exist() -> None:
+    """Programs the README names are files; commands of ``weft`` are known to its parser."""
+    from weft.tools.cli import _parser
+
+    text = README.read_text()
+    programs = re.findall(r"^    \.venv/bin/python (\S+\.py)", text, re.MULTILINE)
+    assert len(programs) >= 5 and not [p for p in programs if not (README.parent / p).is_file()]
+    commands = re.findall(r"^    \.venv/bin/weft ([^#\n]+)", text, re.MULTILINE)
+    assert len(commands) >= 3
+    for command in commands:
+        _parser().parse_args(command.split())

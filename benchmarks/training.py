@@ -1,0 +1,114 @@
+"""How fast do the seeds' programs train beside PyTorch and JAX, in one run?
+
+    python benchmarks/training.py [--rounds 3] [--threads 2] [--only learner] [--json FILE]
+
+As ``first_figures.py``: a process for each library, which take turns at every case; the losses of the first steps are
+compared in the same run, from equal weights. A ratio is the median over rounds of (best other / weft).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import first_figures as figures
+import numpy as np
+from measure import seconds_per_call
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program: the function that sets it up in ``training_<library>``, who has it, and the ratio that is asked for."""
+
+    function: str
+    libraries: tuple[str, ...]
+    required: float
+    module: str = "training"
+
+
+CASES = {
+    "learner's CNN, 100 steps of 8": Case("learner", ("weft", "torch", "jax"), 3.0),
+    "Keras' CNN, a step of 128": Case("keras", ("weft", "torch", "jax"), 1.1),
+    "Lorenz, a step of Adam": Case("lorenz", ("weft", "torch", "jax"), 1.1),
+}
+ALL = ("weft", "torch", "jax")
+
+
+def worker(library: str, folder: str) -> None:
+    """Measure each case named on standard input; losses go to ``folder``, seconds to standard output."""
+    print(json.dumps(importlib.import_module(f"training_{library}").VERSION), flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        case = CASES[name]
+        if library not in case.libraries:
+            print(json.dumps(None), flush=True)
+            continue
+        start = time.perf_counter()
+        call, show = getattr(importlib.import_module(f"{case.module}_{library}"), case.function)()
+        losses = np.asarray(show())
+        first = time.perf_counter() - start
+        np.save(Path(folder) / f"{library} {name}.npy", losses)
+        print(json.dumps({"first": first, "seconds": seconds_per_call(call, batch_seconds=0.5)}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--libraries", nargs="+", default=list(ALL))
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--json", default=None)
+    parser.add_argument("--worker", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        worker(arguments.worker, arguments.folder)
+        return
+    names = [n for n in CASES if not arguments.only or any(word in n for word in arguments.only)]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=figures.HERE).stdout.strip()
+    record: dict = {
+        "machine": platform.platform(), "cpu": figures.cpu(), "python": platform.python_version(), "commit": commit,
+        "threads": arguments.threads, "rounds": [],
+    }
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        for number in range(arguments.rounds):
+            before = figures.calibrate()
+            measured = figures.one_round(arguments.libraries, arguments.threads, names, folder, cache, __file__)
+            record["rounds"].append({"calibration": before, "measured": measured})
+            print(f"round {number} done", file=sys.stderr, flush=True)
+        record["disagreement"] = {
+            f"{library} {name}": figures.disagreement(folder, "weft", library, name)
+            for name in names for library in arguments.libraries if library != "weft" and library in CASES[name].libraries
+        }
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(record, indent=1))
+    _table(record, arguments.libraries, names)
+
+
+def _table(record: dict, libraries: list[str], names: list[str]) -> None:
+    rounds = [r["measured"] for r in record["rounds"]]
+    print(f"{record['threads']} threads: median milliseconds a call; ratio = best other / weft, and what is asked for")
+    print(f"{'':32}" + "".join(f"{lib:>10}" for lib in libraries) + f"{'ratio':>8}{'asked':>7}{'losses differ':>15}")
+    for name in names:
+        turns = [{lib: statistics.median(r[lib][name]["seconds"]) for lib in libraries if r[lib][name]} for r in rounds]
+        line = f"{name:32}"
+        for lib in libraries:
+            line += f"{1e3 * statistics.median(t[lib] for t in turns):10.3f}" if lib in turns[0] else f"{'-':>10}"
+        if len(turns[0]) > 1 and "weft" in turns[0]:
+            ratio = statistics.median(min(v for lib, v in t.items() if lib != "weft") / t["weft"] for t in turns)
+            differs = max(v for key, v in record["disagreement"].items() if key.endswith(name))
+            line += f"{ratio:8.2f}{CASES[name].required:7.1f}{differs:15.1e}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
