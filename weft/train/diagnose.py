@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from weft import execute
 from weft.array import Array
 from weft.dtypes import is_float
 from weft.graph.interpret import walk
-from weft.graph.node import Node, topological, user_frame, user_line
+from weft.graph.node import Node, file_name, topological, user_frame, user_line
 from weft.nn.module import WATCH, Module
 from weft.optim.optimizer import named_arrays
 from weft.train.feed import Feed
@@ -92,18 +91,19 @@ def find(log: Log, step: int) -> NonFinite:
     model, optimizer, stepper = log.of
     put(log.snapshot, *log.of)
     sound = [name for name, a in log.snapshot.arrays["model"].items() if _finite(a)]
-    bad = len(log.steps) - 1
-    for k, one in enumerate(log.steps):
+    steps = log.steps()
+    bad = len(steps) - 1
+    for k, one in enumerate(steps):
         value = stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)[0]
         arrays = model.arrays()
         if not math.isfinite(value) or not all(_finite(arrays[name].numpy()) for name in sound if name in arrays):
             bad = k
             break
     put(log.snapshot, *log.of)
-    for one in log.steps[:bad]:
+    for one in steps[:bad]:
         stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)
-    one = log.steps[bad]
-    at = (step - (len(log.steps) - 1 - bad), one.epoch, one.batch)
+    one = steps[bad]
+    at = (step - (len(steps) - 1 - bad), one.epoch, one.batch)
     before = take(*log.of)
     batches = [log.feed.batch(key) for key in one.keys]
     try:
@@ -170,7 +170,7 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
     seen = [ranges[i] for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
     line = user_line(named.where)
     home = user_line(user_frame())
-    shown = "" if line in (home, "<unknown>") else f"{os.path.basename(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
+    shown = "" if line in (home, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
     operation = _CALLED.get(named.op.name, named.op.name)
     if named.op.name == "cast":
         operation = f"cast to {named.dtype.name}"

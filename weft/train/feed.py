@@ -37,7 +37,12 @@ class Feed(Protocol):
         ...
 
     def batch(self, key: Any) -> Batch: ...
-    def count(self, key: Any) -> int: ...
+
+    @property
+    def count(self) -> Callable[[Any], int]:
+        """How many rows the batch of a key has."""
+        ...
+
     def held(self, key: Any) -> int:
         """Bytes that keeping the key costs."""
         ...
@@ -59,6 +64,7 @@ class Arrays:
         self.x, self.y, self.rows, self.batch_size, self.rng = x, y, rows, batch_size, rng
         self.samples = len(x) if rows is None else len(rows)
         self.steps = -(-self.samples // batch_size)
+        self.quick = x.ndim > 1 and not isinstance(x, np.memmap)  # take is twice as fast then
         self.cast = (narrow and x.dtype == np.float64, narrow and y.dtype == np.float64)
 
     def state(self) -> dict[str, Any]:
@@ -77,15 +83,15 @@ class Arrays:
         return (order[first : first + size] for first in range(start * size, self.samples, size))
 
     def batch(self, key: np.ndarray) -> Batch:
-        x, y = self.x[key], self.y[key]
+        x = self.x.take(key, 0) if self.quick else self.x[key]
+        y = self.y[key]
         if self.cast[0]:
             x = x.astype(np.float32)
         if self.cast[1]:
             y = y.astype(np.float32)
         return asarray(x), asarray(y)
 
-    def count(self, key: np.ndarray) -> int:
-        return len(key)
+    count = staticmethod(len)
 
     def held(self, key: np.ndarray) -> int:
         return key.nbytes

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from math import isfinite
 from typing import Any
@@ -150,22 +150,29 @@ class Run:
     def _steps(self, keys: Any, number: int, bar: Any, asked: Asked) -> bool:
         """The updates of an epoch; False where the run ends in its middle."""
         state, feed, optimizer, totals = self.state, self.feed, self.optimizer, self.totals
-        advance, batch, count, note = self.stepper.advance, feed.batch, feed.count, self.log.note
+        advance, log, size = _advance(self.stepper, feed), self.log, self.stepper.accumulate
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
-        for group in _groups(keys, self.stepper.accumulate):
+        note, left, rate = log.keys.append, log.every, None
+        for group in zip(keys) if size == 1 else _groups(keys, size):  # noqa: B905  of one sequence: tuples of one
             lr = optimizer.lr
-            note(group, lr, number, state.batch + 1)
-            values = advance([batch(key) for key in group], lr)
+            if lr != rate:
+                log.span(lr, number, state.batch + 1)
+                rate = lr
+            left -= 1
+            if not left:
+                left = log.every
+                log.look(lr, number, state.batch + 1)
+            note(group)
+            rows, values = advance(group, lr)
             state.step += 1
-            if not isfinite(values[0]):
+            state.loss = loss = values[0]
+            if not isfinite(loss):
                 self._bad()
                 return False
-            rows = sum(map(count, group))
             for k, value in enumerate(values):
                 totals[k] += value * rows
             self.rows += rows
             state.batch += len(group)
-            state.loss = values[0]
             bar.step(len(group))
             for call in on_batch:
                 call(state)
@@ -211,11 +218,26 @@ class Run:
         state.stopped = "the loss is not finite"
 
 
+def _advance(stepper: Stepper, feed: Feed) -> Callable[[tuple[Any, ...], float], tuple[int, tuple[float, ...]]]:
+    """What makes an update from the keys of its batches: (rows, (loss, *metrics))."""
+    batch, count, plain = feed.batch, feed.count, stepper.plain
+
+    def several(keys: tuple[Any, ...], lr: float) -> tuple[int, tuple[float, ...]]:
+        return sum(map(count, keys)), stepper.advance([batch(key) for key in keys], lr)
+
+    if plain is None:
+        return several
+
+    def one(keys: tuple[Any, ...], lr: float) -> tuple[int, tuple[float, ...]]:
+        key = keys[0]
+        x, y = batch(key)
+        return count(key), (float(plain(x, y, lr)),)
+
+    return one
+
+
 def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
     """Tuples of ``size`` keys; the last may have fewer."""
-    if size == 1:
-        yield from zip(keys)  # noqa: B905  one sequence
-        return
     group: list[Any] = []
     for key in keys:
         group.append(key)

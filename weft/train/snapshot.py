@@ -81,29 +81,50 @@ class Step:
     batch: int
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From step ``first`` of the log on: the rate, the epoch, and the batch that ``first`` begins with."""
+
+    first: int
+    lr: float
+    epoch: int
+    batch: int
+
+
 class Log:
     """The last snapshot and the steps since: what is needed to see again how a loss went bad. No kernel runs for it."""
 
     def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
         self.of = (model, optimizer, stepper)
         self.feed = feed
-        self.steps: list[Step] = []
-        self._held, self._look = 0, 0
+        self.keys: list[tuple[Any, ...]] = []  # of the batches of each update; the loop appends to it before each
+        self.spans: list[Span] = []
+        self.every = 1 if feed.heavy else LOOK_EVERY
         self._take()
 
-    def note(self, keys: tuple[Any, ...], lr: float, epoch: int, batch: int) -> None:
-        """Called before each update."""
-        self._look -= 1
-        if self._look <= 0:
-            self._look = LOOK_EVERY
-            if time.perf_counter() >= self._next:
-                self._take()
-        if self.feed.heavy:
-            self._held += sum(map(self.feed.held, keys))
-            if self._held > MOST_HELD and self.steps:
-                self._take()
-                self._held = sum(map(self.feed.held, keys))
-        self.steps.append(Step(keys, lr, epoch, batch))
+    def span(self, lr: float, epoch: int, batch: int) -> None:
+        """The next update begins with this batch and has this rate; those after it follow."""
+        self.spans.append(Span(len(self.keys), lr, epoch, batch))
+
+    def look(self, lr: float, epoch: int, batch: int) -> None:
+        """Called between updates: whether it is time for a new snapshot."""
+        if time.perf_counter() >= self._next or (self.feed.heavy and self._heavy()):
+            self._take()
+            self.span(lr, epoch, batch)
+
+    def steps(self) -> list[Step]:
+        """Every update since the snapshot."""
+        out = []
+        for span, after in zip(self.spans, [*(s.first for s in self.spans[1:]), len(self.keys)], strict=True):
+            batch = span.batch
+            for keys in self.keys[span.first : after]:
+                out.append(Step(keys, span.lr, span.epoch, batch))
+                batch += len(keys)
+        return out
+
+    def _heavy(self) -> bool:
+        self._held += sum(map(self.feed.held, self.keys[-1])) if self.keys else 0
+        return self._held > MOST_HELD
 
     def _take(self) -> None:
         start = time.perf_counter()
@@ -111,4 +132,5 @@ class Log:
         now = time.perf_counter()
         self._next = now + max(LEAST_SECONDS, LEAST_COSTS * (now - start))
         self._held = 0
-        self.steps.clear()
+        self.keys.clear()
+        self.spans.clear()
