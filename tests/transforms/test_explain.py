@@ -72,3 +72,16 @@ def test_lines_in_a_notebook_are_named_by_their_cell(monkeypatch) -> None:
     exec(compile("def g(x):\n    return np.tanh(x)\n", "/tmp/own/train.py", "exec"), namespace)
     assert "In[7]:2" in str(explain(namespace["f"], array(np.ones(3))))
     assert "train.py:2" in str(explain(namespace["g"], array(np.ones(3))))
+
+
+def test_derivatives_have_the_lines_of_what_they_derive():
+    from weft.transforms.grad import grad
+
+    def loss(w, x):
+        hidden = (x @ w).clip(0)
+        return (hidden @ w).sum()
+
+    found = explain(grad(loss), array(normal(32, 32)), array(normal(64, 32)))
+    first = loss.__code__.co_firstlineno
+    lines = {int(line.rpartition(":")[2]) for k in found.kernels for line in k.lines}
+    assert {first + 1, first + 2} <= lines <= set(range(first, first + 5))

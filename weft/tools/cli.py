@@ -115,9 +115,10 @@ def _profile(arguments: argparse.Namespace, net, split, history) -> None:
     print(f"\nOne step of {size} images\n\n{found}")
     count = -(-len(split.x_train) // arguments.batch_size)
     if history.seconds:
+        compiled = ", compiling among it" if len(history.seconds) == 1 else ""
         print(
-            f"An epoch: {count:,} steps, {count * found.seconds:.3g} s of the {min(history.seconds):.3g} s measured; the "
-            "rest is the loop around them: drawing batches, reading the loss, and other programs on this machine."
+            f"An epoch: {count:,} steps, {count * found.seconds:.3g} s of the {min(history.seconds):.3g} s measured{compiled}; "
+            "the rest is the loop around them: drawing batches, reading the loss, and other programs on this machine."
         )
     if arguments.profile:
         found.save(arguments.profile)

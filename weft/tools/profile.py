@@ -74,7 +74,7 @@ class Profile:
     name : of the function
     calls : how many were measured; all times are the least of them, since other programs only ever add
     measured : the quickest call as a whole
-    seconds : a call: what its parts take at their quickest, never more than ``measured``; the two differ on a busy machine
+    seconds : a call: what its parts take at their quickest; on a busy machine that is less than ``measured``
     inside : the sum of the kernels' own seconds; outside : the rest
     phases : seconds of "forward", "backward" and "update"
     layers, lines : one Row each, the slowest first

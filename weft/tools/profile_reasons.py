@@ -60,14 +60,20 @@ def reason_of(step: Step, machine: Machine, writes: Writes) -> Reason:
             "too small", f"too small: a run takes {seconds(once)}, and its arithmetic and memory traffic need "
             f"{seconds(floor / max(step.runs, 1))} of that", "Give it more to do at once: larger batches",
         )
-    if share < 0.4 and work.kind == "kernel" and not vectorised(work.kernel):
-        return Reason(
-            "not vectorised", f"not vectorised: it computes one element at a time, {counted} of "
-            f"{amount(machine.flops)}FLOP/s", "Put the axis that is contiguous in memory last, or index whole rows",
-        )
+    if share < 0.4 and work.kernel is not None:
+        single = _one_by_one(work.kernel, work.nodes)
+        if single is not None:
+            return Reason("not vectorised", f"not vectorised: {single}, {seconds(once / largest(work.nodes))} an element")
     if share < 0.4 and once > 5e-5 and get_num_threads() > 1 and not _parallel(step):
         return Reason("one thread", f"it runs on one of {get_num_threads()} threads: no axis of it can be divided", "")
-    if share < 0.25 and (work.bytes < LARGE or arithmetic > memory):
+    gather = next((n for n in work.nodes if n.op.name == "gather"), None)
+    if gather is not None and share < 0.4:
+        return Reason(
+            "gather", f"a gather: {gather.size:,} elements are read from where an index array says, {moved}, {share:.0%} of what "
+            "memory read in order gives", "Slices and wf.where read in order, where they say the same",
+        )
+    product = any(n.op.kind == "contract" for n in work.nodes)
+    if not product and share < (0.1 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
         return Reason(
             "far from the roof", f"neither memory ({moved}) nor arithmetic ({counted}) holds it, it reaches {share:.0%} of what "
             "this machine can do: it reads or writes out of order, or its operations cost more than they count (windows, "
@@ -106,13 +112,11 @@ def _scatter(node: Node, once: float) -> Reason:
     target, updates = node.inputs[0], node.inputs[1]
     times = updates.size / max(1, target.size)
     each = f"{seconds(once / max(1, updates.size))} an element"
-    if times >= 4:
-        adds = node.params["mode"] == "add"
-        wrong = "" if adds else "; of several writes to one element only the last stays, so this is hardly what was meant"
+    if times >= 4 and node.params["mode"] == "set":
         pairs = "A slice beside an index array pairs every row with every index: a[wf.arange(len(index)), index] = values writes"
         return Reason(
             "quadratic", f"quadratic: it writes {updates.size:,} elements into an array of {target.size:,}, each place "
-            f"{times:,.0f} times{wrong}",
+            f"{times:,.0f} times; of several writes to one element only the last stays, so this is hardly what was meant",
             f"{pairs} one element a row" if len(node.params["axes"]) < len(target.shape) else "Sum what meets in one place first",
         )
     return Reason(
@@ -121,13 +125,25 @@ def _scatter(node: Node, once: float) -> Reason:
     )
 
 
-def vectorised(kernel: Any) -> bool:
-    """Whether the code of a kernel computes with vectors."""
+def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
+    """Why a kernel computes one element after another, where it does."""
     from weft.codegen.cpu.generate import generate
     from weft.codegen.cpu.isa import host_isa
 
-    body = [line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare")]
-    return re.search(r"<\d+ x (float|double|half|bfloat|i\d+|ptr)>", "\n".join(body)) is not None
+    code = "\n".join(line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare"))
+    called = set(re.findall(r"call (?:float|double) @(?!llvm|weft)(\w+)\(", code))
+    if called:
+        return f"{' and '.join(sorted(called))} of the C library {'is' if len(called) == 1 else 'are'} called for each element"
+    if re.search(r"<\d+ x (float|double|half|bfloat|i\d+|ptr)>", code):
+        return None
+    if any(n.op.name == "cumulative_sum" for n in nodes):
+        return "a running sum adds one element after the other"
+    return "it computes one element after the other; whole rows of contiguous memory are computed together"
+
+
+def largest(nodes: Sequence[Node]) -> int:
+    """Elements of the largest thing that a kernel computes or reads."""
+    return max(1, *(n.size for n in nodes), *(i.size for n in nodes for i in n.inputs))
 
 
 def _parallel(step: Step) -> bool:

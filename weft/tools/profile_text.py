@@ -22,7 +22,7 @@ def seconds(s: float) -> str:
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if s >= size:
             return f"{s / size:.3g} {unit}" if s < 999.5 * size else f"{s / size:.0f} {unit}"
-    return f"{s * 1e9:.0f} ns"
+    return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
 
 
 def amount(n: float) -> str:

@@ -1,0 +1,50 @@
+"""Timed programs: the same bits, and a time for every step."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import weft as wf
+from weft.graph.node import Graph
+from weft.runtime import get_backend
+from weft.schedule.build import built
+from weft.schedule.program import Call, Copy, Host, Loop
+
+
+def everything(x, w, k):
+    """Kernels, a loop, and a step in NumPy between them."""
+    last, _ = wf.scan(lambda c, _: (wf.tanh(c @ w), c.sum()), x, None, length=5)
+    order = wf.argsort(last, axis=1)
+    return (order * 2 + k).sum(axis=0), last.T @ x
+
+
+def test_the_same_bits_and_every_step_timed() -> None:
+    rng = np.random.default_rng()
+    x, w = (wf.asarray(rng.normal(size=(32, 32)).astype(np.float32)) for _ in range(2))
+    graph = wf.jit(everything).trace(x, w, 3).graph
+    program, fused = built(Graph(graph.inputs, [*graph.outputs, graph.inputs[0]]))  # an output that is an input is copied
+    assert {type(s) for s in program.steps} == {Call, Copy, Host, Loop}
+    assert len(fused) == sum(not isinstance(s, Copy) for s in program.steps)
+    backend = get_backend()
+    inputs = [a.node.value for a in (x, w)]
+    plain, timed = backend.compile(program), backend.compile(program, timed=True)
+    for threads in (1, wf.get_num_threads()):
+        before = wf.get_num_threads()
+        wf.set_num_threads(threads)
+        try:
+            wanted = plain(inputs)
+            for _ in range(3):
+                begin = time.perf_counter_ns()
+                found = timed(inputs)
+                end = time.perf_counter_ns()
+                times = timed.times()
+                assert len(times) == len(program.steps) and sum(ns for _, ns in times) <= end - begin
+                assert all(ns >= 0 and begin <= start <= end for start, ns in times)
+                assert [a for a, _ in times] == sorted(a for a, _ in times)
+                assert sum(ns > 0 for _, ns in times) >= len(times) - 1
+        finally:
+            wf.set_num_threads(before)
+        for a, b, (shape, dtype) in zip(wanted, found, program.outputs, strict=True):
+            assert backend.to_numpy(a, shape, dtype).tobytes() == backend.to_numpy(b, shape, dtype).tobytes()
