@@ -1,6 +1,7 @@
-"""Data sets, and batches of data."""
+"""Data sets, batches of data, and samplers."""
 
 from weft.data.loader import Loader
 from weft.data.sets import Split, load_digits, load_mnist
+from weft.data.unigram import UnigramSampler
 
-__all__ = ["Loader", "Split", "load_digits", "load_mnist"]
+__all__ = ["Loader", "Split", "UnigramSampler", "load_digits", "load_mnist"]

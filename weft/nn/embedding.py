@@ -54,7 +54,8 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     found = take(weight, index, axis=0)
     if padding_idx is None:
         return found
-    padded = equal(index, padding_idx % rows).reshape((*index.shape, 1))
+    counted = index if index.dtype.kind == "u" else where(index < 0, index + rows, index)
+    padded = equal(counted, padding_idx % rows).reshape((*index.shape, 1))
     return where(padded, stop_gradient(found), found)
 
 
@@ -67,6 +68,8 @@ class Embedding(Module):
     ----------
     num_embeddings, embedding_dim : int, rows and columns of the table
     padding_idx : int, optional; this row starts as zeros and is not trained
+    sparse : bool, optimizers read and write only the rows that a batch looks up, so that the time of a step does not
+        grow with the table; what this means for momentum and means: see :class:`weft.optim.Optimizer`
 
     Examples
     --------
@@ -75,12 +78,14 @@ class Embedding(Module):
     (2, 3, 4)
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None) -> None:
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, sparse: bool = False,
+    ) -> None:
         super().__init__()
         extents("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise IndexError(f"Embedding: padding_idx={padding_idx}, but there are {num_embeddings} rows")
-        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.num_embeddings, self.embedding_dim, self.sparse = num_embeddings, embedding_dim, sparse
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         self.weight = asarray(random.normal(size=(num_embeddings, embedding_dim)))
         if self.padding_idx is not None:
@@ -91,4 +96,5 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else text + f", padding_idx={self.padding_idx}"
+        text = text if self.padding_idx is None else text + f", padding_idx={self.padding_idx}"
+        return text + ", sparse=True" if self.sparse else text

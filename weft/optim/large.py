@@ -73,6 +73,8 @@ class LAMB(Adam):
     [2.6464, 4.3536]
     """
 
+    by_element = False
+
     def __init__(
         self, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6, weight_decay: float = 0.01,
         **options: Any,

@@ -14,8 +14,10 @@ from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
+from weft.graph.node import Node
 from weft.nn.module import Module
 from weft.optim.clipping import clip_by_norm, clip_by_value
+from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _OF_THE_WHOLE = ("groups", "schedule", "clip_norm", "clip_value", "state", "step_count", "shared")
@@ -36,7 +38,16 @@ class Optimizer:
     clip_norm : float, all gradients together are then scaled down to this norm
     groups : dict from a pattern to options of the parameters it matches. A pattern is a layer ("0", "encoder.1") or a
         name with wildcards ("0.*", "*.bias"); options are any of this class but schedule and clipping. Where several
-        patterns match, later ones win. ``{"lr": 0}`` leaves parameters as they are.
+        patterns match, later ones win. ``{"lr": 0}`` leaves parameters as they are, ``{"sparse": True}`` updates them as
+        those of ``wf.nn.Embedding(..., sparse=True)``.
+
+    Notes
+    -----
+    Of a sparse parameter only the rows that the gradient touches are read and written, with their state: means, momentum
+    and weight decay of the other rows stay as they are (PyTorch's SparseAdam, for every optimizer but LAMB, which needs
+    the norm of the whole). Gradients of one row are summed first, in the order of the indices. Touched are the rows that
+    were looked up, as long as the gradient is what ``wf.grad`` gave, or sums and multiples of it; of any other array, the
+    rows that are not zero throughout.
 
     Examples
     --------
@@ -54,6 +65,7 @@ class Optimizer:
     shared_start: dict[str, float] = {}  # numbers kept once for all parameters of a group: name and first value
     decoupled = False  # whether weight decay shrinks the parameter itself
     needs_loss = False
+    by_element = True  # whether ``rule`` treats each element by itself, so that rows can be updated alone
 
     def __init__(
         self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
@@ -61,6 +73,7 @@ class Optimizer:
     ) -> None:
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
+        self.sparse = False
         self.groups = {pattern: dict(options) for pattern, options in (groups or {}).items()}
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
@@ -121,6 +134,10 @@ class Optimizer:
                 found = slopes[name].shape if name in slopes else "none"
                 raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
         moving = {name: p for name, p in parameters.items() if self._member(self._keys[name]).lr}
+        rows: dict[str, Node | None] = {}  # of sparse parameters: the numbers of the rows that their slopes are, if known
+        for name in self._sparse(model, moving):
+            touched = touched_rows(slopes[name], state_dtype(moving[name].dtype))
+            rows[name], slopes[name] = touched or (None, slopes[name])
         slopes = self._clipped({name: slopes[name] for name in moving})
         self.step_count[...] = self.step_count + 1
         factor = 1.0 if self.schedule is None else self.schedule(self.step_count - 1)
@@ -133,7 +150,7 @@ class Optimizer:
                 wide = any(q.dtype == FLOAT64 for other, q in moving.items() if self._keys[other] == key)
                 t = self.step_count.astype(FLOAT64) if wide else self.step_count
                 steps[key] = _Step(rate if self.schedule is None else rate * factor, t, member._numbers_of(t, loss))
-            member._write(p, slopes[name], self.state[name], steps[key])
+            member._write(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
 
     def rule(
         self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
@@ -160,7 +177,7 @@ class Optimizer:
         return flat if self.step_count is None else {"step_count": self.step_count, **flat}
 
     def __repr__(self) -> str:
-        hidden = {"state", "shared", "step_count", "slots"}
+        hidden = {"state", "shared", "step_count", "slots", "sparse"}
         shown = {k: v for k, v in vars(self).items() if k not in hidden and k[0] != "_" and v is not None and v != {}}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
@@ -221,16 +238,30 @@ class Optimizer:
             self.shared[name][...] = found[name]
         return found
 
-    def _write(self, p: Array, g: Array, state: dict[str, Array], step: _Step) -> None:
+    def _sparse(self, model: Any, parameters: dict[str, Array]) -> list[str]:
+        """Those of the parameters of which only touched rows are updated."""
+        layers = sparse_names(model)
+        members = {name: self._member(self._keys[name]) for name in parameters}
+        return [n for n, m in members.items() if m.by_element and parameters[n].ndim and (n in layers or m.sparse)]
+
+    def _write(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> None:
         dtype = state_dtype(p.dtype)
-        value = p if p.dtype == dtype else p.astype(dtype)  # float16 is only how the parameter is kept
         g = g if g.dtype == dtype else g.astype(dtype)
-        if self.weight_decay:
-            value, g = self._decayed(value, g, step.rate)
-        fresh, changed = self.rule(value, g, {**state, **step.numbers}, step.rate, step.t)
-        for slot, content in changed.items():
-            state[slot][...] = content
-        p[...] = fresh
+
+        def rule(value: Array, g: Array, state: dict[str, Array]) -> tuple[Array, dict[str, Array]]:
+            if self.weight_decay:
+                value, g = self._decayed(value, g, step.rate)
+            return self.rule(value, g, {**state, **step.numbers}, step.rate, step.t)
+
+        if rows is not None:
+            update_rows(p, g, rows, state, dtype, rule)
+        elif sparse:
+            update_where_touched(p, g, state, dtype, rule)
+        else:
+            fresh, changed = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only how it is kept
+            for slot, content in changed.items():
+                state[slot][...] = content
+            p[...] = fresh
 
     def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
         """Parameter and gradient after weight decay."""

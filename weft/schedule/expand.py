@@ -47,6 +47,7 @@ class Expander:
         self.extents: dict[int, int] = {}
         self.inputs: dict[tuple[Node, Shape], Buffer] = {}
         self.scalars: dict[Node, int] = {}
+        self.scratch: list[Buffer] = []
         self.reductions = 0
         self.gathers = False
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
@@ -194,13 +195,18 @@ class Expander:
     def position(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Affine:
         """A gathered index: negative counts from the end, the rest is clamped."""
         m = self.m
+        value = self.counted(operand, index, guards, extent)
+        value = m.min(m.max(value, m.const(0, INT64)), m.const(extent - 1, INT64))
+        return Affine(value.attr) if value.op == "const" else Affine(0, (), ((value, 1),))
+
+    def counted(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:
+        """A gathered index, counted from the end where it is negative."""
+        m = self.m
         value = m.cast(self.at(operand, index, guards), INT64)
         self.gathers = True
-        last, zero = m.const(extent - 1, INT64), m.const(0, INT64)
-        if operand.dtype.kind != "u":
-            value = m.select(m.lt(value, zero), m.add(value, m.const(extent, INT64)), value)
-        value = m.min(m.max(value, zero), last)
-        return Affine(value.attr) if value.op == "const" else Affine(0, (), ((value, 1),))
+        if operand.dtype.kind == "u":
+            return value
+        return m.select(m.lt(value, m.const(0, INT64)), m.add(value, m.const(extent, INT64)), value)
 
     def _gather(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         source, indices, axes = node.inputs[0], node.inputs[1:], node.params["axes"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from weft.graph.node import Node, user_line
 from weft.schedule.fuse import Fused
 from weft.schedule.kernel import Access, Kernel
-from weft.schedule.memory import loads, values_of
-from weft.schedule.program import KernelInfo
+from weft.schedule.memory import copies, loads, values_of
+from weft.schedule.program import Call, KernelInfo, Loop, Program, calls, infos
 
 _FEW = 4096  # positions along one dimension that are listed one by one
 Box = tuple[tuple[int, int], ...] | int
@@ -35,11 +36,41 @@ def _line(node: Node, lines: dict[Any, str]) -> str:
     return lines[key]
 
 
-def traffic(kernel: Kernel) -> int:
-    """Bytes: each element that is read or written once, whatever the number of times it is."""
+def in_place_infos(program: Program, given: frozenset[int]) -> tuple[KernelInfo, ...]:
+    """What explain prints where the inputs ``given`` (positions) may be overwritten: what a kernel would only copy stays."""
+    pairs = {(i, o) for i, o in program.donate if i in given}
+    found = iter(infos(program))
+    out = []
+    for step in program.steps:
+        if isinstance(step, Loop):
+            out += [next(found) for _ in calls(step.body)]
+        elif isinstance(step, Call):
+            info = next(found)
+            idle = _idle(program, step, pairs) if pairs else frozenset()
+            out.append(replace(info, bytes=traffic(step.kernel, idle)) if idle else info)
+    return tuple(out)
+
+
+def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozenset[int]:
+    """The phases of a kernel that copy one of ``pairs`` (input and output of the program)."""
+    slots = [program.slots[a] for a in step.args]
+    slots = [program.slots[s.of] if s.kind == "alias" else s for s in slots]
+    count = len(step.kernel.inputs)
+    idle = set()
+    for (i, o), phase in copies(step.kernel).items():
+        source, target = slots[i], slots[count + o]
+        if (source.kind, target.kind) == ("input", "output") and (source.position, target.position) in pairs:
+            idle.add(phase)
+    return frozenset(idle)
+
+
+def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
+    """Bytes: each element that is read or written once, whatever the number of times it is; ``idle`` phases do not run."""
     extents: dict[int, int] = {}
     boxes: dict[int, list[Box]] = {}
-    for phase in kernel.phases:
+    for number, phase in enumerate(kernel.phases):
+        if number in idle:
+            continue
         for axis in phase.axes:
             extents[axis.id] = axis.extent
         for stage in phase.stages:

@@ -180,7 +180,11 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write a value. mode ``add``: accumulate into the buffer (scatter-add; the stage's loops then run in order)."""
+    """Write a value.
+
+    mode ``set``: where an index is gathered, the stage's loops run in order, and the last write stays; ``own``: no two
+    iterations write the same element, whatever the index is; ``add``: accumulate into the buffer, in order (scatter-add).
+    """
 
     access: Access
     value: Value

@@ -46,7 +46,9 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
     first = len(x.inputs)
     buffers = {n: Buffer(first + k, n.dtype, n.shape) for k, n in enumerate(outputs)}
 
-    def place(s: Pending) -> Store:
+    def place(s: Pending | Store) -> Store:
+        if isinstance(s, Store):
+            return s
         buffer = buffers[s.node]
         index = tuple([ZERO if n == 1 else i for i, n in zip(s.index, buffer.shape, strict=True)])
         return Store(Access(buffer, index, s.guard), s.value, s.mode)
@@ -59,7 +61,7 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
         done.append(Phase(phase.axes, tuple(stages)))
     kernel = Kernel(
         kernel_name(structure.nodes), tuple(done), tuple(x.inputs.values()), tuple(buffers.values()),
-        tuple([n.dtype for n in x.scalars]),
+        tuple([n.dtype for n in x.scalars]), tuple(x.scratch),
     )
     return Lowered(kernel, tuple(x.inputs), outputs, tuple(x.scalars))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft.graph.node import Node
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.index import ZERO, Index, broadcast
-from weft.schedule.kernel import Affine, Axis, Order, Phase, Reduction, Stage, along
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure, ends_kernel
 
@@ -14,6 +14,10 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
     node = next(n for n in st.nodes if ends_kernel(n))
     if node.op.name == "cumulative_sum":
         return _running(x, node)
+    if node.op.name == "last_equal":
+        return _last_equal(x, node)
+    if node.op.name == "scatter" and node.params["mode"] == "own":
+        return _rows(x, st)
     return [_copy(x, node, node.inputs[0]), _scatter(x, node) if node.op.name == "scatter" else _write(x, node)]
 
 
@@ -40,6 +44,46 @@ def _scatter(x: Expander, node: Node) -> Phase:
     where = tuple([next(rest) if i is None else i for i in index])
     store = Pending(node, where, (), x.at(updates, at), node.params["mode"])
     return Phase((), (Stage(axes, (), (store,)),))  # type: ignore[arg-type]
+
+
+def _rows(x: Expander, st: Structure) -> list[Phase]:
+    """The same rows of several arrays: a copy of each (none where it is written in place), then one loop over the rows."""
+    ends = [n for n in st.nodes if ends_kernel(n)]
+    copies = [_copy(x, n, n.inputs[0]) for n in ends]
+    base, updates, *indices = ends[0].inputs
+    x.scope = Scope()
+    axes, at = _loops(x, updates.shape)
+    rank = len(updates.shape) - (len(base.shape) - len(indices))
+    index: list[Affine | None] = [None] * len(base.shape)
+    guards = []
+    for axis, operand in zip(ends[0].params["axes"], indices, strict=True):
+        place, extent = broadcast(at[:rank], operand.shape), base.shape[axis]
+        index[axis] = x.position(operand, place, (), extent)
+        counted = x.m.index(Affine(0, (), ((x.counted(operand, place, (), extent), 1),)))
+        guards.append((Affine(counted.attr) if counted.op == "const" else Affine(0, (), ((counted, 1),)), 0, extent))
+    rest = iter(at[rank:])
+    where = tuple([next(rest) if i is None else i for i in index])
+    stores = [
+        Pending(n, where, tuple(guards), x.at(n.inputs[1], at), "own") if n in ends else Pending(n, at, (), x.at(n, at))
+        for n in st.stored
+    ]
+    return [*copies, Phase((), (Stage(axes, (), tuple(stores)),))]  # type: ignore[arg-type]
+
+
+def _last_equal(x: Expander, node: Node) -> list[Phase]:
+    """Every index writes its number at its place on a board, the last one stays; what was not written is not read."""
+    extent = node.params["extent"]
+    board = Buffer(0, node.dtype, (extent,), "kernel")
+    x.scratch.append(board)
+    phases = []
+    for reading in (False, True):
+        x.scope = Scope()
+        axes, at = _loops(x, node.shape)
+        place = Access(board, (x.position(node.inputs[0], at, (), extent) if extent > 1 else ZERO,))
+        value = x.m.load(place) if reading else x.m.index(at[0])
+        store = Pending(node, at, (), value) if reading else Store(place, value)
+        phases.append(Phase((), (Stage(axes, (), (store,)),)))  # type: ignore[arg-type]
+    return phases
 
 
 def _write(x: Expander, node: Node) -> Phase:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Value
+from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Store, Value
 
 ALIGN = 64
 _Read = tuple[int, int, int, bool, Affine]  # phase, stage, first store that needs it, whether a product's operand, offset
-_Write = tuple[int, int, int, Affine, bool]  # phase, stage, which store, offset, whether it is guarded or adds
+_Write = tuple[int, int, int, Affine, bool, int]  # phase, stage, which store, offset, whether it is guarded or adds
+# (``own`` is neither), and the input of which it is a copy, element by element, or -1
 
 
 def aligned(nbytes: int) -> int:
@@ -66,11 +67,15 @@ def loads(values: Sequence[Value], seen: set[int] | None = None) -> Iterator[Acc
 def values_of(stage: Stage | Contraction) -> list[Value]:
     out = [s.value for s in stage.stores]
     for s in stage.stores:
-        for affine in s.access.index:
-            out.extend(g[0] for g in affine.gather)
+        out.extend(_where(s.access))
     if isinstance(stage, Contraction):
         return [*out, stage.a, stage.b]
     return [*out, *(r.value for r in stage.reductions)]
+
+
+def _where(access: Access) -> list[Value]:
+    """The values that say where an access is."""
+    return [v for affine in (*access.index, *(g[0] for g in access.guard)) for v, _ in affine.gather]
 
 
 def in_place(kernel: Kernel) -> list[tuple[int, int]]:
@@ -93,12 +98,15 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
                     reads.setdefault(access.buffer.id, []).append((p, s, when, id(access) in operands, access.flat()))
             for k, store in enumerate(stage.stores):
                 at = store.access
-                writes.setdefault(at.buffer.id, []).append((p, s, k, at.flat(), store.mode == "add" or bool(at.guard)))
+                special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
+                aim = at.flat()
+                writes.setdefault(at.buffer.id, []).append((p, s, k, aim, special, _copied(store, aim)))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
                 continue
-            if all(_harmless(kernel, r, writes[o.id]) for r in reads.get(i.id, ())):
+            changes = [w for w in writes[o.id] if w[5] != i.id]  # in place, a copy changes nothing
+            if all(_harmless(kernel, r, changes) for r in reads.get(i.id, ())):
                 out.append((i.id, o.id - len(kernel.inputs)))
     return out
 
@@ -110,13 +118,34 @@ def _in_order(stage: Stage | Contraction) -> Iterator[tuple[Access, int]]:
     for access in loads(before, seen):
         yield access, -1
     for k, store in enumerate(stage.stores):
-        for access in loads([store.value, *(g[0] for affine in store.access.index for g in affine.gather)], seen):
+        for access in loads([store.value, *_where(store.access)], seen):
             yield access, k
+
+
+def copies(kernel: Kernel) -> dict[tuple[int, int], int]:
+    """(input, output) positions -> the phase that only copies the one to the other; in place it does nothing."""
+    out = {}
+    for p, phase in enumerate(kernel.phases):
+        stage = phase.stages[0]
+        if len(phase.stages) == 1 and isinstance(stage, Stage) and not stage.reductions and len(stage.stores) == 1:
+            (store,) = stage.stores
+            source = _copied(store, store.access.flat())
+            if source >= 0:
+                out[source, store.access.buffer.id - len(kernel.inputs)] = p
+    return out
+
+
+def _copied(store: Store, aim: Affine) -> int:
+    """The input of which a store is a copy, element by element, or -1."""
+    source = store.value.attr
+    whole = store.value.op == "load" and source.buffer.scope == "arg" and not source.guard and not store.access.guard
+    same = whole and source.buffer.dtype == store.access.buffer.dtype and store.mode == "set" and source.flat() == aim
+    return source.buffer.id if same else -1
 
 
 def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
     phase, stage, when, operand, flat = read
-    for p, s, k, aim, special in writes:
+    for p, s, k, aim, special, _ in writes:
         if phase < p:
             continue
         if operand or phase > p or special:

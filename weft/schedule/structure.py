@@ -41,7 +41,7 @@ def reduces(node: Node) -> bool:
 
 def ends_kernel(node: Node) -> bool:
     """Whether a node writes in a way that nothing in the same kernel can read."""
-    if node.op.name in ("scatter", "cumulative_sum"):
+    if node.op.name in ("scatter", "cumulative_sum", "last_equal"):
         return True
     return node.op.name == "slice_set" and any(abs(s) != 1 for s in node.params["step"])
 
@@ -239,7 +239,7 @@ class Structure:
             return self._window_gather(node)
         if name == "scatter" or name == "slice_set":
             return self._write(node)
-        if name == "cumulative_sum":
+        if name in ("cumulative_sum", "last_equal"):
             facts = self.read(node.inputs[0])
             if facts is not None:
                 raise Boundary(reasons.RUNNING)
@@ -415,10 +415,23 @@ class Structure:
             self._check_product()
         if self.splits:
             self._check_splits()
-        if len(self.nodes) > 1:
+        if len(self.nodes) > 1 and not self._rows():
             for node in self.nodes:
                 if ends_kernel(node) and (self.product or self.shared or any(n is not node for n in self.stored)):
                     raise Boundary(reasons.IN_PLACE)
+
+    def _rows(self) -> bool:
+        """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
+        ends = [n for n in self.nodes if ends_kernel(n)]
+        if not ends or any(n.op.name != "scatter" or n.params["mode"] != "own" for n in ends):
+            return False
+        first = ends[0]
+        if self.product or self.splits or any(map(reduces, self.nodes)):
+            return False
+        return all(
+            n.inputs[2:] == first.inputs[2:] and n.params == first.params and n.shape == first.shape if n in ends
+            else n.shape == first.inputs[1].shape for n in (*ends, *self.stored)
+        )
 
     def _check_product(self) -> None:
         assert self.product is not None

@@ -128,7 +128,7 @@ class _Check:
 
     def store(self, s: Store, loops: tuple[Axis, ...]) -> None:
         self.value(s.value)
-        if s.mode not in ("set", "add"):
+        if s.mode not in ("set", "add", "own"):
             self.fail(f"store mode {s.mode!r}")
         if s.value.dtype != s.access.buffer.dtype:
             self.fail(f"a {s.value.dtype} is stored in {s.access.buffer.dtype}")

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.graph.node import file_name
-from weft.schedule.program import Host, KernelInfo, Loop, Program, infos
+from weft.schedule.info import in_place_infos
+from weft.schedule.program import Host, KernelInfo, Loop, Program
 from weft.transforms.jit import Jitted, jit
+from weft.transforms.traced import Traced
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,9 +86,17 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     program = build(traced.graph)
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
-    found = Explanation(name, infos(program), host, program)
+    found = Explanation(name, in_place_infos(program, _state(traced)), host, program)
     print(found)
     return found
+
+
+def _state(traced: Traced) -> frozenset[int]:
+    """The inputs that a call may overwrite: cells from outside that the function writes, but for what it returns of them."""
+    written = {id(target) for kind, target, _ in traced.writes if kind == "cell"}
+    first = len(traced.arrays) + len(traced.scalars)
+    shown = {k for kind, k in (*traced.results, *(s for _, _, s in traced.writes)) if kind == "in"}
+    return frozenset(first + k for k, cell in enumerate(traced.captured) if id(cell) in written) - shown
 
 
 def _amount(n: int) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
 from weft.codegen.cpu import reduce
 from weft.codegen.cpu.chunks import count_entry, run_chunks
-from weft.codegen.cpu.env import key_of
+from weft.codegen.cpu.emit import Emitter
+from weft.codegen.cpu.env import dependencies, key_of
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.masks import guards_of
 from weft.codegen.cpu.nest import Layout, Nest
 from weft.codegen.cpu.nest_blocks import emit_blocks, emit_blocks_merge
 from weft.codegen.cpu.nest_plan import Plan, plan_part
@@ -43,7 +49,13 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         plan = plan_part(part, isa, again)
         name = f"{symbol}.{i}"
         emit_part(m, isa, layout, part, plan, name)
-        run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
+        copied = _copied(part, layout)
+        if copied is None:
+            run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
+        else:
+            source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copied)
+            with entry.when(entry.let(f"icmp ne ptr {source}, {target}", "c")):  # not where it is written in place
+                run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         if plan.kind in ("full", "blocks"):
             if plan.kind == "full":
                 emit_merge(m, isa, layout, part, plan, f"{name}.merge")
@@ -52,6 +64,18 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
     entry.do("ret void")
     return Generated(symbol, m.text(), layout.size, 0)
+
+
+def _copied(part: Part, layout: Layout) -> tuple[int, int] | None:
+    """The slots of an input and an output where a part only copies the one to the other."""
+    if len(part.stages) != 1 or part.stages[0].reductions or len(part.stages[0].stores) != 1 or part.exports:
+        return None
+    (store,) = part.stages[0].stores
+    source, target = store.value.attr, store.access
+    if store.value.op != "load" or store.mode != "set" or source.guard or target.guard or source.index != target.index:
+        return None
+    slots = tuple(layout.slots.get(key_of(a.buffer), -1) for a in (source, target))
+    return None if source.buffer.dtype != target.buffer.dtype or -1 in slots else slots  # type: ignore[return-value]
 
 
 def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
@@ -116,7 +140,8 @@ def _tiles(n: Nest, plan: Plan) -> None:
         lo, hi = _range(n, plan.rows, size_of(outer), plan.chunks)
         with n.loop(lo, hi) as row:
             n.split_index(row, outer)
-            _across(n, plan, axis)
+            with _wanted(n, axis):
+                _across(n, plan, axis)
         return
     pieces = -(-axis.extent // plan.piece)
     if outer:
@@ -126,6 +151,31 @@ def _tiles(n: Nest, plan: Plan) -> None:
     else:
         which = "%chunk"
     _piece(n, plan, axis, which)
+
+
+@contextmanager
+def _wanted(n: Nest, axis: Axis) -> Iterator[None]:
+    """Skip a row that no store would write: a guard that all stores share, the same along the row."""
+    stores = [s for stage in n.part.stages for s in stage.stores]
+    guard = stores[0].access.guard if stores else ()
+    deps: set = {a for g, _, _ in guard for a, _ in g.terms}
+    deps = deps.union(*(dependencies(v, n.base.deps) for g, _, _ in guard for v, _ in g.gather))
+    alike = all(s.access.guard == guard for s in stores) and not any(s.reductions for s in n.part.stages)
+    if not guard or axis.id in deps or not alike:
+        yield
+        return
+    inside, _ = guards_of(Emitter(n.f, n.m, n.isa, n.env()), stores[0].access)
+    if inside is None:
+        yield
+        return
+    whole = n.part
+    n.part = replace(whole, stages=tuple(
+        replace(stage, stores=tuple(replace(s, access=replace(s.access, guard=())) for s in stage.stores))
+        for stage in whole.stages
+    ))
+    with n.when(inside):
+        yield
+    n.part = whole
 
 
 def _sheet(n: Nest, plan: Plan) -> None:

@@ -336,6 +336,8 @@ def _simplify(
 def _collides(store: Store, shared: tuple[Axis, ...]) -> bool:
     """Whether two shared iterations may write the same element."""
     terms = dict(store.access.index[0].terms)
+    if store.mode == "own":
+        return False
     return bool(store.access.index[0].gather) or any(a.id not in terms for a in shared)
 
 

@@ -42,6 +42,44 @@ def scatter(rng: np.random.Generator) -> Iterable[Sample]:
         for x, indices, axes, tag in _cases(rng):
             shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
             yield Sample((x, numbers(rng, shape, x.dtype), *indices), {"axes": axes, "mode": mode}, tag)
+    yield from _own(rng)
+
+
+def _own(rng: np.random.Generator) -> Iterable[Sample]:
+    """Scatters that write no element twice, some of them out of range."""
+
+    def rows(count: int, n: int, low: int = 0) -> np.ndarray:
+        return rng.permutation(np.arange(low, n))[:count]
+
+    for x, indices, axes, tag in (
+        (numbers(rng, (4, 3)), (rows(0, 4),), (0,), "zero"),
+        (numbers(rng, (1, 1)), (np.array([0]),), (0,), "one"),
+        (numbers(rng, (7, 13)), (rows(5, 11),), (0,), "prime"),
+        (numbers(rng, (7, 13)), (rows(13, 13).astype(np.int32),), (1,), "prime"),
+        (numbers(rng, (7, 5, 3)), (rows(4, 9).reshape(4, 1), rows(2, 5)), (0, 2), "broadcast"),
+        (strided(rng, (5, 4)), (rows(10, 8)[::2],), (0,), "strided"),
+        (special((3, 4)), (rows(3, 5),), (0,), "special"),
+        (numbers(rng, (6, 3)), (np.array([-1, 9, 2, -7, 0]),), (0,), "usual"),
+        (numbers(rng, (4, 3), INT32), (np.array([3, 200, 1], np.uint8),), (0,), "usual"),
+    ):
+        shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
+        yield Sample((x, numbers(rng, shape, x.dtype), *indices), {"axes": axes, "mode": "own"}, tag)
+
+
+def last_equal(rng: np.random.Generator) -> Iterable[Sample]:
+    for n, extent, dtype, tag in ((0, 3, np.int64, "zero"), (1, 1, np.int64, "one"), (13, 7, np.int32, "prime")):
+        yield Sample((rng.integers(-extent, extent, n).astype(dtype),), {"extent": extent}, tag)
+    yield Sample((rng.integers(0, 50, 200)[::2],), {"extent": 50}, "strided")
+    yield Sample((np.broadcast_to(np.int64(2), (7,)),), {"extent": 5}, "broadcast")
+    yield Sample((np.array([np.iinfo(np.int64).min, 0, np.iinfo(np.int64).max, 3]),), {"extent": 4}, "special")
+    yield Sample((np.array([9, -9, 3, -1, 0], np.int64),), {"extent": 4}, "usual")  # out of range: clamped
+    yield Sample((rng.integers(0, 200, 500).astype(np.uint8),), {"extent": 200}, "usual")
+
+
+def last_equal_errors() -> Iterable[ErrorSample]:
+    yield ErrorSample((_X,), {"extent": 3}, ShapeError, r"last_equal: x \(4, 3\) must have one dimension")
+    yield ErrorSample((_X[0],), {"extent": 3}, DTypeError, r"last_equal: x is float32")
+    yield ErrorSample((_I,), {"extent": 0}, ShapeError, r"last_equal: extent 0 must be at least 1")
 
 
 _X, _I = np.ones((4, 3), np.float32), np.array([0, 1])

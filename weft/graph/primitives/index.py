@@ -1,7 +1,11 @@
-"""gather and scatter: reading and writing at integer indices.
+"""gather and scatter: reading and writing at integer indices; last_equal: which indices are the same.
 
 Indices broadcast to a shape I and stand in front: gather gives I + (shape of x without ``axes``), and updates of
 a scatter have that shape. Negative indices count from the end; what is out of range is clamped to the edge.
+
+A scatter's mode is "set" (of several updates of one element the last counts), "add", or "own": set, where the caller
+promises that no element is written twice, and what is out of range is not written. Its rows can then be computed and
+written by threads, in place: what an optimizer does to the touched rows of a table.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.call import call, full, number, permute, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, moving, rank, shifted, spread
+from weft.graph.primitives.call import call, cast, full, number, permute, reshape
+from weft.graph.primitives.common import Batched, Later, extent, front, moving, rank, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import Cost, Primitive, register
@@ -50,8 +54,8 @@ def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, np.dtype]:
 def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Shape, np.dtype]:
     if x.dtype != updates.dtype:
         raise dtype_error("scatter", (x, updates), ("x", "updates"), frozenset((x.dtype, updates.dtype)))
-    if mode not in ("set", "add"):
-        raise ValueError(f"scatter: mode {mode!r} must be 'set' or 'add'.")
+    if mode not in ("set", "add", "own"):
+        raise ValueError(f"scatter: mode {mode!r} must be 'set', 'add' or 'own'.")
     if mode == "add" and x.dtype not in NUMBERS:
         raise dtype_error("scatter", (x,), ("x",), NUMBERS)
     expected = _result_shape("scatter", x, indices, axes)
@@ -74,6 +78,12 @@ def _key(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> tuple[np.n
     return x.transpose(front_axes), tuple(np.broadcast_arrays(*key))
 
 
+def _inside(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> np.ndarray:
+    """Where all indices are in range."""
+    fine = [(i.astype(np.int64) >= -x.shape[a]) & (i.astype(np.int64) < x.shape[a]) for i, a in zip(indices, axes, strict=True)]
+    return np.logical_and.reduce(np.broadcast_arrays(*fine))
+
+
 def _gather(x: np.ndarray, *indices: np.ndarray, axes: Ints) -> np.ndarray:
     view, key = _key(x, indices, axes)
     return view[key]
@@ -85,6 +95,9 @@ def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Int
     if mode == "add":
         with np.errstate(all="ignore"):
             np.add.at(view, key, updates)
+    elif mode == "own":
+        inside = _inside(x, indices, axes)
+        view[tuple(k[inside] for k in key)] = updates[inside]
     else:
         view[key] = updates
     return out
@@ -99,9 +112,16 @@ def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axe
     back = call.gather(g, *indices, axes=axes)
     if mode == "add":
         return (g, back, *none)
-    hole = call.scatter(g, full(0, updates.shape, g.dtype), *indices, axes=axes, mode="set")
-    # of several updates of one element the last is the one that counts: find who wrote each
+    hole = call.scatter(g, full(0, updates.shape, g.dtype), *indices, axes=axes, mode=mode)
     shape = updates.shape[: len(updates.shape) - (len(x.shape) - len(axes))]
+    if mode == "own":
+        for index, axis in zip(indices, axes, strict=True):
+            wide, extent = cast(index, INT64), x.shape[axis]
+            fine = call.logical_and(call.greater_equal(wide, number(-extent, wide)), call.less(wide, number(extent, wide)))
+            fine = reshape(fine, fine.shape + (1,) * (len(updates.shape) - len(shape)))
+            back = call.where(fine, back, number(0, back))
+        return (hole, back, *none)
+    # of several updates of one element the last is the one that counts: find who wrote each
     count = 1
     for n in shape:
         count *= n
@@ -156,9 +176,47 @@ def _gather_cost(node: Node) -> Cost:
     return Cost(0, 2 * node.nbytes + sum(i.nbytes for i in node.inputs[1:]))
 
 
+# last_equal: for each element of a vector of indices into ``extent`` places, the position of the last one that means the
+# same place (negative ones count from the end, out of range are clamped). Its time does not grow with ``extent``.
+
+
+def _last_equal_rule(x: Node, extent: int) -> tuple[Shape, np.dtype]:
+    if len(x.shape) != 1:
+        raise ShapeError(f"last_equal: x {x.shape} must have one dimension.")
+    if x.dtype not in INTEGERS:
+        raise dtype_error("last_equal", (x,), ("x",), INTEGERS)
+    if extent < 1:
+        raise ShapeError(f"last_equal: extent {extent} must be at least 1.")
+    return x.shape, INT64
+
+
+def _last_equal(x: np.ndarray, extent: int) -> np.ndarray:
+    _, (key,) = _key(np.empty(extent), (x,), (0,))
+    board = np.zeros(extent, np.int64)
+    board[key] = np.arange(x.size)
+    return board[key]
+
+
+def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
+    x = front(inputs[0], dims[0])
+    count, n = x.shape
+    wide = cast(x, INT64)
+    end = number(extent, wide)
+    wide = call.where(call.less(wide, number(0, wide)), call.add(wide, end), wide)
+    wide = call.minimum(call.maximum(wide, number(0, wide)), number(extent - 1, wide))
+    own = call.multiply(call.iota(shape=(count, 1), dtype=INT64, axis=0), end)  # each batch has numbers of its own
+    found = call.last_equal(reshape(call.add(wide, own), (count * n,)), extent=count * extent)
+    first = call.multiply(call.iota(shape=(count, 1), dtype=INT64, axis=0), number(n, wide))
+    return call.subtract(reshape(found, x.shape), first), 0
+
+
 def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, cost: Any, samples: Any, errors: Any) -> None:
     register(Primitive(name, "index", rule, reference, None, vjp, batch, cost, samples, errors, True))
 
 
 _entry("gather", _gather_rule, _gather, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors)
 _entry("scatter", _scatter_rule, _scatter, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter, draw.scatter_errors)
+register(Primitive(
+    "last_equal", "index", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, draw.last_equal,
+    draw.last_equal_errors, True,
+))

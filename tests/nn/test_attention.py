@@ -1,0 +1,174 @@
+"""Attention against NumPy in float64: values, gradients, masks, heads, dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layer_reference import check
+
+import weft as wf
+from weft.errors import DTypeError, ShapeError
+
+nn = wf.nn
+rng = np.random.default_rng()
+
+
+def softmax(s: np.ndarray) -> np.ndarray:
+    top = s.max(-1, keepdims=True)
+    e = np.exp(s - np.where(np.isinf(top), 0, top))
+    total = e.sum(-1, keepdims=True)
+    return e / np.where(total == 0, 1, total)
+
+
+def attention(q, k, v, allowed: Any = True, bias: Any = 0.0, scale=None) -> np.ndarray:
+    s = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale) + bias
+    return softmax(np.where(allowed, s, -np.inf)) @ v
+
+
+def triple(*batch: int, length=5, keys=7, width=3, out=4) -> list[np.ndarray]:
+    return [rng.normal(size=(*batch, *s)) for s in ((length, width), (keys, width), (keys, out))]
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_values_and_gradients(batch: tuple[int, ...]) -> None:
+    check(nn.scaled_dot_product_attention, attention, *triple(*batch))
+
+
+def test_masks_and_scale() -> None:
+    x = triple(2, 3)
+    mask, bias = rng.random((2, 1, 5, 7)) < 0.6, rng.normal(size=(5, 7))
+    mask[0, 0, 2] = False  # attends to nothing
+    low = np.tril(np.ones((5, 7), bool))
+    f = nn.scaled_dot_product_attention
+    check(lambda q, k, v: f(q, k, v, wf.array(mask)), lambda q, k, v: attention(q, k, v, mask), *x)
+    check(lambda q, k, v: f(q, k, v, wf.array(bias), scale=0.3), lambda q, k, v: attention(q, k, v, True, bias, 0.3), *x)
+    check(lambda q, k, v: f(q, k, v, is_causal=True), lambda q, k, v: attention(q, k, v, low), *x)
+    assert not f(*(wf.array(a) for a in x), wf.array(mask)).numpy()[0, :, 2].any()
+
+
+def test_several_query_heads_for_each_key_head() -> None:
+    q, k, v = rng.normal(size=(2, 6, 4, 3)), rng.normal(size=(2, 2, 5, 3)), rng.normal(size=(2, 2, 5, 3))
+    check(lambda q, k, v: nn.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+          lambda q, k, v: attention(q, k.repeat(3, 1), v.repeat(3, 1)), q, k, v)
+
+
+@pytest.mark.parametrize("dtype,bound", [("float16", 2e-3), ("bfloat16", 1e-2)])
+def test_half_precision_is_storage(dtype: str, bound: float) -> None:
+    x = [wf.array(a).astype(dtype) for a in triple(2)]
+    got = nn.scaled_dot_product_attention(*x, is_causal=True)
+    wide = [a.astype("float64").numpy() for a in x]
+    want = attention(*wide, np.tril(np.ones((5, 7), bool)))
+    assert got.dtype == dtype
+    assert np.abs(got.astype("float64").numpy() - want).max() < bound * np.abs(want).max()
+
+
+def test_dropout_drops_weights() -> None:
+    wf.random.seed(11)
+    one = wf.zeros((50, 40, 2))
+    value = wf.array(np.broadcast_to(np.eye(40, dtype="f"), (50, 40, 40)))
+    w = nn.scaled_dot_product_attention(one, one, value, dropout_p=0.25).numpy()
+    assert abs((w == 0).mean() - 0.25) < 0.01 and np.allclose(w[w != 0], 1 / 40 / 0.75)
+
+
+def heads(layer: Any, q, k, v, w: dict[str, np.ndarray], allowed: Any = True, bias: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """The layer in NumPy: (result, weights of each head)."""
+    e, h = layer.embed_dim, layer.num_heads
+    parts = np.split(w["in_proj_weight"], 3) if "in_proj_weight" in w else [w[f"{c}_proj_weight"] for c in "qkv"]
+    biases = np.split(w["in_proj_bias"], 3) if "in_proj_bias" in w else [0.0] * 3
+    q, k, v = (
+        (x @ a.T + b).reshape(*x.shape[:2], h, e // h).swapaxes(1, 2) for x, a, b in zip((q, k, v), parts, biases, strict=True)
+    )
+    weights = softmax(np.where(allowed, q @ k.swapaxes(-1, -2) * (e // h) ** -0.5 + bias, -np.inf))
+    out = (weights @ v).swapaxes(1, 2)
+    return out.reshape(*out.shape[:2], e) @ w["out_proj.weight"].T + w.get("out_proj.bias", 0.0), weights
+
+
+def made(*args: Any, **options: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    layer = nn.MultiHeadAttention(*args, **options)
+    w = {}
+    for name, a in layer.parameters().items():
+        w[name] = rng.normal(size=a.shape) * 0.5
+        a[...] = w[name].astype("f")
+        w[name] = a.numpy().astype(np.float64)
+    return layer, w
+
+
+@pytest.mark.parametrize("options", [{}, {"bias": False}, {"kdim": 5, "vdim": 3}])
+def test_layer_between_sequences(options: dict[str, Any]) -> None:
+    layer, w = made(8, 2, **options)
+    q, k, v = rng.normal(size=(3, 4, 8)), rng.normal(size=(3, 6, layer.kdim)), rng.normal(size=(3, 6, layer.vdim))
+    padding = np.arange(6) >= np.array([[6], [4], [1]])
+    later = rng.random((4, 6)) < 0.2
+    later[:, 0] = False
+    run = wf.jit(lambda q, k, v: layer(q, k, v, wf.array(padding), True, wf.array(later), False))
+    got, weights = run(*(wf.array(a.astype("f")) for a in (q, k, v)))
+    want, each = heads(layer, q, k, v, w, ~(padding[:, None, None] | later))
+    assert np.abs(got.numpy() - want).max() < 2e-5 * np.abs(want).max()
+    assert np.abs(weights.numpy() - each).max() < 1e-5
+    mean = layer(*(wf.array(a.astype("f")) for a in (q, k, v)), wf.array(padding), True, wf.array(later))[1]
+    assert np.abs(mean.numpy() - each.mean(1)).max() < 1e-5
+
+
+def test_layer_attends_to_itself_in_training() -> None:
+    layer, w = made(6, 3)
+    x, low = rng.normal(size=(2, 5, 6)), np.tril(np.ones((5, 5), bool))
+    bias = rng.normal(size=(6, 5, 5))
+    target = rng.normal(size=(2, 5, 6))
+    mask, toward = wf.array(bias.astype("f")), wf.array(target)
+
+    @wf.jit
+    def slopes(x: Any) -> Any:
+        return wf.grad(lambda layer: (layer(x, attn_mask=mask, is_causal=True) * toward).sum())(layer)
+
+    found = slopes(wf.array(x.astype("f")))
+
+    def total(w: dict[str, np.ndarray]) -> float:
+        return (heads(layer, x, x, x, w, low, bias.reshape(2, 3, 5, 5))[0] * target).sum()
+
+    for name, a in w.items():
+        step = rng.normal(size=a.shape)
+        up, down = ({**w, name: a + s * 1e-6 * step} for s in (1, -1))
+        slope = found.parameters()[name].numpy().astype(np.float64)
+        assert abs((slope * step).sum() - (total(up) - total(down)) / 2e-6) < 2e-4 * (np.abs(slope * step).sum() + 1e-3), name
+
+
+def test_layer_without_batch_dropout_and_modes() -> None:
+    layer, w = made(4, 2, dropout=0.5)
+    x = rng.normal(size=(5, 4))
+    got, weights = layer.eval()(wf.array(x.astype("f")), need_weights=True, key_padding_mask=np.arange(5) > 3)
+    want, each = heads(layer, x[None], x[None], x[None], w, np.arange(5) <= 3)
+    assert got.shape == (5, 4) and weights.shape == (5, 5)
+    assert np.abs(got.numpy() - want[0]).max() < 2e-5 * np.abs(want).max()
+    assert np.abs(weights.numpy() - each[0].mean(0)).max() < 1e-5
+    layer.train()
+    assert (layer(wf.array(x.astype("f"))).numpy() != layer(wf.array(x.astype("f"))).numpy()).any()
+    whole = nn.Sequential(nn.Linear(3, 4), layer, nn.Linear(4, 2))
+    rows = whole.summary((2, 5, 3)).rows
+    assert sum(r.parameters for r in rows) == 16 + 4 * (16 + 4) + 10
+
+
+def test_bad_calls_name_what_does_not_fit() -> None:
+    f, x = nn.scaled_dot_product_attention, wf.ones((2, 5, 4))
+    with pytest.raises(ShapeError, match=r"query \(2, 5, 4\), key \(2, 5, 3\)"):
+        f(x, x[..., :3], x)
+    with pytest.raises(DTypeError, match="one float dtype, not float32, float64"):
+        f(x, x.astype("float64"), x)
+    with pytest.raises(DTypeError, match="must be bool or float, not int64"):
+        f(x, x, x, wf.array([[1, 0, 1, 0, 1]]))
+    with pytest.raises(ShapeError, match=r"mask of shape \(4, 5\) does not broadcast"):
+        f(x, x, x, wf.ones((4, 5)))
+    with pytest.raises(ValueError, match="not both"):
+        f(x, x, x, wf.ones((5, 5)), is_causal=True)
+    layer = nn.MultiHeadAttention(4, 2)
+    with pytest.raises(ShapeError, match=r"must end in embed_dim, kdim, vdim = \(4, 4, 4\)"):
+        layer(wf.ones((2, 5, 3)))
+    with pytest.raises(ShapeError, match=r"key_padding_mask has shape \(5,\), but must be \(2, 5\)"):
+        layer(x, key_padding_mask=np.zeros(5, bool))
+    with pytest.raises(ShapeError, match="attn_mask has shape"):
+        layer(x, attn_mask=np.zeros((4, 5), bool))
+    with pytest.raises(ShapeError, match="multiple of num_heads=3"):
+        nn.MultiHeadAttention(4, 3)
+    with pytest.raises(ValueError, match="dropout must lie between"):
+        nn.MultiHeadAttention(4, 2, dropout=2.0)

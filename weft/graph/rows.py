@@ -1,0 +1,109 @@
+"""Gradients of tables, as rows: which rows of a table a gradient touches, and what it holds there.
+
+The derivative of ``table[indices]`` is a scatter-add into zeros as large as the table. Its node names the indices and
+the updates, so the rows are read off the graph, and the large array is never made unless somebody looks at it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.graph.node import Node
+from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
+from weft.graph.primitives.common import product
+from weft.graph.primitives.kinds import INT64
+
+
+class Part(NamedTuple):
+    """``indices`` (n,), ``values`` (n, *row)."""
+
+    indices: Node
+    values: Node
+
+
+class Rows(NamedTuple):
+    """``numbers`` (n,): touched rows, each once, then the number of rows of the table (no row) up to the end;
+    ``values`` (n, *row): their sums, zeros behind them."""
+
+    numbers: Node
+    values: Node
+
+
+def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
+    """The scatter-adds that a gradient is the sum of, in the order of the sum; None where it is anything else.
+
+    Parameters
+    ----------
+    gradient : node, (rows, ...)
+    dtype : of the values
+    """
+    name, inputs = gradient.op.name, gradient.inputs
+    if gradient.value is not None or not gradient.shape:
+        return None
+    if name == "add" and all(i.shape == gradient.shape for i in inputs):
+        both = [parts_of(i, dtype) for i in inputs]
+        return None if both[0] is None or both[1] is None else both[0] + both[1]
+    if name in ("identity", "stop_gradient", "cast"):
+        return parts_of(inputs[0], dtype)
+    if name == "negative":
+        return _mapped(inputs[0], dtype, lambda v: call.negative(v))
+    if name in ("multiply", "divide"):
+        a, b = inputs
+        if name == "multiply" and _number(a) is not None:
+            a, b = b, a
+        factor = _number(b)
+        if factor is None or a.shape != gradient.shape:
+            return None
+        return _mapped(a, dtype, lambda v: getattr(call, name)(v, broadcast_to(cast(factor, dtype), v.shape)))
+    if name != "scatter" or gradient.params["mode"] != "add" or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
+        return None
+    _, updates, index = inputs
+    count = product(index.shape)
+    indices = reshape(index, (count,))
+    return [Part(indices, cast(reshape(updates, (count, *gradient.shape[1:])), dtype))]
+
+
+def _mapped(below: Node, dtype: np.dtype, f) -> list[Part] | None:  # type: ignore[no-untyped-def]
+    parts = parts_of(below, dtype)
+    return None if parts is None else [Part(p.indices, f(p.values)) for p in parts]
+
+
+def _number(node: Node) -> Node | None:
+    """The node of shape () of which every element of this one is a copy."""
+    while node.shape and node.value is None and node.op.name in ("broadcast_to", "reshape", "cast"):
+        node = node.inputs[0]
+    return None if node.shape else node
+
+
+def _zero(node: Node) -> bool:
+    number = _number(node)
+    return number is not None and number.op.name == "constant" and not number.params["value"]
+
+
+def summed(parts: list[Part], extent: int) -> Rows:
+    """The rows of a gradient, each once: values that touch the same row are added in the order in which they stand.
+
+    Time and memory traffic grow with the number of indices, not with ``extent``, the number of rows of the table.
+    """
+    indices = cast(parts[0].indices, INT64)
+    values = parts[0].values
+    if len(parts) > 1:
+        indices = call.concat(*[cast(p.indices, INT64) for p in parts], axis=0)
+        values = call.concat(*[p.values for p in parts], axis=0)
+    count = indices.shape[0]
+    last = call.last_equal(indices, extent=extent)
+    stands = cast(call.equal(last, call.iota(shape=(count,), dtype=INT64, axis=0)), INT64)
+    place = call.gather(call.subtract(call.cumulative_sum(stands, axis=0), full(1, (count,), INT64)), last, axes=(0,))
+    numbers = call.scatter(full(extent, (count,), INT64), _in_range(indices, extent), place, axes=(0,), mode="set")
+    return Rows(numbers, call.scatter(full(0, values.shape, values.dtype), values, place, axes=(0,), mode="add"))
+
+
+def _in_range(indices: Node, extent: int) -> Node:
+    """As gather reads them: negative indices from the end, the rest clamped."""
+    def all_of(n: int) -> Node:
+        return full(n, indices.shape, INT64)
+
+    counted = call.where(call.less(indices, all_of(0)), call.add(indices, all_of(extent)), indices)
+    return call.minimum(call.maximum(counted, all_of(0)), all_of(extent - 1))

@@ -1,0 +1,130 @@
+"""Scaled dot-product attention: ordinary array code, fused around its two products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.errors import DTypeError, ShapeError
+from weft.functions.choosing import where
+from weft.functions.creation import arange, asarray
+from weft.functions.elementwise import exp, stop_gradient
+from weft.functions.manipulation import broadcast_to
+from weft.nn.dropout import dropout
+
+FLOAT32 = np.dtype(np.float32)
+
+
+def scaled_dot_product_attention(
+    query: Array, key: Array, value: Array, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Array:
+    """``softmax(query @ key.T * scale + mask) @ value``, with PyTorch's signature and meaning.
+
+    Vaswani et al.: Attention is all you need. 2017.
+
+    Parameters
+    ----------
+    query : (..., L, E), float
+    key : (..., S, E)
+    value : (..., S, Ev)
+    attn_mask : broadcasts to (..., L, S), optional. bool: True takes part in attention; float: added to the scores
+    dropout_p : float, weights are dropped with this probability; give 0 when not training
+    is_causal : bool, position i attends to positions up to i; not together with ``attn_mask``
+    scale : float, 1 / sqrt(E) by default
+    enable_gqa : bool, ``query`` (..., H, L, E) may have several heads for each of ``key`` and ``value`` (..., H / n, S, E)
+
+    Returns
+    -------
+    (..., L, Ev), in the dtype of ``query``; float16 and bfloat16 are computed in float32. A position that may attend to
+    nothing gives zeros.
+
+    Raises
+    ------
+    ShapeError, DTypeError, ValueError
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.random.normal(size=(2, 4, 7, 8))
+    >>> wf.nn.scaled_dot_product_attention(x, x, x, is_causal=True).shape
+    (2, 4, 7, 8)
+    """
+    name = "scaled_dot_product_attention"
+    query, key, value = (a if isinstance(a, Array) else asarray(a) for a in (query, key, value))
+    if is_causal and attn_mask is not None:
+        raise ValueError(f"{name}: give attn_mask or is_causal=True, not both; wf.tril(wf.ones((L, S))) > 0 is the causal mask")
+    _check(name, query, key, value)
+    if enable_gqa:
+        key, value = (_repeated(name, query, a) for a in (key, value))
+    out, _ = attend(name, query, key, value, [] if attn_mask is None else [attn_mask], dropout_p, is_causal, scale)
+    return out
+
+
+def attend(
+    name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
+    scale: float | None = None,
+) -> tuple[Array, Array]:
+    """(result, weights); masks as ``attn_mask`` of :func:`scaled_dot_product_attention`, all of them hold."""
+    dtype = query.dtype
+    if dtype.itemsize < 4:
+        query, key, value = (a.astype(FLOAT32) for a in (query, key, value))
+    scores = query @ key.mT * (1.0 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    allowed: Any = None
+    if is_causal:
+        length, keys = scores.shape[-2:]
+        allowed = arange(length).reshape((length, 1)) >= arange(keys)
+    for mask in masks:
+        mask = mask if isinstance(mask, Array) else asarray(mask)
+        _check_mask(name, mask, scores.shape)
+        if mask.dtype.kind == "b":
+            allowed = mask if allowed is None else allowed & mask
+        else:
+            scores = scores + mask.astype(scores.dtype)
+    if allowed is not None:
+        scores = where(allowed, scores, -math.inf)
+    weights = _softmax(scores)
+    weights = dropout(weights, dropout_p)
+    out = weights @ value
+    return out if out.dtype == dtype else out.astype(dtype), weights
+
+
+def _softmax(scores: Array) -> Array:
+    """Along the last axis; zeros where every score is -inf."""
+    top = stop_gradient(scores.max(axis=-1, keepdims=True))
+    e = exp(scores - where(top == -math.inf, 0.0, top))
+    total = e.sum(axis=-1, keepdims=True)
+    return e / where(total == 0, 1.0, total)
+
+
+def _check(name: str, query: Array, key: Array, value: Array) -> None:
+    shapes = f"query {query.shape}, key {key.shape}, value {value.shape}"
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ShapeError(f"{name}: {shapes} must have two dimensions at least, (..., L, E), (..., S, E), (..., S, Ev)")
+    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2] or not query.shape[-1]:
+        raise ShapeError(f"{name}: {shapes} must be (..., L, E), (..., S, E) and (..., S, Ev), with E at least 1")
+    if not query.dtype == key.dtype == value.dtype or query.dtype.kind in "iub":
+        raise DTypeError(
+            f"{name}: query, key and value must have one float dtype, not {query.dtype}, {key.dtype}, {value.dtype}"
+        )
+
+
+def _check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
+    if mask.dtype.kind in "iu":
+        raise DTypeError(f"{name}: a mask must be bool or float, not {mask.dtype}: compare it with 0")
+    pairs = zip(reversed(mask.shape), reversed(shape), strict=False)
+    if mask.ndim > len(shape) or any(m not in (1, n) for m, n in pairs):
+        raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {shape}")
+
+
+def _repeated(name: str, query: Array, a: Array) -> Array:
+    """``a`` (..., H / n, S, E) with each head n times."""
+    if query.ndim < 3 or a.ndim < 3 or query.shape[-3] % a.shape[-3]:
+        raise ShapeError(f"{name}: with enable_gqa query {query.shape} must have a multiple of the heads of {a.shape} (axis -3)")
+    *batch, heads, length, width = a.shape
+    times = query.shape[-3] // heads
+    many = broadcast_to(a.reshape((*batch, heads, 1, length, width)), (*batch, heads, times, length, width))
+    return many.reshape((*batch, heads * times, length, width))
