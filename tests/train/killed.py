@@ -64,7 +64,7 @@ def train(folder: Path, kind: str) -> None:
         net, *data(kind, x, y), epochs=24, batch_size=16, optimizer=optimizer, metrics=["accuracy"],
         validation=(x[:30], y[:30]), checkpoint=folder / "run.ckpt", checkpoint_every=3, resume=True, show=False, seed=11,
         callbacks=[
-            keep, wf.train.EarlyStopping("loss", patience=5), wf.train.CSVLog(folder / "log.csv"),
+            keep, wf.train.EarlyStopping("loss", patience=3), wf.train.CSVLog(folder / "log.csv"),
             wf.train.ReduceLROnPlateau("loss", patience=2), type("Slow", (), {"on_batch": staticmethod(slow)})(),
         ],
     )
@@ -127,7 +127,7 @@ def kill(folder: Path, kind: str, after: float) -> bool:
     return child.wait() == -signal.SIGKILL
 
 
-def killed(folder: Path, kind: str, times: int, longest: float = 0.12) -> tuple[dict, int]:
+def killed(folder: Path, kind: str, times: int, longest: float = 0.08) -> tuple[dict, int]:
     """The result after so many kills at random moments, and how many of them struck."""
     struck = 0
     for _ in range(times):

@@ -111,6 +111,7 @@ class Stream:
         self.samples = source.samples if isinstance(source, Loader) else None
         self.limit = steps
         self.steps: int | None = steps if steps is not None else len(source) if hasattr(source, "__len__") else None
+        self.check: Callable[[Array, Array], None] | None = None  # refuses batches that do not fit
         self.taken = 0  # batches taken from a generator that is gone through once
 
     def state(self) -> dict[str, Any]:
@@ -152,6 +153,8 @@ class Stream:
         x, y = (self._array(part) for part in item)
         if not x.ndim or not y.ndim or len(x) != len(y) or not len(x):
             raise ShapeError(f"fit: a batch has x of shape {x.shape} and y of shape {y.shape}: they need equally many rows")
+        if self.check is not None:
+            self.check(x, y)
         return x, y
 
     def _array(self, part: Any) -> Array:

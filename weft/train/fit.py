@@ -225,19 +225,39 @@ def _ready(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.n
 
 def _first_look(model: Module, feed: Feed, held: Feed | None, loss: Callable) -> None:
     """Make widths known, and refuse labels out of range, before anything is trained."""
+    for part in (feed, held):
+        if isinstance(part, Stream) and loss is cross_entropy:
+            part.check = _labels_checked(model)
     if not isinstance(feed, Arrays):
         if waits_for_a_batch(model):
             _run(model, _peek(feed))
         return
     if loss is cross_entropy and feed.y.ndim == 1:
         out = _run(model, feed.batch(np.arange(1))[0])
-        if out.ndim != 2:
-            raise ShapeError(f"fit: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
         for part in (feed, held):
             if isinstance(part, Arrays):
-                check_labels(part.y, out.shape[1])
+                check_labels(part.y, _width(out))
     elif waits_for_a_batch(model):
         _run(model, feed.batch(np.arange(1))[0])
+
+
+def _labels_checked(model: Module) -> Callable[[Array, Array], None]:
+    """A check of each batch's labels; the first batch tells how many classes there are."""
+    classes = 0
+
+    def check(x: Array, y: Array) -> None:
+        nonlocal classes
+        if y.ndim == 1 and y.dtype.kind in "iu":
+            classes = classes or _width(_run(model, x[:1]))
+            check_labels(y.numpy(), classes)
+
+    return check
+
+
+def _width(out: Array) -> int:
+    if out.ndim != 2:
+        raise ShapeError(f"fit: cross_entropy needs outputs of shape (N, classes), the model gives {out.shape}")
+    return out.shape[1]
 
 
 def _peek(feed: Feed) -> Array:

@@ -1,4 +1,4 @@
-"""Progress of a run: a bar in a terminal, a plot and a table in a notebook, one line an epoch elsewhere."""
+"""Progress of a run: a line an epoch, and in a terminal a bar below them; in a notebook a plot and a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class _Bar(Progress):
     def epoch(self, row: Epoch) -> None:
         self._done += self._pending
         more = {} if self._known else {"total": round(self._done / row.number * self.epochs)}  # one epoch tells the others
-        self._bar.update(self._task, advance=self._pending, description=describe(row, self.epochs), **more)
+        self._bar.console.print(describe(row, self.epochs), highlight=False, markup=False, soft_wrap=True)  # above the bar
+        now = f"epoch {min(row.number + 1, self.epochs)}/{self.epochs}"
+        self._bar.update(self._task, advance=self._pending, description=now, **more)
         self._pending = 0
 
 
@@ -100,4 +102,5 @@ def progress(
             TextColumn("left"), TimeRemainingColumn(),
         )
         with Bar(*columns) as bar:
-            yield _Bar(epochs, bar, bar.add_task("epoch 1", total=total, completed=done), total is not None)
+            now = f"epoch {1 if history is None else len(history.epochs) + 1}/{epochs}"
+            yield _Bar(epochs, bar, bar.add_task(now, total=total, completed=done), total is not None)
