@@ -63,7 +63,7 @@ def test_the_assignment_through_a_slice_and_an_index_vector() -> None:
     found = wf.profile(both(layer, layer.backward), x, repeat=3, show=False)
     culprit = found.culprit
     assert culprit.line == line_of("grad_x[:, self.max_index] = grad") and culprit.reason == "quadratic"
-    assert culprit.seconds > 0.5 * found.seconds
+    assert culprit.seconds > 0.5 * found.seconds and culprit.phase == "backward" and found.phases["forward"] > 0
     assert "61,465,600 elements" in culprit.sentence and "31,360" in culprit.sentence and "1,960 times" in culprit.sentence
     assert "Pooling.backward" in culprit.sentence and "grad_x[:, self.max_index] = grad" in culprit.sentence
     assert found.lines[0].name == culprit.line and found.kernels[0].reason == "quadratic"

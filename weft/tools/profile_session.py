@@ -162,8 +162,9 @@ def _mark(where: Any) -> tuple[Any, int, str, str | None]:
 def resolved(graph: Graph) -> Graph:
     """A copy that holds no buffers, in which every node has (code, instruction, layer, phase).
 
-    What rests on a gradient and is in no layer's forward pass is the update. An update belongs to the layer of the
-    gradient it rests on, if there is one, else to the layer of what rests on it.
+    What rests on a gradient and is in no layer's forward pass is the update. In layers written by hand, functions called
+    backward and update say it themselves. An update belongs to the layer of the gradient it rests on, if there is one, else
+    to the layer of what rests on it.
     """
     known: dict[Node, Node] = {}
     after: set[Node] = set()
@@ -173,7 +174,9 @@ def resolved(graph: Graph) -> Graph:
         code, instruction, layer, phase = _mark(node.where)
         if phase in ("backward", "update") or any(i in after for i in node.inputs):
             after.add(node)
-        if phase is None:
+        if phase is None and not layer and code is not None and code.co_name in ("backward", "update"):
+            phase = code.co_name  # layers written by hand
+        elif phase is None:
             phase = "forward" if layer or node not in after else "update"
         marks[node] = [code, instruction, layer, phase]
         owner[node] = frozenset((layer,)) if layer else frozenset().union(
