@@ -104,3 +104,16 @@ def test_large_results(rng, shape):
     total = bind(TABLE["broadcast_to"], bind(TABLE["reduce_sum"], x, axes=(0,), keepdims=True), shape=shape)
     check([x], [a], [bind(TABLE["subtract"], x, total)], exact=False)
     check([x], [a], [bind(TABLE["negative"], bind(TABLE["permute"], x, axes=(1, 0)))])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "float16"])
+def test_guards_of_narrow_dtypes(rng, dtype):
+    """Masks known at run time only: one function a module loads what they allow, contiguous or gathered."""
+    a = (rng.integers(0, 90, (5, 67)) % (2 if dtype == "bool" else 99)).astype(dtype)
+    i = rng.integers(0, 67, 71)
+    x, at = leaf(a), leaf(i)
+    rolled = bind(TABLE["concat"], *(
+        bind(TABLE["slice"], x, start=(0, s), step=(1, 1), shape=(5, n)) for s, n in ((44, 23), (0, 44))
+    ), axis=1)
+    padded = bind(TABLE["pad"], bind(TABLE["gather"], x, at, axes=(1,)), low=(0, 3), high=(1, 2), value=1)
+    check([x, at], [a, i], [bind(TABLE["not_equal"], rolled, x), rolled, padded])

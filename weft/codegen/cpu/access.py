@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.codegen.cpu.affine import affine_text, integer, lane_step, lane_terms
 from weft.codegen.cpu.env import access_axes, dependencies, flat, key_of
+from weft.codegen.cpu.lanewise import load_function
 from weft.codegen.cpu.masks import bits_of, both_masks, constant_mask, either, first_lanes, guards_of, some_lanes
 from weft.codegen.cpu.types import literal, memory_type, name_of, splat_text, wide
 from weft.schedule.kernel import Access, Affine
@@ -226,6 +227,9 @@ def _load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, typ
             piece = some_lanes(e, mask, lanes, list(range(at, at + most)))
             parts.append(_load_masked(e, f.offset(pointer, at * size), piece, most, fill, type_, size))
         return _joined(e, parts, most, type_)
+    if size < 4 and bits is None:
+        some = load_function(e.m, type_, lanes, size, False)
+        return f.let(f"call {vtype} {some}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
     e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
     fills = splat_text(type_, fill, lanes)
@@ -400,6 +404,9 @@ def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
 def _gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, size: int) -> str:
     lanes = e.env.lanes
     vtype = wide(type_, lanes)
+    if size < 4 and mask is not None and bits_of(mask) is None:
+        some = load_function(e.m, type_, lanes, size, True)
+        return e.f.let(f"call {vtype} {some}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")
     mask = mask or "splat (i1 true)"
