@@ -1,6 +1,7 @@
 """The learner's layers: fully connected, output, dropout, convolution and max-pooling, each around layers of ``wf.nn``.
 
-A layer computes when it is called. ``forward``, ``backward`` and ``update`` do one step of it by hand, for timing.
+A layer computes when it is called. ``forward``, ``backward`` and ``update`` do one step of it by hand; results are lazy,
+so a timing of them ends in ``wf.eval``. Where the time of a whole step goes, ``wf.profile`` says without taking it apart.
 """
 
 from __future__ import annotations
