@@ -140,7 +140,9 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
 
 
 def _signature(value: Any) -> str:
-    return re.sub(r"'([^']*)'", r"\1", str(inspect.signature(value).replace(return_annotation=inspect.Signature.empty)))
+    found = inspect.signature(value)
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in found.parameters.values()]
+    return str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
 
 
 def _held(room: str) -> Any:
