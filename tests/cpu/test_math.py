@@ -70,6 +70,14 @@ def test_float64_functions_stay_within_their_bound(name, rng):
     assert ulps(run(name, x), exact) <= 2.5
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_float64_sine_beside_multiples_of_half_pi(name, rng):
+    """Where the sine or the cosine is all cancellation, up to where the C library takes over."""
+    near = rng.integers(-60_000, 60_000, 5000) * (np.pi / 2)
+    x = np.concatenate([near, np.nextafter(near, 0), near + rng.normal(size=5000) * 1e-9, rng.uniform(-1e5, 1e5, 5000)])
+    assert ulps(run(name, x), REFERENCE[name](x.astype(np.longdouble))) <= 2.5
+
+
 def test_pow_and_atan2_agree_with_numpy(rng):
     x = np.abs(arguments(rng, np.float32, 50.0))
     y = rng.uniform(-5, 5, x.size).astype(np.float32)

@@ -25,3 +25,19 @@ def libm(o: Ops, name: str, t: str, args: list[str]) -> str:
             out = f.let(f"insertelement {vt} {out}, {t} {one}, i32 {lane}")
         f.do(f"ret {vt} {out}")
     return o.f.let(f"call {vt} @{helper}({', '.join(f'{vt} {a}' for a in args)})")
+
+
+def rare(o: Ops, name: str, t: str, x: str, where: str, out: str) -> str:
+    """``out``, but the C library's answer in the lanes ``where`` (NaN and infinity among them)."""
+    f, type_ = o.f, o.t(t)
+    cell = f.local(type_)
+    f.store(type_, out, cell)
+    some = where
+    if o.lanes is not None:
+        mask = o.t("i1")
+        symbol = f"llvm.vector.reduce.or.v{o.lanes}i1"
+        o.m.declare(symbol, f"declare i1 @{symbol}({mask})")
+        some = f.let(f"call i1 @{symbol}({mask} {where})")
+    with f.when(some):
+        f.store(type_, o.select(where, t, libm(o, name, t, [x]), out), cell)
+    return f.load(type_, cell)

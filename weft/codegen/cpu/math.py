@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from weft.codegen.cpu import math64
-from weft.codegen.cpu.libm import libm
+from weft.codegen.cpu.libm import libm, rare
 from weft.codegen.cpu.machine import Ops
 
 __all__ = ["function", "libm"]
@@ -228,24 +228,7 @@ def _sincos(o: Ops, x: str, name: str) -> str:
     out = f.real(f.i("xor", f.bits(out), flip))
     if name == "sin":
         out = f.where("oeq", x, f.c(0.0), x, out)
-    return _rare(o, o.cmp("ugt", "float", f.abs(x), f.c(100000.0)), name, x, out)
-
-
-def _rare(o: Ops, where: str, name: str, x: str, out: str) -> str:
-    """``out``, but the C library's answer in the lanes ``where`` (NaN and infinity among them)."""
-    fn, t = o.f, o.t("float")
-    cell = fn.local(t)
-    fn.store(t, out, cell)
-    some = where
-    if o.lanes is not None:
-        mask = o.t("i1")
-        symbol = f"llvm.vector.reduce.or.v{o.lanes}i1"
-        o.m.declare(symbol, f"declare i1 @{symbol}({mask})")
-        some = fn.let(f"call i1 @{symbol}({mask} {where})")
-    with fn.when(some):
-        exact = libm(o, name, "float", [x])
-        fn.store(t, o.select(where, "float", exact, out), cell)
-    return fn.load(t, cell)
+    return rare(o, name, "float", x, o.cmp("ugt", "float", f.abs(x), f.c(100000.0)), out)
 
 
 def _sin(o: Ops, x: str) -> str:
