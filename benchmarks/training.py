@@ -39,6 +39,8 @@ CASES = {
     "learner's CNN, 100 steps of 8": Case("learner", ("weft", "torch", "jax"), 3.0),
     "Keras' CNN, a step of 128": Case("keras", ("weft", "torch", "jax"), 1.1),
     "Lorenz, a step of Adam": Case("lorenz", ("weft", "torch", "jax"), 1.1),
+    "CBOW, 100 steps of 100": Case("cbow", ("weft", "torch"), 1.1, "training_text"),
+    "LSTM language model, a step": Case("language", ("weft", "torch"), 1.1, "training_text"),
 }
 ALL = ("weft", "torch", "jax")
 

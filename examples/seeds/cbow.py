@@ -47,12 +47,14 @@ class CBOW(wf.nn.Module):
         self.into.weight = 0.01 * wf.random.randn(words, hidden)
         self.out.weight = 0.01 * wf.random.randn(words, hidden)
 
-    def forward(self, middle: wf.Array) -> wf.Array:
-        """The loss of a batch of positions in the corpus."""
+    def forward(self, middle: wf.Array, negatives: wf.Array | None = None) -> wf.Array:
+        """The loss of a batch of positions in the corpus; negative samples are drawn where they are not given."""
         middle = middle.reshape(-1, 1)
         target = self.corpus[middle]
         context = self.corpus[middle + self.around]
-        asked = wf.concatenate([target, self.sampler.sample((len(middle), self.negatives), without=target)], axis=1)
+        if negatives is None:
+            negatives = self.sampler.sample((len(middle), self.negatives), without=target)
+        asked = wf.concatenate([target, negatives], axis=1)
         h = self.into(context).mean(axis=1, keepdims=True)
         score = (self.out(asked) * h).sum(axis=2)
         right = wf.arange(1 + self.negatives) == 0
