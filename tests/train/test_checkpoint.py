@@ -150,6 +150,22 @@ def test_longer_runs_and_other_rates_go_on_from_a_finished_one(tmp_path: Path) -
     assert again == whole
 
 
+def test_on_the_command_line(tmp_path: Path, capsys) -> None:
+    from weft.tools.cli import main
+
+    def run(epochs: int, *more: str) -> tuple[int, str]:
+        status = main(["train", "digits", "--epochs", str(epochs), "--batch-size", "128", *more])
+        return status, capsys.readouterr().out
+
+    path, weights = str(tmp_path / "run.ckpt"), [str(tmp_path / name) for name in "ab"]
+    assert run(2, "--save", weights[0])[0] == 0
+    assert run(1, "--checkpoint", path)[0] == 0
+    assert main(["train", "digits", "--checkpoint", path]) == 1 and "resume=True goes on from it" in capsys.readouterr().err
+    status, out = run(2, "--checkpoint", path, "--resume", "--save", weights[1])
+    assert status == 0 and "epoch 2/2" in out and "epoch 1/2" not in out
+    assert Path(weights[0]).read_bytes() == Path(weights[1]).read_bytes()
+
+
 def test_an_early_stop_stays(tmp_path: Path) -> None:
     x, y = data()
 

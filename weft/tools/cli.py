@@ -29,6 +29,8 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
     train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
+    train.add_argument("--checkpoint", metavar="FILE", help="keep the whole run there, after each epoch and at Ctrl-C")
+    train.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
     train.add_argument("--plot", metavar="FILE", help="write a picture of the error curve")
     train.add_argument(
         "--profile", metavar="FILE", nargs="?", const="",
@@ -72,6 +74,7 @@ def _train(arguments: argparse.Namespace) -> int:
     history = wf.train.fit(
         net, split.x_train, split.y_train, epochs=epochs, batch_size=arguments.batch_size,
         optimizer=wf.optim.Adam(lr=arguments.lr), seed=arguments.seed,
+        checkpoint=arguments.checkpoint, resume=arguments.resume or None,
     )
     if history.interrupted:
         print(f"interrupted; kept the weights of epoch {history.best}" if history.best else "interrupted in the first epoch")

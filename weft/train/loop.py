@@ -154,7 +154,7 @@ class Run:
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
         note, left, rate = log.keys.append, log.every, None
         for group in zip(keys) if size == 1 else _groups(keys, size):  # noqa: B905  of one sequence: tuples of one
-            lr = optimizer.lr
+            lr = float(optimizer.lr)
             if lr != rate:
                 log.span(lr, number, state.batch + 1)
                 rate = lr
