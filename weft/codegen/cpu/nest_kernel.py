@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from weft.codegen.cpu import reduce
+from weft.codegen.cpu.alike import share_alike
 from weft.codegen.cpu.chunks import count_entry, run_chunks
 from weft.codegen.cpu.emit import Emitter
 from weft.codegen.cpu.env import dependencies, key_of
@@ -25,6 +26,8 @@ from weft.codegen.cpu.row_lanes import vectors
 from weft.codegen.cpu.text import Module
 from weft.schedule.kernel import Axis, Kernel
 from weft.schedule.memory import in_place
+
+MANY = 4  # parts of a kernel that may be alike
 
 
 def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
@@ -63,6 +66,8 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
                 emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
     entry.do("ret void")
+    if len(parts) >= MANY:  # the phases of a strided gradient
+        share_alike(m, r"\d+")
     return Generated(symbol, m.text(), layout.size, 0)
 
 
