@@ -236,7 +236,7 @@ def gelu(x: Any, approximate: str = "none") -> Array:
     """x times the normal distribution function of x."""
     x = _float(x)
     if approximate == "none":
-        return x * (erf(x * math.sqrt(0.5)) + 1) * 0.5
+        return x * 0.5 * (erf(x * math.sqrt(0.5)) + 1)
     if approximate != "tanh":
         raise ValueError(f'gelu: approximate must be "none" or "tanh", not {approximate!r}')
     near = where(x > 12, 12, where(x < -12, -12, x))  # beyond, the cube could overflow, and the tangent is +-1 exactly

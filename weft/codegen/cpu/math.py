@@ -91,18 +91,19 @@ class _F:
 
 _MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, held in the low bits
 _LN2_HI, _LN2_LO = 0.693359375, -2.12194440e-4
+_LOG2_E = 1.44269504088896341
+_EXP2 = (1.535336188319500e-4, 1.339887440266574e-3, 9.618437357674640e-3, 5.550332471162809e-2, 2.402264791363012e-1,
+         6.931472028550421e-1)
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
 
-def _exp_parts(f: _F, x: str, bias: int = 0, short: bool = False) -> tuple[str, str]:
-    """x = n ln 2 + r: (the bits of _MAGIC + n + bias, exp(r) - 1). ``short``: by a shorter chain of more operations."""
-    t = f.fma(x, f.c(1.44269504088896341), f.c(_MAGIC + bias))
+def _exp_parts(f: _F, x: str, bias: int = 0) -> tuple[str, str]:
+    """x = n ln 2 + r: (the bits of _MAGIC + n + bias, exp(r) - 1)."""
+    t = f.fma(x, f.c(_LOG2_E), f.c(_MAGIC + bias))
     n = f.sub(t, f.c(_MAGIC + bias))
     r = f.fma(n, f.c(-_LN2_HI), x)
     r = f.fma(n, f.c(-_LN2_LO), r)
-    s = f.mul(r, r)
-    q = f.pairs(r, s, *_EXP) if short else f.poly(r, *_EXP)
-    return f.bits(t), f.fma(s, q, r)
+    return f.bits(t), f.fma(f.mul(r, r), f.poly(r, *_EXP), r)
 
 
 def _exp(o: Ops, x: str) -> str:
@@ -200,10 +201,14 @@ def _erf(o: Ops, x: str) -> str:
     t = f.abs(x)
     t = f.where("ogt", t, f.c(4.0), f.c(4.0), t)  # beyond, it is 1
     s = f.mul(t, t)
-    r = f.pairs(t, s, -1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1)
-    r = f.fma(r, s, f.fma(f.c(-1.28717512e-1), t, o.op("fneg", "float", t)))
-    bits, p = _exp_parts(f, r, 127, short=True)
-    scale = f.real(f.i("shl", bits, 23))
+    # log2(1 - erf(t)), then 2**r by Cephes' exp2
+    r = f.pairs(t, s, *(k * _LOG2_E for k in (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1,
+                                              -6.34846687e-1)))
+    r = f.fma(r, s, f.mul(t, f.c((-1.28717512e-1 - 1.0) * _LOG2_E)))
+    n = f.add(r, f.c(_MAGIC + 127))
+    d = f.sub(r, f.sub(n, f.c(_MAGIC + 127)))
+    p = f.mul(d, f.pairs(d, f.mul(d, d), *_EXP2))
+    scale = f.real(f.i("shl", f.bits(n), 23))
     far = f.copysign(f.sub(f.c(1.0), f.fma(p, scale, scale)), x)
     near = f.poly(s, -5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1, kept=True)
     near = f.fma(near, x, x)
