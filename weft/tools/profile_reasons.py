@@ -73,7 +73,7 @@ def reason_of(step: Step, machine: Machine, writes: Writes) -> Reason:
             "memory read in order gives", "Slices and wf.where read in order, where they say the same",
         )
     product = any(n.op.kind == "contract" for n in work.nodes)
-    if not product and share < (0.1 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
+    if not product and share < (0.03 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
         return Reason(
             "far from the roof", f"neither memory ({moved}) nor arithmetic ({counted}) holds it, it reaches {share:.0%} of what "
             "this machine can do: it reads or writes out of order, or its operations cost more than they count (windows, "
@@ -129,11 +129,13 @@ def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
     """Why a kernel computes one element after another, where it does."""
     from weft.codegen.cpu.generate import generate
     from weft.codegen.cpu.isa import host_isa
+    from weft.codegen.cpu.math import has_vectors
 
     code = "\n".join(line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare"))
-    called = set(re.findall(r"call (?:float|double) @(?!llvm|weft)(\w+)\(", code))
-    if called:
-        return f"{' and '.join(sorted(called))} of the C library {'is' if len(called) == 1 else 'are'} called for each element"
+    called = re.findall(r"call (float|double) @(?!llvm|weft)(\w+)\(", code)
+    slow = {name for t, name in called if not has_vectors(name.removesuffix("f") if t == "float" else name, t)}
+    if slow:
+        return f"{' and '.join(sorted(slow))} of the C library {'is' if len(slow) == 1 else 'are'} called for each element"
     if re.search(r"<\d+ x (float|double|half|bfloat|i\d+|ptr)>", code):
         return None
     if any(n.op.name == "cumulative_sum" for n in nodes):

@@ -23,6 +23,11 @@ def function(o: Ops, op: str, t: str, args: list[str]) -> str:
     return own(o, *args) if own else libm(o, op, t, args)
 
 
+def has_vectors(op: str, t: str) -> bool:
+    """Whether a function is computed with vectors; others are the C library's, lane by lane."""
+    return op in (_OWN if t == "float" else math64.OWN)
+
+
 class _F:
     """Short names for float operations."""
 
