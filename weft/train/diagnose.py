@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -167,7 +167,7 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
     forward = set(topological([loss], stop=frozenset(traced.graph.inputs)))
     named = first if first in forward else _nearest(first, forward)
     inputs = first.inputs[0].inputs if first.op.name == "item" else first.inputs
-    seen = [ranges[i] for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
+    seen = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
     line = user_line(named.where)
     home = user_line(user_frame())
     shown = "" if line in (home, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
@@ -176,6 +176,13 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
         operation = f"cast to {named.dtype.name}"
     where = "loss" if first in forward else "gradient"
     return where, owners.get(named, ""), operation, shown, bad[first], tuple(seen)
+
+
+def _name(node: Node, names: dict[Node, str]) -> str:
+    """What an input is called: x, y, a parameter (also moved or cast), else "input"."""
+    while node not in names and len(node.inputs) == 1 and (node.op.kind == "shape" or node.op.name in ("identity", "cast")):
+        node = node.inputs[0]
+    return names.get(node, "input")
 
 
 def _leaf(node: Node, name: str, value: str, found: Range, feed: Feed, key: Any, content: Array) -> tuple:
