@@ -30,7 +30,7 @@ tests: $(STAMP)
 
 # The site, in out/doc: every example is executed, a failing one or any warning fails. Sphinx is fetched by the first run.
 doc: $(DOC_STAMP)
-	@$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html -d out/doc-trees docs out/doc
+	@$(BIN)/python -m sphinx -q -E -a -W --keep-going -j auto -b html -d out/doc-trees docs out/doc
 	@echo 'The site: out/doc/index.html'
 
 $(DOC_STAMP): $(STAMP)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,12 @@ import docstrings  # noqa: E402
 import rooms  # noqa: E402
 
 import weft  # noqa: E402
+
+_ipython = tempfile.TemporaryDirectory()  # the pages' kernels read no settings of the user's, and warn of nothing
+os.environ["IPYTHONDIR"] = _ipython.name
+_settings = Path(_ipython.name, "profile_default", "ipython_kernel_config.py")
+_settings.parent.mkdir()
+_settings.write_text('c.IPKernelApp.log_level = "ERROR"\n')
 
 project = "weft"
 author = "the weft authors"
