@@ -32,8 +32,8 @@ def cbow() -> tuple[Callable, Callable]:
         optimizer = wf.optim.Adam().init(model)
 
         @wf.jit
-        def step(middle, *negatives):
-            loss, gradient = wf.value_and_grad(lambda model: model(middle, *negatives))(model)
+        def step(*batch):
+            loss, gradient = wf.value_and_grad(lambda model: model(*batch))(model)
             optimizer.update(model, gradient)
             return loss
 
@@ -44,13 +44,14 @@ def cbow() -> tuple[Callable, Callable]:
     def call():
         with wf.flush_denormals():
             for _ in range(P.CBOW["steps"]):
-                value = step(wf.array(rows[next(position) % len(rows)]))
+                value = step(*seed_cbow.around(corpus, rows[next(position) % len(rows)]))
             return float(value)
 
     def show():
         own = made()
         with wf.flush_denormals():
-            return np.array([float(own(wf.array(r), wf.array(n))) for r, n in zip(rows, negatives, strict=False)])
+            given = zip(rows, negatives, strict=False)
+            return np.array([float(own(*seed_cbow.around(corpus, r), wf.array(n))) for r, n in given])
 
     return call, show
 

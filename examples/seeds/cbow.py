@@ -34,12 +34,8 @@ def read_text(path: str | Path) -> tuple[np.ndarray, list[str]]:
 class CBOW(wf.nn.Module):
     """The mean of the context's vectors says whether a word stands in the middle or was drawn at random."""
 
-    def __init__(
-        self, corpus: np.ndarray, words: int, hidden: int = HIDDEN, window: int = WINDOW, negatives: int = NEGATIVES,
-    ) -> None:
+    def __init__(self, corpus: np.ndarray, words: int, hidden: int = HIDDEN, negatives: int = NEGATIVES) -> None:
         super().__init__()
-        self.corpus = wf.array(corpus)
-        self.around = wf.array([i for i in range(-window, window + 1) if i])
         self.negatives = negatives
         self.sampler = wf.data.UnigramSampler(np.bincount(corpus, minlength=words), power=0.75)
         self.into = wf.nn.Embedding(words, hidden, sparse=True)
@@ -47,44 +43,49 @@ class CBOW(wf.nn.Module):
         self.into.weight = 0.01 * wf.random.randn(words, hidden)
         self.out.weight = 0.01 * wf.random.randn(words, hidden)
 
-    def forward(self, middle: wf.Array, negatives: wf.Array | None = None) -> wf.Array:
-        """The loss of a batch of positions in the corpus; negative samples are drawn where they are not given."""
-        middle = middle.reshape(-1, 1)
-        target = self.corpus[middle]
-        context = self.corpus[middle + self.around]
+    def forward(self, context: wf.Array, target: wf.Array, negatives: wf.Array | None = None) -> wf.Array:
+        """The loss of a batch: words around (N, 2 * window), words between them (N,); draws negative samples if not given."""
+        target = target.reshape(-1, 1)
         if negatives is None:
-            negatives = self.sampler.sample((len(middle), self.negatives), without=target)
+            negatives = self.sampler.sample((len(target), self.negatives), without=target)
         asked = wf.concatenate([target, negatives], axis=1)
         h = self.into(context).mean(axis=1, keepdims=True)
         score = (self.out(asked) * h).sum(axis=2)
         right = wf.arange(1 + self.negatives) == 0
-        return wf.nn.softplus(wf.where(right, -score, score)).sum() / len(middle)
+        return wf.nn.softplus(wf.where(right, -score, score)).sum() / len(target)
+
+
+def around(corpus: np.ndarray, middle: np.ndarray, window: int = WINDOW) -> tuple[wf.Array, wf.Array]:
+    """(context, target) at positions in the corpus."""
+    beside = np.array([i for i in range(-window, window + 1) if i])
+    return wf.array(corpus[middle[:, None] + beside]), wf.array(corpus[middle])
 
 
 def train(
-    model: CBOW, epochs: int = EPOCHS, batch: int = BATCH, window: int = WINDOW, seed: int = 0, limit: int | None = None,
+    model: CBOW, corpus: np.ndarray, epochs: int = EPOCHS, batch: int = BATCH, window: int = WINDOW, seed: int = 0,
+    limit: int | None = None,
 ) -> list[float]:
     """The mean loss of each epoch; ``limit``: no more batches than this an epoch."""
     optimizer = wf.optim.Adam().init(model)
 
     @wf.jit
-    def step(middle):
-        loss, gradient = wf.value_and_grad(lambda model: model(middle))(model)
+    def step(context, target):
+        loss, gradient = wf.value_and_grad(lambda model: model(context, target))(model)
         optimizer.update(model, gradient)
         return loss
 
     rng = np.random.default_rng(seed)
-    middle = np.arange(window, len(model.corpus) - window)
+    middle = np.arange(window, len(corpus) - window)
     losses = []
     with wf.flush_denormals():
         for epoch in range(1, epochs + 1):
             start, total = time.perf_counter(), 0.0
             count = min(len(middle) // batch, limit or len(middle))
             if not count:
-                raise ValueError(f"a text of {len(model.corpus)} words holds no batch of {batch} windows of {2 * window + 1}")
+                raise ValueError(f"a text of {len(corpus)} words holds no batch of {batch} windows of {2 * window + 1}")
             order = rng.permutation(middle)
             for k in range(count):
-                total += float(step(wf.array(order[k * batch : (k + 1) * batch])))
+                total += float(step(*around(corpus, order[k * batch : (k + 1) * batch], window)))
             losses.append(total / count)
             seconds = time.perf_counter() - start
             print(f"| epoch {epoch} | loss {losses[-1]:.2f} | {seconds:.1f} s, {1e6 * seconds / count:.0f} us a step", flush=True)
@@ -146,7 +147,7 @@ def main(arguments: list[str] | None = None) -> CBOW:
     corpus, words = read_text(options.text or Path(os.environ["WEFT_DATA"], "ptb", "ptb.train.txt"))
     print(f"{len(corpus)} words, {len(words)} different ones")
     model = CBOW(corpus, len(words))
-    train(model, options.epochs, options.batch, limit=options.limit)
+    train(model, corpus, options.epochs, options.batch, limit=options.limit)
     model.into.save(options.save, dtype="float16")
     vectors = wf.nn.Embedding(len(words), HIDDEN)
     vectors.load(options.save)

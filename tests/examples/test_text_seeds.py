@@ -58,11 +58,12 @@ def test_cbow_finds_what_stands_together(cbow: ModuleType, text: Path, tmp_path:
 def test_cbow_has_the_loss_and_gradient_of_its_formula(cbow: ModuleType) -> None:
     rng = np.random.default_rng()
     corpus = rng.integers(0, 20, 200)
-    model = cbow.CBOW(corpus, 20, hidden=6, window=2)
+    model = cbow.CBOW(corpus, 20, hidden=6)
     a, b = rng.normal(size=(2, 20, 6))
     model.into.weight, model.out.weight = a.astype("f"), b.astype("f")
     middle, negatives = rng.integers(2, 198, 9), rng.integers(0, 20, (9, 5))
-    loss, slope = wf.jit(wf.value_and_grad(lambda m, x, n: m(x, n)))(model, wf.array(middle), wf.array(negatives))
+    run = wf.jit(wf.value_and_grad(lambda model, *batch: model(*batch)))
+    loss, slope = run(model, *cbow.around(corpus, middle, window=2), wf.array(negatives))
 
     def formula(a: np.ndarray, b: np.ndarray) -> float:
         h = np.mean([a[corpus[middle + k]] for k in (-2, -1, 1, 2)], axis=0)
@@ -137,7 +138,7 @@ def test_a_few_steps_on_the_treebank(cbow: ModuleType, lstm_lm: ModuleType) -> N
     corpus, words = cbow.read_text(PTB / "ptb.train.txt")
     assert len(corpus) == 929_589 and len(words) == 10_000
     model = cbow.CBOW(corpus, len(words))
-    (loss,) = cbow.train(model, epochs=1, limit=60)
+    (loss,) = cbow.train(model, corpus, epochs=1, limit=60)
     assert 4.0 < loss < 6 * np.log(2) + 0.01
     texts, words = lstm_lm.read_texts(PTB)
     assert len(texts["test"]) == 82_430

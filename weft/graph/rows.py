@@ -17,7 +17,7 @@ from weft.graph.primitives.kinds import INT64
 
 
 class Part(NamedTuple):
-    """``indices`` (n,), ``values`` (n, *row)."""
+    """``values`` (*indices.shape, *row): what is added at each index, in the shape in which it is computed."""
 
     indices: Node
     values: Node
@@ -60,9 +60,7 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
     if name != "scatter" or gradient.params["mode"] != "add" or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
         return None
     _, updates, index = inputs
-    count = product(index.shape)
-    indices = reshape(index, (count,))
-    return [Part(indices, cast(reshape(updates, (count, *gradient.shape[1:])), dtype))]
+    return [Part(index, cast(updates, dtype))]
 
 
 def _mapped(below: Node, dtype: np.dtype, f) -> list[Part] | None:  # type: ignore[no-untyped-def]
@@ -87,17 +85,22 @@ def summed(parts: list[Part], extent: int) -> Rows:
 
     Time and memory traffic grow with the number of indices, not with ``extent``, the number of rows of the table.
     """
-    indices = cast(parts[0].indices, INT64)
-    values = parts[0].values
-    if len(parts) > 1:
-        indices = call.concat(*[cast(p.indices, INT64) for p in parts], axis=0)
-        values = call.concat(*[p.values for p in parts], axis=0)
-    count = indices.shape[0]
+    flat = [_flat(p) for p in parts]
+    indices = flat[0].indices if len(parts) == 1 else call.concat(*[p.indices for p in flat], axis=0)
+    values = parts[0].values if len(parts) == 1 else call.concat(*[p.values for p in flat], axis=0)
+    count, row = indices.shape[0], flat[0].values.shape[1:]
     last = call.last_equal(indices, extent=extent)
     stands = cast(call.equal(last, call.iota(shape=(count,), dtype=INT64, axis=0)), INT64)
-    place = call.gather(call.subtract(call.cumulative_sum(stands, axis=0), full(1, (count,), INT64)), last, axes=(0,))
+    place = call.subtract(call.gather(call.cumulative_sum(stands, axis=0), last, axes=(0,)), full(1, (count,), INT64))
     numbers = call.scatter(full(extent, (count,), INT64), _in_range(indices, extent), place, axes=(0,), mode="set")
-    return Rows(numbers, call.scatter(full(0, values.shape, values.dtype), values, place, axes=(0,), mode="add"))
+    shape = values.shape[: len(values.shape) - len(row)]
+    return Rows(numbers, call.scatter(full(0, (count, *row), values.dtype), values, reshape(place, shape), axes=(0,), mode="add"))
+
+
+def _flat(part: Part) -> Part:
+    """With one dimension of indices."""
+    count, lead = product(part.indices.shape), len(part.indices.shape)
+    return Part(cast(reshape(part.indices, (count,)), INT64), reshape(part.values, (count, *part.values.shape[lead:])))
 
 
 def _in_range(indices: Node, extent: int) -> Node:

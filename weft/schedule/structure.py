@@ -371,6 +371,8 @@ class Structure:
         for operand in node.inputs[1:]:
             f = self.read(operand)
             if f is not None:
+                if f.heavy and operand.size > 1 and operand.size * FACTOR <= node.size:
+                    raise Boundary(reasons.RECOMPUTE)
                 known.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
         facts = self._joined(dims, known)
