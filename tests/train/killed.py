@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import signal
 import subprocess
@@ -155,5 +154,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("WEFT_NUM_THREADS", "2")
     main()
