@@ -37,7 +37,7 @@ def test_learners_net_learns_digits(capsys) -> None:
     assert sum(p.size for p in lm.net.parameters().values()) == 10 * 9 + 10 + 160 * 100 + 100 + 1010
     assert (lm.predict(show=False) == lm.t_test).mean() > 0.85
     out = capsys.readouterr().out
-    assert "conv1    conv(1x8x8 -> 10x8x8, 3x3, ReLU(), Adam)" in out and out.count("train error") == 3
+    assert "conv1    conv(1x8x8 -> 10x8x8, 3x3, ReLU(), SAM)" in out and out.count("train error") == 3
     assert out.splitlines()[-1].startswith("accuracy: ")
     with pytest.raises(ValueError, match="weft has no GPU here"):
         module.build(part(wf.data.load_digits(), 8), mode="gpu")
