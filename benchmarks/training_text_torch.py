@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -96,39 +97,53 @@ def _seconds(call: Callable) -> float:
     return min(found)
 
 
-def language() -> tuple[Callable, Callable]:
-    corpus = P.corpus()
+def language_model(corpus: np.ndarray) -> tuple[Callable, Callable]:
+    """(step, perplexity): one step of truncated backpropagation through time, and the model's perplexity on a text."""
+    given = {name: torch.from_numpy(a) for name, a in P.language().items()}
+    embed, lstm = nn.Embedding(P.WORDS, P.LM["wordvec"]), nn.LSTM(P.LM["wordvec"], P.LM["hidden"], batch_first=True)
+    out = nn.Linear(P.LM["hidden"], P.WORDS)
+    with torch.no_grad():
+        embed.weight.copy_(given["embed"])
+        out.weight.copy_(given["weight"])
+        out.bias.copy_(given["bias"])
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            getattr(lstm, f"{name}_l0").copy_(given[name])
+    parameters = [*embed.parameters(), *lstm.parameters(), *out.parameters()]
+    optimizer = torch.optim.SGD(parameters, P.LM["lr"], fused=True)
 
-    def stepper() -> Callable:
-        given = {name: torch.from_numpy(a) for name, a in P.language().items()}
-        embed, lstm = nn.Embedding(P.WORDS, P.LM["wordvec"]), nn.LSTM(P.LM["wordvec"], P.LM["hidden"], batch_first=True)
-        out = nn.Linear(P.LM["hidden"], P.WORDS)
-        with torch.no_grad():
-            embed.weight.copy_(given["embed"])
-            out.weight.copy_(given["weight"])
-            out.bias.copy_(given["bias"])
-            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-                getattr(lstm, f"{name}_l0").copy_(given[name])
-        parameters = [*embed.parameters(), *lstm.parameters(), *out.parameters()]
-        optimizer = torch.optim.SGD(parameters, P.LM["lr"], fused=True)
-        batch, steps = P.LM["batch"], P.LM["steps"]
-        x, t = torch.from_numpy(corpus[:-1]), torch.from_numpy(corpus[1:])
+    def losses(text: np.ndarray, batch: int) -> Iterator[torch.Tensor]:
+        """Row i of a batch reads on from i / batch of the text; the state goes on, gradients stop."""
+        x, t = torch.from_numpy(text[:-1]), torch.from_numpy(text[1:])
         first = torch.arange(batch)[:, None] * (len(x) // batch)
-        kept: list = [None, 0]  # state, position
+        state, steps = None, P.LM["steps"]
+        for at in itertools.count(0, steps):
+            places = (first + at + torch.arange(steps)) % len(x)
+            y, state = lstm(embed(x[places]), state)
+            state = tuple(s.detach() for s in state)
+            yield nn.functional.cross_entropy(out(y).reshape(-1, P.WORDS), t[places].reshape(-1))
 
-        def call():
-            places = (first + kept[1] + torch.arange(steps)) % len(x)
-            kept[1] += steps
-            optimizer.zero_grad()
-            y, state = lstm(embed(x[places]), kept[0])
-            kept[0] = tuple(s.detach() for s in state)
-            loss = nn.functional.cross_entropy(out(y).reshape(-1, P.WORDS), t[places].reshape(-1))
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, P.LM["clip"])
-            optimizer.step()
-            return loss.item()
+    training = losses(corpus, P.LM["batch"])
 
-        return call
+    def call() -> float:
+        optimizer.zero_grad()
+        loss = next(training)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, P.LM["clip"])
+        optimizer.step()
+        return loss.item()
+
+    def perplexity(text: np.ndarray, batch: int = 10) -> float:
+        count = (len(text) - 1) // (batch * P.LM["steps"])
+        with torch.no_grad():
+            total = sum(loss.item() for loss in itertools.islice(losses(text, batch), count))
+        return math.exp(total / count)
+
+    return call, perplexity
+
+
+def language() -> tuple[Callable, Callable]:
+    def stepper() -> Callable:
+        return language_model(P.corpus())[0]
 
     def show():
         own = stepper()

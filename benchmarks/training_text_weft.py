@@ -56,25 +56,27 @@ def cbow() -> tuple[Callable, Callable]:
     return call, show
 
 
+def language_model(corpus: np.ndarray) -> tuple[Callable, Callable]:
+    """(step, perplexity): one step of truncated backpropagation through time, and the model's perplexity on a text."""
+    model, given = seed_lm.Rnnlm(P.WORDS), P.language()
+    model.embed.weight, model.out.weight, model.out.bias = given["embed"], given["weight"], given["bias"]
+    for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+        setattr(model.lstm, f"{name}_l0", given[name])
+    trainer = seed_lm.Trainer(model, corpus, wf.optim.SGD(P.LM["lr"], clip_norm=P.LM["clip"]))
+
+    def call():
+        x, t = next(trainer.found)
+        with wf.flush_denormals():
+            return float(trainer.step(wf.array(x), wf.array(t), P.LM["lr"]))
+
+    return call, lambda text: seed_lm.perplexity(model, text)
+
+
 def language() -> tuple[Callable, Callable]:
     """A call is one step of truncated backpropagation through time."""
 
-    def made():
-        model, given = seed_lm.Rnnlm(P.WORDS), P.language()
-        model.embed.weight, model.out.weight, model.out.bias = given["embed"], given["weight"], given["bias"]
-        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-            setattr(model.lstm, f"{name}_l0", given[name])
-        return seed_lm.Trainer(model, P.corpus(), wf.optim.SGD(P.LM["lr"], clip_norm=P.LM["clip"]))
-
     def stepper():
-        trainer = made()
-
-        def call():
-            x, t = next(trainer.found)
-            with wf.flush_denormals():
-                return float(trainer.step(wf.array(x), wf.array(t), P.LM["lr"]))
-
-        return call
+        return language_model(P.corpus())[0]
 
     def show():
         own = stepper()
