@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen.cpu.affine import affine_text, integer, lane_step, lane_terms
+from weft.codegen.cpu.affine import affine_text, lane_step, lane_terms, uniform_groups
 from weft.codegen.cpu.env import access_axes, dependencies, flat, key_of
 from weft.codegen.cpu.lanewise import load_function
 from weft.codegen.cpu.masks import bits_of, both_masks, constant_mask, either, first_lanes, guards_of, some_lanes
@@ -21,30 +21,9 @@ DUMMY = 256  # bytes
 
 def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
     """The address of lane 0: outer terms first, each summed at its own level, the constant last."""
-    env = e.env
     type_ = memory_type(access.buffer.dtype)
-    pointer = env.pointers[key_of(access.buffer)]
-    const = affine.const
-    groups: dict[int, list[tuple[str, int]]] = {}
-    for a, c in affine.terms:
-        const += c * env.offsets.get(a, 0)
-        text = env.axes[a]
-        if text.startswith("%"):
-            level = 0 if env.levels is None else env.level_of.get(a, len(env.levels) - 1)
-            groups.setdefault(level, []).append((text, c))
-        else:
-            const += c * int(text)
-    for v, c in affine.gather:
-        level, vector = e.place(dependencies(v, env.deps))
-        if vector:
-            continue
-        keep, e.f.lines = e.f.lines, e.lines(level)
-        name = integer(e, v, False)
-        e.f.lines = keep
-        if name.startswith("%"):
-            groups.setdefault(level, []).append((name, c))
-        else:
-            const += c * int(name)
+    pointer = e.env.pointers[key_of(access.buffer)]
+    groups, const = uniform_groups(e, affine)
     for level in sorted(groups):
         memo = e.memo(level)
         key = ("address", type_, pointer, tuple(groups[level]))

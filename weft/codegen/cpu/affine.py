@@ -38,8 +38,8 @@ def integer(e: Emitter, v: Value, vector: bool) -> str:
     return e.splat(name, "i64") if vector and not is_vector else name
 
 
-def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
-    """(SSA sum of the terms that do not differ between lanes or int, constant): lane 0 of the vector axis included."""
+def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str, int]]], int]:
+    """What does not differ between lanes, lane 0 of the vector axis included: (name, factor) by loop level, and the constant."""
     env = e.env
     const = affine.const
     groups: dict[int, list[tuple[str, int]]] = {}
@@ -52,16 +52,22 @@ def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
         else:
             const += c * int(text)
     for v, c in affine.gather:
-        deps = dependencies(v, env.deps)
-        level, vector = e.place(deps)
-        if not vector:
-            keep, e.f.lines = e.f.lines, e.lines(level)
-            name = integer(e, v, False)
-            e.f.lines = keep
-            if name.startswith("%"):
-                groups.setdefault(level, []).append((name, c))
-            else:
-                const += c * int(name)
+        level, vector = e.place(dependencies(v, env.deps))
+        if vector:
+            continue
+        keep, e.f.lines = e.f.lines, e.lines(level)
+        name = integer(e, v, False)
+        e.f.lines = keep
+        if name.startswith("%"):
+            groups.setdefault(level, []).append((name, c))
+        else:
+            const += c * int(name)
+    return groups, const
+
+
+def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
+    """(SSA sum of the uniform terms, outer levels first, or int; constant)."""
+    groups, const = uniform_groups(e, affine)
     total: str | int = 0
     for level in sorted(groups):
         memo = e.memo(level)
