@@ -176,7 +176,7 @@ class Stream:
 
 def is_stream(x: Any) -> bool:
     """Whether ``x`` gives batches by itself."""
-    if isinstance(x, Loader) or isinstance(x, Callable):  # type: ignore[arg-type]
+    if isinstance(x, Loader) or callable(x):
         return True
     return isinstance(x, Iterable) and not hasattr(x, "dtype")
 
