@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -25,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import problems
 from measure import seconds_per_call
+from turns import about, calibrate, disagreement, one_round
 
 HERE = Path(__file__).parent
 LIBRARIES = ("weft", "torch", "jax")
@@ -57,67 +56,9 @@ def worker(library: str, folder: str) -> None:
         print(json.dumps({"first": first, "seconds": seconds_per_call(call)}), flush=True)
 
 
-def calibrate() -> dict[str, float]:
-    """This machine, this minute: NumPy's copy bandwidth and matrix product."""
-    x = np.random.default_rng(0).standard_normal(1 << 24).astype(np.float32)
-    y = np.empty_like(x)
-    a = x[: 1 << 20].reshape(1024, 1024)
-    copy = statistics.median(seconds_per_call(lambda: np.copyto(y, x)))
-    product = statistics.median(seconds_per_call(lambda: a @ a))
-    return {"copy GB/s": 2 * x.nbytes / copy / 1e9, "numpy gemm 1024 GFLOP/s": 2 * 1024**3 / product / 1e9}
-
-
 def import_seconds(library: str) -> float:
     code = f"import time; import numpy; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
     return float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-
-
-def start_worker(library: str, threads: int, folder: str, cache: str, script: str = __file__) -> subprocess.Popen[str]:
-    env = {
-        **os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-        "OPENBLAS_NUM_THREADS": str(threads), "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu",
-        "THP_MEM_ALLOC_ENABLE": "1",
-        "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=4000000000:glibc.malloc.trim_threshold=16000000000",
-    }
-    if threads == 1:
-        env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    cpus = sorted(os.sched_getaffinity(0))[-threads:]
-    command = ["taskset", "-c", ",".join(map(str, cpus)), sys.executable, script, "--worker", library, "--folder", folder]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env, cwd=HERE)
-
-
-def one_round(
-    libraries: list[str], threads: int, names: list[str], folder: str, cache: str, script: str = __file__,
-) -> dict[str, dict]:
-    """library -> what it measured: its version, and for each case the first call and seconds a call."""
-    workers = {library: start_worker(library, threads, folder, cache, script) for library in libraries}
-    try:
-        out: dict[str, dict] = {library: {"version": answer(library, worker)} for library, worker in workers.items()}
-        for name in names:
-            for library, process in workers.items():
-                assert process.stdin is not None
-                process.stdin.write(name + "\n")
-                process.stdin.flush()
-                out[library][name] = answer(f"{library}, {name}", process)
-        return out
-    finally:
-        for process in workers.values():
-            process.kill()
-            process.wait()
-
-
-def answer(what: str, process: subprocess.Popen[str]) -> object:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"{what}: the process ended with {process.wait()}")
-    return json.loads(line)
-
-
-def disagreement(folder: str, first: str, library: str, name: str) -> float:
-    """Largest difference to the first library's output over the largest magnitude."""
-    ours, theirs = (np.load(Path(folder) / f"{lib} {name.replace('/', '_')}.npy") for lib in (first, library))
-    return float(np.abs(ours - theirs).max() / np.abs(theirs).max())
 
 
 def main() -> None:
@@ -133,17 +74,13 @@ def main() -> None:
     if arguments.worker:
         worker(arguments.worker, arguments.folder)
         return
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout.strip()
-    record: dict = {
-        "machine": platform.platform(), "cpu": cpu(), "python": platform.python_version(), "commit": commit,
-        "rounds": [], "import": {},
-    }
+    record: dict = {**about(), "rounds": [], "import": {}}
     names = [n for n in cases() if not arguments.only or any(word in n for word in arguments.only)]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
         for number in range(arguments.rounds):
             for threads in arguments.threads:
                 before = calibrate()
-                measured = one_round(arguments.libraries, threads, names, folder, cache)
+                measured = one_round(arguments.libraries, threads, names, folder, cache, __file__)
                 record["rounds"].append({"round": number, "threads": threads, "calibration": before, "measured": measured})
                 print(f"round {number}, {threads} threads done", file=sys.stderr, flush=True)
         for library in arguments.libraries:
@@ -155,13 +92,6 @@ def main() -> None:
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(record, indent=1))
     _table(record, arguments.libraries, arguments.threads, names)
-
-
-def cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":")[1].strip()
-    return platform.processor()
 
 
 def _table(record: dict, libraries: list[str], threads: list[int], names: list[str]) -> None:

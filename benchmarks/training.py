@@ -11,17 +11,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import first_figures as figures
 import numpy as np
+import turns
 from measure import seconds_per_call
 
 
@@ -76,19 +74,15 @@ def main() -> None:
         worker(arguments.worker, arguments.folder)
         return
     names = [n for n in CASES if not arguments.only or any(word in n for word in arguments.only)]
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=figures.HERE).stdout.strip()
-    record: dict = {
-        "machine": platform.platform(), "cpu": figures.cpu(), "python": platform.python_version(), "commit": commit,
-        "threads": arguments.threads, "rounds": [],
-    }
+    record: dict = {**turns.about(), "threads": arguments.threads, "rounds": []}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
         for number in range(arguments.rounds):
-            before = figures.calibrate()
-            measured = figures.one_round(arguments.libraries, arguments.threads, names, folder, cache, __file__)
+            before = turns.calibrate()
+            measured = turns.one_round(arguments.libraries, arguments.threads, names, folder, cache, __file__)
             record["rounds"].append({"calibration": before, "measured": measured})
             print(f"round {number} done", file=sys.stderr, flush=True)
         record["disagreement"] = {
-            f"{library} {name}": figures.disagreement(folder, "weft", library, name)
+            f"{library} {name}": turns.disagreement(folder, "weft", library, name)
             for name in names for library in arguments.libraries if library != "weft" and library in CASES[name].libraries
         }
     if arguments.json:
@@ -101,12 +95,12 @@ def _table(record: dict, libraries: list[str], names: list[str]) -> None:
     print(f"{record['threads']} threads: median milliseconds a call; ratio = best other / weft, and what is asked for")
     print(f"{'':32}" + "".join(f"{lib:>10}" for lib in libraries) + f"{'ratio':>8}{'asked':>7}{'losses differ':>15}")
     for name in names:
-        turns = [{lib: statistics.median(r[lib][name]["seconds"]) for lib in libraries if r[lib][name]} for r in rounds]
+        medians = [{lib: statistics.median(r[lib][name]["seconds"]) for lib in libraries if r[lib][name]} for r in rounds]
         line = f"{name:32}"
         for lib in libraries:
-            line += f"{1e3 * statistics.median(t[lib] for t in turns):10.3f}" if lib in turns[0] else f"{'-':>10}"
-        if len(turns[0]) > 1 and "weft" in turns[0]:
-            ratio = statistics.median(min(v for lib, v in t.items() if lib != "weft") / t["weft"] for t in turns)
+            line += f"{1e3 * statistics.median(t[lib] for t in medians):10.3f}" if lib in medians[0] else f"{'-':>10}"
+        if len(medians[0]) > 1 and "weft" in medians[0]:
+            ratio = statistics.median(min(v for lib, v in t.items() if lib != "weft") / t["weft"] for t in medians)
             differs = max(v for key, v in record["disagreement"].items() if key.endswith(name))
             line += f"{ratio:8.2f}{CASES[name].required:7.1f}{differs:15.1e}"
         print(line)

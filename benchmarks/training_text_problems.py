@@ -26,9 +26,9 @@ def cbow() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return tables[0], tables[1], order[: len(order) // batch * batch].reshape(-1, batch), negatives
 
 
-def language() -> dict[str, np.ndarray]:
+def language(seed: int = 23) -> dict[str, np.ndarray]:
     """Weights as PyTorch lays them out."""
-    r = np.random.default_rng(23)
+    r = np.random.default_rng(seed)
     d, h = LM["wordvec"], LM["hidden"]
     shapes = {
         "embed": (WORDS, d), "weight_ih": (4 * h, d), "weight_hh": (4 * h, h), "bias_ih": (4 * h,), "bias_hh": (4 * h,),

@@ -56,9 +56,9 @@ def cbow() -> tuple[Callable, Callable]:
     return call, show
 
 
-def language_model(corpus: np.ndarray) -> tuple[Callable, Callable]:
+def language_model(corpus: np.ndarray, seed: int = 23) -> tuple[Callable, Callable]:
     """(step, perplexity): one step of truncated backpropagation through time, and the model's perplexity on a text."""
-    model, given = seed_lm.Rnnlm(P.WORDS), P.language()
+    model, given = seed_lm.Rnnlm(P.WORDS), P.language(seed)
     model.embed.weight, model.out.weight, model.out.bias = given["embed"], given["weight"], given["bias"]
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         setattr(model.lstm, f"{name}_l0", given[name])
