@@ -33,18 +33,20 @@ _NAMES: dict[str, str] = {
         rint round sign signbit sin sinh sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
-        all amax amin any argmax argmin average count_nonzero cumsum cumulative_sum max mean min prod ptp std sum var""",
+        all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",
+    "weft.functions.averages": "average mean std var",
     "weft.functions.manipulation": """
-        atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims flip fliplr flipud
-        matrix_transpose moveaxis permute_dims ravel reshape roll squeeze swapaxes transpose""",
+        atleast_1d atleast_2d atleast_3d expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape
+        roll squeeze swapaxes transpose""",
+    "weft.functions.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",
     "weft.functions.joining": "array_split concat concatenate hstack pad repeat split stack tile unstack vstack",
     "weft.functions.indexing": """
         argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
         tril triu""",
     "weft.functions.linalg": "diag diagonal dot einsum inner matmul outer tensordot trace vdot vecdot",
     "weft.functions.creation": """
-        arange array asarray astype copy empty empty_like from_dlpack full full_like linspace meshgrid ones ones_like
-        zeros zeros_like""",
+        array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
+    "weft.functions.ranges": "arange linspace meshgrid",
     "weft.functions.matrices": "eye identity tri",
     "weft.functions.sorting": """
         argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",

@@ -32,16 +32,19 @@ from weft.functions.choosing import (
     where as where,
 )
 from weft.functions.statistics import (
-    all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin, average as average,
-    count_nonzero as count_nonzero, cumsum as cumsum, cumulative_sum as cumulative_sum, max as max, mean as mean,
-    min as min, prod as prod, ptp as ptp, std as std, sum as sum, var as var,
+    all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
+    count_nonzero as count_nonzero, cumsum as cumsum, cumulative_sum as cumulative_sum, max as max, min as min,
+    prod as prod, ptp as ptp, sum as sum,
 )
+from weft.functions.averages import average as average, mean as mean, std as std, var as var
 from weft.functions.manipulation import (
-    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, broadcast_arrays as broadcast_arrays,
-    broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to, expand_dims as expand_dims, flip as flip,
+    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, expand_dims as expand_dims, flip as flip,
     fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
     permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll, squeeze as squeeze,
     swapaxes as swapaxes, transpose as transpose,
+)
+from weft.functions.broadcasting import (
+    broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
 )
 from weft.functions.joining import (
     array_split as array_split, concat as concat, concatenate as concatenate, hstack as hstack, pad as pad,
@@ -57,10 +60,10 @@ from weft.functions.linalg import (
     tensordot as tensordot, trace as trace, vdot as vdot, vecdot as vecdot,
 )
 from weft.functions.creation import (
-    arange as arange, array as array, asarray as asarray, astype as astype, copy as copy, empty as empty,
-    empty_like as empty_like, from_dlpack as from_dlpack, full as full, full_like as full_like, linspace as linspace,
-    meshgrid as meshgrid, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like,
+    array as array, asarray as asarray, astype as astype, copy as copy, empty as empty,
+    empty_like as empty_like, from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like,
 )
+from weft.functions.ranges import arange as arange, linspace as linspace, meshgrid as meshgrid
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
 from weft.functions.sorting import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,

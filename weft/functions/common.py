@@ -25,6 +25,8 @@ from weft.graph.primitives.table import TABLE, bind, constant
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "UINT32", "UINT64", "Node", "Shape", "cast", "is_float"]
 
 Axis = int | Sequence[int] | None
+NUMBERS = (bool, int, float)
+
 
 def op(name: str, *nodes: Node, **params: Any) -> Node:
     """Bind one primitive by name."""

@@ -1,8 +1,7 @@
-"""Products of vectors and matrices, einsum, norms and diagonals."""
+"""Products of vectors and matrices, einsum and diagonals; norms are in ``norms``."""
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -15,23 +14,21 @@ from weft.errors import ShapeError
 from weft.functions.common import (
     BOOL,
     INT64,
-    Axis,
     Node,
     axis_index,
     axis_tuple,
     cast,
     finish,
-    floating,
     node,
     number,
     op,
     permuted,
-    reduced,
     reshaped,
     sliced,
 )
 from weft.functions.einsum import einsum
 from weft.functions.matrices import diagonal_number
+from weft.functions.norms import matrix_norm, norm, vector_norm
 
 __all__ = [
     "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace", "vdot",
@@ -378,96 +375,3 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
 
 
 # ---- norms
-
-
-def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
-    """Norm of vectors: the ``ord``-th root of the sum of ``abs(x) ** ord``.
-
-    Parameters
-    ----------
-    x : array
-    axis : int or tuple of int, optional
-        What is a vector; None: all elements.
-    keepdims : bool
-    ord : number
-        Also ``wf.inf`` (largest), ``-wf.inf`` (smallest) and 0 (how many are not zero).
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.linalg.vector_norm(wf.array([3.0, 4.0])).tolist()
-    5.0
-    """
-    value = floating(node(x, "norm"))
-    return wrap(_vector_norm(value, axis_tuple(axis, len(value.shape), "norm"), keepdims, ord))
-
-
-def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
-    if isinstance(ord, str) or isinstance(ord, complex):
-        raise ValueError(f"norm: ord={ord!r} is not a norm of vectors")
-    if ord == 2:
-        return op("sqrt", reduced("reduce_sum", op("square", value), axes, keepdims))
-    size = op("abs", value)
-    if ord == 1:
-        return reduced("reduce_sum", size, axes, keepdims)
-    if math.isinf(ord):
-        return reduced("reduce_max" if ord > 0 else "reduce_min", size, axes, keepdims)
-    if ord == 0:
-        return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype), axes, keepdims)
-    total = reduced("reduce_sum", op("pow", size, number(ord, value.dtype)), axes, keepdims)
-    return op("pow", total, number(1 / ord, value.dtype))
-
-
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """Norm of the matrices in the last two axes: "fro", 1 and -1 (columns), ``wf.inf`` and ``-wf.inf`` (rows).
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.linalg.matrix_norm(wf.array([[1.0, 2.0], [3.0, 4.0]]), ord=1).tolist()
-    6.0
-    """
-    value = floating(node(x, "norm"))
-    if len(value.shape) < 2:
-        raise ShapeError(f"norm: x has shape {value.shape}; a matrix or a stack of matrices is needed")
-    return wrap(_matrix_norm(value, len(value.shape) - 2, len(value.shape) - 1, keepdims, ord))
-
-
-def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
-    if ord == "fro":
-        return _vector_norm(value, tuple(sorted((row, column))), keepdims, 2)
-    if ord not in (1, -1, math.inf, -math.inf):
-        raise ValueError(f"norm: ord={ord!r} of matrices is not available; use 'fro', 1, -1, inf or -inf")
-    summing, over = (row, column) if abs(ord) == 1 else (column, row)
-    sums = op("reduce_sum", op("abs", value), axes=(summing,), keepdims=True)
-    out = op("reduce_max" if ord > 0 else "reduce_min", sums, axes=(over,), keepdims=True)
-    if keepdims:
-        return out
-    return reshaped(out, tuple(n for a, n in enumerate(out.shape) if a not in (row, column)))
-
-
-def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
-    """NumPy's norm: of vectors along one axis, of matrices in two, of all elements without ``axis`` and ``ord``.
-
-    Raises
-    ------
-    ValueError
-        A norm that weft does not have ("nuc" and 2 of matrices need a decomposition).
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.linalg.norm(wf.array([[3.0, 4.0], [6.0, 8.0]]), axis=1).tolist()
-    [5.0, 10.0]
-    """
-    value = floating(node(x, "norm"))
-    ndim = len(value.shape)
-    if axis is None and ord is None:
-        return wrap(_vector_norm(value, tuple(range(ndim)), keepdims, 2))
-    given = tuple(range(ndim)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-    places = tuple(axis_index(a, ndim, "norm") for a in given)
-    if len(places) == 1:
-        return wrap(_vector_norm(value, places, keepdims, 2 if ord is None else ord))
-    if len(places) != 2 or places[0] == places[1]:
-        raise ShapeError(f"norm: axis={axis!r} of shape {value.shape} must name one axis (vectors) or two (matrices)")
-    return wrap(_matrix_norm(value, *places, keepdims, "fro" if ord is None else ord))

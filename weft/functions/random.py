@@ -7,8 +7,6 @@ call, and the same ones as without jit. With ``key=`` the numbers depend on the 
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -20,22 +18,30 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.common import (
     BOOL,
     FLOAT32,
-    FLOAT64,
     INT64,
     UINT64,
     Node,
     Shape,
-    axis_index,
     broadcast_shapes,
     cast,
-    floating,
     node,
     number,
     op,
-    permuted,
     shape_tuple,
 )
-from weft.functions.random_state import Words, gauss, get_state, key, seed, set_state, split, unit_interval, wide, words_of
+from weft.functions.random_order import choice, permutation, shuffle
+from weft.functions.random_state import (
+    gauss,
+    get_state,
+    high_product,
+    key,
+    seed,
+    set_state,
+    split,
+    unit_interval,
+    wide,
+    words_of,
+)
 
 __all__ = [
     "bernoulli", "choice", "exponential", "get_state", "integers", "key", "normal", "permutation", "rand", "randint", "randn",
@@ -253,32 +259,14 @@ def integers(
         if first < limits.min or first + width - 1 > limits.max:
             raise ValueError(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype")
         bits = wide(words, shape)
-        offset = bits if width == 2**64 else _high_product(bits, number(width, UINT64), width < 2**32)
+        offset = bits if width == 2**64 else high_product(bits, number(width, UINT64), width < 2**32)
         return wrap(cast(op("add", offset, number(first & (2**64 - 1), UINT64)), wanted))
     start, stop = (cast(n, INT64) for n in operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
-    offset = _high_product(wide(words, shape), cast(span, UINT64), False)
+    offset = high_product(wide(words, shape), cast(span, UINT64), False)
     return wrap(cast(op("add", cast(offset, INT64), start), wanted))
-
-
-def _high_product(bits: Node, width: Node, narrow: bool) -> Node:
-    """The upper 64 of the 128 bits of ``bits * width``; ``narrow`` promises a width of at most 32 bits."""
-    half, mask = number(32, UINT64), number(0xFFFFFFFF, UINT64)
-
-    def upper(x: Node) -> Node:
-        return op("bitwise_right_shift", x, half)
-
-    def lower(x: Node) -> Node:
-        return op("bitwise_and", x, mask)
-
-    wide = lower(width)
-    middle = op("add", op("multiply", upper(bits), wide), upper(op("multiply", lower(bits), wide)))
-    if narrow:
-        return upper(middle)
-    cross = op("add", op("multiply", lower(bits), upper(width)), lower(middle))
-    return op("add", op("add", op("multiply", upper(bits), upper(width)), upper(middle)), upper(cross))
 
 
 def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -291,107 +279,3 @@ def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dt
     (3,)
     """
     return integers(low, high, size, key=key, dtype=dtype)
-
-
-def _order(words: Words, count: int) -> Node:
-    return op("argsort", wide(words, (count,)), axis=0)
-
-
-def permutation(x: Any, /, axis: int = 0, *, key: Any = None) -> Array:
-    """The numbers below ``x`` in random order, or the slices of an array along an axis; a sort of random bits.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> sorted(wf.random.permutation(4).tolist())
-    [0, 1, 2, 3]
-    """
-    words = words_of(key, "permutation")
-    if isinstance(x, (int, np.integer)):
-        return wrap(_order(words, shape_tuple(x, "permutation", "x")[0]))
-    value = node(x, "permutation")
-    axis = axis_index(axis, len(value.shape), "permutation")
-    got = op("gather", value, _order(words, value.shape[axis]), axes=(axis,))
-    return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
-
-
-def shuffle(x: Array, /, axis: int = 0, *, key: Any = None) -> None:
-    """Put the slices of ``x`` along an axis in random order, in place.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> x = wf.arange(4)
-    >>> wf.random.shuffle(x)
-    >>> sorted(x.tolist())
-    [0, 1, 2, 3]
-    """
-    if not isinstance(x, Array):
-        raise DTypeError(f"shuffle: x must be a weft Array, not {type(x).__name__}: it is written to; see permutation")
-    x[...] = permutation(x, axis, key=key)
-
-
-def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, *, key: Any = None) -> Array:
-    """Elements of ``a`` (or numbers below it) chosen at random.
-
-    Parameters
-    ----------
-    a : int or array
-    size : int or tuple of int, optional
-    replace : bool
-        Whether an element may be chosen more than once.
-    p : array, optional
-        The probabilities; they are scaled to a sum of 1. Without replacement they hold for each choice among the rest.
-    axis : int
-        Along which slices of ``a`` are chosen.
-    key : Array, optional
-
-    Raises
-    ------
-    ValueError
-        Too few elements.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> sorted(wf.random.choice(3, size=3, replace=False).tolist())
-    [0, 1, 2]
-    """
-    value = None if isinstance(a, (int, np.integer)) else node(a, "choice", "a")
-    if value is not None:
-        axis = axis_index(axis, len(value.shape), "choice")
-    count = operator.index(a) if value is None else value.shape[axis]
-    shape = () if size is None else shape_tuple(size, "choice", "size")
-    total = math.prod(shape)
-    if count < 1 and total:
-        raise ValueError("choice: a has no element to choose")
-    if not replace and total > count:
-        raise ValueError(f"choice: {total} different elements of {count} cannot be chosen; use replace=True")
-    weights = None if p is None else floating(node(p, "choice", "p"))
-    if weights is not None and weights.shape != (count,):
-        raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
-    index = _chosen(words_of(key, "choice"), count, shape, replace, weights)
-    if value is None:
-        return wrap(index)
-    got, lead = op("gather", value, index, axes=(axis,)), len(shape)
-    return wrap(permuted(got, (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))))
-
-
-def _chosen(words: Words, count: int, shape: Shape, replace: bool, weights: Node | None) -> Node:
-    total = math.prod(shape)
-    if weights is None and replace:
-        return cast(_high_product(wide(words, shape), number(count, UINT64), count < 2**32), INT64)
-    if weights is not None and replace:
-        running = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
-        last = op("slice", running, start=(count - 1,), step=(1,), shape=(1,))
-        place = op("multiply", unit_interval(words, (*shape, 1), FLOAT64), last)
-        passed = op("reduce_sum", cast(op("greater_equal", place, running), INT64), axes=(len(shape),), keepdims=False)
-        return op("minimum", passed, number(count - 1, INT64))  # rounding may carry a place to the end
-    if weights is None:
-        order = _order(words, count)
-    else:  # the largest of log p + Gumbel noise: choices one after the other
-        unit = op("subtract", number(1.0, FLOAT64), unit_interval(words, (count,), FLOAT64))
-        noise = op("log", op("negative", op("log", unit)))
-        order = op("argsort", op("subtract", noise, op("log", cast(weights, FLOAT64))), axis=0)
-    first = op("slice", order, start=(0,), step=(1,), shape=(total,))
-    return first if shape == (total,) else op("reshape", first, shape=shape)

@@ -190,6 +190,24 @@ def wide(words: Words, shape: Shape) -> Node:
     return op("bitwise_or", op("bitwise_left_shift", high, number(32, UINT64)), low)
 
 
+def high_product(bits: Node, width: Node, narrow: bool) -> Node:
+    """The upper 64 of the 128 bits of ``bits * width``; ``narrow`` promises a width of at most 32 bits."""
+    half, mask = number(32, UINT64), number(0xFFFFFFFF, UINT64)
+
+    def upper(x: Node) -> Node:
+        return op("bitwise_right_shift", x, half)
+
+    def lower(x: Node) -> Node:
+        return op("bitwise_and", x, mask)
+
+    low = lower(width)
+    middle = op("add", op("multiply", upper(bits), low), upper(op("multiply", lower(bits), low)))
+    if narrow:
+        return upper(middle)
+    cross = op("add", op("multiply", lower(bits), upper(width)), lower(middle))
+    return op("add", op("add", op("multiply", upper(bits), upper(width)), upper(middle)), upper(cross))
+
+
 _BITS = {float16: 11, bfloat16: 8, FLOAT32: 24}
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from weft.array import Array, as_node, wrap
 from weft.errors import DTypeError, ShapeError
 from weft.functions.choosing import where
-from weft.functions.creation import arange, asarray
+from weft.functions.creation import asarray
 from weft.functions.elementwise import exp, log, log1p
+from weft.functions.ranges import arange
 from weft.graph.primitives import TABLE, bind
 from weft.losses.reduction import pair, reduced
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import DTypeError, ShapeError
+from weft.functions.broadcasting import broadcast_to
 from weft.functions.choosing import where
-from weft.functions.creation import arange, asarray
+from weft.functions.creation import asarray
 from weft.functions.elementwise import exp, stop_gradient
-from weft.functions.manipulation import broadcast_to
+from weft.functions.ranges import arange
 from weft.nn.dropout import dropout
 
 FLOAT32 = np.dtype(np.float32)

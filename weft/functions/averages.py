@@ -1,0 +1,145 @@
+"""Means, variances and deviations along axes.
+
+Means of integers are float32; float16 and bfloat16 are averaged in float32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.dtypes import as_dtype, promote
+from weft.errors import DTypeError, ShapeError
+from weft.functions.common import (
+    FLOAT32,
+    Axis,
+    axis_tuple,
+    cast,
+    extent_of,
+    finish,
+    floating,
+    is_float,
+    node,
+    number,
+    op,
+    reduced,
+    reshaped,
+)
+from weft.graph.node import Node
+
+
+def _working(value: Node, dtype: Any) -> tuple[Node, np.dtype]:
+    """The operand in the dtype a mean is computed in, and the dtype of the result."""
+    result = value.dtype if is_float(value.dtype) else FLOAT32
+    if dtype is not None:
+        result = as_dtype(dtype)
+        if not is_float(result):
+            raise DTypeError(f"mean: dtype={result} cannot hold a mean; use a float dtype")
+    return cast(value, FLOAT32 if result.itemsize < 4 else result), result
+
+
+def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    total = reduced("reduce_sum", value, axes, keepdims)
+    return op("divide", total, number(extent_of(value.shape, axes), total.dtype))
+
+
+def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Arithmetic mean along axes; float32 for integers. Parameters as :func:`sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
+    [2.0, 3.0]
+    """
+    value, result = _working(node(x, "mean"), dtype)
+    axes = axis_tuple(axis, len(value.shape), "mean")
+    return finish(cast(_mean(value, axes, bool(keepdims)), result), out, "mean")
+
+
+def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, np.dtype]:
+    value, result = _working(node(x, function), dtype)
+    axes = axis_tuple(axis, len(value.shape), function)
+    distance = op("subtract", value, _mean(value, axes, True))
+    total = reduced("reduce_sum", op("square", distance), axes, keepdims)
+    freedom = extent_of(value.shape, axes) - ddof
+    return op("divide", total, number(freedom if freedom > 0 else 0, total.dtype)), result
+
+
+def var(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, correction: float | None = None,
+) -> Array:
+    """Variance along axes: the mean squared distance from the mean, in two passes.
+
+    Parameters
+    ----------
+    x : array
+    axis, dtype, out, keepdims
+        As in :func:`sum`.
+    ddof, correction : float
+        Taken from the count before dividing: 1 for the estimate from a sample. Two names for one thing.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.var(wf.array([1.0, 3.0])).tolist()
+    1.0
+    """
+    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims)
+    return finish(cast(value, result), out, "var")
+
+
+def std(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, correction: float | None = None,
+) -> Array:
+    """Standard deviation along axes: the root of :func:`var`, with its parameters.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.std(wf.array([1.0, 5.0])).tolist()
+    2.0
+    """
+    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims)
+    return finish(cast(op("sqrt", value), result), out, "std")
+
+
+def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Array:
+    """Weighted mean along axes.
+
+    Parameters
+    ----------
+    x : array
+    axis : int or tuple of int, optional
+    weights : array, optional
+        Of the shape of ``x``, or of one axis when ``axis`` is a number. None: :func:`mean`.
+    keepdims : bool
+
+    Raises
+    ------
+    ShapeError
+        Weights of another shape.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.average(wf.array([1.0, 4.0]), weights=wf.array([2.0, 1.0])).tolist()
+    2.0
+    """
+    if weights is None:
+        return mean(x, axis, keepdims=keepdims)
+    value, weight = floating(node(x, "average")), floating(node(weights, "average", "weights"))
+    dtype = promote(value.dtype, weight.dtype)
+    value, weight = cast(value, dtype), cast(weight, dtype)
+    axes = axis_tuple(axis, len(value.shape), "average")
+    if weight.shape != value.shape:
+        if len(axes) != 1 or weight.shape != (value.shape[axes[0]],):
+            raise ShapeError(f"average: weights have shape {weight.shape}; x has shape {value.shape}, averaged over axis={axis}")
+        weight = reshaped(weight, tuple(n if a == axes[0] else 1 for a, n in enumerate(value.shape)))
+    weight = op("broadcast_to", weight, shape=value.shape)
+    total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
+    return finish(op("divide", total, reduced("reduce_sum", weight, axes, keepdims)))
