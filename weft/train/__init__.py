@@ -1,5 +1,6 @@
 """Training."""
 
+from weft.train.averaging import AverageWeights
 from weft.train.callbacks import BestWeights, CSVLog, EarlyStopping, ReduceLROnPlateau
 from weft.train.diagnose import NonFinite, Range
 from weft.train.fit import accuracy, fit, predict, training_step
@@ -8,6 +9,6 @@ from weft.train.state import State
 from weft.train.tensorboard import TensorBoard
 
 __all__ = [
-    "BestWeights", "CSVLog", "EarlyStopping", "Epoch", "History", "NonFinite", "Range", "ReduceLROnPlateau", "State",
-    "TensorBoard", "accuracy", "fit", "predict", "training_step",
+    "AverageWeights", "BestWeights", "CSVLog", "EarlyStopping", "Epoch", "History", "NonFinite", "Range", "ReduceLROnPlateau",
+    "State", "TensorBoard", "accuracy", "fit", "predict", "training_step",
 ]
