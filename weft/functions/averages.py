@@ -46,7 +46,27 @@ def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
 
 
 def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Arithmetic mean along axes; float32 for integers. Parameters as :func:`sum`.
+    """Arithmetic mean along axes.
+
+    Parameters
+    ----------
+    x : array
+    axis : int or tuple of int, optional
+        None: all of them.
+    dtype : float dtype, optional
+        By default that of ``x``, and float32 for integers and bools.
+    out : Array, optional
+    keepdims : bool
+        Keep the axes with extent 1.
+
+    Returns
+    -------
+    Array without the axes; NaN where there is no element
+
+    Raises
+    ------
+    AxisError, DTypeError
+        The array has no such axis; a dtype that cannot hold a mean.
 
     Examples
     --------
@@ -76,11 +96,18 @@ def var(
 
     Parameters
     ----------
-    x : array
-    axis, dtype, out, keepdims
-        As in :func:`sum`.
+    x, axis, dtype, out, keepdims : as in :func:`mean`
     ddof, correction : float
         Taken from the count before dividing: 1 for the estimate from a sample. Two names for one thing.
+
+    Returns
+    -------
+    Array without the axes
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`mean`.
 
     Examples
     --------
@@ -96,7 +123,20 @@ def std(
     x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
     *, correction: float | None = None,
 ) -> Array:
-    """Standard deviation along axes: the root of :func:`var`, with its parameters.
+    """Standard deviation along axes: the root of :func:`var`.
+
+    Parameters
+    ----------
+    x, axis, dtype, out, ddof, keepdims, correction : as in :func:`var`
+
+    Returns
+    -------
+    Array without the axes
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`mean`.
 
     Examples
     --------
@@ -119,10 +159,14 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
         Of the shape of ``x``, or of one axis when ``axis`` is a number. None: :func:`mean`.
     keepdims : bool
 
+    Returns
+    -------
+    Array without the axes
+
     Raises
     ------
-    ShapeError
-        Weights of another shape.
+    ShapeError, AxisError
+        Weights of another shape; no such axis.
 
     Examples
     --------

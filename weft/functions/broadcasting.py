@@ -24,7 +24,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     Raises
     ------
     ShapeError
-        when they do not broadcast.
+        They do not broadcast.
 
     Examples
     --------
@@ -37,6 +37,15 @@ def broadcast_shapes(*shapes: Any) -> Shape:
 
 def broadcast_to(x: Any, /, shape: Any) -> Array:
     """``x`` repeated to a shape it broadcasts to; nothing is copied until it must be.
+
+    Parameters
+    ----------
+    x : array_like
+    shape : int or tuple of int
+
+    Returns
+    -------
+    Array of that shape
 
     Raises
     ------
@@ -69,7 +78,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     Raises
     ------
     ShapeError
-        when the shapes do not broadcast.
+        The shapes do not broadcast.
 
     Examples
     --------

@@ -59,6 +59,16 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
         The bounds; where they cross, ``max`` wins. NaN in any of them gives NaN.
     out : Array, optional
 
+    Returns
+    -------
+    Array
+        Of the shape that ``x`` and the bounds broadcast to, and the dtype they promote to.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Bounds that do not broadcast with ``x``, or an ``out`` that does not fit.
+
     Examples
     --------
     >>> import weft as wf
@@ -80,6 +90,16 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
 def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
     """``x`` with NaN and infinities replaced by numbers (infinities: the largest of the dtype).
 
+    Parameters
+    ----------
+    x : array or number
+    nan, posinf, neginf : float, optional
+        What stands for NaN and the infinities; None: the largest and the smallest number of the dtype.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
     Examples
     --------
     >>> import weft as wf
@@ -100,6 +120,23 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
 
 def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``abs(x1 - x2) <= atol + rtol * abs(x2)``, infinities being close to themselves.
+
+    Parameters
+    ----------
+    x1, x2 : array or number
+    rtol, atol : float
+        The tolerances, of ``x2`` and by itself.
+    equal_nan : bool
+        Whether NaN is close to NaN.
+
+    Returns
+    -------
+    Array of bool, of the shape that both broadcast to
+
+    Raises
+    ------
+    ShapeError
+        Shapes that do not broadcast.
 
     Examples
     --------
@@ -123,6 +160,19 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
 def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are close (:func:`isclose`); computes at once.
 
+    Parameters
+    ----------
+    x1, x2, rtol, atol, equal_nan : as in :func:`isclose`
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    ShapeError, TraceError
+        Shapes that do not broadcast; inside a traced function, where values are not known.
+
     Examples
     --------
     >>> import weft as wf
@@ -145,7 +195,12 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
 
     Returns
     -------
-    bool : whether shapes and all elements are equal
+    bool
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, where values are not known.
 
     Examples
     --------

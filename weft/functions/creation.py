@@ -33,6 +33,11 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     copy : bool
         False: an Array of that dtype is handed back as it is (:func:`asarray`).
 
+    Returns
+    -------
+    Array
+        Of the shape of ``obj``, with memory of its own.
+
     Raises
     ------
     DTypeError
@@ -76,7 +81,22 @@ def _plain(obj: Any) -> np.ndarray | None:
 
 
 def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None) -> Array:
-    """``obj`` as an array; an Array of that dtype is handed back as it is. Parameters as :func:`array`.
+    """``obj`` as an array; an Array of that dtype is handed back as it is.
+
+    Parameters
+    ----------
+    obj, dtype : as in :func:`array`
+    copy : bool, optional
+        True: always a copy.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError
+        As :func:`array`.
 
     Examples
     --------
@@ -90,6 +110,20 @@ def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None) -> Array:
 
 def from_dlpack(x: Any, /) -> Array:
     """An array with a copy of what another library's array holds.
+
+    Parameters
+    ----------
+    x : object with ``__dlpack__``
+        On the CPU, such as a NumPy array or a PyTorch tensor.
+
+    Returns
+    -------
+    Array of its shape and dtype
+
+    Raises
+    ------
+    DTypeError
+        ``x`` has no ``__dlpack__``.
 
     Examples
     --------
@@ -114,11 +148,16 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
     ----------
     shape : int or tuple of int
     dtype : dtype, optional
+        float32 by default.
+
+    Returns
+    -------
+    Array of that shape
 
     Raises
     ------
-    ShapeError
-        A negative extent.
+    ShapeError, DTypeError
+        A negative extent; a shape that is no integers, or an unknown dtype.
 
     Examples
     --------
@@ -130,7 +169,20 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
 
 
 def ones(shape: Any, dtype: Any = None) -> Array:
-    """An array of ones; parameters as :func:`zeros`.
+    """An array of ones, float32 unless told otherwise.
+
+    Parameters
+    ----------
+    shape, dtype : as in :func:`zeros`
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`zeros`.
 
     Examples
     --------
@@ -142,7 +194,20 @@ def ones(shape: Any, dtype: Any = None) -> Array:
 
 
 def empty(shape: Any, dtype: Any = None) -> Array:
-    """An array to be written to; it holds zeros. Parameters as :func:`zeros`.
+    """An array to be written to; it holds zeros.
+
+    Parameters
+    ----------
+    shape, dtype : as in :func:`zeros`
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`zeros`.
 
     Examples
     --------
@@ -154,7 +219,23 @@ def empty(shape: Any, dtype: Any = None) -> Array:
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
-    """An array filled with a number (or with an array that broadcasts to ``shape``).
+    """An array filled with a number, or with an array that broadcasts.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+    fill_value : number or array
+    dtype : dtype, optional
+        By default that of :func:`array` of ``fill_value``.
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`zeros`; a ``fill_value`` that does not broadcast to ``shape``.
 
     Examples
     --------
@@ -175,6 +256,20 @@ def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, np.dtyp
 def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
     """Zeros in the shape and dtype of ``x``.
 
+    Parameters
+    ----------
+    x : array_like
+    dtype, shape : default those of ``x``
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`zeros`.
+
     Examples
     --------
     >>> import weft as wf
@@ -189,12 +284,16 @@ def ones_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 
     Parameters
     ----------
-    x : array_like
-    dtype, shape : default those of ``x``
+    x, dtype, shape : as in :func:`zeros_like`
 
     Returns
     -------
     Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`zeros`.
 
     Examples
     --------
@@ -210,12 +309,16 @@ def empty_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 
     Parameters
     ----------
-    x : array_like
-    dtype, shape : default those of ``x``
+    x, dtype, shape : as in :func:`zeros_like`
 
     Returns
     -------
     Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`zeros`.
 
     Examples
     --------
@@ -231,13 +334,17 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None) 
 
     Parameters
     ----------
-    x : array_like
-    fill_value : number
-    dtype, shape : default those of ``x``
+    x, dtype, shape : as in :func:`zeros_like`
+    fill_value : number or array
 
     Returns
     -------
     Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        As :func:`full`.
 
     Examples
     --------
@@ -250,7 +357,23 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None) 
 
 
 def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
-    """``x`` in another dtype; with ``copy=False`` an Array of that dtype is handed back.
+    """``x`` in another dtype.
+
+    Parameters
+    ----------
+    x : array_like
+    dtype : dtype
+    copy : bool
+        False: an Array of that dtype is handed back as it is.
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    DTypeError
+        An unknown dtype.
 
     Examples
     --------
@@ -263,6 +386,14 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
 
 def copy(x: Any, /) -> Array:
     """An array of its own with the content of ``x``.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
 
     Examples
     --------

@@ -15,13 +15,17 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Arra
 
     Parameters
     ----------
-    subscripts : str
-        Such as ``"ij,jk->ik"``; ``...`` broadcasts, a letter twice in one operand is a diagonal.
-    *operands : arrays
-        dtypes are promoted. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
+    args : str, then arrays
+        Subscripts such as ``"ij,jk->ik"`` and the operands, whose dtypes are promoted; ``...`` broadcasts, a letter twice in
+        one operand is a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
     out : Array, optional
     optimize : str, bool or path
         How the order is chosen: what ``opt_einsum.contract_path`` takes.
+
+    Returns
+    -------
+    Array
+        Of the shape that the letters behind ``->`` name.
 
     Raises
     ------

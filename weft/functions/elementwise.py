@@ -186,6 +186,10 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
         Digits after the point; below zero, digits in front of it.
     out : Array, optional
 
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
     Examples
     --------
     >>> import weft as wf

@@ -50,8 +50,8 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
 
     Raises
     ------
-    DTypeError
-        Indices that are not integers.
+    DTypeError, AxisError
+        Indices that are not integers; no such axis.
 
     Examples
     --------
@@ -96,6 +96,16 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
     axis : int
         None: both are flattened.
 
+    Returns
+    -------
+    Array
+        Of the shape of ``indices``, its other dimensions broadcast with those of ``x``.
+
+    Raises
+    ------
+    DTypeError, ShapeError, AxisError
+        Indices that are not integers or of another number of dimensions; no such axis.
+
     Examples
     --------
     >>> import weft as wf
@@ -113,6 +123,21 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
 
 def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1) -> None:
     """Write ``values`` into ``x`` where :func:`take_along_axis` would read.
+
+    Parameters
+    ----------
+    x : Array
+        Written to.
+    indices : array of integers
+        As many dimensions as ``x``; of repeated places the last counts.
+    values : array or number
+        Broadcasts to the shape of ``indices``.
+    axis : int
+
+    Raises
+    ------
+    DTypeError, ShapeError, AxisError
+        As :func:`take_along_axis`; ``x`` is no weft Array.
 
     Examples
     --------
@@ -146,6 +171,11 @@ def gather(x: Any, *indices: Any, axes: Any = None) -> Array:
     -------
     Array
         The shape of the indices, then the shape of ``x`` without ``axes``.
+
+    Raises
+    ------
+    DTypeError, AxisError, ShapeError
+        Indices that are not integers; no such axis; indices that do not broadcast.
 
     Examples
     --------
@@ -188,10 +218,14 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
     axes : tuple of int, optional
         The axes that the indices belong to; by default the first ones.
 
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
     Raises
     ------
-    ShapeError
-        Updates that do not fit.
+    DTypeError, AxisError, ShapeError
+        Indices that are not integers; no such axis; updates that do not fit.
 
     Examples
     --------
@@ -203,7 +237,20 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
 
 
 def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Array:
-    """A copy of ``x`` with ``updates`` written at the indices; of repeated ones the last counts. As :func:`scatter_add`.
+    """A copy of ``x`` with ``updates`` written at the indices; of repeated ones the last counts.
+
+    Parameters
+    ----------
+    x, indices, updates, axes : as in :func:`scatter_add`
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    DTypeError, AxisError, ShapeError
+        As :func:`scatter_add`.
 
     Examples
     --------
@@ -229,8 +276,8 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 
     Raises
     ------
-    DTypeError
-        when ``x`` holds no integers.
+    DTypeError, ShapeError
+        ``x`` holds no integers; ``num_classes`` is below 1.
 
     Examples
     --------
@@ -262,11 +309,17 @@ def tril(x: Any, /, k: int = 0) -> Array:
     Parameters
     ----------
     x : (..., M, N)
-    k : int, the diagonal that is the last to stay; above 0 to the right of the main one
+    k : int
+        The last diagonal to stay; above 0 to the right of the main one.
 
     Returns
     -------
     Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    ShapeError
+        ``x`` holds no matrix.
 
     Examples
     --------
@@ -283,11 +336,17 @@ def triu(x: Any, /, k: int = 0) -> Array:
     Parameters
     ----------
     x : (..., M, N)
-    k : int, the diagonal that is the first to stay; above 0 to the right of the main one
+    k : int
+        The first diagonal to stay; above 0 to the right of the main one.
 
     Returns
     -------
     Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    ShapeError
+        ``x`` holds no matrix.
 
     Examples
     --------
@@ -299,7 +358,7 @@ def triu(x: Any, /, k: int = 0) -> Array:
 
 
 def nonzero(x: Any, /) -> tuple[Array, ...]:
-    """The indices of elements that are not zero, one array an axis; computes at once (its shape depends on values).
+    """The indices of elements that are not zero; computes at once.
 
     Parameters
     ----------
@@ -311,8 +370,8 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
 
     Raises
     ------
-    TraceError
-        inside a traced function: the shape of the result depends on values.
+    TraceError, ShapeError
+        Inside a traced function (the shape depends on values); ``x`` has no dimensions.
 
     Examples
     --------
@@ -340,7 +399,7 @@ def argwhere(x: Any, /) -> Array:
     Raises
     ------
     TraceError
-        inside a traced function: the shape of the result depends on values.
+        As :func:`nonzero`.
 
     Examples
     --------
@@ -352,7 +411,20 @@ def argwhere(x: Any, /) -> Array:
 
 
 def flatnonzero(x: Any, /) -> Array:
-    """:func:`nonzero` of the flattened array.
+    """The indices of elements that are not zero in the flattened array; computes at once.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    (K,) int64 Array
+
+    Raises
+    ------
+    TraceError
+        As :func:`nonzero`.
 
     Examples
     --------
@@ -378,7 +450,7 @@ def extract(condition: Any, x: Any, /) -> Array:
     Raises
     ------
     TraceError
-        inside a traced function: the shape of the result depends on values.
+        As :func:`nonzero`.
 
     Examples
     --------

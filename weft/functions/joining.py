@@ -50,10 +50,15 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
     out : Array, optional
     dtype : dtype, optional
 
+    Returns
+    -------
+    Array
+        Of the dtype that all promote to; along the axis as long as all together.
+
     Raises
     ------
-    ShapeError
-        Extents differ, or there is no array.
+    ShapeError, AxisError, DTypeError
+        Extents differ, or there is no array; no such axis; no sequence, or an unknown dtype.
 
     Examples
     --------
@@ -83,10 +88,15 @@ def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = 
     out : Array, optional
     dtype : dtype, optional
 
+    Returns
+    -------
+    Array
+        With one dimension more.
+
     Raises
     ------
-    ShapeError
-        Shapes differ, or there is no array.
+    ShapeError, AxisError, DTypeError
+        Shapes differ, or there is no array; no such place; no sequence, or an unknown dtype.
 
     Examples
     --------
@@ -107,6 +117,19 @@ def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = 
 def vstack(arrays: Any, /) -> Array:
     """Arrays below each other: along axis 0, vectors being rows.
 
+    Parameters
+    ----------
+    arrays : sequence of arrays
+
+    Returns
+    -------
+    Array with two or more dimensions
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Extents differ, or there is no array; no sequence.
+
     Examples
     --------
     >>> import weft as wf
@@ -119,6 +142,19 @@ def vstack(arrays: Any, /) -> Array:
 
 def hstack(arrays: Any, /) -> Array:
     """Arrays beside each other: along axis 1, vectors along their only one.
+
+    Parameters
+    ----------
+    arrays : sequence of arrays
+
+    Returns
+    -------
+    Array with one or more dimensions
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        Extents differ, or there is no array; no sequence.
 
     Examples
     --------
@@ -166,10 +202,14 @@ def split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
         How many equal parts, or where to cut.
     axis : int
 
+    Returns
+    -------
+    list of Array
+
     Raises
     ------
-    ShapeError
-        The extent cannot be divided evenly.
+    ShapeError, AxisError
+        The extent cannot be divided evenly; no such axis.
 
     Examples
     --------
@@ -181,7 +221,20 @@ def split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
 
 
 def array_split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
-    """:func:`split` into parts that may differ by one in length.
+    """Parts along an axis that may differ by one in length, or parts between given places: views.
+
+    Parameters
+    ----------
+    x, indices_or_sections, axis : as in :func:`split`
+
+    Returns
+    -------
+    list of Array
+
+    Raises
+    ------
+    ShapeError, AxisError
+        No part at all; no such axis.
 
     Examples
     --------
@@ -194,6 +247,20 @@ def array_split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Arra
 
 def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, which they do not have any more: views.
+
+    Parameters
+    ----------
+    x : array
+    axis : int
+
+    Returns
+    -------
+    tuple of Array, with one dimension less
+
+    Raises
+    ------
+    AxisError
+        No such axis.
 
     Examples
     --------
@@ -214,6 +281,16 @@ def tile(x: Any, repetitions: Any, /) -> Array:
     x : array
     repetitions : int or tuple of int
         How often along each axis, counted from the last; more of them than axes make new axes in front.
+
+    Returns
+    -------
+    Array
+        Along each axis as often as long.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative number of repetitions; one that is no integer.
 
     Examples
     --------
@@ -241,6 +318,16 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
         For all elements, or one number an element; an array is looked at, since the shape depends on it.
     axis : int, optional
         None: of the flattened array.
+
+    Returns
+    -------
+    Array
+        Of the shape of ``x``, longer along the axis.
+
+    Raises
+    ------
+    ShapeError, DTypeError, AxisError
+        Negative ``repeats`` or as many as do not fit; no integers; no such axis.
 
     Examples
     --------
@@ -294,10 +381,14 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", constant_values: Any 
     mode : "constant", "edge", "reflect", "symmetric" or "wrap"
     constant_values : number or Array without dimensions
 
+    Returns
+    -------
+    Array of the dtype of ``x``
+
     Raises
     ------
-    ShapeError
-        Widths that do not fit.
+    ShapeError, ValueError
+        Widths that do not fit, or nothing to repeat; another ``mode``.
 
     Examples
     --------

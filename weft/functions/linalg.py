@@ -45,6 +45,11 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
         Matrices, stacks of matrices whose leading dimensions broadcast, or vectors: a row in front, a column behind.
     out : Array, optional
 
+    Returns
+    -------
+    Array
+        (..., M, N) for matrices; a vector's dimension is missing.
+
     Raises
     ------
     ShapeError
@@ -77,6 +82,7 @@ def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     Parameters
     ----------
     x1, x2 : array_like
+    out : Array, optional
 
     Returns
     -------
@@ -85,7 +91,7 @@ def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     Raises
     ------
     ShapeError
-        when the summed axes differ in length.
+        The summed axes differ in length.
 
     Examples
     --------
@@ -124,7 +130,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     Raises
     ------
     ShapeError
-        when the numbers of elements differ.
+        The numbers of elements differ.
 
     Examples
     --------
@@ -143,7 +149,7 @@ def inner(x1: Any, x2: Any, /) -> Array:
 
     Parameters
     ----------
-    x1 : (..., K); x2 : (..., K)
+    x1, x2 : (..., K)
 
     Returns
     -------
@@ -152,7 +158,7 @@ def inner(x1: Any, x2: Any, /) -> Array:
     Raises
     ------
     ShapeError
-        when the last axes differ in length.
+        The last axes differ in length.
 
     Examples
     --------
@@ -174,6 +180,7 @@ def outer(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     Parameters
     ----------
     x1, x2 : array_like
+    out : Array, optional
 
     Returns
     -------
@@ -198,10 +205,15 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
     axes : int or (axes of x1, axes of x2)
         A number n: the last n of ``x1`` with the first n of ``x2``.
 
+    Returns
+    -------
+    Array
+        The other axes of ``x1``, then those of ``x2``.
+
     Raises
     ------
-    ShapeError
-        Extents differ.
+    ShapeError, AxisError
+        Extents or numbers of axes differ; no such axis.
 
     Examples
     --------
@@ -239,8 +251,8 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
 
     Raises
     ------
-    ShapeError
-        when the lengths differ, or the other axes do not broadcast.
+    ShapeError, AxisError
+        The lengths differ, or the other axes do not broadcast; no such axis.
 
     Examples
     --------
@@ -288,8 +300,10 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
     Parameters
     ----------
     x : array_like with two or more dimensions
-    offset : int, above 0 to the right of the main diagonal
-    axis1, axis2 : int, of the matrices
+    offset : int
+        Above 0 to the right of the main diagonal.
+    axis1, axis2 : int
+        Of the matrices.
 
     Returns
     -------
@@ -297,8 +311,8 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
 
     Raises
     ------
-    ShapeError
-        when ``x`` holds no matrix.
+    ShapeError, AxisError
+        ``x`` holds no matrix, or both axes are one; no such axis.
 
     Examples
     --------
@@ -315,7 +329,8 @@ def diag(x: Any, /, k: int = 0) -> Array:
     Parameters
     ----------
     x : (N,) or (M, N)
-    k : int, above 0 to the right of the main diagonal
+    k : int
+        Above 0 to the right of the main diagonal.
 
     Returns
     -------
@@ -324,7 +339,7 @@ def diag(x: Any, /, k: int = 0) -> Array:
     Raises
     ------
     ShapeError
-        when ``x`` is neither.
+        ``x`` is neither a vector nor a matrix.
 
     Examples
     --------
@@ -349,10 +364,9 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
 
     Parameters
     ----------
-    x : array_like with two or more dimensions
-    offset : int, above 0 to the right of the main diagonal
-    axis1, axis2 : int, of the matrices
-    dtype : of the sum
+    x, offset, axis1, axis2 : as in :func:`diagonal`
+    dtype : dtype, optional
+        Of the sum; by default as in :func:`weft.sum`.
 
     Returns
     -------
@@ -360,8 +374,8 @@ def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any
 
     Raises
     ------
-    ShapeError
-        when ``x`` holds no matrix.
+    ShapeError, AxisError
+        As :func:`diagonal`.
 
     Examples
     --------

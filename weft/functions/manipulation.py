@@ -45,6 +45,10 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
         One extent may be -1: what is left over.
     copy : bool, optional
 
+    Returns
+    -------
+    Array of that shape
+
     Raises
     ------
     ShapeError
@@ -86,16 +90,17 @@ def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
     Parameters
     ----------
     x : array_like
-    axis : int, where the new dimension stands in the result
+    axis : int or tuple of int
+        Where the new dimensions stand in the result.
 
     Returns
     -------
-    Array with one dimension more, of length 1
+    Array with a dimension of length 1 more for each
 
     Raises
     ------
     AxisError
-        when ``axis`` is out of range.
+        An axis out of range.
 
     Examples
     --------
@@ -116,7 +121,8 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
     Parameters
     ----------
     x : array_like
-    axis : int or tuple of int, of length 1; None for all of length 1
+    axis : int or tuple of int, optional
+        None: all of length 1.
 
     Returns
     -------
@@ -125,7 +131,7 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
     Raises
     ------
     AxisError, ShapeError
-        when ``axis`` is out of range or longer than 1.
+        An axis out of range, or longer than 1.
 
     Examples
     --------
@@ -212,6 +218,10 @@ def transpose(x: Any, /, axes: Sequence[int] | None = None) -> Array:
     axes : sequence of int, optional
         Axis ``axes[i]`` of ``x`` becomes axis i.
 
+    Returns
+    -------
+    Array, a view
+
     Raises
     ------
     AxisError
@@ -228,7 +238,20 @@ def transpose(x: Any, /, axes: Sequence[int] | None = None) -> Array:
 
 
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
-    """The axes in the order ``axes``: a view. See :func:`transpose`.
+    """The axes in the order ``axes``: a view.
+
+    Parameters
+    ----------
+    x, axes : as in :func:`transpose`
+
+    Returns
+    -------
+    Array, a view
+
+    Raises
+    ------
+    AxisError
+        ``axes`` is not a permutation.
 
     Examples
     --------
@@ -253,7 +276,7 @@ def matrix_transpose(x: Any, /) -> Array:
     Raises
     ------
     AxisError
-        when ``x`` has fewer than two dimensions.
+        ``x`` has fewer than two dimensions.
 
     Examples
     --------
@@ -279,7 +302,7 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
     Raises
     ------
     AxisError
-        when an axis is out of range.
+        An axis out of range.
 
     Examples
     --------
@@ -305,7 +328,7 @@ def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
     Raises
     ------
     AxisError
-        when an axis is out of range.
+        An axis out of range, or not as many places as axes.
 
     Examples
     --------
@@ -332,7 +355,7 @@ def flip(x: Any, /, axis: Axis = None) -> Array:
     Parameters
     ----------
     x : array_like
-    axis : int or tuple of int; None for all
+    axis : int or tuple of int, optional
 
     Returns
     -------
@@ -341,7 +364,7 @@ def flip(x: Any, /, axis: Axis = None) -> Array:
     Raises
     ------
     AxisError
-        when an axis is out of range.
+        An axis out of range.
 
     Examples
     --------
@@ -357,6 +380,19 @@ def flip(x: Any, /, axis: Axis = None) -> Array:
 def flipud(x: Any, /) -> Array:
     """The rows in reverse order: ``flip(x, 0)``.
 
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    AxisError
+        ``x`` has no dimension.
+
     Examples
     --------
     >>> import weft as wf
@@ -368,6 +404,19 @@ def flipud(x: Any, /) -> Array:
 
 def fliplr(x: Any, /) -> Array:
     """The columns in reverse order: ``flip(x, 1)``.
+
+    Parameters
+    ----------
+    x : array_like
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    AxisError
+        ``x`` has fewer than two dimensions.
 
     Examples
     --------
@@ -387,6 +436,15 @@ def roll(x: Any, /, shift: Any, axis: Any = None) -> Array:
     shift : int or tuple of int
     axis : int or tuple of int, optional
         None: in the flattened array.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    ShapeError, AxisError
+        Not as many shifts as axes; no such axis.
 
     Examples
     --------

@@ -23,9 +23,20 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     Parameters
     ----------
     n_rows, n_cols : int
+        ``n_cols`` is ``n_rows`` where it is left out.
     k : int
         Which diagonal: above the main one when positive.
     dtype : dtype, optional
+        float32 by default.
+
+    Returns
+    -------
+    (n_rows, n_cols) Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative extent; an unknown dtype.
 
     Examples
     --------
@@ -40,6 +51,20 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
 
 def identity(n: int, dtype: Any = None) -> Array:
     """The identity matrix: :func:`eye` of ``n`` rows and columns.
+
+    Parameters
+    ----------
+    n : int
+    dtype : dtype, optional
+
+    Returns
+    -------
+    (n, n) Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative extent; an unknown dtype.
 
     Examples
     --------
@@ -56,7 +81,20 @@ def lower_mask(rows: int, columns: int, k: int) -> Node:
 
 
 def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
-    """Ones on and below a diagonal, zeros above it; parameters as :func:`eye`.
+    """Ones on and below a diagonal, zeros above it.
+
+    Parameters
+    ----------
+    n_rows, n_cols, k, dtype : as in :func:`eye`
+
+    Returns
+    -------
+    (n_rows, n_cols) Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative extent; an unknown dtype.
 
     Examples
     --------

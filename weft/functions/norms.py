@@ -22,6 +22,15 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     ord : number
         Also ``wf.inf`` (largest), ``-wf.inf`` (smallest) and 0 (how many are not zero).
 
+    Returns
+    -------
+    Array of floats, without the axes
+
+    Raises
+    ------
+    AxisError, ValueError
+        No such axis; an ``ord`` that is no norm of vectors.
+
     Examples
     --------
     >>> import weft as wf
@@ -49,7 +58,23 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """Norm of the matrices in the last two axes: "fro", 1 and -1 (columns), ``wf.inf`` and ``-wf.inf`` (rows).
+    """Norm of the matrices in the last two axes.
+
+    Parameters
+    ----------
+    x : (..., M, N)
+    keepdims : bool
+    ord : "fro", 1, -1, ``wf.inf`` or ``-wf.inf``
+        The root of the sum of squares; the largest or smallest sum of a column (1, -1) or of a row (the infinities).
+
+    Returns
+    -------
+    (...) Array of floats
+
+    Raises
+    ------
+    ShapeError, ValueError
+        ``x`` holds no matrix; an ``ord`` that weft does not have.
 
     Examples
     --------
@@ -79,10 +104,22 @@ def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -
 def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """NumPy's norm: of vectors along one axis, of matrices in two, of all elements without ``axis`` and ``ord``.
 
+    Parameters
+    ----------
+    x : array
+    ord : optional
+        As in :func:`vector_norm` along one axis, as in :func:`matrix_norm` in two; None: the root of the sum of squares.
+    axis : int or pair of int, optional
+    keepdims : bool
+
+    Returns
+    -------
+    Array of floats, without the axes
+
     Raises
     ------
-    ValueError
-        A norm that weft does not have ("nuc" and 2 of matrices need a decomposition).
+    ShapeError, AxisError, ValueError
+        Three or more axes, or one that ``x`` lacks; a norm that weft lacks ("nuc" and 2 of matrices need a decomposition).
 
     Examples
     --------

@@ -93,6 +93,15 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     dtype : dtype, optional
         A float dtype, float32 by default.
 
+    Returns
+    -------
+    Array of that shape and dtype
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        No float dtype, or no key; a ``size`` that does not hold ``low`` and ``high``.
+
     Examples
     --------
     >>> import weft as wf
@@ -109,7 +118,20 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
 
 
 def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Uniform numbers in [0, 1); see :func:`uniform`.
+    """Uniform numbers in [0, 1).
+
+    Parameters
+    ----------
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
 
     Examples
     --------
@@ -127,8 +149,16 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     ----------
     loc, scale : number or array
         Mean and standard deviation.
-    size, key, dtype
-        As in :func:`uniform`.
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
 
     Examples
     --------
@@ -142,7 +172,20 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Normal numbers of mean 0 and standard deviation 1; see :func:`normal`.
+    """Normal numbers of mean 0 and standard deviation 1.
+
+    Parameters
+    ----------
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
 
     Examples
     --------
@@ -156,6 +199,21 @@ def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> 
 def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     """:func:`standard_normal` with the extents as arguments.
 
+    Parameters
+    ----------
+    shape : int
+        The extents, one an argument.
+    key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
     Examples
     --------
     >>> import weft as wf
@@ -168,6 +226,21 @@ def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
 def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
     """:func:`random` with the extents as arguments.
 
+    Parameters
+    ----------
+    shape : int
+        The extents, one an argument.
+    key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array of that shape
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
+
     Examples
     --------
     >>> import weft as wf
@@ -179,6 +252,21 @@ def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
 
 def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
     """Exponentially distributed numbers of mean ``scale``.
+
+    Parameters
+    ----------
+    scale : number or array
+        The mean.
+    size, key, dtype : as in :func:`uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        As :func:`uniform`.
 
     Examples
     --------
@@ -198,8 +286,16 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     ----------
     p : number or array
         From 0 to 1.
-    size, key
-        As in :func:`uniform`.
+    size, key : as in :func:`uniform`
+
+    Returns
+    -------
+    Array of bool
+
+    Raises
+    ------
+    ValueError, DTypeError, ShapeError
+        ``p`` is a number out of range; else as :func:`uniform`.
 
     Examples
     --------
@@ -225,17 +321,20 @@ def integers(
     ----------
     low, high : int or array of integers
         With ``high`` missing: from 0 up to ``low``.
-    size, key
-        As in :func:`uniform`.
+    size, key : as in :func:`uniform`
     endpoint : bool
         ``high`` itself may be drawn too.
     dtype : dtype, optional
         An integer dtype, int64 by default.
 
+    Returns
+    -------
+    Array
+
     Raises
     ------
-    ValueError
-        There is no number to choose.
+    ValueError, DTypeError, ShapeError
+        There is no number to choose, or the dtype cannot hold them; no integer dtype; else as :func:`uniform`.
 
     Examples
     --------
@@ -271,6 +370,19 @@ def integers(
 
 def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
     """:func:`integers` under NumPy's older name.
+
+    Parameters
+    ----------
+    low, high, size, key, dtype : as in :func:`integers`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, DTypeError, ShapeError
+        As :func:`integers`.
 
     Examples
     --------

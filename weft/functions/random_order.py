@@ -35,6 +35,24 @@ def _order(words: Words, count: int) -> Node:
 def permutation(x: Any, /, axis: int = 0, *, key: Any = None) -> Array:
     """The numbers below ``x`` in random order, or the slices of an array along an axis; a sort of random bits.
 
+    Parameters
+    ----------
+    x : int or array
+    axis : int
+        Along which slices of an array change places.
+    key : Array, optional
+        Draw from this key and not from the hidden state.
+
+    Returns
+    -------
+    Array
+        (x,) of int64 for a number, else of the shape and dtype of ``x``.
+
+    Raises
+    ------
+    AxisError, ShapeError, DTypeError
+        No such axis; a negative number; no key.
+
     Examples
     --------
     >>> import weft as wf
@@ -52,6 +70,17 @@ def permutation(x: Any, /, axis: int = 0, *, key: Any = None) -> Array:
 
 def shuffle(x: Array, /, axis: int = 0, *, key: Any = None) -> None:
     """Put the slices of ``x`` along an axis in random order, in place.
+
+    Parameters
+    ----------
+    x : Array
+        Written to.
+    axis, key : as in :func:`permutation`
+
+    Raises
+    ------
+    DTypeError, AxisError
+        ``x`` is no weft Array, or no key; no such axis.
 
     Examples
     --------
@@ -81,10 +110,15 @@ def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: 
         Along which slices of ``a`` are chosen.
     key : Array, optional
 
+    Returns
+    -------
+    Array
+        Of the shape ``size``; slices of an array have their other axes besides.
+
     Raises
     ------
-    ValueError
-        Too few elements.
+    ValueError, ShapeError, AxisError, DTypeError
+        Too few elements; ``p`` of another shape; no such axis; no key.
 
     Examples
     --------

@@ -61,6 +61,11 @@ def seed(seed: int, /) -> None:
     seed : int
         Not negative.
 
+    Raises
+    ------
+    DTypeError, ValueError
+        No integer; a negative one.
+
     Examples
     --------
     >>> import weft as wf
@@ -97,10 +102,14 @@ def get_state() -> tuple[int, int]:
 def set_state(state: tuple[int, int], /) -> None:
     """Go on from what :func:`get_state` gave.
 
+    Parameters
+    ----------
+    state : (int, int)
+
     Raises
     ------
     ValueError
-        when it is no pair of ints of 64 bits.
+        No pair of ints of 64 bits.
 
     Examples
     --------
@@ -123,7 +132,21 @@ def set_state(state: tuple[int, int], /) -> None:
 
 
 def key(seed: int, /) -> Array:
-    """A key made of a seed: a uint64 without dimensions.
+    """A key made of a seed, for ``key=`` of the draws.
+
+    Parameters
+    ----------
+    seed : int
+        Not negative.
+
+    Returns
+    -------
+    () Array of uint64
+
+    Raises
+    ------
+    DTypeError, ValueError
+        No integer; a negative one.
 
     Examples
     --------
@@ -135,7 +158,22 @@ def key(seed: int, /) -> Array:
 
 
 def split(key: Any, num: int = 2, /) -> Array:
-    """New keys from one: an array of ``num`` of them. Do not use the old one for draws that must differ from these.
+    """New keys from one. Do not use the old one for draws that must differ from these.
+
+    Parameters
+    ----------
+    key : Array
+        Made by :func:`key` or :func:`split`.
+    num : int
+
+    Returns
+    -------
+    (num,) Array of uint64
+
+    Raises
+    ------
+    DTypeError, ShapeError
+        No key; a negative number.
 
     Examples
     --------

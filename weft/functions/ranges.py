@@ -24,6 +24,15 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
     dtype : dtype, optional
         int64 for integers, else float32.
 
+    Returns
+    -------
+    (ceil((stop - start) / step),) Array, empty where that is negative
+
+    Raises
+    ------
+    DTypeError, ValueError
+        Arguments that are no numbers, or an unknown dtype; a step of 0.
+
     Examples
     --------
     >>> import weft as wf
@@ -60,6 +69,15 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
         Whether ``stop`` is the last of them.
     dtype : dtype, optional
 
+    Returns
+    -------
+    (num,) Array
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative ``num``; an unknown dtype.
+
     Examples
     --------
     >>> import weft as wf
@@ -90,6 +108,16 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     *arrays : 1-D arrays
     indexing : "xy" or "ij"
         "xy": the first array runs along axis 1, as in pictures.
+
+    Returns
+    -------
+    tuple of Array
+        Each of the shape of the grid: the lengths of the arrays, the first two exchanged for "xy".
+
+    Raises
+    ------
+    ShapeError, ValueError
+        An array with more than one dimension; another ``indexing``.
 
     Examples
     --------

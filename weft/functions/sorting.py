@@ -27,6 +27,15 @@ def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: 
     stable : bool
         Sorting is stable always.
 
+    Returns
+    -------
+    Array of int64, of the shape of ``x``
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
     Examples
     --------
     >>> import weft as wf
@@ -54,7 +63,20 @@ def _argsort(value: Node, axis: int, descending: bool) -> Node:
 
 
 def sort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
-    """``x`` sorted along an axis; parameters as :func:`argsort`.
+    """``x`` sorted along an axis; NaN comes last.
+
+    Parameters
+    ----------
+    x, axis, descending, stable : as in :func:`argsort`
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    AxisError
+        No such axis.
 
     Examples
     --------
@@ -76,10 +98,21 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
 
     Parameters
     ----------
-    a : 1-D array, ascending (or made so by ``sorter``, the indices that sort it)
+    a : 1-D array, ascending
     v : array
     side : "left" or "right"
         Before or behind elements that are equal.
+    sorter : 1-D array of integers, optional
+        The indices that sort ``a``, where it is not sorted.
+
+    Returns
+    -------
+    Array of int64, of the shape of ``v``
+
+    Raises
+    ------
+    ShapeError, ValueError
+        ``a`` is no vector; another ``side``.
 
     Examples
     --------
@@ -141,6 +174,15 @@ def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, 
     return_index, return_inverse, return_counts : bool
         Add where each stands first, which of them each element is, and how many there are: a tuple then.
 
+    Returns
+    -------
+    (K,) Array, or a tuple of it and the arrays of int64 asked for
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function: the shape of the result depends on values.
+
     Examples
     --------
     >>> import weft as wf
@@ -164,7 +206,7 @@ def unique_values(x: Any, /) -> Array:
     Raises
     ------
     TraceError
-        inside a traced function: the shape of the result depends on values.
+        As :func:`unique`.
 
     Examples
     --------
@@ -189,7 +231,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     Raises
     ------
     TraceError
-        inside a traced function: the shape of the result depends on values.
+        As :func:`unique`.
 
     Examples
     --------
@@ -214,7 +256,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     Raises
     ------
     TraceError
-        inside a traced function: the shape of the result depends on values.
+        As :func:`unique`.
 
     Examples
     --------
@@ -239,7 +281,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     Raises
     ------
     TraceError
-        inside a traced function: the shape of the result depends on values.
+        As :func:`unique`.
 
     Examples
     --------

@@ -59,10 +59,15 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = Non
     keepdims : bool
         Keep the summed axes with extent 1.
 
+    Returns
+    -------
+    Array
+        Without the summed axes; all elements give shape ().
+
     Raises
     ------
-    AxisError
-        The array has no such axis.
+    AxisError, DTypeError
+        The array has no such axis, or one is named twice; an unknown dtype.
 
     Examples
     --------
@@ -74,7 +79,20 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = Non
 
 
 def prod(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Product along axes; parameters as :func:`sum`.
+    """Product along axes.
+
+    Parameters
+    ----------
+    x, axis, dtype, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array : shape and dtype as those of :func:`sum`
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`sum`.
 
     Examples
     --------
@@ -86,12 +104,21 @@ def prod(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
 
 
 def max(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Largest element along axes; NaN if one of them is NaN. Parameters as :func:`sum`.
+    """Largest element along axes; NaN if one of them is NaN.
+
+    Parameters
+    ----------
+    x, axis, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array
+        Of the dtype of ``x``, without the axes.
 
     Raises
     ------
-    ShapeError
-        There is no element.
+    ShapeError, AxisError
+        There is no element, or no such axis.
 
     Examples
     --------
@@ -103,7 +130,21 @@ def max(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
 
 def min(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Smallest element along axes; NaN if one of them is NaN. Parameters as :func:`max`.
+    """Smallest element along axes; NaN if one of them is NaN.
+
+    Parameters
+    ----------
+    x, axis, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array
+        Of the dtype of ``x``, without the axes.
+
+    Raises
+    ------
+    ShapeError, AxisError
+        There is no element, or no such axis.
 
     Examples
     --------
@@ -116,6 +157,20 @@ def min(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
 def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Largest less smallest element along axes.
+
+    Parameters
+    ----------
+    x, axis, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array
+        Of the dtype of ``x``, without the axes.
+
+    Raises
+    ------
+    ShapeError, AxisError
+        There is no element, or no such axis.
 
     Examples
     --------
@@ -141,7 +196,20 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None)
 
 
 def all(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Whether all elements along axes are true (not zero). Parameters as :func:`max`.
+    """Whether all elements along axes are true (not zero); of no elements: True.
+
+    Parameters
+    ----------
+    x, axis, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array of bool, without the axes
+
+    Raises
+    ------
+    AxisError
+        The array has no such axis.
 
     Examples
     --------
@@ -153,7 +221,20 @@ def all(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
 
 def any(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Whether an element along axes is true (not zero). Parameters as :func:`max`.
+    """Whether an element along axes is true (not zero); of no elements: False.
+
+    Parameters
+    ----------
+    x, axis, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array of bool, without the axes
+
+    Raises
+    ------
+    AxisError
+        The array has no such axis.
 
     Examples
     --------
@@ -165,7 +246,20 @@ def any(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
 
 def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array:
-    """How many elements along axes are not zero, as int64.
+    """How many elements along axes are not zero.
+
+    Parameters
+    ----------
+    x, axis, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array of int64, without the axes
+
+    Raises
+    ------
+    AxisError
+        The array has no such axis.
 
     Examples
     --------
@@ -187,7 +281,7 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
 
 
 def argmax(x: Any, /, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Where the largest element is: int64, the first of equals; a NaN counts as largest.
+    """Where the largest element is: the first of equals; a NaN counts as largest.
 
     Parameters
     ----------
@@ -196,6 +290,15 @@ def argmax(x: Any, /, axis: int | None = None, out: Array | None = None, keepdim
         None: the position in the flattened array.
     out : Array, optional
     keepdims : bool
+
+    Returns
+    -------
+    Array of int64, without the axis
+
+    Raises
+    ------
+    ShapeError, AxisError
+        There is no element, or no such axis.
 
     Examples
     --------
@@ -207,7 +310,20 @@ def argmax(x: Any, /, axis: int | None = None, out: Array | None = None, keepdim
 
 
 def argmin(x: Any, /, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest element is: int64, the first of equals; a NaN counts as smallest.
+    """Where the smallest element is: the first of equals; a NaN counts as smallest.
+
+    Parameters
+    ----------
+    x, axis, out, keepdims : as in :func:`argmax`
+
+    Returns
+    -------
+    Array of int64, without the axis
+
+    Raises
+    ------
+    ShapeError, AxisError
+        There is no element, or no such axis.
 
     Examples
     --------
@@ -228,10 +344,19 @@ def cumulative_sum(
     x : array
     axis : int, optional
         None: of the flattened array.
-    dtype, out
-        As in :func:`sum`.
+    dtype, out : as in :func:`sum`
     include_initial : bool
         Begin with a zero; the axis is one longer then.
+
+    Returns
+    -------
+    Array
+        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`sum`.
+
+    Raises
+    ------
+    AxisError, DTypeError
+        The array has no such axis; an unknown dtype.
 
     Examples
     --------
