@@ -38,10 +38,10 @@ def cross_entropy(
     Raises
     ------
     ShapeError, DTypeError
-        when shapes or the labels' dtype do not fit.
+        Shapes or the labels' dtype do not fit.
     ValueError
-        when labels are out of range; labels that are not computed yet, and those inside a jitted function, cannot
-        be looked at: `weft.train.fit` checks them before it starts.
+        Labels are out of range; labels that are not computed yet, and those inside a jitted function, cannot be looked at:
+        `weft.train.fit` checks them before it starts.
 
     Examples
     --------
@@ -106,7 +106,8 @@ def binary_cross_entropy_with_logits(
 
     Raises
     ------
-    ShapeError
+    ShapeError, ValueError
+        The shapes differ; another ``reduction``.
 
     Examples
     --------
@@ -140,7 +141,8 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
 
     Raises
     ------
-    ShapeError
+    ShapeError, ValueError
+        The shapes differ; another ``reduction``.
 
     Examples
     --------
@@ -156,6 +158,18 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
 
 def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = None) -> None:
     """Raise ValueError where a label is not in 0..classes-1 and not ``ignore_index``.
+
+    Parameters
+    ----------
+    labels : integer array
+    classes : int
+    ignore_index : int, optional
+        A label that is allowed besides.
+
+    Raises
+    ------
+    ValueError
+        A label is not in 0..classes-1.
 
     Examples
     --------

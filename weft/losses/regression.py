@@ -26,8 +26,9 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
 
     Raises
     ------
-    ShapeError
-        when the shapes differ (they are not broadcast: a (N,) target against (N, 1) predictions is a usual slip).
+    ShapeError, ValueError
+        The shapes differ (they are not broadcast: a (N,) target against (N, 1) predictions is a usual slip); another
+        ``reduction``.
 
     Examples
     --------
@@ -41,7 +42,20 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
 
 
 def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
-    """Mean of the absolute differences; arguments, result and errors as :func:`mse`.
+    """Mean of the absolute differences.
+
+    Parameters
+    ----------
+    prediction, target, reduction : as in :func:`mse`
+
+    Returns
+    -------
+    (), or the shape of ``prediction`` with reduction "none"
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As :func:`mse`.
 
     Examples
     --------
@@ -58,7 +72,19 @@ def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "
 
     Huber: Robust estimation of a location parameter. 1964.
 
-    Arguments, result and errors as :func:`mse`; ``delta`` must be positive.
+    Parameters
+    ----------
+    prediction, target, reduction : as in :func:`mse`
+    delta : float, positive
+
+    Returns
+    -------
+    (), or the shape of ``prediction`` with reduction "none"
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As :func:`mse`; ``delta`` is not positive.
 
     Examples
     --------
@@ -93,7 +119,8 @@ def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: 
 
     Raises
     ------
-    ShapeError
+    ShapeError, ValueError
+        The shapes differ, or have no rows; another ``reduction``.
 
     Examples
     --------
@@ -131,7 +158,8 @@ def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, red
 
     Raises
     ------
-    ShapeError, AxisError
+    ShapeError, AxisError, ValueError
+        The shapes differ; no such axis; another ``reduction``.
 
     Examples
     --------

@@ -40,12 +40,13 @@ def _layer(name: str, function: Callable[..., Array], example: str = "", **chang
     )
     about = (function.__doc__ or "").split("\n", 1)[0]
     reference = A.PAPERS.get(function.__name__, "")
-    names = ", ".join(s.name for s in settings) or "none"
+    names = [s.name for s in settings]
+    errors = ["TypeError", "    A setting that the layer does not have.", *A.refused(names)]
     document = f"""{about}
 
-    :func:`weft.nn.{function.__name__}` as a layer, for arrays of any shape; settings: {names}.
+    :func:`weft.nn.{function.__name__}` as a layer, for arrays of any shape.
     {reference}
-
+{A.section("Parameters", *A.described(names))}{A.section("Raises", *errors)}
     Examples
     --------
     >>> import weft as wf
@@ -99,6 +100,11 @@ class PReLU(Module):
     num_parameters : int, 1 or the number of channels (axis 1)
     init : float, the weight at the start
 
+    Raises
+    ------
+    ShapeError
+        ``num_parameters`` is not positive, or not 1 nor the number of channels when called.
+
     Examples
     --------
     >>> import weft as wf
@@ -125,6 +131,11 @@ class AconA(Module):
     Parameters
     ----------
     num_parameters : int, 1 or the number of channels
+
+    Raises
+    ------
+    ShapeError
+        As :class:`PReLU`.
 
     Examples
     --------
@@ -154,6 +165,11 @@ class AconB(AconA):
     num_parameters : int, 1 or the number of channels
     p : float, the slope of the lower branch at the start
 
+    Raises
+    ------
+    ShapeError
+        As :class:`PReLU`.
+
     Examples
     --------
     >>> import weft as wf
@@ -177,6 +193,11 @@ class AconC(AconA):
     Parameters
     ----------
     num_parameters : int, 1 or the number of channels
+
+    Raises
+    ------
+    ShapeError
+        As :class:`PReLU`.
 
     Examples
     --------

@@ -7,7 +7,7 @@ All take an array of any shape (integers become float32), keep its shape and dty
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from weft.array import Array, wrap
@@ -23,13 +23,13 @@ F = TypeVar("F", bound=Callable[..., Array])
 
 PAPERS: dict[str, str] = {}  # function name -> the paper, for the layers' documentation
 
-_PARAMETER = {
+PARAMETERS = {
     "lambd": "lambd : number >= 0, half the width of the zone around 0",
     "threshold": "threshold : number, the bound",
     "value": "value : number, given at and below the threshold",
     "min_val": "min_val, max_val : numbers, the bounds",
     "negative_slope": "negative_slope : number, the slope below 0",
-    "alpha": "alpha : number > 0, what -x tends to is -alpha",
+    "alpha": "alpha : number > 0; the result tends to -alpha far below 0",
     "approximate": 'approximate : "none" or "tanh", the cheaper formula of the paper',
     "beta": "beta : number or array that broadcasts against x, the sharpness",
     "p": "p : number or array that broadcasts against x, the slope of the other branch",
@@ -38,27 +38,43 @@ _PARAMETER = {
     "weight": "weight : (), (1,) or (C,), the slope below 0, one for all or one a channel (axis 1)",
 }
 
+_REFUSED = {
+    "approximate": ("ValueError", "Another ``approximate``."),
+    "dim": ("AxisError", "``x`` has no such axis."),
+    "weight": ("ShapeError", "``weight`` does not fit the channels."),
+}
 
-def _activation(example: str, shows: str, paper: str = "", about: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """Complete a docstring from its first lines: parameters, result, reference and an example."""
+
+def section(title: str, *lines: str) -> str:
+    """A section of a docstring, or nothing where there are no lines."""
+    return "\n    ".join(["", title, "-" * len(title), *lines, ""]) if lines else ""
+
+
+def described(names: Iterable[str]) -> list[str]:
+    """The lines that document these parameters."""
+    return [PARAMETERS[n] for n in names if n in PARAMETERS]
+
+
+def refused(names: Iterable[str]) -> list[str]:
+    """What is raised because of these parameters."""
+    return [line for n in names if n in _REFUSED for line in (_REFUSED[n][0], f"    {_REFUSED[n][1]}")]
+
+
+def _activation(example: str, shows: str, paper: str = "") -> Callable[[F], F]:
+    """Complete a docstring from its first lines: parameters, result, errors, reference and an example."""
 
     def finished(f: F) -> F:
         code = f.__code__
-        names = [n for n in code.co_varnames[1:code.co_argcount] if n in _PARAMETER]
-        parameters = "\n    ".join(["x : array of any shape", *(_PARAMETER[n] for n in names), *about])
-        reference = f"\n    References\n    ----------\n    {paper}\n" if paper else ""
+        names = code.co_varnames[1 : code.co_argcount]
+        reference = section("References", paper) if paper else ""
         PAPERS[f.__name__] = paper
         f.__doc__ = f"""{(f.__doc__ or "").strip()}
-
-    Parameters
-    ----------
-    {parameters}
-
+{section("Parameters", "x : array of any shape", *described(names))}
     Returns
     -------
     Array
         Of the shape and dtype of ``x``.
-{reference}
+{section("Raises", *refused(names))}{reference}
     Examples
     --------
     >>> import weft as wf

@@ -31,6 +31,12 @@ class MultiHeadAttention(Module):
     bias : bool, of the projections
     kdim, vdim : int, widths of keys and values; ``embed_dim`` by default
 
+    Raises
+    ------
+    ShapeError, ValueError, DTypeError
+        Widths that are not positive or no multiple, arrays and masks that do not fit; ``dropout`` outside [0, 1]; masks of a
+        wrong dtype.
+
     Examples
     --------
     >>> import weft as wf

@@ -17,6 +17,15 @@ class Sequential(Module):
     A layer without a name of its own is called by its kind and its number among those of its kind ("linear1"). Its
     parameters then carry its position ("0.weight"), as in PyTorch; those of a layer with a name carry the name.
 
+    Parameters
+    ----------
+    layers : Modules or functions, or pairs of a name and one of these
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not a layer; a name that is taken, a number, or has a dot in it.
+
     Examples
     --------
     >>> import weft as wf
@@ -156,6 +165,11 @@ class Residual(Module):
     layers : one or more layers, f being one after the other
     shortcut : layer, optional, for where f changes the shape
 
+    Raises
+    ------
+    ValueError, ShapeError
+        No layer; called: the layers change the shape, and there is no shortcut that does.
+
     Examples
     --------
     >>> import weft as wf
@@ -183,6 +197,15 @@ class Residual(Module):
 
 class Lambda(Module):
     """A function as a layer.
+
+    Parameters
+    ----------
+    function : callable
+
+    Raises
+    ------
+    TypeError
+        ``function`` cannot be called.
 
     Examples
     --------

@@ -128,7 +128,22 @@ def conv2d(
 def conv1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """One-dimensional convolution: as :func:`conv2d`, with x (N, in_channels, L) and w (out, in / groups, k).
+    """One-dimensional convolution: :func:`conv2d` with one spatial dimension.
+
+    Parameters
+    ----------
+    x : (N, in_channels, L)
+    w : (out_channels, in_channels / groups, kernel size)
+    bias, stride, padding, dilation, groups : as in :func:`conv2d`
+
+    Returns
+    -------
+    (N, out_channels, length)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`conv2d`.
 
     Examples
     --------
@@ -142,7 +157,22 @@ def conv1d(
 def conv3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1,
 ) -> Array:
-    """Three-dimensional convolution: as :func:`conv2d`, with x (N, in_channels, D, H, W).
+    """Three-dimensional convolution: :func:`conv2d` with three spatial dimensions.
+
+    Parameters
+    ----------
+    x : (N, in_channels, D, H, W)
+    w : (out_channels, in_channels / groups, *kernel size)
+    bias, stride, padding, dilation, groups : as in :func:`conv2d`
+
+    Returns
+    -------
+    (N, out_channels, depth, height, width)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`conv2d`.
 
     Examples
     --------
@@ -177,6 +207,7 @@ def conv_transpose2d(
     Raises
     ------
     ShapeError
+        Ranks or channels do not fit, or ``output_padding`` is not below stride and dilation.
 
     Examples
     --------
@@ -191,7 +222,22 @@ def conv_transpose1d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Transposed convolution in one dimension: as :func:`conv_transpose2d`, with x (N, in_channels, L).
+    """Transposed convolution: :func:`conv_transpose2d` with one spatial dimension.
+
+    Parameters
+    ----------
+    x : (N, in_channels, L)
+    w : (in_channels, out_channels / groups, kernel size)
+    bias, stride, padding, output_padding, groups, dilation : as in :func:`conv_transpose2d`
+
+    Returns
+    -------
+    (N, out_channels, length)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`conv_transpose2d`.
 
     Examples
     --------
@@ -206,7 +252,22 @@ def conv_transpose3d(
     x: Array, w: Array, bias: Array | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
     groups: int = 1, dilation: Any = 1,
 ) -> Array:
-    """Transposed convolution in three dimensions: as :func:`conv_transpose2d`, with x (N, in_channels, D, H, W).
+    """Transposed convolution: :func:`conv_transpose2d` with three spatial dimensions.
+
+    Parameters
+    ----------
+    x : (N, in_channels, D, H, W)
+    w : (in_channels, out_channels / groups, *kernel size)
+    bias, stride, padding, output_padding, groups, dilation : as in :func:`conv_transpose2d`
+
+    Returns
+    -------
+    (N, out_channels, depth, height, width)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`conv_transpose2d`.
 
     Examples
     --------

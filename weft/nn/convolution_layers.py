@@ -76,6 +76,13 @@ class Conv2d(_Conv):
     groups : int
     bias : bool
 
+    Raises
+    ------
+    ShapeError
+        Sizes that are not positive, or ``groups`` that does not divide the channels; called: as :func:`weft.nn.conv2d`.
+    TraceError
+        The first batch comes inside jit or grad, and ``in_channels`` was left out.
+
     Examples
     --------
     >>> import weft as wf
@@ -97,7 +104,16 @@ class Conv2d(_Conv):
 
 
 class Conv1d(Conv2d):
-    """:func:`weft.nn.conv1d` with its weights; arguments as :class:`Conv2d`.
+    """:func:`weft.nn.conv1d` with its weights; x is (N, C, L).
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias : as in :class:`Conv2d`
+
+    Raises
+    ------
+    ShapeError, TraceError
+        As :class:`Conv2d`.
 
     Examples
     --------
@@ -110,7 +126,16 @@ class Conv1d(Conv2d):
 
 
 class Conv3d(Conv2d):
-    """:func:`weft.nn.conv3d` with its weights; arguments as :class:`Conv2d`.
+    """:func:`weft.nn.conv3d` with its weights; x is (N, C, D, H, W).
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias : as in :class:`Conv2d`
+
+    Raises
+    ------
+    ShapeError, TraceError
+        As :class:`Conv2d`.
 
     Examples
     --------
@@ -132,6 +157,11 @@ class ConvTranspose2d(_Conv):
     kernel_size, stride, padding, output_padding, dilation : int or pair
     groups : int
     bias : bool
+
+    Raises
+    ------
+    ShapeError, TraceError
+        As :class:`Conv2d`.
 
     Examples
     --------
@@ -158,7 +188,17 @@ class ConvTranspose2d(_Conv):
 
 
 class ConvTranspose1d(ConvTranspose2d):
-    """:func:`weft.nn.conv_transpose1d` with its weights; arguments as :class:`ConvTranspose2d`.
+    """:func:`weft.nn.conv_transpose1d` with its weights; x is (N, C, L).
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation : as in
+        :class:`ConvTranspose2d`
+
+    Raises
+    ------
+    ShapeError, TraceError
+        As :class:`Conv2d`.
 
     Examples
     --------
@@ -171,7 +211,17 @@ class ConvTranspose1d(ConvTranspose2d):
 
 
 class ConvTranspose3d(ConvTranspose2d):
-    """:func:`weft.nn.conv_transpose3d` with its weights; arguments as :class:`ConvTranspose2d`.
+    """:func:`weft.nn.conv_transpose3d` with its weights; x is (N, C, D, H, W).
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation : as in
+        :class:`ConvTranspose2d`
+
+    Raises
+    ------
+    ShapeError, TraceError
+        As :class:`Conv2d`.
 
     Examples
     --------

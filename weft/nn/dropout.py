@@ -13,10 +13,20 @@ def dropout(x: Array, p: float = 0.5, training: bool = True) -> Array:
 
     Srivastava et al.: Dropout. 2014.
 
+    Parameters
+    ----------
+    x : array
+    p : float in [0, 1]
+    training : bool
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
     Raises
     ------
     ValueError
-        when ``p`` is not in [0, 1].
+        ``p`` is not in [0, 1].
 
     Examples
     --------
@@ -36,6 +46,15 @@ def dropout(x: Array, p: float = 0.5, training: bool = True) -> Array:
 
 class Dropout(Module):
     """:func:`weft.nn.dropout` as a layer: active after ``train()``, nothing after ``eval()``.
+
+    Parameters
+    ----------
+    p : float in [0, 1]
+
+    Raises
+    ------
+    ValueError
+        ``p`` is not in [0, 1].
 
     Examples
     --------

@@ -71,6 +71,13 @@ class Embedding(Module):
     sparse : bool, optimizers read and write only the rows that a batch looks up, so that the time of a step does not
         grow with the table; what this means for momentum and means: see :class:`weft.optim.Optimizer`
 
+    Raises
+    ------
+    ShapeError, IndexError
+        Sizes that are not positive; a ``padding_idx`` or, called, an index that the table lacks.
+    DTypeError
+        Called with what holds no integers.
+
     Examples
     --------
     >>> import weft as wf

@@ -39,6 +39,15 @@ def _typed(x: Array, dtype: Any) -> Array:
 def constant(shape: Shape, val: float) -> Array:
     """All elements ``val``.
 
+    Parameters
+    ----------
+    shape : shape or array
+    val : float
+
+    Returns
+    -------
+    Array
+
     Examples
     --------
     >>> import weft as wf
@@ -52,6 +61,14 @@ def constant(shape: Shape, val: float) -> Array:
 def zeros(shape: Shape) -> Array:
     """All elements 0.
 
+    Parameters
+    ----------
+    shape : shape or array
+
+    Returns
+    -------
+    Array
+
     Examples
     --------
     >>> import weft as wf
@@ -63,6 +80,14 @@ def zeros(shape: Shape) -> Array:
 
 def ones(shape: Shape) -> Array:
     """All elements 1.
+
+    Parameters
+    ----------
+    shape : shape or array
+
+    Returns
+    -------
+    Array
 
     Examples
     --------
@@ -76,6 +101,15 @@ def ones(shape: Shape) -> Array:
 def uniform(shape: Shape, a: float = 0.0, b: float = 1.0) -> Array:
     """Uniform in [a, b).
 
+    Parameters
+    ----------
+    shape : shape or array
+    a, b : float
+
+    Returns
+    -------
+    Array
+
     Examples
     --------
     >>> import weft as wf
@@ -87,7 +121,16 @@ def uniform(shape: Shape, a: float = 0.0, b: float = 1.0) -> Array:
 
 
 def normal(shape: Shape, mean: float = 0.0, std: float = 1.0) -> Array:
-    """Normal numbers.
+    """Normally distributed numbers.
+
+    Parameters
+    ----------
+    shape : shape or array
+    mean, std : float
+
+    Returns
+    -------
+    Array
 
     Examples
     --------
@@ -107,6 +150,15 @@ def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, a: float
     shape : shape or array
     mean, std : float
     a, b : float, the bounds (of the numbers, not in units of ``std``)
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError
+        ``a`` is not below ``b``, ``std`` is not above 0, or hardly a number lies between the bounds.
 
     Examples
     --------
@@ -153,6 +205,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     nonlinearity : "linear", "conv1d" ..., "sigmoid", "tanh", "relu", "leaky_relu" or "selu"
     param : float, the slope below 0 of "leaky_relu" (0.01)
 
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        An unknown nonlinearity.
+
     Examples
     --------
     >>> import weft as wf
@@ -174,6 +235,20 @@ def xavier_uniform(shape: Shape, gain: float = 1.0) -> Array:
 
     Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks. 2010.
 
+    Parameters
+    ----------
+    shape : shape or array (out, in, ...)
+    gain : float
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError
+        Fewer than two dimensions, or an empty one.
+
     Examples
     --------
     >>> import weft as wf
@@ -188,6 +263,20 @@ def xavier_normal(shape: Shape, gain: float = 1.0) -> Array:
     """Normal with deviation gain * sqrt(2 / (fan in + fan out)); also called ``glorot_normal``.
 
     Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks. 2010.
+
+    Parameters
+    ----------
+    shape : shape or array (out, in, ...)
+    gain : float
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError
+        Fewer than two dimensions, or an empty one.
 
     Examples
     --------
@@ -217,6 +306,15 @@ def kaiming_uniform(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinea
     mode : "fan_in" keeps the variance forwards, "fan_out" backwards
     nonlinearity : see :func:`calculate_gain`
 
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError, ValueError
+        Fewer than two dimensions, or an empty one; an unknown ``mode`` or ``nonlinearity``.
+
     Examples
     --------
     >>> import weft as wf
@@ -228,9 +326,22 @@ def kaiming_uniform(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinea
 
 
 def kaiming_normal(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Array:
-    """Normal with deviation gain / sqrt(fan); arguments as :func:`kaiming_uniform`; also called ``he_normal``.
+    """Normal with deviation gain / sqrt(fan); also called ``he_normal``.
 
     He et al.: Delving deep into rectifiers. 2015.
+
+    Parameters
+    ----------
+    shape, a, mode, nonlinearity : as in :func:`kaiming_uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As :func:`kaiming_uniform`.
 
     Examples
     --------
@@ -245,6 +356,20 @@ def orthogonal(shape: Shape, gain: float = 1.0) -> Array:
     """Rows (or columns, where there are more rows) at right angles and of length ``gain``; computed by NumPy.
 
     Saxe et al.: Exact solutions to the nonlinear dynamics of learning in deep linear neural networks. 2013.
+
+    Parameters
+    ----------
+    shape : shape or array (out, in, ...)
+    gain : float
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError
+        Fewer than two dimensions, or an empty one.
 
     Examples
     --------

@@ -60,6 +60,7 @@ def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = N
     Raises
     ------
     ShapeError
+        The inputs do not agree up to their last dimension, or do not fit the weight.
 
     Examples
     --------
@@ -88,6 +89,13 @@ class Linear(Module):
     in_features : int, or None to take it from the first batch
     out_features : int
     bias : bool
+
+    Raises
+    ------
+    ShapeError
+        Widths that are not positive; called: as :func:`weft.nn.linear`.
+    TraceError
+        The first batch comes inside jit or grad, and ``in_features`` was left out.
 
     Examples
     --------
@@ -136,6 +144,11 @@ class Bilinear(Module):
     in1_features, in2_features : int, or None to take them from the first batch
     out_features : int
     bias : bool
+
+    Raises
+    ------
+    ShapeError, TraceError
+        As :class:`Linear`.
 
     Examples
     --------

@@ -31,6 +31,11 @@ class Module:
     Arrays assigned as attributes are parameters when they hold floating-point numbers and are not named in
     ``buffers``. Assigning to an existing Array attribute writes its contents, so a jitted step keeps working.
 
+    Raises
+    ------
+    TypeError, ShapeError
+        Called without a ``forward``; an array of another shape assigned to an attribute that holds one.
+
     Examples
     --------
     >>> import weft as wf

@@ -116,6 +116,7 @@ def layer_norm(
     Raises
     ------
     ShapeError
+        ``x`` does not end in ``normalized_shape``, or the parameters have another shape.
 
     Examples
     --------
@@ -135,7 +136,18 @@ def rms_norm(
 
     Zhang, Sennrich: Root mean square layer normalization. 2019.
 
-    Parameters, results and errors as :func:`layer_norm`.
+    Parameters
+    ----------
+    x, normalized_shape, weight, eps : as in :func:`layer_norm`
+
+    Returns
+    -------
+    Array of the shape and dtype of ``x``
+
+    Raises
+    ------
+    ShapeError
+        As :func:`layer_norm`.
 
     Examples
     --------
@@ -180,6 +192,7 @@ def group_norm(
     Raises
     ------
     ShapeError
+        ``num_groups`` does not divide the channels, or the parameters do not fit them.
 
     Examples
     --------
@@ -213,6 +226,7 @@ def instance_norm(x: Array, weight: Array | None = None, bias: Array | None = No
     Raises
     ------
     ShapeError
+        No dimension after the channels, or the parameters do not fit them.
 
     Examples
     --------
@@ -245,6 +259,7 @@ def local_response_norm(x: Array, size: int, alpha: float = 1e-4, beta: float = 
     Raises
     ------
     ShapeError
+        ``x`` has no channels, or ``size`` is not positive.
 
     Examples
     --------

@@ -29,6 +29,13 @@ class BatchNorm2d(Module):
     affine : bool, whether there are a weight and a bias
     track_running_stats : bool; without them the batch's statistics are used always
 
+    Raises
+    ------
+    ShapeError, ValueError
+        Sizes that are not positive, or an x that does not fit; ``momentum`` outside [0, 1].
+    TraceError
+        The first batch comes inside jit or grad, and ``num_features`` was left out.
+
     Examples
     --------
     >>> import weft as wf
@@ -80,7 +87,16 @@ class BatchNorm2d(Module):
 
 
 class BatchNorm1d(BatchNorm2d):
-    """As :class:`BatchNorm2d`, for (N, C) or (N, C, L).
+    """:class:`BatchNorm2d` for (N, C) or (N, C, L).
+
+    Parameters
+    ----------
+    num_features, eps, momentum, affine, track_running_stats : as in :class:`BatchNorm2d`
+
+    Raises
+    ------
+    ShapeError, ValueError, TraceError
+        As :class:`BatchNorm2d`.
 
     Examples
     --------
@@ -93,7 +109,16 @@ class BatchNorm1d(BatchNorm2d):
 
 
 class BatchNorm3d(BatchNorm2d):
-    """As :class:`BatchNorm2d`, for (N, C, D, H, W).
+    """:class:`BatchNorm2d` for (N, C, D, H, W).
+
+    Parameters
+    ----------
+    num_features, eps, momentum, affine, track_running_stats : as in :class:`BatchNorm2d`
+
+    Raises
+    ------
+    ShapeError, ValueError, TraceError
+        As :class:`BatchNorm2d`.
 
     Examples
     --------
@@ -115,6 +140,11 @@ class LayerNorm(Module):
     normalized_shape : int or tuple, the last dimensions
     eps : float
     elementwise_affine, bias : bool, whether there are a weight and a bias
+
+    Raises
+    ------
+    ShapeError
+        Sizes that are not positive, or an x that does not end in them.
 
     Examples
     --------
@@ -150,6 +180,11 @@ class RMSNorm(Module):
     eps : float
     elementwise_affine : bool, whether there is a weight
 
+    Raises
+    ------
+    ShapeError
+        Sizes that are not positive, or an x that does not end in them.
+
     Examples
     --------
     >>> import weft as wf
@@ -180,6 +215,11 @@ class GroupNorm(Module):
     num_groups, num_channels : int; num_groups divides num_channels
     eps : float
     affine : bool, whether there are a weight and a bias
+
+    Raises
+    ------
+    ShapeError
+        ``num_groups`` does not divide ``num_channels``, or an x with other channels.
 
     Examples
     --------
@@ -215,6 +255,11 @@ class InstanceNorm2d(Module):
     eps : float
     affine : bool, whether there are a weight and a bias
 
+    Raises
+    ------
+    ShapeError
+        ``num_features`` is not positive, or an x that does not fit.
+
     Examples
     --------
     >>> import weft as wf
@@ -242,7 +287,16 @@ class InstanceNorm2d(Module):
 
 
 class InstanceNorm1d(InstanceNorm2d):
-    """As :class:`InstanceNorm2d`, for (N, C, L).
+    """:class:`InstanceNorm2d` for (N, C, L).
+
+    Parameters
+    ----------
+    num_features, eps, affine : as in :class:`InstanceNorm2d`
+
+    Raises
+    ------
+    ShapeError
+        As :class:`InstanceNorm2d`.
 
     Examples
     --------
@@ -255,7 +309,16 @@ class InstanceNorm1d(InstanceNorm2d):
 
 
 class InstanceNorm3d(InstanceNorm2d):
-    """As :class:`InstanceNorm2d`, for (N, C, D, H, W).
+    """:class:`InstanceNorm2d` for (N, C, D, H, W).
+
+    Parameters
+    ----------
+    num_features, eps, affine : as in :class:`InstanceNorm2d`
+
+    Raises
+    ------
+    ShapeError
+        As :class:`InstanceNorm2d`.
 
     Examples
     --------
@@ -271,6 +334,15 @@ class LocalResponseNorm(Module):
     """:func:`weft.nn.local_response_norm` as a layer.
 
     Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012.
+
+    Parameters
+    ----------
+    size, alpha, beta, k : as in :func:`weft.nn.local_response_norm`
+
+    Raises
+    ------
+    ShapeError
+        Called: as :func:`weft.nn.local_response_norm`.
 
     Examples
     --------

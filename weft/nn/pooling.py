@@ -85,6 +85,7 @@ def max_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
     Raises
     ------
     ShapeError
+        ``x`` is no batch of images, or the window does not fit into it.
 
     Examples
     --------
@@ -96,7 +97,21 @@ def max_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
 
 
 def max_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
-    """As :func:`max_pool2d`, for x (N, C, L).
+    """:func:`max_pool2d` with one spatial dimension.
+
+    Parameters
+    ----------
+    x : (N, C, L)
+    kernel_size, stride, padding : int; stride defaults to kernel_size
+
+    Returns
+    -------
+    (N, C, length)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`max_pool2d`.
 
     Examples
     --------
@@ -108,7 +123,21 @@ def max_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
 
 
 def max_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
-    """As :func:`max_pool2d`, for x (N, C, D, H, W).
+    """:func:`max_pool2d` with three spatial dimensions.
+
+    Parameters
+    ----------
+    x : (N, C, D, H, W)
+    kernel_size, stride, padding : int or triple; stride defaults to kernel_size
+
+    Returns
+    -------
+    (N, C, depth, height, width)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`max_pool2d`.
 
     Examples
     --------
@@ -120,9 +149,22 @@ def max_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
 
 
 def avg_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
-    """The mean of each window; shapes and errors as :func:`max_pool2d`.
+    """The mean of each window.
 
-    ``count_include_pad``: whether padding counts as zeros, or not at all.
+    Parameters
+    ----------
+    x, kernel_size, stride, padding : as in :func:`max_pool2d`
+    count_include_pad : bool
+        Whether padding counts as zeros, or not at all.
+
+    Returns
+    -------
+    Array of the shape that :func:`max_pool2d` gives
+
+    Raises
+    ------
+    ShapeError
+        As :func:`max_pool2d`.
 
     Examples
     --------
@@ -134,7 +176,21 @@ def avg_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0,
 
 
 def avg_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
-    """As :func:`avg_pool2d`, for x (N, C, L).
+    """:func:`avg_pool2d` with one spatial dimension.
+
+    Parameters
+    ----------
+    x : (N, C, L)
+    kernel_size, stride, padding, count_include_pad : as in :func:`avg_pool2d`
+
+    Returns
+    -------
+    (N, C, length)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`max_pool2d`.
 
     Examples
     --------
@@ -146,7 +202,21 @@ def avg_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0,
 
 
 def avg_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
-    """As :func:`avg_pool2d`, for x (N, C, D, H, W).
+    """:func:`avg_pool2d` with three spatial dimensions.
+
+    Parameters
+    ----------
+    x : (N, C, D, H, W)
+    kernel_size, stride, padding, count_include_pad : as in :func:`avg_pool2d`
+
+    Returns
+    -------
+    (N, C, depth, height, width)
+
+    Raises
+    ------
+    ShapeError
+        As :func:`max_pool2d`.
 
     Examples
     --------
@@ -158,12 +228,24 @@ def avg_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0,
 
 
 def lp_pool2d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
-    """The p-norm ``sum(abs(x) ** p) ** (1 / p)`` of each window; shapes and errors as :func:`max_pool2d`.
+    """The p-norm ``sum(abs(x) ** p) ** (1 / p)`` of each window. Where a window holds only zeros its gradient is 0.
 
     Sermanet et al.: Convolutional neural networks applied to house numbers digit classification. 2012.
 
-    ``norm_type`` is p, a number of at least 1, or ``wf.inf`` for the largest magnitude. Where a window holds only
-    zeros its gradient is 0.
+    Parameters
+    ----------
+    x, kernel_size, stride, padding : as in :func:`max_pool2d`
+    norm_type : number
+        p, at least 1, or ``wf.inf`` for the largest magnitude.
+
+    Returns
+    -------
+    Array of the shape that :func:`max_pool2d` gives
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As :func:`max_pool2d`; ``norm_type`` below 1.
 
     Examples
     --------
@@ -175,7 +257,21 @@ def lp_pool2d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, 
 
 
 def lp_pool1d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
-    """As :func:`lp_pool2d`, for x (N, C, L).
+    """:func:`lp_pool2d` with one spatial dimension.
+
+    Parameters
+    ----------
+    x : (N, C, L)
+    norm_type, kernel_size, stride, padding : as in :func:`lp_pool2d`
+
+    Returns
+    -------
+    (N, C, length)
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As :func:`lp_pool2d`.
 
     Examples
     --------
@@ -187,7 +283,21 @@ def lp_pool1d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, 
 
 
 def lp_pool3d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
-    """As :func:`lp_pool2d`, for x (N, C, D, H, W).
+    """:func:`lp_pool2d` with three spatial dimensions.
+
+    Parameters
+    ----------
+    x : (N, C, D, H, W)
+    norm_type, kernel_size, stride, padding : as in :func:`lp_pool2d`
+
+    Returns
+    -------
+    (N, C, depth, height, width)
+
+    Raises
+    ------
+    ShapeError, ValueError
+        As :func:`lp_pool2d`.
 
     Examples
     --------
@@ -270,6 +380,7 @@ def maxout(x: Array, kernel_size: int) -> Array:
     Raises
     ------
     ShapeError
+        ``kernel_size`` does not divide the channels.
 
     Examples
     --------

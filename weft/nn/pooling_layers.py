@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from weft.array import Array
@@ -26,6 +27,15 @@ class _Pool(Module):
 class MaxPool2d(_Pool):
     """:func:`weft.nn.max_pool2d` as a layer.
 
+    Parameters
+    ----------
+    kernel_size, stride, padding : as in :func:`weft.nn.max_pool2d`
+
+    Raises
+    ------
+    ShapeError
+        Sizes that are no ints or too small; called: as the function.
+
     Examples
     --------
     >>> import weft as wf
@@ -39,6 +49,15 @@ class MaxPool2d(_Pool):
 
 class AvgPool2d(_Pool):
     """:func:`weft.nn.avg_pool2d` as a layer.
+
+    Parameters
+    ----------
+    kernel_size, stride, padding, count_include_pad : as in :func:`weft.nn.avg_pool2d`
+
+    Raises
+    ------
+    ShapeError
+        Sizes that are no ints or too small; called: as the function.
 
     Examples
     --------
@@ -57,6 +76,15 @@ class AvgPool2d(_Pool):
 
 class LPPool2d(_Pool):
     """:func:`weft.nn.lp_pool2d` as a layer.
+
+    Parameters
+    ----------
+    norm_type, kernel_size, stride, padding : as in :func:`weft.nn.lp_pool2d`
+
+    Raises
+    ------
+    ShapeError, ValueError
+        Sizes that are no ints or too small; called: as the function.
 
     Examples
     --------
@@ -85,6 +113,11 @@ class AdaptiveAvgPool2d(Module):
     ----------
     output_size : int or tuple; None in it keeps the extent
 
+    Raises
+    ------
+    ShapeError
+        Called: ``x`` is no batch of images, or ``output_size`` holds no positive ints.
+
     Examples
     --------
     >>> import weft as wf
@@ -108,6 +141,15 @@ class AdaptiveAvgPool2d(Module):
 class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     """The largest element of each region; regions as :class:`AdaptiveAvgPool2d`.
 
+    Parameters
+    ----------
+    output_size : int or tuple; None in it keeps the extent
+
+    Raises
+    ------
+    ShapeError
+        As :class:`AdaptiveAvgPool2d`.
+
     Examples
     --------
     >>> import weft as wf
@@ -123,6 +165,15 @@ class GlobalAvgPool2d(Module):
     """The mean of each channel: (N, C, H, W) -> (N, C), or (N, C, 1, 1) with ``keepdims``.
 
     Lin et al.: Network in network. 2013.
+
+    Parameters
+    ----------
+    keepdims : bool
+
+    Raises
+    ------
+    ShapeError
+        Called with what is no batch of images.
 
     Examples
     --------
@@ -145,6 +196,15 @@ class GlobalAvgPool2d(Module):
 class GlobalMaxPool2d(GlobalAvgPool2d):
     """The largest element of each channel; shapes as :class:`GlobalAvgPool2d`.
 
+    Parameters
+    ----------
+    keepdims : bool
+
+    Raises
+    ------
+    ShapeError
+        Called with what is no batch of images.
+
     Examples
     --------
     >>> import weft as wf
@@ -161,14 +221,16 @@ def _other(cls: type, spatial: int, settings: str, shape: str) -> Any:
     """The same layer for another number of dimensions; the example is a batch of side 4."""
     name = cls.__name__.replace("2d", f"{spatial}d")
     sides = ", ".join(["4"] * spatial)
+    _, title, rest = (inspect.getdoc(cls) or "").partition("Parameters\n")
+    sections = title + rest.partition("Examples\n")[0]
     document = f""":class:`{cls.__name__}` for x {NAMES[spatial]}.
 
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.nn.{name}({settings})(wf.ones((1, 2, {sides}))).shape
-    {shape}
-    """
+{sections}Examples
+--------
+>>> import weft as wf
+>>> wf.nn.{name}({settings})(wf.ones((1, 2, {sides}))).shape
+{shape}
+"""
     return type(name, (cls,), {"spatial": spatial, "__doc__": document, "__module__": __name__, "__qualname__": name})
 
 
@@ -191,6 +253,15 @@ class MaxOut(Module):
     """:func:`weft.nn.maxout` as a layer: the largest of each ``kernel_size`` neighbouring channels.
 
     Goodfellow et al.: Maxout networks. 2013.
+
+    Parameters
+    ----------
+    kernel_size : int
+
+    Raises
+    ------
+    ShapeError
+        Called: as :func:`weft.nn.maxout`.
 
     Examples
     --------

@@ -199,6 +199,13 @@ class RNN(_Recurrent):
     bidirectional : a second direction from the last step to the first; outputs are put side by side
     stateful : start each batch from the state that the one before ended in, without a gradient through it
 
+    Raises
+    ------
+    ShapeError, ValueError
+        Sizes that are not positive, or x and state that do not fit; ``dropout`` or ``nonlinearity`` out of range.
+    TraceError
+        The first batch comes inside jit or grad, and ``input_size`` was left out.
+
     Examples
     --------
     >>> import weft as wf
@@ -234,6 +241,11 @@ class LSTM(_Recurrent):
     hidden_size : int
     num_layers, bias, batch_first, dropout, bidirectional, stateful : as for :class:`RNN`
 
+    Raises
+    ------
+    ShapeError, ValueError, TraceError
+        As :class:`RNN`.
+
     Examples
     --------
     >>> import weft as wf
@@ -262,6 +274,11 @@ class GRU(_Recurrent):
     input_size : int, or None to take it from the first batch
     hidden_size : int
     num_layers, bias, batch_first, dropout, bidirectional, stateful : as for :class:`RNN`
+
+    Raises
+    ------
+    ShapeError, ValueError, TraceError
+        As :class:`RNN`.
 
     Examples
     --------

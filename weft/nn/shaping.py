@@ -13,6 +13,15 @@ from weft.nn.module import Module
 def flatten(x: Array, start_dim: int = 1, end_dim: int = -1) -> Array:
     """Merge the dimensions from ``start_dim`` to ``end_dim`` into one.
 
+    Parameters
+    ----------
+    x : array with one dimension or more
+    start_dim, end_dim : int
+
+    Returns
+    -------
+    Array, a view
+
     Examples
     --------
     >>> import weft as wf
@@ -28,6 +37,10 @@ def flatten(x: Array, start_dim: int = 1, end_dim: int = -1) -> Array:
 
 class Flatten(Module):
     """:func:`weft.nn.flatten` as a layer.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int
 
     Examples
     --------
@@ -50,6 +63,11 @@ class Reshape(Module):
     Parameters
     ----------
     shape : ints, or one tuple; one of them may be -1 and is found from the others
+
+    Raises
+    ------
+    ShapeError
+        A shape that is no ints, or more than one -1; called with samples of another number of elements.
 
     Examples
     --------
