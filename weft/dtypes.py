@@ -40,12 +40,17 @@ def as_dtype(dtype: Any) -> np.dtype:
 
     Parameters
     ----------
-    dtype : dtype, scalar type, name or Python type; ``float`` means float32, ``int`` int64
+    dtype : dtype, scalar type, name or Python type
+        ``float`` means float32, ``int`` int64.
+
+    Returns
+    -------
+    numpy.dtype
 
     Raises
     ------
     DTypeError
-        when it is no dtype, or one that weft does not have.
+        No dtype, or one that weft does not have.
 
     Examples
     --------
@@ -68,7 +73,16 @@ def as_dtype(dtype: Any) -> np.dtype:
 
 
 def is_float(dtype: np.dtype) -> Any:
-    """Whether ``dtype`` is one of the float dtypes (NumPy calls bfloat16 a void, so ``kind`` does not tell)."""
+    """Whether ``dtype`` is one of the float dtypes (NumPy calls bfloat16 a void, so ``kind`` does not tell).
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    bool
+    """
     return dtype in _FLOAT_SET
 
 
@@ -97,6 +111,19 @@ _PROMOTED: dict[tuple[np.dtype, np.dtype], np.dtype] = {(a, b): _promote(a, b) f
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The dtype of ``a`` and ``b`` together.
 
+    Parameters
+    ----------
+    a, b : dtype
+
+    Returns
+    -------
+    numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
+
     Examples
     --------
     >>> from weft.dtypes import int64, float32, promote
@@ -110,7 +137,17 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:
-    """The dtype of a Python number of type ``kind`` with an array of ``dtype``."""
+    """The dtype of a Python number of type ``kind`` with an array of ``dtype``.
+
+    Parameters
+    ----------
+    kind : bool, int or float
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    numpy.dtype
+    """
     if kind is float:
         return dtype if dtype in _FLOAT_SET else float32
     if kind is int:
@@ -119,12 +156,30 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """What true division, means and roots of ``dtype`` give: itself for floats, float32 for the rest."""
+    """What true division, means and roots of ``dtype`` give: itself for floats, float32 for the rest.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    numpy.dtype
+    """
     return dtype if dtype in _FLOAT_SET else float32
 
 
 def summed(dtype: np.dtype) -> np.dtype:
-    """What a sum or product of ``dtype`` gives: NumPy's int64 and uint64 for smaller integers and bool."""
+    """What a sum or product of ``dtype`` gives: NumPy's int64 and uint64 for smaller integers and bool.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    numpy.dtype
+    """
     if dtype == bool or dtype in SIGNED:
         return int64
     return uint64 if dtype in UNSIGNED else dtype
@@ -132,6 +187,19 @@ def summed(dtype: np.dtype) -> np.dtype:
 
 def result_type(*operands: Any) -> np.dtype:
     """The dtype that arrays, dtypes and Python numbers have together.
+
+    Parameters
+    ----------
+    operands : arrays, dtypes and Python numbers
+
+    Returns
+    -------
+    numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        No operand at all, or an unknown dtype.
 
     Examples
     --------
@@ -159,6 +227,20 @@ _PYBOOL = builtins.bool
 def can_cast(from_: Any, to: Any, /) -> Any:
     """Whether values of ``from_`` may become ``to`` by promotion (the array API's rule).
 
+    Parameters
+    ----------
+    from_ : dtype or array
+    to : dtype
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    DTypeError
+        An unknown dtype.
+
     Examples
     --------
     >>> import weft as wf
@@ -176,7 +258,22 @@ _KINDS: dict[str, tuple[np.dtype, ...]] = {
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
-    """Whether ``dtype`` is of a kind: a name of the array API ("integral", "real floating" ...), a dtype, or a tuple.
+    """Whether ``dtype`` is of a kind.
+
+    Parameters
+    ----------
+    dtype : dtype
+    kind : str, dtype, or tuple of these
+        A name of the array API: "bool", "signed integer", "unsigned integer", "integral", "real floating", "numeric".
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    DTypeError
+        An unknown kind or dtype.
 
     Examples
     --------
@@ -197,6 +294,19 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 def finfo(dtype: Any) -> Any:
     """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included.
 
+    Parameters
+    ----------
+    dtype : float dtype, or an array of one
+
+    Returns
+    -------
+    finfo of NumPy or ml_dtypes
+
+    Raises
+    ------
+    DTypeError
+        No float dtype.
+
     Examples
     --------
     >>> import weft as wf
@@ -210,7 +320,20 @@ def finfo(dtype: Any) -> Any:
 
 
 def iinfo(dtype: Any) -> np.iinfo:
-    """Limits of an integer dtype.
+    """Limits of an integer dtype (bits, max, min).
+
+    Parameters
+    ----------
+    dtype : integer dtype, or an array of one
+
+    Returns
+    -------
+    numpy.iinfo
+
+    Raises
+    ------
+    DTypeError
+        No integer dtype.
 
     Examples
     --------

@@ -5,6 +5,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+__all__ = ["AxisError", "DTypeError", "DataError", "ShapeError", "TraceError"]
+
 _PACKAGE = str(Path(__file__).parent)
 
 

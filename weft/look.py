@@ -17,6 +17,7 @@ from weft.cell import LOCAL, Cell
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological, user_frame, user_line
 from weft.graph.primitives.control import SCAN
+from weft.graph.primitives.table import SCALAR
 
 MOST_NODES = 2000
 MOST_BYTES = 256 << 20
@@ -79,6 +80,14 @@ def look(node: Node) -> np.ndarray:
     return execute.to_numpy(value, node.shape, node.dtype)
 
 
+def one(node: Node) -> Any:
+    """The content of a node of one element, as a NumPy number."""
+    value = node.value
+    if value is None or LOCAL.keep or node.op is SCALAR:
+        return look(node).reshape(())[()]
+    return execute.first(value, node.dtype)
+
+
 def _refusal(node: Node) -> str:
     trace = LOCAL.trace
     inside = trace.looks if trace is not None and trace.looks else "a traced function that has ended"
@@ -110,6 +119,15 @@ def known(node: Node) -> bool:
 
 def evaluate(*trees: Any) -> None:
     """Compute every Array in ``trees`` and wait for it: ``wf.eval``.
+
+    Parameters
+    ----------
+    trees : Arrays, or dicts, lists, tuples and objects that hold some
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, where values are not known.
 
     Examples
     --------

@@ -24,7 +24,13 @@ MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Images (N, 1, H, W) float32 in [0, 1] and labels (N,) int32, for training and for the test."""
+    """Images and labels, for training and for the test.
+
+    Attributes
+    ----------
+    x_train, x_test : (N, 1, H, W) float32 in [0, 1]
+    y_train, y_test : (N,) int32
+    """
 
     x_train: np.ndarray
     y_train: np.ndarray
@@ -38,7 +44,7 @@ def load_digits() -> Split:
     Returns
     -------
     Split
-        pixels scaled by 1/16.
+        Pixels scaled by 1/16.
 
     Examples
     --------
@@ -61,10 +67,14 @@ def load_mnist() -> Split:
     Read from ``$WEFT_DATA/mnist``, else from the user's cache folder, else downloaded there (needs pooch:
     ``pip install weft[data]``). The unpacked bytes are checked.
 
+    Returns
+    -------
+    Split
+
     Raises
     ------
     DataError
-        when the files are damaged, or missing and cannot be downloaded.
+        The files are damaged, or missing and cannot be downloaded.
     """
     arrays = [read_idx(_mnist_bytes(name), name) for name in MNIST_FILES]
     images = [(a.reshape(-1, 1, 28, 28) * np.float32(1 / 255)) for a in (arrays[0], arrays[2])]

@@ -20,6 +20,11 @@ class Adam(Optimizer):
     eps : float, added to the root
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``betas`` outside [0, 1); else as :class:`Optimizer`.
+
     References
     ----------
     D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, algorithm 1.
@@ -69,6 +74,11 @@ class AdamW(Adam):
     weight_decay : float
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
     References
     ----------
     I. Loshchilov and F. Hutter, Decoupled weight decay regularization, ICLR 2019, algorithm 2.
@@ -99,6 +109,11 @@ class AMSGrad(Adam):
     lr, betas, eps : as for :class:`Adam`
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
     References
     ----------
     S. J. Reddi, S. Kale, S. Kumar, On the convergence of Adam and beyond, ICLR 2018, algorithm 2.
@@ -128,6 +143,11 @@ class AdaMax(Adam):
     lr, betas : as for :class:`Adam`
     eps : float, added to the size of the gradient
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
 
     References
     ----------
@@ -162,6 +182,11 @@ class Nadam(Adam):
     lr, betas, eps : as for :class:`Adam`
     momentum_decay : float; the momentum of step t is ``betas[0] * (1 - 0.96**(t * momentum_decay) / 2)``
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
 
     References
     ----------
@@ -208,6 +233,11 @@ class AdaBelief(Adam):
     lr, betas : as for :class:`Adam`
     eps : float, added to the mean square and to the root (the authors' default for their program)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
 
     References
     ----------

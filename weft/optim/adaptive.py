@@ -19,6 +19,11 @@ class AdaGrad(Optimizer):
     eps : float, added to the root
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        As :class:`Optimizer`.
+
     References
     ----------
     J. Duchi, E. Hazan, Y. Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR 2011.
@@ -53,6 +58,11 @@ class RMSprop(Optimizer):
     eps : float, added to the root
     momentum : float in [0, 1)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        ``rho`` or ``momentum`` outside [0, 1); else as :class:`Optimizer`.
 
     References
     ----------
@@ -95,6 +105,11 @@ class RMSpropGraves(Optimizer):
     eps : float, added under the root
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``rho`` or ``momentum`` outside [0, 1); else as :class:`Optimizer`.
+
     References
     ----------
     A. Graves, Generating sequences with recurrent neural networks, arXiv:1308.0850, equations 38 to 41.
@@ -136,6 +151,11 @@ class AdaDelta(Optimizer):
     eps : float, added under both roots
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``rho`` outside [0, 1), or ``eps`` not positive; else as :class:`Optimizer`.
+
     References
     ----------
     M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, algorithm 1.
@@ -174,6 +194,11 @@ class SMORMS3(Optimizer):
     lr : float, the largest learning rate
     eps : float, added to the divisors
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Optimizer`.
 
     References
     ----------

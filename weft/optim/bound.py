@@ -22,6 +22,11 @@ class AdaBound(Adam):
     gamma : float, how fast they close
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``final_lr`` not positive, or ``gamma`` outside (0, 1); else as :class:`Adam`.
+
     References
     ----------
     L. Luo, Y. Xiong, Y. Liu, X. Sun, Adaptive gradient methods with dynamic bound of learning rate, ICLR 2019.
@@ -61,6 +66,11 @@ class AMSBound(AdaBound):
     ----------
     lr, betas, eps, final_lr, gamma : as for :class:`AdaBound`
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`AdaBound`.
 
     References
     ----------

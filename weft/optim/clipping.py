@@ -23,6 +23,11 @@ def global_norm(gradients: Any) -> Array:
     -------
     Array of shape (), float32 or wider
 
+    Raises
+    ------
+    ValueError
+        There is no array.
+
     Examples
     --------
     >>> import weft as wf
@@ -51,6 +56,11 @@ def clip_by_norm(gradients: Any, max_norm: float) -> Any:
     -------
     tree like ``gradients``; unchanged (to the bit) where the norm is no larger
 
+    Raises
+    ------
+    ValueError
+        ``max_norm`` is not positive, or there is no array.
+
     References
     ----------
     R. Pascanu, T. Mikolov, Y. Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
@@ -78,6 +88,11 @@ def clip_by_value(gradients: Any, limit: float) -> Any:
     Returns
     -------
     tree like ``gradients``
+
+    Raises
+    ------
+    ValueError
+        ``limit`` is not positive.
 
     Examples
     --------

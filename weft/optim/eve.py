@@ -24,6 +24,11 @@ class Eve(Adam):
     least : float, the loss at the optimum (0 for cross entropy and mse)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``betas`` outside [0, 1), or ``c`` not above 1; from ``update``: no ``loss=``; else as :class:`Optimizer`.
+
     References
     ----------
     H. Hayashi, J. Koushik, G. Neubig, Eve: a gradient based optimization method with locally and globally adaptive

@@ -21,6 +21,11 @@ class Lion(Adam):
     weight_decay : float, shrinks the parameter itself; 3 to 10 times AdamW's
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
+
     References
     ----------
     X. Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023, algorithm 2.
@@ -58,6 +63,11 @@ class LAMB(Adam):
     eps : float, added to the root
     weight_decay : float, part of the step before its length is taken
     options : schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
+
+    Raises
+    ------
+    ValueError
+        As :class:`Adam`.
 
     References
     ----------

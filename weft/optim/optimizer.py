@@ -41,6 +41,11 @@ class Optimizer:
         patterns match, later ones win. ``{"lr": 0}`` leaves parameters as they are, ``{"sparse": True}`` updates them as
         those of ``wf.nn.Embedding(..., sparse=True)``.
 
+    Raises
+    ------
+    ValueError
+        An option out of range, or a group with an option that the class does not have.
+
     Notes
     -----
     Of a sparse parameter only the rows that the gradient touches are read and written, with their state: means, momentum

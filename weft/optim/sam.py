@@ -24,6 +24,11 @@ class SAM(Optimizer):
     rho : float, how far to climb, in the norm of all parameters together
     adaptive : bool, climb in units of each parameter's size (ASAM)
 
+    Raises
+    ------
+    TypeError, ValueError
+        ``optimizer`` is none; ``rho`` not positive, or ``update`` without ``gradient_at=``.
+
     References
     ----------
     P. Foret, A. Kleiner, H. Mobahi, B. Neyshabur, Sharpness-aware minimization for efficiently improving generalization,

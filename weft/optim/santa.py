@@ -29,6 +29,11 @@ class SantaE(Optimizer):
     n : float, gradients are divided by it in the mean square (the paper's N)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``sigma`` outside [0, 1), ``eps`` or ``n`` not positive, or ``burnin`` negative; else as :class:`Optimizer`.
+
     References
     ----------
     C. Chen, D. Carlson, Z. Gan, C. Li, L. Carin, Bridging the gap between stochastic gradient MCMC and stochastic
@@ -87,7 +92,16 @@ class SantaE(Optimizer):
 
 
 class SantaSSS(SantaE):
-    """Santa by the symmetric splitting scheme, more exact than Euler's. Parameters as for :class:`SantaE`.
+    """Santa by the symmetric splitting scheme, more exact than Euler's.
+
+    Parameters
+    ----------
+    lr, sigma, eps, anneal, burnin, c, n, options : as in :class:`SantaE`
+
+    Raises
+    ------
+    ValueError
+        As :class:`SantaE`.
 
     References
     ----------

@@ -19,6 +19,11 @@ class SGD(Optimizer):
     dampening : float in [0, 1)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
+    Raises
+    ------
+    ValueError
+        ``momentum`` or ``dampening`` outside [0, 1), or ``nesterov`` that does not go with them; else as :class:`Optimizer`.
+
     References
     ----------
     I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.

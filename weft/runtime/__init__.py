@@ -12,11 +12,17 @@ def get_backend(name: str = "cpu") -> Any:
 
     Parameters
     ----------
-    name : ``"cpu"``
+    name : str
+        "cpu" is the only one.
+
+    Returns
+    -------
+    Backend
 
     Raises
     ------
-    ValueError : no such backend
+    ValueError
+        No such backend.
 
     Examples
     --------
@@ -37,6 +43,10 @@ def counters() -> dict[str, int]:
     ``kernels`` (entries, counted in the emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
     ``compiles``, ``cache_hits``, ``loads``, ``allocator_misses``, ``allocator_bytes``.
 
+    Returns
+    -------
+    dict of str to int
+
     Examples
     --------
     >>> from weft.runtime import counters
@@ -50,9 +60,15 @@ def counters() -> dict[str, int]:
 def set_num_threads(count: int) -> None:
     """Use this many threads, the calling one included. Results do not depend on it.
 
+    Parameters
+    ----------
+    count : int
+        From 1 to 256.
+
     Raises
     ------
-    TypeError, ValueError : not an int from 1 to 256
+    TypeError, ValueError
+        No int; out of range.
 
     Examples
     --------
@@ -68,6 +84,10 @@ def set_num_threads(count: int) -> None:
 
 def get_num_threads() -> int:
     """The number of threads a kernel may use: ``$WEFT_THREADS``, else the CPUs this process may run on.
+
+    Returns
+    -------
+    int
 
     Examples
     --------

@@ -70,6 +70,11 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     -------
     Explanation : with ``kernels``, each with name, phases, flops, bytes, lines, boundary
 
+    Raises
+    ------
+    TraceError
+        ``f`` looks at the content of an array.
+
     Examples
     --------
     >>> import weft as wf

@@ -31,6 +31,11 @@ class AverageWeights:
     ----------
     average : dict from names to Arrays of float32 or float64; empty before the first step
 
+    Raises
+    ------
+    ValueError
+        ``decay`` is not between 0 and 1.
+
     References
     ----------
     B. T. Polyak, A. B. Juditsky, Acceleration of stochastic approximation by averaging, SIAM J. Control Optim. 30 (1992).

@@ -40,6 +40,11 @@ class EarlyStopping:
     min_delta : less than this is no improvement
     mode : "min", "max", or None: "max" for names with "accuracy", else "min"
 
+    Raises
+    ------
+    ValueError
+        Neither ``patience`` nor ``threshold``, or values out of range.
+
     Examples
     --------
     >>> import numpy as np, weft as wf
@@ -82,6 +87,11 @@ class ReduceLROnPlateau:
     monitor, patience, min_delta, mode : as for EarlyStopping
     factor : in (0, 1)
     min_lr : the rate gets no smaller than this
+
+    Raises
+    ------
+    ValueError
+        ``factor``, ``patience`` or ``mode`` out of range.
 
     Examples
     --------
@@ -140,6 +150,11 @@ class BestWeights:
     best, last : dict from names to NumPy arrays, buffers included; None before the first epoch
     number : of the best epoch
     score : its figure
+
+    Raises
+    ------
+    ValueError
+        Another ``mode``; from ``restore``: there are no weights yet.
 
     Examples
     --------

@@ -29,6 +29,21 @@ FIRST_SCALE = 65536.0
 def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callable[[Array, Array, float], Array]:
     """The jitted step: forward, backward and update in one native call; gives the loss before the update.
 
+    Parameters
+    ----------
+    model : Module
+    loss : function of outputs and targets
+    optimizer : Optimizer, after ``init(model)``
+
+    Returns
+    -------
+    function of x, y and the learning rate, giving the loss as an Array of shape ()
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError
+        When called: the loss is not one float number, or batch and model do not fit.
+
     Examples
     --------
     >>> import weft as wf

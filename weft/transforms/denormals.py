@@ -16,6 +16,10 @@ def flush_denormals() -> Iterator[None]:
     Adam's moments of silent units decay into denormals, and arithmetic on those is many times slower;
     ``wf.train.fit`` uses this by itself.
 
+    Returns
+    -------
+    context manager
+
     Examples
     --------
     >>> import weft as wf

@@ -167,8 +167,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     Raises
     ------
-    ShapeError, DTypeError
-        when the result is not one number, or an argument is not float.
+    ShapeError, DTypeError, TypeError, ValueError
+        When called: the result is not one number, or no float; an argument is not float; ``argnums`` names no argument.
 
     Examples
     --------
@@ -212,11 +212,20 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of ``f``: see :func:`value_and_grad`. Gradients of gradients work.
+    """A function that gives the gradient of ``f``. Gradients of gradients work.
+
+    Parameters
+    ----------
+    f, argnums, has_aux : as in :func:`value_and_grad`
 
     Returns
     -------
     function of the same arguments: gradient, or (gradient, aux)
+
+    Raises
+    ------
+    ShapeError, DTypeError, TypeError, ValueError
+        As :func:`value_and_grad`.
 
     Examples
     --------
@@ -246,6 +255,13 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     Returns
     -------
     (result, pullback) : ``pullback(cotangent)`` takes a tree like the result and gives a tuple, one gradient an argument
+
+    Raises
+    ------
+    DTypeError
+        An argument is not float.
+    ShapeError, ValueError
+        From the pullback: a cotangent of another shape or structure than the result.
 
     Examples
     --------

@@ -138,6 +138,20 @@ def unflatten(structure: Any, leaves: list[Any]) -> Any:
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """``f`` of every leaf (and the leaves at its place in the other trees); the result has the tree's structure.
 
+    Parameters
+    ----------
+    f : function of as many leaves as there are trees
+    tree, rest : trees of one structure
+
+    Returns
+    -------
+    tree
+
+    Raises
+    ------
+    ValueError
+        The structures differ.
+
     Examples
     --------
     >>> from weft.transforms.tree import tree_map
@@ -156,6 +170,14 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 def tree_leaves(tree: Any) -> list[Any]:
     """The leaves of a tree, modules taken apart.
+
+    Parameters
+    ----------
+    tree : anything; what is no tree is a leaf
+
+    Returns
+    -------
+    list
 
     Examples
     --------
