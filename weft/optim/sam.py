@@ -52,6 +52,7 @@ class SAM(Optimizer):
 
     @property
     def lr(self) -> float:  # type: ignore[override]
+        """The learning rate of the optimizer inside."""
         return self.optimizer.lr
 
     @lr.setter
@@ -60,10 +61,12 @@ class SAM(Optimizer):
 
     @property
     def state(self) -> dict[str, dict[str, Array]]:  # type: ignore[override]
+        """The state of the optimizer inside."""
         return self.optimizer.state
 
     @property
     def step_count(self) -> Array | None:  # type: ignore[override]
+        """The steps that the optimizer inside has made."""
         return self.optimizer.step_count
 
     def init(self, model: Any) -> Optimizer:
