@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from pathlib import Path
+
+import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -24,6 +28,17 @@ def test_readme_kernel_is_what_explain_prints(capsys) -> None:
     assert shown is not None
     exec(compile(code, "readme.py", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out.strip() == shown.group(1).strip()
+
+
+def test_readme_figures_are_those_of_the_kept_runs(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(README.parent / "benchmarks"))
+    table = importlib.import_module("table")
+    monkeypatch.delitem(sys.modules, "table")
+    text = README.read_text()
+    assert table.write(text) == text, "results have changed: python benchmarks/table.py --write"
+    assert len(table.table().splitlines()) == 2 + len(table.PROGRAMS) + len(table.KERNELS)
+    with pytest.raises(ValueError, match="must hold"):
+        table.write("no comments here")
 
 
 def test_readme_commands_exist() -> None:
