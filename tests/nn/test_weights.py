@@ -59,11 +59,19 @@ def test_a_model_round_trip_in_float16(tmp_path: Path) -> None:
 
 
 def test_overflow_names_the_tensor(tmp_path: Path) -> None:
-    a = net()
+    a, small = net(), net()
     a[2].weight[1, 2] = 7e4
-    with pytest.warns(RuntimeWarning, match=r"'2\.weight': 1 of 21 numbers are too large for float16.*70000") as caught:
-        a.save(tmp_path / "w", dtype="float16")
-    assert len(caught) == 1
+    for p in small.parameters().values():
+        p._set(p.astype("float16").node)
+    wf.io.save(tmp_path / "wide", a)
+    for what, call in {
+        "save": lambda: a.save(tmp_path / "w", dtype="float16"), "save:": lambda: wf.io.save(tmp_path / "w", a, "float16"),
+        "load": lambda: small.load(tmp_path / "wide"), "load:": lambda: wf.io.load_into(small, tmp_path / "wide"),
+    }.items():
+        text = what + r".* '2\.weight': 1 of 21 numbers are too large for float16.*70000"
+        with pytest.warns(RuntimeWarning, match=text) as caught:
+            call()
+        assert len(caught) == 1 and caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         a.save(tmp_path / "w", dtype="bfloat16")
@@ -120,7 +128,8 @@ def test_damage_names_the_place_and_loads_nothing(tmp_path: Path) -> None:
     (lambda h, d: joined([1], d), "no table of tensors"),
     (lambda h, d: joined(h | {"v": 3}, d), "is not described by"),
     (lambda h, d: joined(b"[" * 100000, d), "cannot be read"),
-    (lambda h, d: b"\x93NUMPY" + d, "promise a header"),
+    (lambda h, d: b"\x93NUMPY" + d, "promise a header of .* it is NumPy's .npy"),
+    (lambda h, d: b"PK\3\4" + bytes(4) + d, "torch.save"),
 ])
 def test_files_of_others_are_checked_too(change, why: str) -> None:
     foreign = safetensors.numpy.save({"v": rng.normal(size=2), "w": rng.normal(size=2).astype("f4")})
@@ -143,3 +152,28 @@ def test_models_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=why):
             model.load(path)
     assert all((model.arrays()[k].numpy() == v).all() for k, v in before.items())
+
+
+def test_counters_of_pytorch_are_passed_over(tmp_path: Path) -> None:
+    path, model = tmp_path / "w", net()
+    given = {n: rng.normal(size=a.shape).astype("f4") for n, a in model.arrays().items()}
+    safetensors.numpy.save_file(given | {"1.num_batches_tracked": np.array(rng.integers(1, 99))}, path)
+    model.load(path)
+    assert all((a.numpy() == given[n]).all() for n, a in model.arrays().items())
+    for name, value in (("1.num_batches", np.array(3)), ("1.num_batches_tracked", np.ones(2)), ("num_batches", np.array(3))):
+        safetensors.numpy.save_file(given | {name: value}, path)
+        with pytest.raises(DataError, match=f"not in the model ..{name}"):
+            model.load(path)
+
+
+def test_a_header_of_any_length_and_many_names(tmp_path: Path) -> None:
+    """Data need not begin at a multiple of their element's size."""
+    value = rng.normal(size=5)
+    content = safetensors.numpy.save({"v": value})
+    header, data = parts(content)
+    for blanks in range(9):
+        (tmp_path / "w").write_bytes(joined(json.dumps(header).encode() + b" " * blanks, data))
+        assert wf.io.load(tmp_path / "w")["v"].numpy().tobytes() == value.tobytes()
+    wf.io.save(tmp_path / "w", {f"layer{k}": wf.ones(1) for k in range(50)})
+    with pytest.raises(DataError, match=r"missing \['bias', 'weight'\], not in the model .*'layer12'\] and 45 more"):
+        wf.nn.Linear(3, 2).load(tmp_path / "w")

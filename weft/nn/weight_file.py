@@ -11,6 +11,7 @@ import json
 import math
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ NAMES = {dtype: code for code, dtype in DTYPES.items()}
 MOST_HEADER = 100_000_000  # as the format's own library has it
 META, HEADER, TENSOR = "__metadata__", "weft.sha256", "sha256:"
 BLANK = "0" * 64
+OTHERS = {  # how files begin that people take for weight files
+    b"PK\3\4": "it is a zip archive, as torch.save and numpy.savez write",
+    b"\x93NUMPY": "it is NumPy's .npy, for numpy.load",
+    b"\x89HDF\r\n": "it is HDF5, as Keras writes",
+    b"GGUF": "it is a GGUF file",
+    b"\x80\2\x8a\nl\xfc": "it is what older versions of torch.save wrote",
+    b"\x80\4\x95": "it is a Python pickle",
+}
 
 
 def pack(arrays: dict[str, np.ndarray]) -> bytes:
@@ -87,8 +96,9 @@ def _header(content: bytes, source: Any) -> tuple[dict[str, Any], dict[str, str]
         raise _foreign(source, f"it has {len(content)} bytes, a header needs more than 8")
     length = int.from_bytes(content[:8], "little")
     if length > min(len(content) - 8, MOST_HEADER):
+        known = next((what for start, what in OTHERS.items() if content.startswith(start)), "cut off or altered")
         promise = f"its first 8 bytes promise a header of {length} bytes, {len(content) - 8} follow"
-        raise _foreign(source, f"{promise}: cut off or altered")
+        raise _foreign(source, f"{promise}: {known}")
     raw = content[8 : 8 + length]
     try:
         entries = json.loads(raw.decode("utf-8"), object_pairs_hook=_once)
@@ -151,3 +161,16 @@ def write_whole(path: str | os.PathLike, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    with suppress(OSError):  # some network folders cannot
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,12 @@ import numpy as np
 
 from weft.array import Array
 from weft.dtypes import as_dtype, is_float
-from weft.errors import DataError, DTypeError
+from weft.errors import DataError, DTypeError, warn
 from weft.functions.creation import asarray
 from weft.nn.module import Module
 from weft.nn.weight_file import pack, unpack, write_whole
+
+COUNTER = "num_batches_tracked"  # PyTorch's batch norm counts its batches; nothing here depends on that number
 
 
 def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = None) -> None:
@@ -78,6 +79,9 @@ def load(path: str | os.PathLike) -> dict[str, Array]:
 def load_into(model: Module, path: str | os.PathLike) -> Module:
     """Read weights into a model; nothing is written unless every name, shape and dtype fits. Floats take the model's dtype.
 
+    Files of PyTorch models have PyTorch's names, which are those of weft's layers; their counters ``num_batches_tracked``
+    are left out.
+
     Raises
     ------
     DataError
@@ -93,11 +97,11 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
     True
     """
     fresh, own = _read(path), model.arrays()
-    missing, foreign = sorted(own.keys() - fresh.keys()), sorted(fresh.keys() - own.keys())
+    missing = sorted(own.keys() - fresh.keys())
+    foreign = sorted(n for n in fresh.keys() - own.keys() if not _is_counter(n, fresh[n]))
     if missing or foreign:
         raise DataError(
-            f"{path} does not fit the model: missing {missing or 'nothing'}, not in the model {foreign or 'nothing'}"
-            + _unmade(model, foreign)
+            f"{path} does not fit the model: missing {_few(missing)}, not in the model {_few(foreign)}" + _unmade(model, foreign)
         )
     for name, array in own.items():
         value = fresh[name]
@@ -127,11 +131,22 @@ def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     lost = np.isinf(out) & np.isfinite(array)
     if lost.any():
         largest = float(np.abs(array[lost].astype(np.float64)).max())
-        warnings.warn(
+        warn(
             f"{what}: {int(lost.sum())} of {array.size} numbers are too large for {np.dtype(dtype).name} and become infinite "
-            f"(the largest is {largest:.6g})", RuntimeWarning, stacklevel=4,
+            f"(the largest is {largest:.6g})"
         )
     return out
+
+
+def _is_counter(name: str, array: np.ndarray) -> bool:
+    return name.rpartition(".")[2] == COUNTER and array.dtype.kind in "iu" and array.size == 1
+
+
+def _few(names: list[str]) -> str:
+    """Names for a sentence: all of a few, the first of many."""
+    if len(names) > 6:
+        return f"{names[:5]} and {len(names) - 5} more"
+    return str(names) if names else "nothing"
 
 
 def _unmade(model: Module, foreign: list[str]) -> str:
