@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -234,6 +235,15 @@ def test_schedules_compile_nothing_new(name: str) -> None:
     found = run(optim.SGD(0.1, schedule=schedule), start, ones, True)
     want = start["b"] - 0.1 * np.cumsum([factor(k) for k in range(STEPS)])[:, None]
     np.testing.assert_allclose([f["b"] for f in found], want, rtol=1e-5, atol=1e-6)
+
+
+def test_schedules_say_what_they_are() -> None:
+    shown = repr(optim.Adam(schedule=optim.schedules.warmup(10, optim.schedules.cosine(100, 0.1))))
+    assert "schedule=warmup(steps=10, then=cosine(steps=100, least=0.1))" in shown
+    for name, (schedule, _) in SCHEDULES.items():
+        if name != "of the user":
+            for same in (eval(repr(schedule), vars(optim.schedules)), pickle.loads(pickle.dumps(schedule))):
+                assert float(same(wf.array(2.0))) == float(schedule(wf.array(2.0)))
 
 
 def test_the_final_rate_of_adabound_follows_the_schedule() -> None:

@@ -1,19 +1,44 @@
 """Schedules: factors of the learning rate, functions of the number of steps made.
 
 An optimizer calls its schedule inside the step with its own count, an Array, so a new rate compiles nothing new. Any
-function of that Array is a schedule.
+function of that Array is a schedule; those made here say what they are when they are printed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from weft.array import Array
 from weft.functions.elementwise import cos, floor, maximum, minimum
 
-Schedule = Callable[[Array], Any]
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Schedule:
+    """A schedule with its options.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.warmup(100, wf.optim.schedules.cosine(1000))
+    warmup(steps=100, then=cosine(steps=1000, least=0.0))
+    """
+
+    rule: Callable[..., Any]
+    options: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.rule.__name__.removeprefix("_")
+
+    def __call__(self, count: Array) -> Any:
+        """The factor after ``count`` steps."""
+        return self.rule(count, **self.options)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.options.items() if v is not None)})"
 
 
 def constant(factor: float = 1.0) -> Schedule:
@@ -25,7 +50,7 @@ def constant(factor: float = 1.0) -> Schedule:
     >>> wf.optim.schedules.constant(0.5)(wf.array(7.0))
     0.5
     """
-    return lambda count: factor
+    return Schedule(_constant, {"factor": factor})
 
 
 def step(every: int, factor: float = 0.1) -> Schedule:
@@ -38,7 +63,7 @@ def step(every: int, factor: float = 0.1) -> Schedule:
     [1.0, 1.0, 0.5, 0.25]
     """
     _steps("step", "every", every)
-    return lambda count: factor ** floor((count + 0.5) / every)  # the half: no rounding can reach the next stair
+    return Schedule(_step, {"every": every, "factor": factor})
 
 
 def exponential(factor: float) -> Schedule:
@@ -52,7 +77,7 @@ def exponential(factor: float) -> Schedule:
     """
     if not factor > 0:
         raise ValueError(f"exponential: factor must be positive, not {factor}")
-    return lambda count: factor**count
+    return Schedule(_exponential, {"factor": factor})
 
 
 def cosine(steps: int, least: float = 0.0) -> Schedule:
@@ -69,10 +94,10 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     [1.0, 0.5, 0.0, 0.0]
     """
     _steps("cosine", "steps", steps)
-    return lambda count: least + (1 - least) * 0.5 * (1 + cos(minimum(count, steps) * (math.pi / steps)))
+    return Schedule(_cosine, {"steps": steps, "least": least})
 
 
-def warmup(steps: int, then: Schedule | None = None) -> Schedule:
+def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
     """Linear from ``1 / steps`` to 1 in the first ``steps`` steps; then the schedule ``then``, counted from there.
 
     Examples
@@ -82,12 +107,28 @@ def warmup(steps: int, then: Schedule | None = None) -> Schedule:
     [0.25, 0.5, 1.0, 1.0, 0.5]
     """
     _steps("warmup", "steps", steps)
+    return Schedule(_warmup, {"steps": steps, "then": then})
 
-    def factor(count: Array) -> Any:
-        rising = minimum((count + 1) / steps, 1)
-        return rising if then is None else rising * then(maximum(count - steps, 0))
 
+def _constant(count: Array, factor: float) -> Any:
     return factor
+
+
+def _step(count: Array, every: int, factor: float) -> Any:
+    return factor ** floor((count + 0.5) / every)  # the half: no rounding can reach the next stair
+
+
+def _exponential(count: Array, factor: float) -> Any:
+    return factor**count
+
+
+def _cosine(count: Array, steps: int, least: float) -> Any:
+    return least + (1 - least) * 0.5 * (1 + cos(minimum(count, steps) * (math.pi / steps)))
+
+
+def _warmup(count: Array, steps: int, then: Callable[[Array], Any] | None) -> Any:
+    rising = minimum((count + 1) / steps, 1)
+    return rising if then is None else rising * then(maximum(count - steps, 0))
 
 
 def _steps(function: str, name: str, value: int) -> None:
