@@ -137,6 +137,8 @@ def from_dlpack(x: Any, /) -> Array:
 
 
 def _filled(value: Any, shape: Any, dtype: Any, function: str, default: np.dtype = FLOAT32) -> Array:
+    if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
+        raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     wanted = default if dtype is None else as_dtype(dtype)
     return wrap(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
