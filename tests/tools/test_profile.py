@@ -304,6 +304,21 @@ def test_the_command(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     assert "must end in" in capsys.readouterr().err
 
 
+def test_files_that_cannot_be_written_are_refused_at_once(capsys, tmp_path: Path, monkeypatch) -> None:
+    train = ["train", "digits", "--epochs", "1"]
+    for more, why in (
+        (["--save", str(tmp_path)], "is a folder"), (["--checkpoint", str(tmp_path)], "is a folder"),
+        (["--resume"], "--resume needs --checkpoint FILE"),
+    ):
+        assert main([*train, *more]) == 1
+        shown = capsys.readouterr()
+        assert why in shown.err and not shown.out
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for more in (["--plot", "a.pdf"], ["--profile", "a.png"]):
+        assert main([*train, *more]) == 1
+        assert "needs matplotlib: pip install weft[plot]" in capsys.readouterr().err
+
+
 def test_the_machine_is_measured_once_and_can_be_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = profile_machine.machine()
     assert found.flops > 1e8 and all(b > 1e7 for _, b in found.bandwidth) and found.threads == wf.get_num_threads()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import statistics
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -13,7 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (ValueError, TypeError, IndexError, OSError) as error:
+    except (ValueError, TypeError, IndexError, OSError, ImportError) as error:
         print(f"weft: {error}", file=sys.stderr)
         return 1
 
@@ -63,10 +66,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
-    if arguments.profile:
-        from weft.tools.profile import check_ending
-
-        check_ending(arguments.profile)
+    _check_files(arguments)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
     wf.random.seed(arguments.seed)
@@ -94,6 +94,27 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.profile is not None and not history.interrupted:
         _profile(arguments, net, split, history)
     return 130 if history.interrupted else 0
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse, before anything is trained, files that could not be written afterwards."""
+    if arguments.resume and not arguments.checkpoint:
+        raise ValueError("train: --resume needs --checkpoint FILE, the file to go on from")
+    if arguments.profile:
+        from weft.tools.profile import check_ending
+
+        check_ending(arguments.profile)
+    pictures = [f for f in (arguments.plot, arguments.profile) if f and (f == arguments.plot or f.endswith(".png"))]
+    if pictures and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
+    for file in (arguments.save, arguments.checkpoint, arguments.plot, arguments.profile):
+        if file:
+            path = Path(file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise OSError(f"train: {path} is a folder, not a file")
+            if not os.access(path.parent, os.W_OK):
+                raise OSError(f"train: {path} cannot be written: its folder is read-only")
 
 
 def _bench(arguments: argparse.Namespace) -> int:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import functools
 import os
 import statistics
-import time
-import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.array import Array
 from weft.look import evaluate
+from weft.tools.profile_culprit import Culprit, culprit_of
 from weft.tools.profile_machine import Machine, machine
+from weft.tools.profile_measure import called, measured, reached
 from weft.tools.profile_reasons import Reason, overhead, reason_of
 from weft.tools.profile_report import (
-    OUTSIDE,
     PHASES,
     Event,
     KernelTime,
@@ -35,34 +33,9 @@ from weft.tools.profile_report import (
     steps_of,
 )
 from weft.tools.profile_session import Run, Session
-from weft.tools.profile_text import head, percent, short, text
-from weft.transforms.jit import Jitted
-from weft.transforms.reach import cells_of, names_of
+from weft.tools.profile_text import head, text
 
 BUDGET = 0.6  # seconds for the timed calls, where ``repeat`` is left out
-SETTLE = 2  # calls before each round that are not counted: arrays change owners, caches fill
-MOST_OBJECTS = 100_000
-
-
-@dataclass(frozen=True)
-class Culprit:
-    """What to look at first.
-
-    Attributes
-    ----------
-    line, layer, phase : where, "" where it is nowhere in particular
-    seconds : that it takes, a call; lost : of these above the floor
-    reason : in one word or two: "memory-bound", "too small", "not vectorised", "host primitive", "quadratic", ...
-    sentence : all of it
-    """
-
-    line: str
-    layer: str
-    phase: str
-    seconds: float
-    lost: float
-    reason: str
-    sentence: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,59 +167,24 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
         raise ValueError(f"profile: repeat must be at least 1, not {repeat}")
     with Session() as session:  # fails early where a profile cannot be
         pass
-    arrays = _arrays(f, args, kwargs)
+    arrays = reached(f, args, kwargs)
     evaluate(arrays)
     kept = [(array, array._node) for array in arrays]
     try:
-        _called(f, args, kwargs, arrays)
-        made = _arrays(f, args, kwargs)
+        called(f, args, kwargs, arrays)
+        made = reached(f, args, kwargs)
         if not {id(a) for a in made} <= {id(a) for a in arrays}:  # an optimizer's state, say, that only this call could make
             arrays = made
             evaluate(arrays)
             kept = [(array, array._node) for array in arrays]
-        measured = _measured(session, functools.partial(_called, f, args, kwargs, arrays), repeat)
+        times = measured(session, functools.partial(called, f, args, kwargs, arrays), repeat, BUDGET)
     finally:
         for array, node in kept:
             array._node = node
-    found = _found(_name(f), session, *measured)
+    found = _found(_name(f), session, *times)
     if show and not _in_notebook():
         print(found)
     return found
-
-
-def _called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[Array]) -> int:
-    """Call, compute what comes out and what was written; nanoseconds."""
-    begin = time.perf_counter_ns()
-    out = f(*args, **kwargs)
-    pending = [a for a in reached if a._node.value is None]
-    if pending or not isinstance(out, Array) or out.node.value is None:
-        evaluate(out, pending)
-    return time.perf_counter_ns() - begin
-
-
-def _measured(session: Session, call: Callable[[], int], repeat: int | None) -> tuple[list[int], list[int], list[list[Run]]]:
-    """Nanoseconds of whole calls; of calls in the session; and the runs of each of these."""
-    once = min(call(), call()) * 1e-9
-    count = repeat if repeat is not None else int(min(200, max(3, BUDGET / 2 / max(once, 1e-7))))
-    rounds = min(count, 4)
-    wholes: list[int] = []
-    timed: list[int] = []
-    runs: list[list[Run]] = []
-    for r in range(rounds):  # plain and timed calls in turns, so that a busy moment meets both
-        share = count * (r + 1) // rounds - count * r // rounds
-        for _ in range(SETTLE if once < 0.5 else 1):
-            call()
-        wholes += [call() for _ in range(share)]
-        with session:
-            for _ in range(SETTLE if r else SETTLE + 1):
-                call()
-            session.recording = True
-            for _ in range(share):
-                session.runs = []
-                timed.append(call())
-                runs.append(session.runs)
-            session.recording = False
-    return wholes, timed, runs
 
 
 def _found(name: str, session: Session, wholes: list[int], timed: list[int], runs: list[list[Run]]) -> Profile:
@@ -254,8 +192,8 @@ def _found(name: str, session: Session, wholes: list[int], timed: list[int], run
     steps = steps_of(runs, limits)
     inside = sum(s.seconds for s in steps)
     outside = min(ns - sum(t for run in ran for _, t in run.times) for ns, ran in zip(timed, runs, strict=True)) * 1e-9
-    measured = min(wholes) * 1e-9
-    whole = max(min(measured, inside + outside), inside, 1e-9)
+    quickest = min(wholes) * 1e-9
+    whole = max(min(quickest, inside + outside), inside, 1e-9)
     best = timed.index(min(timed))
     place = Places(session, _hidden)
     every, writes = node_counts(runs[best])
@@ -271,10 +209,10 @@ def _found(name: str, session: Session, wholes: list[int], timed: list[int], run
     looks = statistics.median([sum(not run.unit.jitted for run in call) for call in runs])
     reason, line = overhead(whole, inside, programs, looks, session.traced / len(runs), every, writes)
     blamed = place((*line, "", "forward")) if line is not None else Place("", "", "", "", "", "")
-    culprit = _culprit(kernels, reasons, whole, whole - inside, reason, blamed)
+    culprit = culprit_of(kernels, reasons, whole, whole - inside, reason, blamed)
     layers = rows(kernels, by_layer)
     return Profile(
-        name, len(wholes), measured, whole, inside, phases, layers, rows(kernels, by_line), tuple(kernels), culprit, limits,
+        name, len(wholes), quickest, whole, inside, phases, layers, rows(kernels, by_line), tuple(kernels), culprit, limits,
         _events(runs[best], place),
     )
 
@@ -288,54 +226,6 @@ def _kernel(step: Step, limits: Machine, reason: Reason, place: Places) -> Kerne
         work.name, work.kind, runs, step.seconds, runs * max(arithmetic, memory), bound,
         runs * work.flops, runs * work.bytes, reason.name, reason.why, tuple(sorted(parts, key=lambda p: -p.seconds)),
     )
-
-
-def _culprit(
-    kernels: Sequence[KernelTime], reasons: dict[int, Reason], whole: float, outside: float, why: Reason, blamed: Place
-) -> Culprit:
-    """The place that loses most above the floor; where all are near it, the place that takes most."""
-    lost: dict[Place, float] = {}
-    taken: dict[Place, float] = {}
-    worst: dict[Place, tuple[float, KernelTime]] = {}
-    for kernel in kernels:
-        for part in kernel.parts:
-            share = part.seconds / kernel.seconds if kernel.seconds else 0.0
-            lost[part.place] = lost.get(part.place, 0.0) + share * kernel.lost
-            taken[part.place] = taken.get(part.place, 0.0) + part.seconds
-            worst[part.place] = max(worst.get(part.place, (-1.0, kernel)), (part.seconds, kernel), key=lambda x: x[0])
-    by = lost if max(lost.values(), default=0.0) + outside > 0.3 * whole else taken
-    place = max(by, key=by.__getitem__, default=None)
-    same = place is not None and place.line == blamed.line != ""
-    if place is None or (outside > by[place] and not same):
-        extra = f"{_where(blamed)}: " if blamed.line else ""
-        sentence = f"Culprit: {extra}{percent(outside / whole)} of the time is outside of kernels. {_sentence(why)}"
-        return Culprit(blamed.line, "", "", outside, outside, why.name, sentence)
-    kernel = worst[place][1]
-    reason = reasons[id(kernel)]
-    estimated = len(kernel.parts) > 1
-    took, above = taken[place], lost[place]
-    time = f"{percent(took / whole, estimated)} of the time"
-    if same and outside > took:
-        took, above, reason = took + outside, above + outside, why
-        time = f"{percent(took / whole, True)} of the time, almost all of it in Python"
-    if place.layer and len({p.layer for p in taken if p.line == place.line}) > 1:
-        place = replace(place, line="")  # the line of the whole model says nothing more
-    sentence = f"Culprit: {_where(place)}, {time}. {_sentence(reason)}"
-    return Culprit(place.line, place.layer, place.phase, took, above, reason.name, sentence)
-
-
-def _where(place: Place) -> str:
-    layer = f"{place.layer} ({place.kind})" if place.kind and place.kind != place.layer else place.layer
-    parts = [f"{layer}, {place.phase}"] if layer else []
-    if place.line:
-        inside = f" in {place.function}" if place.function and not place.function.startswith("<") else ""
-        parts.append(f"{place.source + '  ' if place.source else ''}({short(place.line)}{inside})")
-    return ", ".join(parts) or f"{OUTSIDE[1:-1]}, {place.phase}"
-
-
-def _sentence(reason: Reason) -> str:
-    why = reason.why[0].upper() + reason.why[1:] + "."
-    return f"{why} {reason.advice}." if reason.advice else why
 
 
 def _events(runs: Sequence[Run], place: Places) -> tuple[Event, ...]:
@@ -369,36 +259,3 @@ def _in_notebook() -> bool:
     from rich.console import Console
 
     return Console().is_jupyter
-
-
-def _arrays(*roots: Any) -> list[Array]:
-    """Every Array with a content of its own that the roots lead to, and the random state."""
-    from weft.functions import random_state
-
-    found: dict[int, Array] = {}
-    seen: dict[int, Any] = {}
-    stack: list[Any] = [*roots, random_state._STATE.key, random_state._STATE.base]
-    while stack and len(seen) < MOST_OBJECTS:
-        item = stack.pop()
-        if item is None or isinstance(item, int | float | str | bytes | type | types.ModuleType | np.ndarray) or id(item) in seen:
-            continue
-        seen[id(item)] = item
-        if isinstance(item, Array):
-            found[id(item.cell)] = item.cell
-        elif isinstance(item, types.FunctionType):
-            stack += [*cells_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
-            if not (item.__module__ or "").startswith("weft."):
-                stack += [item.__globals__[n] for n in names_of(item.__code__) if n in item.__globals__]
-        elif isinstance(item, types.MethodType):
-            stack += [item.__func__, item.__self__]
-        elif isinstance(item, functools.partial):
-            stack += [item.func, *item.args, *item.keywords.values()]
-        elif isinstance(item, Jitted):
-            stack.append(item.f)
-        elif isinstance(item, dict):
-            stack += item.values()
-        elif isinstance(item, list | tuple | set | frozenset):
-            stack += item
-        elif hasattr(item, "__dict__"):
-            stack += vars(item).values()
-    return list(found.values())

@@ -1,4 +1,4 @@
-"""Why a step takes the time it takes, and the one sentence that names the culprit."""
+"""Why a step takes the time it takes."""
 
 from __future__ import annotations
 
