@@ -258,9 +258,10 @@ class Array(Methods):
         return (1, 0)
 
     def _one(self, kind: str) -> Any:
-        if self.size != 1:
-            raise TypeError(f"only an array of one element can become {kind}, this one has shape {self.shape}")
-        return self.numpy().reshape(())[()]
+        node = self.node
+        if node.size != 1:
+            raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
+        return looking.one(node)
 
     def __float__(self) -> float:
         return float(self._one("a float"))

@@ -65,6 +65,16 @@ def to_buffer(array: np.ndarray) -> Any:
     return get_backend().from_numpy(array)
 
 
+def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
+    """A buffer with some rows of a NumPy array, copied once; the dtype is one of NumPy's own, ``rows`` lie within the array."""
+    return get_backend().gather(array, rows)
+
+
+def first(buffer: Any, dtype: np.dtype) -> Any:
+    """The first element of a buffer, as a NumPy number."""
+    return get_backend().first(buffer, dtype)
+
+
 def to_numpy(buffer: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """A read-only view of a buffer, which is never written from then on."""
     return get_backend().to_numpy(buffer, shape, dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from functools import cached_property, partial
@@ -97,6 +98,18 @@ class CPUBackend:
                 array = array.reshape(-1).view(np.uint8)
             self.allocator.fill(buffer.address, array)
         return buffer
+
+    def gather(self, array: np.ndarray, rows: np.ndarray) -> Any:
+        """A copy of some rows of an array that has a dtype of NumPy's own; ``rows`` lie within it."""
+        shape = (len(rows), *array.shape[1:])
+        buffer = self.allocator.allocate(math.prod(shape) * array.itemsize or 1)
+        if array.size and len(rows):
+            array.take(rows, 0, view(buffer, shape, array.dtype, True), "clip")  # with "raise" NumPy goes by a buffer of its own
+        return buffer
+
+    def first(self, buffer: Any, dtype: np.dtype) -> Any:
+        """The first element of a buffer, as a NumPy number."""
+        return view(buffer, (1,), dtype)[0]
 
     def to_numpy(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
         """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
