@@ -59,6 +59,14 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
 def load(path: str | os.PathLike) -> dict[str, Array]:
     """Read a safetensors file. Checksums that :func:`save` wrote are checked; other programs' files have none.
 
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    dict from names to Arrays
+
     Raises
     ------
     DataError
@@ -81,6 +89,15 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
 
     Files of PyTorch models have PyTorch's names, which are those of weft's layers; their counters ``num_batches_tracked``
     are left out.
+
+    Parameters
+    ----------
+    model : Module
+    path : str or path
+
+    Returns
+    -------
+    ``model``
 
     Raises
     ------

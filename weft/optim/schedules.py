@@ -44,6 +44,14 @@ class Schedule:
 def constant(factor: float = 1.0) -> Schedule:
     """Always ``factor``.
 
+    Parameters
+    ----------
+    factor : float
+
+    Returns
+    -------
+    Schedule
+
     Examples
     --------
     >>> import weft as wf
@@ -55,6 +63,20 @@ def constant(factor: float = 1.0) -> Schedule:
 
 def step(every: int, factor: float = 0.1) -> Schedule:
     """Multiplied by ``factor`` after each ``every`` steps.
+
+    Parameters
+    ----------
+    every : int, at least 1
+    factor : float
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        ``every`` is below 1.
 
     Examples
     --------
@@ -69,6 +91,19 @@ def step(every: int, factor: float = 0.1) -> Schedule:
 def exponential(factor: float) -> Schedule:
     """Multiplied by ``factor`` at every step.
 
+    Parameters
+    ----------
+    factor : float, positive
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        ``factor`` is not positive.
+
     Examples
     --------
     >>> import weft as wf
@@ -82,6 +117,20 @@ def exponential(factor: float) -> Schedule:
 
 def cosine(steps: int, least: float = 0.0) -> Schedule:
     """Half a cosine from 1 to ``least`` in ``steps`` steps, then ``least``.
+
+    Parameters
+    ----------
+    steps : int, at least 1
+    least : float, the factor at the end
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        ``steps`` is below 1.
 
     References
     ----------
@@ -99,6 +148,21 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
 
 def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
     """Linear from ``1 / steps`` to 1 in the first ``steps`` steps; then the schedule ``then``, counted from there.
+
+    Parameters
+    ----------
+    steps : int, at least 1
+    then : Schedule, optional
+        By default the factor stays at 1.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        ``steps`` is below 1.
 
     Examples
     --------
