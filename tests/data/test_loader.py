@@ -150,8 +150,14 @@ def test_fit_takes_loaders_iterables_functions_and_generators() -> None:
     assert trained((batches,)) == want
     assert trained(((pair for _ in range(3) for pair in batches()),), steps_per_epoch=3) == want
     assert trained((batches,), validation=Loader((x, y), 20)) == want
-    with pytest.raises(ShapeError, match="no batch in epoch 2; a generator is gone through once: give steps_per_epoch="):
+    with pytest.raises(ValueError, match="x is a generator, which is gone through once: give steps_per_epoch="):
         trained((batches(),))
+    with pytest.raises(ValueError, match="validation is a generator, .* give a list"):
+        trained((x, y), validation=batches())
+    with pytest.raises(ShapeError, match="no batch in epoch 2; a generator is gone through once: give steps_per_epoch="):
+        trained((batches(),), steps_per_epoch=3)
+    history = wf.train.fit(net(), batches(), epochs=1, validation=batches(), show=False)
+    assert len(history.epochs) == 1 and history["val_loss"]
 
 
 def test_progress_of_an_unknown_number_of_steps(capsys) -> None:
@@ -178,6 +184,7 @@ X = np.zeros((10, 3), np.float32)
     (lambda: Loader(X[:0]), ShapeError, "data is empty"),
     (lambda: Loader(()), ShapeError, "holds no array"),
     (lambda: Loader(iter([X])), TypeError, "must be an array, a tuple of arrays, or have __len__ and __getitem__"),
+    (lambda: Loader(X, X), TypeError, r"several arrays are one tuple, Loader\(\(x, y\), 32\)"),
     (lambda: Loader(X, 0), ValueError, "batch_size must be an int, at least 1, not 0"),
     (lambda: Loader(X, 4, workers=-1), ValueError, "workers"),
     (lambda: Loader(X, 4, prefetch=0), ValueError, "prefetch"),

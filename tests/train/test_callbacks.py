@@ -169,7 +169,9 @@ def test_tensorboard(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize("callback,error,pattern", [
     (3, TypeError, "must be a function of the state, or an object with on_begin"),
     (CSVLog, TypeError, "call it, to make one"),
-    (EarlyStopping("val_loss", 3), ValueError, "has no 'val_loss'; there are loss$"),
+    (EarlyStopping("val_loss", 3), ValueError, "EarlyStopping watches 'val_loss'.* give validation=0.1, say, or monitor='loss'"),
+    (BestWeights("val_accuracy"), ValueError, "BestWeights watches 'val_accuracy', but there are no validation data"),
+    (EarlyStopping("accuracy", 3), ValueError, "has no 'accuracy'; there are loss$"),
 ])
 def test_callbacks_that_make_no_sense(callback, error, pattern) -> None:
     x, y = data()

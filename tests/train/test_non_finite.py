@@ -10,6 +10,8 @@ import pytest
 
 import weft as wf
 from tests.train.making import bits, data, net
+from weft.train import snapshot
+from weft.train.checkpoint import load
 from weft.train.fit import training_step
 
 
@@ -90,6 +92,53 @@ def test_a_derivative() -> None:
     found = stopped(Scaled(), x, y).non_finite
     assert (found.step, found.where, found.operation) == (4, "gradient", "sqrt")
     assert "the derivative of sqrt in layer 'root' (Root), test_non_finite.py:" in str(found)
+
+
+def test_a_bad_update_in_the_last_step(tmp_path) -> None:
+    """The loss is never computed from those weights, and yet they are not kept, nor written to the checkpoint."""
+    x, y = data()
+    x[95, 0] = 0.0
+
+    def run(data, **more):
+        wf.random.seed(5)
+        model = Scaled()
+        return model, wf.train.fit(model, data, y, shuffle=False, batch_size=10, epochs=1, show=False, **more)
+
+    a, b = ({"checkpoint": tmp_path / name, "checkpoint_every": 10} for name in "ab")
+    for more in ({}, a, {**b, "callbacks": [Stop(10)]}):
+        with pytest.warns(RuntimeWarning, match="the weights are not finite. It begins at step 10 .*the derivative of sqrt"):
+            model, history = run(x, **more)
+        assert history.stopped == "the weights are not finite" and not history.epochs
+        assert (history.non_finite.step, history.non_finite.where) == (10, "gradient")
+        want, _ = run(x, callbacks=[Stop(9)])
+        assert bits(model) == bits(want)
+        for path in tmp_path.iterdir():
+            held = load(path)
+            assert held.place["step"] == 0
+            assert all(np.isfinite(a).all() for a in held.snapshot.arrays["model"].values())
+
+
+class Stop:
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_batch(self, state) -> None:
+        if state.step == self.step:
+            state.stop()
+
+
+@pytest.mark.parametrize("kind", ["arrays", "loader"])
+def test_no_snapshot_of_weights_that_are_not_finite(kind: str, monkeypatch) -> None:
+    """However often they are taken: the step that made the weights bad is found, and not taken for their fault."""
+    monkeypatch.setattr(snapshot, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot, "LEAST_COSTS", 0)
+    monkeypatch.setattr(snapshot, "LOOK_EVERY", 1)
+    x, y = data()
+    x[33, 0] = 0.0
+    given = (x, y) if kind == "arrays" else (wf.data.Loader((x, y), 10),)
+    with pytest.warns(RuntimeWarning, match="It begins at step 4 .epoch 1, batch 4.: the derivative of sqrt in layer 'root'"):
+        history = wf.train.fit(Scaled(), *given, shuffle=False, batch_size=10, epochs=2, show=False)
+    assert history.non_finite.seen == "weights" and history.non_finite.where == "gradient"
 
 
 class Scaled(wf.nn.Module):

@@ -109,6 +109,23 @@ def test_an_overflow_leaves_the_update_out_and_halves_the_scale() -> None:
     assert float(Stepper(net(), wf.losses.mse, optimizer, precision="float16").arrays["scale"]) == FIRST_SCALE
 
 
+def test_gradients_that_no_scale_makes_finite_are_told() -> None:
+    class Root(wf.nn.Module):
+        def forward(self, x):
+            return wf.sqrt(x * x)
+
+    x, y = data(20)
+    x[3, 1] = 0
+    model = wf.nn.Sequential(wf.nn.Linear(3, 3, bias=False), Root(), wf.nn.Linear(3, 2))
+    model[0].weight[...] = wf.eye(3)
+    before = bits(model)
+    text = "end of epoch 16 the gradients are not finite in float16.*precision='bfloat16'"  # after halving 65536 so often
+    with pytest.warns(RuntimeWarning, match=text) as caught:
+        wf.train.fit(model, x, y, epochs=20, batch_size=20, precision="float16", show=False)
+    assert len(caught) == 1
+    assert bits(model) == before
+
+
 def test_scaled_gradients_that_float16_could_not_hold() -> None:
     """Gradients of activations near 1e-8 vanish in float16, unless the loss is scaled."""
     x, y = (wf.asarray(a) for a in data(64))

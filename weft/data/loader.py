@@ -54,6 +54,8 @@ class Loader:
         self, data: Any, batch_size: int = 32, *, shuffle: bool = False, seed: int = 0, drop_last: bool = False,
         transform: Callable[..., Any] | None = None, workers: int = 0, prefetch: int = 2, dtype: Any = None,
     ) -> None:
+        if getattr(batch_size, "shape", ()):
+            raise TypeError("Loader: batch_size must be an int, not an array: several arrays are one tuple, Loader((x, y), 32)")
         for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0), ("prefetch", prefetch, 1)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"Loader: {name} must be an int, at least {least}, not {value!r}")

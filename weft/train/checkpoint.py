@@ -17,8 +17,9 @@ import numpy as np
 
 from weft.errors import DataError
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, unpack
+from weft.nn.weight_file import pack, sync_folder, unpack
 from weft.optim import Optimizer
+from weft.optim.schedules import Schedule
 from weft.train.history import Epoch
 from weft.train.snapshot import Snapshot, may_come
 
@@ -146,7 +147,7 @@ def check(path: Any, found: Checkpoint, run: dict[str, Any], parts: dict[str, di
 
 
 def describe(optimizer: Optimizer) -> dict[str, Any]:
-    """An optimizer's class and options, without its rate, which may be changed from one start to the next."""
+    """An optimizer's class and options, without its rate and a schedule's options: they may change from start to start."""
     inner = getattr(optimizer, "optimizer", None)
     options = {}
     for name, value in vars(optimizer).items():
@@ -162,6 +163,8 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
+    if isinstance(value, Schedule):
+        return value.name
     if callable(value):
         return getattr(value, "__qualname__", type(value).__name__)
     return value if isinstance(value, bool | int | float | str | None) else repr(value)
@@ -185,9 +188,4 @@ def _write(path: Path, content: bytes) -> None:
         f.flush()
         os.fsync(f.fileno())
     os.replace(part, target)
-    if hasattr(os, "O_DIRECTORY"):  # the new name reaches the disk too
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(target.parent)

@@ -18,7 +18,7 @@ from weft.graph.node import Node, file_name, topological, user_frame, user_line
 from weft.nn.module import WATCH, Module
 from weft.optim.optimizer import named_arrays
 from weft.train.feed import Feed
-from weft.train.snapshot import Log, put, take
+from weft.train.snapshot import Log, finite, put, take
 from weft.train.step import Stepper
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in, unflatten
@@ -58,6 +58,7 @@ class NonFinite:
     value : "nan", "inf" or "-inf"
     inputs : Range of each of the operation's inputs
     weights : what the model holds now
+    seen : what was not finite when the run was ended: "loss", or "weights" where no loss was computed from them yet
     """
 
     step: int
@@ -70,6 +71,7 @@ class NonFinite:
     value: str
     inputs: tuple[Range, ...]
     weights: str = ""
+    seen: str = "loss"
 
     def __str__(self) -> str:
         place = f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
@@ -83,20 +85,24 @@ class NonFinite:
             "gradient": f"the derivative of {self.operation}{by}{line} gives {self.value}, while the loss is finite: {given}",
         }.get(self.where, f"{self.operation}{by}{line} gives {self.value}: {given}")
         kept = f". The model has {self.weights}" if self.weights else ""
-        return f"the loss is not finite. It begins at {place}: {first}{kept}"
+        return f"{self.end}. It begins at {place}: {first}{kept}"
+
+
+    @property
+    def end(self) -> str:
+        """Why the run ended."""
+        return f"the {self.seen} {'is' if self.seen == 'loss' else 'are'} not finite"
 
 
 def find(log: Log, step: int) -> NonFinite:
     """Replay the log's steps, the last of which is number ``step``; the state is then that before the step found."""
     model, optimizer, stepper = log.of
     put(log.snapshot, *log.of)
-    sound = [name for name, a in log.snapshot.arrays["model"].items() if _finite(a)]
     steps = log.steps()
     bad = len(steps) - 1
     for k, one in enumerate(steps):
         value = stepper.advance([log.feed.batch(key) for key in one.keys], one.lr)[0]
-        arrays = model.arrays()
-        if not math.isfinite(value) or not all(_finite(arrays[name].numpy()) for name in sound if name in arrays):
+        if not math.isfinite(value) or not log.is_sound():
             bad = k
             break
     put(log.snapshot, *log.of)
@@ -119,7 +125,7 @@ def find(log: Log, step: int) -> NonFinite:
         put(before, *log.of)
         stepper.advance(batches, one.lr)
         for name, p in named_arrays(model).items():
-            if name in sound and not _finite(p.numpy()):
+            if name in log.sound and not finite(p.numpy()):
                 what = f"{name!r} by {type(optimizer).__name__} (lr {one.lr:g})"
                 return NonFinite(*at, "update", "", what, "", _kind(p.numpy()), ranges[name])
         return NonFinite(*at, "loss", "", "the compiled step (not seen again operation by operation)", "", "nan", ())
@@ -245,10 +251,6 @@ def _nearest(node: Node, forward: set[Node]) -> Node:
         seen.update(reached)
         layer = reached
     return node
-
-
-def _finite(a: np.ndarray) -> bool:
-    return not is_float(a.dtype) or bool(np.isfinite(a).all())
 
 
 def _kind(a: np.ndarray) -> str:

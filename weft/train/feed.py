@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.array import Array
+from weft import execute
+from weft.array import Array, holding
 from weft.data.loader import Loader
+from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
 
@@ -64,8 +66,7 @@ class Arrays:
         self.x, self.y, self.rows, self.batch_size, self.rng = x, y, rows, batch_size, rng
         self.samples = len(x) if rows is None else len(rows)
         self.steps = -(-self.samples // batch_size)
-        self.quick = x.ndim > 1 and not isinstance(x, np.memmap)  # take is twice as fast then
-        self.cast = (narrow and x.dtype == np.float64, narrow and y.dtype == np.float64)
+        self.readers = _reader(x, narrow), _reader(y, narrow)
 
     def state(self) -> dict[str, Any]:
         return {} if self.rng is None else {"generator": self.rng.bit_generator.state}
@@ -83,13 +84,8 @@ class Arrays:
         return (order[first : first + size] for first in range(start * size, self.samples, size))
 
     def batch(self, key: np.ndarray) -> Batch:
-        x = self.x.take(key, 0) if self.quick else self.x[key]
-        y = self.y[key]
-        if self.cast[0]:
-            x = x.astype(np.float32)
-        if self.cast[1]:
-            y = y.astype(np.float32)
-        return asarray(x), asarray(y)
+        x, y = self.readers
+        return x(key), y(key)
 
     count = staticmethod(len)
 
@@ -172,6 +168,16 @@ class Stream:
 
     def where(self, key: Batch, row: int) -> int:
         return -1
+
+
+def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
+    """What makes an Array of some rows. Rows of arrays in memory are copied once, straight to where weft wants them."""
+    cast = np.float32 if narrow and array.dtype == np.float64 else None
+    plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
+    if cast is not None or not plain:
+        return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
+    dtype, sample = as_dtype(array.dtype), array.shape[1:]
+    return lambda rows: holding(execute.gathered(array, rows), (len(rows), *sample), dtype)
 
 
 def is_stream(x: Any) -> bool:

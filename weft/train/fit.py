@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
 from weft.nn.sizes import waits_for_a_batch
 from weft.optim import Adam, Optimizer
+from weft.train import arguments
 from weft.train import checkpoint as checkpoints
 from weft.train.feed import Arrays, Feed, Stream, checked, is_stream, set_aside
 from weft.train.history import History
@@ -64,7 +66,8 @@ def fit(
     optimizer : default Adam()
     metrics : names (accuracy, top_5_accuracy, binary_accuracy, mse, mae) and functions of (predictions, targets) in array
         code, or a dict of them. Of training data each is the mean over the batches, at the weights each batch met
-    validation : a fraction of the training data kept aside, (x, y) of its own, or what gives batches as ``x`` does
+    validation : a fraction of the training data kept aside, (x, y) of its own, or what gives batches as ``x`` does; 0 or
+        None for none
     callbacks : functions of a :class:`~weft.train.State` called after every epoch, and objects with any of ``on_begin``,
         ``on_batch``, ``on_epoch``, ``on_end``; ``state.stop(reason)`` ends the run
     accumulate : batches whose gradients make one update: their mean, by rows
@@ -107,21 +110,23 @@ def fit(
     >>> len(history.loss), len(history["accuracy"])
     (2, 2)
     """
-    if epochs < 1 or batch_size < 1:
-        raise ValueError(f"fit: epochs and batch_size must be at least 1, not {epochs} and {batch_size}")
-    if accumulate < 1:
-        raise ValueError(f"fit: accumulate must be at least 1, not {accumulate}")
+    arguments.checked(model, loss, optimizer, epochs=epochs, batch_size=batch_size, accumulate=accumulate)
     wanted = named(metrics)
     called = hooks(callbacks)
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     rng = np.random.default_rng(seed)
+    if epochs > 1:
+        arguments.repeatable(x, validation, steps_per_epoch)
     feed, held = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
+    arguments.watching(called.all, held is not None)
     _first_look(model, feed, held, loss)
     optimizer = Adam() if optimizer is None else optimizer
     if optimizer.step_count is None:
         optimizer.init(model)
+    else:
+        arguments.fitting(optimizer, model)
     stepper = Stepper(model, loss, optimizer, wanted, accumulate, precision)
     state = State(model, optimizer, History(), epochs)
     validated = Validation(model, loss, wanted, held) if held is not None else None
@@ -146,7 +151,12 @@ def fit(
 
 
 def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
-    """The model's outputs for ``x`` as a NumPy array, in evaluation mode, a batch at a time.
+    """The model's outputs for ``x`` as a NumPy array, in evaluation mode, a batch at a time; float64 is read as by :func:`fit`.
+
+    Raises
+    ------
+    ShapeError
+        when ``x`` is empty.
 
     Examples
     --------
@@ -154,18 +164,31 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     >>> wf.train.predict(wf.nn.Linear(2, 3), np.ones((5, 2), "float32")).shape
     (5, 3)
     """
-    mode = model.training
-    model.eval()
+    if not len(x):
+        raise ShapeError("predict: x holds no samples")
+    narrow = _narrow(model)
     run = jit(lambda batch: model(batch))
-    try:
-        parts = [run(asarray(x[i : i + batch_size])).numpy() for i in range(0, len(x), batch_size)]
-        return np.concatenate(parts)
-    finally:
-        model.train(mode)
+    parts = []
+    with evaluating(model):
+        for first in range(0, len(x), batch_size):
+            batch = asarray(x[first : first + batch_size])
+            parts.append(run(batch.astype(np.float32) if narrow and batch.dtype == np.float64 else batch).numpy())
+    return np.concatenate(parts)
 
 
 def accuracy(model: Module, x: Any, y: Any) -> float:
     """The share of rows whose largest output is at the label.
+
+    Parameters
+    ----------
+    model : gives (N, C) scores, C at least 2
+    x : samples
+    y : (N,) integer labels, or (N, C) one-hot rows
+
+    Raises
+    ------
+    ShapeError
+        when outputs and ``y`` do not fit.
 
     Examples
     --------
@@ -173,7 +196,17 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
     >>> 0.0 <= wf.train.accuracy(wf.nn.Linear(2, 3), np.ones((5, 2), "float32"), np.zeros(5, "int32")) <= 1.0
     True
     """
-    return float((predict(model, x).argmax(1) == np.asarray(y)).mean())
+    out, labels = predict(model, x), np.asarray(y)
+    if labels.shape == out.shape:
+        labels = labels.argmax(1)
+    if out.ndim != 2 or out.shape[1] < 2 or labels.shape != out.shape[:1]:
+        raise ShapeError(f"accuracy: the model gives {out.shape}, y is {labels.shape}; it needs (N, C) scores and (N,) labels")
+    return float((out.argmax(1) == labels).mean())
+
+
+def _narrow(model: Module) -> bool:
+    """Whether float64 data become float32: where the model has no float64 parameters."""
+    return not any(p.dtype == np.float64 for p in model.parameters().values())
 
 
 def _feeds(
@@ -181,13 +214,16 @@ def _feeds(
     rng: np.random.Generator, steps: int | None,
 ) -> tuple[Feed, Feed | None]:
     """Where batches of training and validation come from."""
-    narrow = not any(p.dtype == np.float64 for p in model.parameters().values())
+    narrow = _narrow(model)
     aside = rest = None
-    fraction = isinstance(validation, int | float) and not isinstance(validation, bool)
+    validation = 0.0 if validation is None else validation
+    fraction = isinstance(validation, Real) and not isinstance(validation, bool)
     if fraction and not 0.0 <= validation < 1.0:
         raise ValueError(f"fit: validation must be a fraction in [0, 1), (x, y) or a Loader, not {validation}")
     feed: Feed
     if y is None:
+        if _is_pair(x):
+            raise TypeError("fit: x and y are two arguments, fit(model, x, y), not one pair")
         if not is_stream(x):
             raise TypeError(f"fit: y is missing; without it x must give batches (x, y), as a Loader does, not {type(x).__name__}")
         if fraction and validation:
@@ -210,11 +246,16 @@ def _feeds(
         if aside is None:
             return feed, None
         return feed, Arrays(held_x, held_y, aside if isinstance(held_x, np.memmap) else None, ROWS, None, narrow)
-    if isinstance(validation, tuple) and len(validation) == 2 and not is_stream(validation[0]):
+    if _is_pair(validation):
         return feed, Arrays(*checked(*validation), None, ROWS, None, narrow)
     if is_stream(validation) and not isinstance(validation, tuple):
         return feed, Stream(validation, narrow)
     raise TypeError(f"fit: validation must be a fraction, (x, y) or what gives batches, not {type(validation).__name__}")
+
+
+def _is_pair(given: Any) -> bool:
+    """Whether this is (x, y), two arrays, and not two batches."""
+    return isinstance(given, tuple | list) and len(given) == 2 and all(hasattr(part, "shape") for part in given)
 
 
 def _ready(x: np.ndarray, y: np.ndarray, narrow: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -55,9 +55,11 @@ class Epoch:
         return found[name]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class History:
     """The epochs of a run; ``history["val_loss"]`` lists a figure by its name.
+
+    It prints as one line, and as a table in a notebook.
 
     Attributes
     ----------
@@ -84,6 +86,23 @@ class History:
 
     def __getitem__(self, name: str) -> list[float]:
         return [e[name] for e in self.epochs]
+
+    def __repr__(self) -> str:
+        """The last epoch, and how the run ended.
+
+        Examples
+        --------
+        >>> from weft.train import Epoch, History
+        >>> History([Epoch(1, 0.5, 2.0), Epoch(2, 0.25, 1.5)], best=2, stopped="loss reached 0.3")
+        History(2 epochs: loss 0.2500; best epoch 2; 3.50 s; loss reached 0.3)
+        """
+        count = f"{len(self.epochs)} epoch{'' if len(self.epochs) == 1 else 's'}"
+        if not self.epochs:
+            return f"History({count}{'; ' + self.stopped if self.stopped else ''})"
+        figures = ", ".join(f"{name} {figure(value)}" for name, value in self.epochs[-1].values().items())
+        best = f"best epoch {self.best}" if self.best else ""
+        parts = (f"{count}: {figures}", best, f"{sum(self.seconds):.2f} s", self.stopped)
+        return f"History({'; '.join(p for p in parts if p)})"
 
     def plot(self, path: str | os.PathLike | None = None):
         """Draw the error curve (logarithmic); with ``path`` save it there. Needs matplotlib (``weft[plot]``).

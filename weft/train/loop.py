@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
+from weft.errors import warn
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.train import checkpoint
@@ -45,7 +45,8 @@ class Run:
         self.seconds = 0.0  # spent in this epoch before this process
         self.began: dict[str, Any] | None = None  # what the order of this epoch depends on, when it goes on in its middle
         self.lr = optimizer.lr  # as given
-        self.finished = False
+        self.told = False  # of gradients that float16 cannot hold
+        self.kept: list[dict[str, Any]] | None = None  # what callbacks get back when the run goes on
 
     # ---- checkpoints
 
@@ -84,15 +85,13 @@ class Run:
             self.optimizer.lr = place["lr"]  # callbacks may have changed it
         self.kept = [held for _, held in found.callbacks]
 
-    kept: list[dict[str, Any]] | None = None
-
     # ---- the loop
 
     def train(self) -> None:
         """From where the run stands to its end."""
         state, history = self.state, self.state.history
-        for c in [self.keeper.on_begin] if self.own_keeper else []:
-            c(state)
+        if self.own_keeper:
+            self.keeper.on_begin(state)
         for begin in self.hooks.begin:
             begin(state)
         if self.kept is not None:
@@ -121,7 +120,7 @@ class Run:
         if (history.interrupted or history.non_finite is not None) and self.keeper.best is not None:
             self.keeper.restore(self.model)
         if history.non_finite is not None:
-            warnings.warn(f"fit: {history.non_finite}", RuntimeWarning, stacklevel=_outside())
+            warn(f"fit: {history.non_finite}")
         if done:
             for end in self.hooks.end:
                 end(state)
@@ -161,14 +160,14 @@ class Run:
             left -= 1
             if not left:
                 left = log.every
-                log.look(lr, number, state.batch + 1)
+                if not log.look(lr, number, state.batch + 1):
+                    return self._bad("weights")
             note(group)
             rows, values = advance(group, lr)
             state.step += 1
             state.loss = loss = values[0]
             if not isfinite(loss):
-                self._bad()
-                return False
+                return self._bad("loss")
             for k, value in enumerate(values):
                 totals[k] += value * rows
             self.rows += rows
@@ -176,13 +175,15 @@ class Run:
             bar.step(len(group))
             for call in on_batch:
                 call(state)
-            if every is not None and state.step % every == 0:
-                self.save()
-            if asked.to_stop or state.stopped:
-                if state.stopped:
+            due = every is not None and state.step % every == 0
+            if due or asked.to_stop or state.stopped:
+                if not log.is_sound():
+                    return self._bad("weights")
+                if due or state.stopped:
                     self.save()
-                return False
-        return True
+                if asked.to_stop or state.stopped:
+                    return False
+        return log.is_sound() or self._bad("weights")
 
     def _close(self, bar: Any) -> bool:
         """The end of an epoch: its row, the callbacks, the checkpoint."""
@@ -202,20 +203,26 @@ class Run:
         bar.epoch(row)
         self.began, state.batch, self.rows = None, 0, 0
         self.totals[:] = [0.0] * len(self.totals)
+        if self.stepper.stuck and not self.told:
+            self.told = True
+            warn(
+                f"fit: at the end of epoch {row.number} the gradients are not finite in float16, even with the loss unscaled, so "
+                "updates are left out; precision='bfloat16' has float32's range, and float32 finds where they come from"
+            )
         ended = state.stopped or len(history.epochs) == state.epochs
         if ended or (self.every.epochs is not None and len(history.epochs) % self.every.epochs == 0):
             self.save()
         return True
 
-    def _bad(self) -> None:
-        """A loss that is not finite: find where it comes from; the state is then that before the bad step."""
+    def _bad(self, seen: str) -> bool:
+        """Loss or weights are not finite: find where it comes from; the state is then that before the bad step. False."""
         state = self.state
         found = find(self.log, state.step)
         best = self.keeper.number if self.keeper.best is not None else 0
         weights = f"the weights of epoch {best}, the best" if best else f"its weights from before step {found.step}"
-        object.__setattr__(found, "weights", weights)
-        state.history.non_finite = found
-        state.stopped = "the loss is not finite"
+        state.history.non_finite = found = replace(found, weights=weights, seen=seen)
+        state.stopped = found.end
+        return False
 
 
 def _advance(stepper: Stepper, feed: Feed) -> Callable[[tuple[Any, ...], float], tuple[int, tuple[float, ...]]]:
@@ -246,12 +253,3 @@ def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:
             group = []
     if group:
         yield tuple(group)
-
-
-def _outside() -> int:
-    """The stack level of the caller's line outside of weft, for warnings given where this is called."""
-    package = os.path.dirname(os.path.dirname(__file__))
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes import is_float
 from weft.functions.creation import asarray
 from weft.functions.random_state import get_state, set_state
 from weft.nn.module import Module
@@ -92,7 +93,10 @@ class Span:
 
 
 class Log:
-    """The last snapshot and the steps since: what is needed to see again how a loss went bad. No kernel runs for it."""
+    """The last snapshot and the steps since: what is needed to see again how a loss went bad. No kernel runs for it.
+
+    No snapshot holds parameters that are not finite, except those that were so from the beginning.
+    """
 
     def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
         self.of = (model, optimizer, stepper)
@@ -100,17 +104,28 @@ class Log:
         self.keys: list[tuple[Any, ...]] = []  # of the batches of each update; the loop appends to it before each
         self.spans: list[Span] = []
         self.every = 1 if feed.heavy else LOOK_EVERY
-        self._take()
+        self._begin(time.perf_counter(), take(*self.of))
+        self.sound = [name for name in model.parameters() if finite(self.snapshot.arrays["model"][name])]
+
+    def is_sound(self) -> bool:
+        """Whether the parameters that were finite are so now."""
+        parameters = self.of[0].parameters()
+        return all(finite(parameters[name].numpy()) for name in self.sound)
 
     def span(self, lr: float, epoch: int, batch: int) -> None:
         """The next update begins with this batch and has this rate; those after it follow."""
         self.spans.append(Span(len(self.keys), lr, epoch, batch))
 
-    def look(self, lr: float, epoch: int, batch: int) -> None:
-        """Called between updates: whether it is time for a new snapshot."""
-        if time.perf_counter() >= self._next or (self.feed.heavy and self._heavy()):
-            self._take()
+    def look(self, lr: float, epoch: int, batch: int) -> bool:
+        """Called between updates: a new snapshot where it is time for one; False where the parameters are not finite."""
+        start = time.perf_counter()
+        if start >= self._next or (self.feed.heavy and self._heavy()):
+            fresh = take(*self.of)
+            if not all(finite(fresh.arrays["model"][name]) for name in self.sound):
+                return False
+            self._begin(start, fresh)
             self.span(lr, epoch, batch)
+        return True
 
     def steps(self) -> list[Step]:
         """Every update since the snapshot."""
@@ -126,11 +141,16 @@ class Log:
         self._held += sum(map(self.feed.held, self.keys[-1])) if self.keys else 0
         return self._held > MOST_HELD
 
-    def _take(self) -> None:
-        start = time.perf_counter()
-        self.snapshot = take(*self.of)
+    def _begin(self, start: float, snapshot: Snapshot) -> None:
+        """The log begins anew, with a snapshot that was begun at ``start``."""
+        self.snapshot = snapshot
         now = time.perf_counter()
         self._next = now + max(LEAST_SECONDS, LEAST_COSTS * (now - start))
         self._held = 0
         self.keys.clear()
         self.spans.clear()
+
+
+def finite(a: np.ndarray) -> bool:
+    """Whether an array holds numbers only."""
+    return not is_float(a.dtype) or bool(np.isfinite(a).all())

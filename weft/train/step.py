@@ -113,6 +113,11 @@ class Stepper:
             sum(share * float(values[k]) for share, values in found) for k in range(1 + len(self.metrics))
         )
 
+    @property
+    def stuck(self) -> bool:
+        """Whether the last update was left out although the loss is not scaled any more: no smaller scale will help."""
+        return self.dtype == float16 and float(self.arrays["good"]) == 0 and float(self.arrays["scale"]) == 1
+
     def gradient(self, x: Array, y: Array) -> tuple[Array, dict[str, Array]]:
         """Loss and gradients by name at the present weights, as the step computes them."""
         (value, _), slopes = self._value_and_gradient(x, y)

@@ -1,0 +1,109 @@
+"""What fit, predict and accuracy are given: what is taken, and what is refused in words that help."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft as wf
+from tests.train.making import bits, data, net
+from weft.errors import ShapeError
+
+X, Y = data(40)
+
+
+@pytest.mark.parametrize("change,error,pattern", [
+    ({"model": lambda x: x}, TypeError, "model must be a wf.nn.Module, .*, not a function"),
+    ({"model": wf.nn.Tanh}, TypeError, r"model must be .*, not the class Tanh: call it, Tanh\(\.\.\.\)"),
+    ({"loss": "mse"}, TypeError, r"loss must be a function of \(predictions, targets\), .*, not 'mse'"),
+    ({"optimizer": "adam"}, TypeError, "optimizer must be one of wf.optim, .*, not 'adam'"),
+    ({"optimizer": wf.optim.Adam}, TypeError, r"optimizer must be .*, not the class Adam: call it, Adam\(\.\.\.\)"),
+    ({"epochs": 1.5}, TypeError, "epochs must be an integer, not 1.5"),
+    ({"epochs": True}, TypeError, "epochs must be an integer, not True"),
+    ({"epochs": 0}, ValueError, "epochs must be at least 1, not 0"),
+    ({"batch_size": 8.0}, TypeError, "batch_size must be an integer, not 8.0"),
+    ({"batch_size": -1}, ValueError, "batch_size must be at least 1, not -1"),
+    ({"accumulate": "2"}, TypeError, "accumulate must be an integer, not '2'"),
+    ({"x": (X, Y), "y": None}, TypeError, r"x and y are two arguments, fit\(model, x, y\)"),
+    ({"validation": True}, TypeError, "validation must be a fraction"),
+])
+def test_arguments_that_make_no_sense(change, error, pattern) -> None:
+    with pytest.raises(error, match="fit: " + pattern):
+        wf.train.fit(**{"model": net(), "x": X, "y": Y, "epochs": 1, "show": False, **change})
+
+
+def test_an_optimizer_of_another_model() -> None:
+    optimizer = wf.optim.Adam(lr=0.01)
+    wf.train.fit(net(), X, Y, epochs=1, optimizer=optimizer, show=False)
+    wide = wf.nn.Sequential(wf.nn.Linear(3, 9), wf.nn.Tanh(), wf.nn.Dropout(0.0), wf.nn.Linear(9, 2))
+    with pytest.raises(ValueError, match=r"Adam keeps the state of another model: its .* of '0.weight' has shape \(8, 3\), "
+                                         r"the parameter has \(9, 3\). Make a new optimizer"):
+        wf.train.fit(wide, X, Y, epochs=1, optimizer=optimizer, show=False)
+
+
+def test_ways_to_give_validation() -> None:
+    def losses(validation):
+        return wf.train.fit(net(), X, Y, epochs=2, validation=validation, show=False)
+
+    assert losses(None).loss == losses(0).loss == losses(np.float32(0)).loss
+    assert losses((X, Y))["val_loss"] == losses([X, Y])["val_loss"] == losses((wf.array(X), wf.array(Y)))["val_loss"]
+    assert losses(np.float32(0.25))["val_loss"] == losses(0.25)["val_loss"]
+
+
+@pytest.mark.parametrize("x,y", [
+    (X.astype("f8"), Y), (X.astype(">f4"), Y.astype(">i8")), (np.asfortranarray(X), Y[::-1][::-1]), (X.tolist(), Y.tolist()),
+    (wf.array(X), wf.array(Y)),
+])
+def test_however_arrays_are_stored(x, y) -> None:
+    found, want = net(), net()
+    options = {"epochs": 2, "batch_size": 7, "optimizer": wf.optim.SGD(lr=0.1), "show": False}
+    wf.train.fit(want, X, Y.astype("i8"), **options)
+    wf.train.fit(found, x, y, **{**options, "optimizer": wf.optim.SGD(lr=0.1)})
+    assert bits(found) == bits(want)
+
+
+def test_a_history_in_a_line() -> None:
+    history = wf.train.fit(net(), X, Y, epochs=3, validation=0.2, show=False, callbacks=[lambda s: s.stop("enough")])
+    row = history.epochs[0]
+    assert repr(history).startswith(f"History(1 epoch: loss {row.loss:.4f}, val_loss {row.validation_loss:.4f}, val_accuracy ")
+    assert repr(history).endswith("s; enough)") and "best epoch 1" in repr(history)
+    assert repr(wf.train.History()) == "History(0 epochs)"
+
+
+def test_predict_reads_as_fit_does() -> None:
+    model = net()
+    out = wf.train.predict(model, X)
+    wide = wf.train.predict(model, X.astype("f8"), batch_size=7)
+    assert wide.dtype == np.float32
+    np.testing.assert_allclose(wide, out, rtol=1e-6, atol=1e-7)
+    with pytest.raises(ShapeError, match="predict: x holds no samples"):
+        wf.train.predict(model, X[:0])
+
+
+def test_predict_leaves_a_state_alone() -> None:
+    gru = wf.nn.GRU(3, 4, stateful=True)
+    x = np.random.default_rng().normal(size=(5, 2, 3)).astype("f4")
+    gru(wf.array(x))
+    before = {n: a.numpy().tobytes() for n, a in gru.arrays().items()}
+
+    class Out(wf.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gru = gru
+
+        def forward(self, x):
+            return self.gru(x)[0]
+
+    first, second = (wf.train.predict(Out(), x) for _ in range(2))
+    assert (first == second).all()
+    assert {n: a.numpy().tobytes() for n, a in gru.arrays().items()} == before
+
+
+def test_accuracy() -> None:
+    model = net()
+    right = wf.train.predict(model, X).argmax(1)
+    assert wf.train.accuracy(model, X, right) == wf.train.accuracy(model, X, np.eye(2)[right]) == 1.0
+    assert wf.train.accuracy(model, X, wf.array(1 - right)) == 0.0
+    for y in (Y[:-1], Y[:, None], np.zeros((40, 3))):
+        with pytest.raises(ShapeError, match=r"accuracy: the model gives \(40, 2\), y is"):
+            wf.train.accuracy(model, X, y)

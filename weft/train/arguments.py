@@ -1,0 +1,95 @@
+"""What fit is given, refused in the user's words where it makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.nn.module import Module
+from weft.optim import Optimizer
+from weft.optim.optimizer import named_arrays
+
+
+def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
+    """Refuse what is no model, no loss, no optimizer, and ``counts`` below 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        naming the argument and what would fit.
+    """
+    if not isinstance(model, Module):
+        raise TypeError(f"fit: model must be a wf.nn.Module, such as wf.nn.Sequential(...), not {_shown(model)}")
+    if not callable(loss) or isinstance(loss, type):
+        raise TypeError(
+            f"fit: loss must be a function of (predictions, targets), such as wf.losses.cross_entropy, not {_shown(loss)}"
+        )
+    if optimizer is not None and not isinstance(optimizer, Optimizer):
+        raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_shown(optimizer)}")
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise TypeError(f"fit: {name} must be an integer, not {value!r}")
+        if value < 1:
+            raise ValueError(f"fit: {name} must be at least 1, not {value}")
+
+
+def fitting(optimizer: Optimizer, model: Module) -> None:
+    """Refuse an optimizer that keeps state for another model's parameters.
+
+    Raises
+    ------
+    ValueError
+        naming the first parameter whose state has another shape.
+    """
+    for name, p in named_arrays(model).items():
+        for slot, kept in getattr(optimizer, "state", {}).get(name, {}).items():
+            if kept.shape not in (p.shape, optimizer.start(slot, p).shape):
+                raise ValueError(
+                    f"fit: {type(optimizer).__name__} keeps the state of another model: its {slot!r} of {name!r} has shape "
+                    f"{kept.shape}, the parameter has {p.shape}. Make a new optimizer for each model"
+                )
+
+
+def repeatable(x: Any, validation: Any, steps: int | None) -> None:
+    """Refuse generators that would be used up after the first of several epochs.
+
+    Raises
+    ------
+    ValueError
+        saying what to give instead.
+    """
+    if isinstance(x, Iterator) and steps is None:
+        raise ValueError(
+            "fit: x is a generator, which is gone through once: give steps_per_epoch=, or a function that makes a new one for "
+            "each epoch"
+        )
+    if isinstance(validation, Iterator):
+        raise ValueError(
+            "fit: validation is a generator, which is gone through once, but each epoch is validated: give a list of its "
+            "batches, or a function that makes a new one"
+        )
+
+
+def watching(callbacks: Sequence[Any], validated: bool) -> None:
+    """Refuse callbacks that watch figures of validation data where there are none.
+
+    Raises
+    ------
+    ValueError
+        naming the callback and the figure.
+    """
+    for c in callbacks:
+        name = getattr(c, "monitor", None)
+        if isinstance(name, str) and name.startswith("val_") and not validated:
+            raise ValueError(
+                f"fit: {type(c).__name__} watches {name!r}, but there are no validation data: give validation=0.1, say, or "
+                f"monitor={name.removeprefix('val_')!r}"
+            )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it, {value.__name__}(...)"
+    return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
