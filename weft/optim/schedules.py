@@ -19,6 +19,11 @@ from weft.functions.elementwise import cos, floor, maximum, minimum
 class Schedule:
     """A schedule with its options.
 
+    Attributes
+    ----------
+    rule : function of the number of steps and the options, giving the factor
+    options : dict
+
     Examples
     --------
     >>> import weft as wf
