@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import math
 import os
@@ -17,6 +18,8 @@ from handmade import F32, backend, executable, scale_kernel, scale_twice
 from weft.runtime.cpu import compile as compile_module
 from weft.runtime.cpu import elf
 from weft.runtime.cpu.compile import emit_object, function
+
+ROOT = Path(__file__).parents[2]
 
 # constants in memory, a table of functions, a global that is written, an import from libm, tail of alignment
 _IR = """
@@ -100,6 +103,25 @@ def test_the_key_holds_features_versions_and_sources(monkeypatch: pytest.MonkeyP
     assert llvmlite.__version__ in text and compile_module.ABI in text and compile_module.source_hash() in text
     flags = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith(("flags", "Features"))]
     assert flags[0] in text
+
+
+def test_the_sources_in_the_key_are_all_that_write_code() -> None:
+    """Whatever the code generator imports decides what a kernel's code looks like."""
+    hashed = {path.relative_to(ROOT).as_posix() for path in compile_module._sources()}
+    waiting = [path for path in hashed if path.startswith("weft/codegen/")]
+    seen = set(waiting)
+    while waiting:
+        tree = ast.parse((ROOT / waiting.pop()).read_text())
+        for_types = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+        skipped = {id(n) for block in for_types for n in block.body}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and id(node) not in skipped and (node.module or "").startswith("weft."):
+                names = [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+                found = {f"{name.replace('.', '/')}.py" for name in names if (ROOT / f"{name.replace('.', '/')}.py").exists()}
+                waiting += found - seen
+                seen |= found
+    assert len(seen) > 30
+    assert sorted(seen - hashed) == []
 
 
 def test_edited_sources_are_not_kept_under_the_new_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
+import time
 from dataclasses import replace
 
 import ml_dtypes
@@ -16,6 +18,7 @@ from weft.runtime.cpu.allocator import Borrowed
 from weft.runtime.cpu.backend import CPUBackend
 from weft.runtime.cpu.compile import Loaded
 from weft.runtime.cpu.executable import CPUExecutable
+from weft.runtime.cpu.pool_ir import STATE
 from weft.schedule.program import Call, Copy, KernelInfo, Program, Slot
 
 N = 4096
@@ -46,6 +49,19 @@ def test_one_native_entry_and_no_new_memory_a_run(be: CPUBackend) -> None:
     assert after["kernels"] - before["kernels"] == 100
     assert after["allocator_misses"] == warm["allocator_misses"]
     assert after["compiles"] == before["compiles"]
+
+
+def test_changing_the_number_of_threads_to_and_fro_keeps_no_more_memory(be: CPUBackend) -> None:
+    ex = executable(be, scale_twice(N), scale_kernel(be))
+    x = _x(14)
+    try:
+        for k in range(40):
+            be.pool.set_threads(1 + k % 3)
+            out = be.to_numpy(ex([be.from_numpy(x), 3.0, 0.5])[0], (N,), F32)
+            assert np.array_equal(out, x * np.float32(1.5)) and ex.direct()
+    finally:
+        be.pool.set_threads(2)
+    assert len(ex._tables) == 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -204,6 +220,50 @@ def test_two_threads_call_one_executable(be: CPUBackend) -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_a_program_that_began_without_the_pool_never_has_more_workers_than_scratch(be: CPUBackend) -> None:
+    wait = """
+define void @wait(ptr %args) nounwind {
+entry:
+  %flag = load ptr, ptr %args
+  br label %head
+head:
+  %set = load volatile i32, ptr %flag
+  %go = icmp ne i32 %set, 0
+  br i1 %go, label %done, label %head
+done:
+  ret void
+}"""
+    scale = scale_kernel(be)
+    kernels = [Loaded(be.compiler.module(wait)["wait"], 0, 0, False), scale]
+    slots = (
+        Slot(0, "input", (1,), F32, 0), Slot(1, "input", (N,), F32, 1), Slot(2, "output", (N,), F32, 0),
+    )
+    steps = (Call(None, (0,)), Call(None, (1, 2), (2,)))  # type: ignore[arg-type]
+    info = (KernelInfo("wait", 1, 10**9, 0, (), ()), KernelInfo("scale", 1, 0, 0, (), ()))  # slow: others may run meanwhile
+    program = Program((((1,), F32), ((N,), F32), ((), F32)), (((N,), F32),), slots, steps, 0, (), info)
+    ex = CPUExecutable(program, kernels, be.pool, be.allocator, be.native)
+    x, flag = _x(13), be.from_numpy(np.zeros(1, np.float32))
+    lock, guests = (ctypes.c_int64.from_address(be.pool.state + STATE[name]) for name in ("lock", "guests"))
+    out: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: out.append(be.to_numpy(ex([flag, be.from_numpy(x), 3.0])[0], (N,), F32)))
+    lock.value = 1  # as if another thread's program had the pool
+    try:
+        thread.start()
+        while not guests.value:
+            time.sleep(0.001)
+        lock.value = 0
+        be.pool.set_threads(4)
+        jobs = be.counters()["parallel_jobs"]
+        be.to_numpy(flag, (1,), F32, writable=True)[:] = 1
+        thread.join()
+        assert be.counters()["parallel_jobs"] == jobs + 1  # it takes the pool where it finds it free
+        assert be.pool.field("workers").value == 2 and guests.value == 0
+    finally:
+        lock.value = 0
+        be.pool.set_threads(2)
+    assert np.array_equal(out[0], x * np.float32(3))
 
 
 def test_denormals_are_flushed_only_when_asked_on_workers_too(be: CPUBackend) -> None:

@@ -143,6 +143,33 @@ def _slowly(f, *args, **options):
     return "_call" in names
 
 
+def test_a_table_may_be_replaced_while_another_thread_runs_by_it():
+    """What a call still needs of its table it takes before it gives the interpreter lock up."""
+    x = np.random.default_rng().normal(size=200_000).astype(np.float32)
+    a, w = wf.array(x), wf.array(np.float32([1.0]))
+    f = wf.jit(lambda a: a * w)
+    warm(f, a)
+    stop, wrong = threading.Event(), []
+
+    def call():
+        while not stop.is_set():
+            out = f(a)
+            ratio = float(out.numpy()[0]) / float(x[0])
+            if out.shape != x.shape or abs(ratio - round(ratio)) > 1e-4:
+                wrong.append(ratio)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    for k in range(100):
+        w[...] = wf.array([float(k % 7 + 1)])
+        f(a), f(a)
+        overwritten = [np.full(n, -1, np.int64) for n in range(10, 90)]  # where the old table lay
+        del overwritten
+    stop.set()
+    thread.join()
+    assert not wrong
+
+
 def test_trees_and_keywords_take_the_short_way():
     (a, b, c), (x, y, z) = arrays((6,), (6,), (6,))
     f = wf.jit(lambda p, k, c=None: {"sum": p["a"] * k + p["b"][0] - c, "same": p["b"]})

@@ -15,19 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.runtime.cpu import call_ir, loop_ir, memory_ir, pool_ir, warm_ir
-
-RELEASE, FLUSH = 1, 2  # flags: give up the interpreter lock; flush denormals to zero
-# kinds of input: how a list item becomes an 8-byte slot
-UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
-
-
-class Step(NamedTuple):
-    """One native call. ``check``: look for signals (Ctrl-C) afterwards."""
-
-    function: int
-    args: tuple[int, ...]
-    check: bool = False
+from weft.runtime.cpu import call_ir, loop_ir, machine_ir, memory_ir, pool_ir, table_ir, walk_ir, warm_ir
+from weft.runtime.cpu.table_ir import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, Step, filled, header, most_arguments, step_words
 
 
 def input_kind(dtype: np.dtype) -> int:
@@ -59,17 +48,15 @@ class Table:
 
     def __init__(self, layout: Layout, steps: list[Step], flags: int, workers: int, allocator: int) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
-        most = max((len(s.args) for s in steps), default=0)
-        words = [ni, no, na, nc, len(steps), flags, workers, ni + no + na + nc, id(_ADDRESS), most,
-                 allocator, layout.arena_home, len(layout.donate), 0, 0, 0]
+        words = header(
+            CALL, ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + nc,
+            name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
+        )
         words += layout.kinds
         words += [nbytes for nbytes, _ in layout.outputs]
         words += [home for _, home in layout.outputs]
         words += [i for pair in layout.donate for i in pair]
-        words += layout.arena
-        words += layout.constants
-        for s in steps:
-            words += [s.function, len(s.args), int(s.check), *s.args]
+        words += [*layout.arena, *layout.constants, *step_words(steps)]
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
 
@@ -98,14 +85,11 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 
 def text() -> str:
-    x86 = pool_ir.x86()
-    warm = warm_ir.text(pool_ir.STATE["threads"])
-    out = call_ir.TEXT + warm
-    out = out.replace("!STMXCSR", "call void @llvm.x86.sse.stmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode")
-    out = out.replace("!LDOLD", "call void @llvm.x86.sse.ldmxcsr(ptr %mode)" if x86 else "store i32 0, ptr %mode1")
-    out = out.replace("!LDNEW", "call void @llvm.x86.sse.ldmxcsr(ptr %mode1)" if x86 else "store i32 0, ptr %mode1")
-    declare = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
-    out = out.replace("!DECLARE", declare if x86 else "")
-    for name, offset in memory_ir.FIELDS.items():
-        out = out.replace(f"!{name.upper()}", str(offset))
-    return out.replace("!ENTRIES", str(8 * pool_ir.COUNTERS["entries"])) + memory_ir.text() + loop_ir.text()
+    """All that runs Programs: calls, warm calls, buffers, loops."""
+    words = {
+        "HEADER": table_ir.HEADER, "RELEASE": table_ir.RELEASE, "FLUSH": table_ir.FLUSH,
+        "UNUSED": table_ir.UNUSED, "BUFFER": table_ir.ADDRESS, "FLOAT32": FLOAT32, "FLOAT64": FLOAT64, "BOOLEAN": BOOLEAN,
+        "ENTRIES": 8 * pool_ir.COUNTERS["entries"], "WORKERS": pool_ir.STATE["threads"],
+    }
+    out = filled(walk_ir.text() + call_ir.text() + warm_ir.text(), {**words, **machine_ir.words(), **memory_ir.PLACES})
+    return out + memory_ir.text() + loop_ir.text()

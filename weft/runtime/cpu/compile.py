@@ -222,7 +222,7 @@ def sources_unchanged() -> bool:
 
 
 def _sources() -> list[Path]:
-    files = [_PACKAGE / "schedule" / "kernel.py", _PACKAGE / "schedule" / "printer.py"]
+    files = [_PACKAGE / "schedule" / f"{name}.py" for name in ("kernel", "memory", "printer")]
     for folder in (_PACKAGE / "codegen", _PACKAGE / "runtime" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files

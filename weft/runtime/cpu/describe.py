@@ -51,9 +51,9 @@ def describe(backend: Any, measure: bool = False) -> dict[str, Any]:
 def fma_peak(backend: Any, isa: Any) -> float:
     """float32 operations a second of one core: a loop of nothing but fused multiply-adds."""
     rounds = 1 << 20
-    run = function(backend.compiler.module(_fma_text(isa.bits // 32, rounds))["weft_fma_peak"], ctypes.c_void_p)
+    run = function(backend.compiler.module(fma_text(isa.bits // 32, rounds))["weft_fma_peak"], ctypes.c_void_p)
     sink = backend.from_numpy(np.full(1024, 0.5, np.float32))
-    return 2 * _CHAINS * (isa.bits // 32) * rounds / _fastest(lambda: run(sink.address))
+    return 2 * _CHAINS * (isa.bits // 32) * rounds / fastest(lambda: run(sink.address))
 
 
 def copy_bandwidth(backend: Any, nbytes: int = 64 << 20) -> float:
@@ -63,10 +63,11 @@ def copy_bandwidth(backend: Any, nbytes: int = 64 << 20) -> float:
     run = function(backend.native["weft_copy"], ctypes.c_void_p)
     ctypes.memset(source.address, 1, nbytes)
     run(args)  # first touch of the pages
-    return 2 * nbytes / _fastest(lambda: run(args))
+    return 2 * nbytes / fastest(lambda: run(args))
 
 
-def _fastest(run: Callable[[], Any], times: int = 5) -> float:
+def fastest(run: Callable[[], Any], times: int = 5) -> float:
+    """Seconds of the fastest of some runs."""
     best = float("inf")
     for _ in range(times):
         start = time.perf_counter()
@@ -75,7 +76,8 @@ def _fastest(run: Callable[[], Any], times: int = 5) -> float:
     return best
 
 
-def _fma_text(lanes: int, rounds: int) -> str:
+def fma_text(lanes: int, rounds: int) -> str:
+    """``weft_fma_peak(sink)``: nothing but fused multiply-adds."""
     v = f"<{lanes} x float>"
     start = "\n".join(f"  %p{i} = phi {v} [ zeroinitializer, %entry ], [ %q{i}, %head ]" for i in range(_CHAINS))
     step = "\n".join(f"  %q{i} = call {v} @llvm.fma.v{lanes}f32({v} %p{i}, {v} %a, {v} %b)" for i in range(_CHAINS))

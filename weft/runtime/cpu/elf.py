@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-_ALLOC, _WRITE, _EXEC, _NOBITS, _RELA, _SYMTAB = 2, 1, 4, 8, 4, 2
+_ALLOC, _EXEC, _NOBITS, _RELA, _SYMTAB = 2, 4, 8, 4, 2
 _R64, _PC32, _PLT32, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX, _PC64 = 1, 2, 4, 9, 41, 42, 24
 _GOT = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
 
@@ -40,6 +40,31 @@ def supported() -> bool:
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
+class Symbol(NamedTuple):
+    name: str
+    info: int
+    section: int  # 0: imported
+    value: int
+
+
+class Object(NamedTuple):
+    """relocations: (section that is changed, its rows (offset, symbol << 32 | kind, addend))"""
+
+    sections: list[Section]
+    symbols: list[Symbol]
+    relocations: list[tuple[int, list[tuple[int, int, int]]]]
+
+
+class Layout(NamedTuple):
+    """Offsets in memory: code and stubs for imported functions, up to ``split``; then the rest and the table of addresses."""
+
+    place: dict[int, int]  # of sections
+    stub: dict[int, int]  # of imported symbols
+    table: dict[int, int]  # of symbols: where their address stands
+    split: int
+    size: int
+
+
 def load(code: bytes, resolve: Callable[[str], int]) -> dict[str, int]:
     """Put an object file into memory for good; returns the address of each symbol it exports.
 
@@ -47,68 +72,87 @@ def load(code: bytes, resolve: Callable[[str], int]) -> dict[str, int]:
     """
     if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
         raise UnsupportedObject("not a relocatable x86-64 object")
+    found = _parsed(code)
+    layout = _laid_out(found)
+    memory = mmap.mmap(-1, layout.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # a forked child writes to its own
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    # never unmapped: workers may be inside, and buffers are freed by this code while the interpreter ends
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+
+    def address(number: int) -> int:
+        symbol = found.symbols[number]
+        if symbol.section == 0:
+            return resolve(symbol.name)
+        if symbol.section == 0xFFF1:
+            return symbol.value
+        if symbol.section not in layout.place:
+            raise UnsupportedObject(f"symbol {symbol.name!r} in an unknown section")
+        return base + layout.place[symbol.section] + symbol.value
+
+    for i, offset in layout.place.items():
+        s = found.sections[i]
+        if s.kind != _NOBITS:
+            memory[offset : offset + s.size] = code[s.offset : s.offset + s.size]
+    for symbol, offset in layout.table.items():
+        struct.pack_into("<Q", memory, offset, address(symbol))
+    for symbol, offset in layout.stub.items():  # jmp *[rip + to the table]
+        memory[offset : offset + 2] = b"\xff\x25"
+        struct.pack_into("<i", memory, offset + 2, layout.table[symbol] - (offset + 6))
+    _relocate(memory, base, found, layout, address)
+    if _protect(base, layout.split, mmap.PROT_READ | mmap.PROT_EXEC):
+        raise UnsupportedObject("this system refuses executable memory")
+    return {
+        s.name: address(i) for i, s in enumerate(found.symbols)
+        if s.name and s.section and s.info >> 4 == 1 and s.section in layout.place
+    }
+
+
+def _parsed(code: bytes) -> Object:
     sections = _sections(code)
     table = next((s for s in sections if s.kind == _SYMTAB), None)
     if table is None:
-        return {}
+        return Object(sections, [], [])
     strings = sections[table.link].offset
     symbols = [
-        (_text(code, strings + name), info, shndx, value)
-        for name, info, _, shndx, value, _ in struct.iter_unpack("<IBBHQQ", code[table.offset : table.offset + table.size])
+        Symbol(_text(code, strings + name), info, section, value)
+        for name, info, _, section, value, _ in struct.iter_unpack("<IBBHQQ", code[table.offset : table.offset + table.size])
     ]
     relocations = [
         (s.info, list(struct.iter_unpack("<QQq", code[s.offset : s.offset + s.size])))
         for s in sections if s.kind == _RELA and sections[s.info].flags & _ALLOC and _kept(sections[s.info])
     ]
-    outside = {i for _, rows in relocations for _, info, _ in rows if symbols[i := info >> 32][2] == 0}
-    through = {info >> 32 for _, rows in relocations for _, info, _ in rows if info & 0xFFFFFFFF in _GOT} | outside
+    return Object(sections, symbols, relocations)
 
-    # code, then stubs for imported functions | the rest, then the table of addresses
-    place, end = {}, 0
+
+def _laid_out(found: Object) -> Layout:
+    rows = [row for _, rows in found.relocations for row in rows]
+    outside = {info >> 32 for _, info, _ in rows if found.symbols[info >> 32].section == 0}
+    through = {info >> 32 for _, info, _ in rows if info & 0xFFFFFFFF in _GOT} | outside
+    place, stub, split, end = {}, {}, 0, 0
     for executable in (True, False):
-        for i, s in enumerate(sections):
+        for i, s in enumerate(found.sections):
             if s.flags & _ALLOC and _kept(s) and bool(s.flags & _EXEC) == executable:
-                end = -(-end // max(s.align, 1)) * max(s.align, 1)
+                end = _up(end, max(s.align, 1))
                 place[i], end = end, end + s.size
         if executable:
-            stub = {symbol: -(-end // 16) * 16 + 16 * n for n, symbol in enumerate(sorted(outside))}
-            split = end = -(-(end + 16 + 16 * len(stub)) // mmap.PAGESIZE) * mmap.PAGESIZE
-    got = {symbol: -(-end // 8) * 8 + 8 * n for n, symbol in enumerate(sorted(through))}
-    memory = mmap.mmap(-1, -(-(end + 16 + 8 * len(got)) // mmap.PAGESIZE) * mmap.PAGESIZE)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    # never unmapped: workers may be inside, and buffers are freed by this code while the interpreter ends
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
+            stub = {symbol: _up(end, 16) + 16 * n for n, symbol in enumerate(sorted(outside))}
+            split = end = _up(end + 16 + 16 * len(stub), mmap.PAGESIZE)
+    table = {symbol: _up(end, 8) + 8 * n for n, symbol in enumerate(sorted(through))}
+    return Layout(place, stub, table, split, _up(end + 16 + 8 * len(table), mmap.PAGESIZE))
 
-    for i, offset in place.items():
-        if sections[i].kind != _NOBITS:
-            memory[offset : offset + sections[i].size] = code[sections[i].offset : sections[i].offset + sections[i].size]
 
-    def address(symbol: int) -> int:
-        name, _, shndx, value = symbols[symbol]
-        if shndx == 0:
-            return resolve(name)
-        if shndx == 0xFFF1:
-            return value
-        if shndx not in place:
-            raise UnsupportedObject(f"symbol {name!r} in an unknown section")
-        return base + place[shndx] + value
-
-    for symbol, offset in got.items():
-        struct.pack_into("<Q", memory, offset, address(symbol))
-    for symbol, offset in stub.items():  # jmp *[rip + to the table]
-        memory[offset : offset + 2] = b"\xff\x25"
-        struct.pack_into("<i", memory, offset + 2, got[symbol] - (offset + 6))
+def _relocate(memory: mmap.mmap, base: int, found: Object, layout: Layout, address: Callable[[int], int]) -> None:
     pack_i, pack_q = struct.Struct("<i").pack_into, struct.Struct("<q").pack_into
     known: dict[int, int] = {}
-    for target, rows in relocations:
-        start = place[target]
+    for target, rows in found.relocations:
+        start = layout.place[target]
         for offset, info, addend in rows:
             symbol, kind, here = info >> 32, info & 0xFFFFFFFF, start + offset
             if kind in _GOT:
-                pack_i(memory, here, got[symbol] + addend - here)
+                pack_i(memory, here, layout.table[symbol] + addend - here)
             elif kind in (_PC32, _PLT32):
-                if symbol in stub:
-                    pack_i(memory, here, stub[symbol] + addend - here)
+                if symbol in layout.stub:
+                    pack_i(memory, here, layout.stub[symbol] + addend - here)
                 else:
                     if symbol not in known:
                         known[symbol] = address(symbol) - base
@@ -119,12 +163,11 @@ def load(code: bytes, resolve: Callable[[str], int]) -> dict[str, int]:
                 pack_q(memory, here, address(symbol) - base + addend - here)
             else:
                 raise UnsupportedObject(f"relocation {kind}")
-    if _protect(base, split, mmap.PROT_READ | mmap.PROT_EXEC):
-        raise UnsupportedObject("this system refuses executable memory")
-    return {
-        name: address(i) for i, (name, info, shndx, _) in enumerate(symbols)
-        if name and shndx and info >> 4 == 1 and shndx in place
-    }
+
+
+def _up(n: int, to: int) -> int:
+    """The next multiple."""
+    return -(-n // to) * to
 
 
 def process_symbol(name: str) -> int:

@@ -13,6 +13,7 @@ from weft.runtime.cpu.compile import Loaded
 from weft.runtime.cpu.loop_ir import Descriptor
 from weft.runtime.cpu.loops import describe, times
 from weft.runtime.cpu.slots import Slots, aligned, nbytes
+from weft.runtime.cpu.table_ir import FLUSH, RELEASE, Step
 from weft.runtime.cpu.threads import Pool
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
@@ -48,6 +49,7 @@ class CPUExecutable:
         self._threads = 0
         self._direct = 0
         self._run: Callable[..., list[Any]] = lambda inputs, held: []
+        self._prepared: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # by number of threads
         self._prepare()
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
@@ -74,8 +76,15 @@ class CPUExecutable:
         return out
 
     def _prepare(self) -> None:
-        """Lay out the arena and write the tables for the pool's present number of threads."""
+        """For the pool's present number of threads."""
         threads = self._pool.threads
+        if threads not in self._prepared:
+            self._prepared[threads] = self._made_for(threads)
+        self._run, self._direct = self._prepared[threads]  # a call that runs keeps what it began with
+        self._threads = threads
+
+    def _made_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
+        """Lay out the arena and write the tables: what runs, and the address of the one table if that is all."""
         scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
         start = aligned(self.program.arena)
         home = self._allocator.home(start + scratch) if start + scratch else 0
@@ -84,7 +93,7 @@ class CPUExecutable:
         direct = 0
         if len(parts) == len(native) <= 1:
             run = self._entry("weft_call", native[0] if native else [], threads, home)
-            direct = self._tables[-1].address
+            direct = run.__self__  # type: ignore[attr-defined]  # what a builtin is bound to: the table's address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
             steps = [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
@@ -92,19 +101,17 @@ class CPUExecutable:
         if self._narrow:
             run = _Narrowed(run, {p: self.program.inputs[p][1] for p in self._narrow})
             direct = 0
-        self._run = run  # a call that runs keeps what it began with
-        self._direct = direct
-        self._threads = threads
+        return run, direct
 
-    def _entry(self, name: str, steps: list[call.Step], threads: int, home: int) -> Callable[..., Any]:
-        flags = (call.RELEASE if self._slow else 0) | (call.FLUSH if self._flush else 0)
+    def _entry(self, name: str, steps: list[Step], threads: int, home: int) -> Callable[..., Any]:
+        flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
         table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
-        self._tables.append(table)  # as long as this object: another thread may still be inside an older one
+        self._tables.append(table)  # as long as this object: another thread may be inside
         return call.builtin(name, self._native[name], table.address)
 
-    def _segments(self, scratch: int) -> list[list[call.Step] | _HostStep]:
+    def _segments(self, scratch: int) -> list[list[Step] | _HostStep]:
         """Runs of native steps, cut by steps that need Python."""
-        out: list[list[call.Step] | _HostStep] = []
+        out: list[list[Step] | _HostStep] = []
         slots = self._slots
         since, loop = 0.0, 0
         extra = slots.arena_index(scratch)
@@ -121,16 +128,16 @@ class CPUExecutable:
                 args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
                 since += us
                 check = since > CHECK_EVERY_US
-                native = call.Step(next(kernels).address, args, check)
+                native = Step(next(kernels).address, args, check)
                 since = 0.0 if check else since
             elif isinstance(step, Loop):
                 for _ in calls(step.body):
                     next(kernels)
-                native = call.Step(self._native["weft_loop"], slots.loop(step, loop), self._slow)
+                native = Step(self._native["weft_loop"], slots.loop(step, loop), self._slow)
                 since, loop = 0.0, loop + 1
             else:
                 size = slots.constant(slots.nbytes(step.target))
-                native = call.Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
+                native = Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
             out[-1].append(native)  # type: ignore[union-attr]
         return out
 

@@ -1,11 +1,8 @@
 """Loops as native code: one function walks the steps of a body, as often as its descriptor says.
 
 ``weft_loop`` is called as a kernel is. Its slots: the descriptor, scratch, the body's arena, then for each carry (init,
-last, spare or tape), each stacked operand, each stacked result, each constant. The descriptor is a table of 8-byte words::
-
-    0 length  1 reverse  2 carries  3 stacked operands  4 stacked results  5 constants  6 arena offsets  7 numbers
-    8 steps  9 slots of the body  10 most slots of a step  11 steps of the loop between two looks for signals, 0: never
-    then a carry: (has a tape, bytes); a stride an operand; a stride a result; offsets; numbers; steps as in call.py
+last, spare or tape), each stacked operand, each stacked result, each constant. The descriptor is a table (``table_ir.py``);
+behind its named words: for each carry (has a tape, bytes); a stride an operand; a stride a result; offsets; numbers; steps.
 
 The body's slots: its inputs, its outputs, arena offsets, numbers, scratch. What changes lies on the stack: loops nest,
 and several threads may run one at once.
@@ -13,16 +10,9 @@ and several threads may run one at once.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-HEADER = 16
-
-
-class BodyStep(NamedTuple):
-    function: int
-    args: tuple[int, ...]
+from weft.runtime.cpu.table_ir import HEADER, LOOP, STEP, Step, addresses, filled, header, most_arguments, read, step_words
 
 
 class Descriptor:
@@ -30,27 +20,22 @@ class Descriptor:
 
     def __init__(
         self, length: int, reverse: bool, carries: list[tuple[int, int]], xs: list[int], ys: list[int], constants: int,
-        arena: list[int], numbers: list[int], steps: list[BodyStep], every: int,
+        arena: list[int], numbers: list[int], steps: list[Step], every: int,
     ) -> None:
-        slots = 2 * len(carries) + len(xs) + constants + len(ys) + len(arena) + len(numbers) + 1
-        words = [length, int(reverse), len(carries), len(xs), len(ys), constants, len(arena), len(numbers), len(steps), slots,
-                 max((len(s.args) for s in steps), default=1), every]
-        words += [0] * (HEADER - len(words))
-        for tape, nbytes in carries:
-            words += [tape, nbytes]
-        words += [*xs, *ys, *arena, *numbers]
-        for s in steps:
-            words += [s.function, len(s.args), *s.args]
+        words = header(
+            LOOP, length=length, reverse=int(reverse), carries=len(carries), xs=len(xs), ys=len(ys), constants=constants,
+            na=len(arena), numbers=len(numbers), ns=len(steps), most=most_arguments(steps), every=every,
+            total=2 * len(carries) + len(xs) + constants + len(ys) + len(arena) + len(numbers) + 1,
+        )
+        for pair in carries:
+            words += pair
+        words += [*xs, *ys, *arena, *numbers, *step_words(steps)]
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
 
 
 def text() -> str:
-    fields = ("length", "reverse", "n", "xs", "ys", "constants", "arena", "numbers", "steps", "slots", "most", "every")
-    head = "\n".join(
-        f"  %{name}.p = getelementptr i64, ptr %d, i64 {k}\n  %{name} = load i64, ptr %{name}.p" for k, name in enumerate(fields)
-    )
-    return _TEXT.replace("!FIELDS", head).replace("!HEADER", str(HEADER))
+    return filled(_TEXT, {"HEADER": HEADER})
 
 
 _TEXT = """
@@ -83,14 +68,14 @@ done:
 define void @weft_loop(ptr %args) nounwind {
 begin:
   %d = load ptr, ptr %args
-!FIELDS
+""" + read("d", LOOP, *LOOP) + """
   %scratch.p = getelementptr i64, ptr %args, i64 1
   %scratch = load i64, ptr %scratch.p
   %base.p = getelementptr i64, ptr %args, i64 2
   %base = load i64, ptr %base.p
   %given = getelementptr i64, ptr %args, i64 3
-  %n2 = shl i64 %n, 1
-  %n3 = add i64 %n2, %n
+  %n2 = shl i64 %carries, 1
+  %n3 = add i64 %n2, %carries
   %given.x = getelementptr i64, ptr %given, i64 %n3
   %given.y = getelementptr i64, ptr %given.x, i64 %xs
   %given.c = getelementptr i64, ptr %given.y, i64 %ys
@@ -98,35 +83,23 @@ begin:
   %stride.x = getelementptr i64, ptr %about, i64 %n2
   %stride.y = getelementptr i64, ptr %stride.x, i64 %xs
   %offsets = getelementptr i64, ptr %stride.y, i64 %ys
-  %literal = getelementptr i64, ptr %offsets, i64 %arena
+  %literal = getelementptr i64, ptr %offsets, i64 %na
   %first = getelementptr i64, ptr %literal, i64 %numbers
-  %slot = alloca i64, i64 %slots, align 16
+  %slots = alloca i64, i64 %total, align 16
   %packed = alloca i64, i64 %most, align 16
-  %slot.x = getelementptr i64, ptr %slot, i64 %n
+  %slot.x = getelementptr i64, ptr %slots, i64 %carries
   %slot.c = getelementptr i64, ptr %slot.x, i64 %xs
   %slot.out = getelementptr i64, ptr %slot.c, i64 %constants
-  %slot.y = getelementptr i64, ptr %slot.out, i64 %n
+  %slot.y = getelementptr i64, ptr %slot.out, i64 %carries
   %slot.a = getelementptr i64, ptr %slot.y, i64 %ys
-  %slot.k = getelementptr i64, ptr %slot.a, i64 %arena
+  %slot.k = getelementptr i64, ptr %slot.a, i64 %na
   %slot.s = getelementptr i64, ptr %slot.k, i64 %numbers
   store i64 %scratch, ptr %slot.s
   %c.bytes = shl i64 %constants, 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %slot.c, ptr align 8 %given.c, i64 %c.bytes, i1 false)
   %k.bytes = shl i64 %numbers, 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %slot.k, ptr align 8 %literal, i64 %k.bytes, i1 false)
-  br label %a.head
-a.head:
-  %a = phi i64 [ 0, %begin ], [ %a1, %a.body ]
-  %a.more = icmp slt i64 %a, %arena
-  br i1 %a.more, label %a.body, label %enter
-a.body:
-  %a.p = getelementptr i64, ptr %offsets, i64 %a
-  %a.off = load i64, ptr %a.p
-  %a.address = add i64 %base, %a.off
-  %a.slot = getelementptr i64, ptr %slot.a, i64 %a
-  store i64 %a.address, ptr %a.slot
-  %a1 = add i64 %a, 1
-  br label %a.head
+""" + addresses("begin", "base", "slot.a", "enter") + """
 enter:
   %end = sub i64 %length, 1
   %backward = icmp ne i64 %reverse, 0
@@ -147,7 +120,7 @@ t.body:
   br label %c.head
 c.head:
   %c = phi i64 [ 0, %t.body ], [ %c1, %c.next ]
-  %c.more = icmp slt i64 %c, %n
+  %c.more = icmp slt i64 %c, %carries
   br i1 %c.more, label %c.body, label %slices
 c.body:
   %c2 = shl i64 %c, 1
@@ -184,7 +157,7 @@ c.swap:
 c.next:
   %in = phi i64 [ %here, %c.tape ], [ %here, %c.fill ], [ %swap.in, %c.swap ]
   %out = phi i64 [ %tape.out, %c.tape ], [ %tape.out, %c.fill ], [ %swap.out, %c.swap ]
-  %in.p = getelementptr i64, ptr %slot, i64 %c
+  %in.p = getelementptr i64, ptr %slots, i64 %c
   store i64 %in, ptr %in.p
   %out.p = getelementptr i64, ptr %slot.out, i64 %c
   store i64 %out, ptr %out.p
@@ -193,36 +166,14 @@ c.next:
 slices:
   call void @weft_slices(ptr %slot.x, ptr %given.x, ptr %stride.x, i64 %xs, i64 %place)
   call void @weft_slices(ptr %slot.y, ptr %given.y, ptr %stride.y, i64 %ys, i64 %place)
-  br label %s.head
-s.head:
-  %s = phi i64 [ 0, %slices ], [ %s1, %s.call ]
-  %step = phi ptr [ %first, %slices ], [ %after, %s.call ]
-  %s.more = icmp slt i64 %s, %steps
-  br i1 %s.more, label %s.body, label %watch
-s.body:
-  %function = load ptr, ptr %step
-  %count.p = getelementptr i64, ptr %step, i64 1
-  %count = load i64, ptr %count.p
-  %list = getelementptr i64, ptr %step, i64 2
-  %after = getelementptr i64, ptr %list, i64 %count
-  br label %g.head
-g.head:
-  %g = phi i64 [ 0, %s.body ], [ %g1, %g.body ]
-  %g.more = icmp slt i64 %g, %count
-  br i1 %g.more, label %g.body, label %s.call
-g.body:
-  %index.p = getelementptr i64, ptr %list, i64 %g
-  %index = load i64, ptr %index.p
-  %from = getelementptr i64, ptr %slot, i64 %index
-  %value = load i64, ptr %from
-  %to = getelementptr i64, ptr %packed, i64 %g
-  store i64 %value, ptr %to
-  %g1 = add i64 %g, 1
-  br label %g.head
-s.call:
-  call void %function(ptr %packed)
-  %s1 = add i64 %s, 1
-  br label %s.head
+  br label %step.head
+step.head:
+  %s = phi i64 [ 0, %slices ], [ %s1, %step.call ]
+  %step = phi ptr [ %first, %slices ], [ %after, %step.call ]
+  %s.more = icmp slt i64 %s, %ns
+  br i1 %s.more, label %step.body, label %watch
+""" + STEP + """
+  br label %step.head
 watch:
   %t1 = add i64 %t, 1
   %since1 = add i64 %since, 1

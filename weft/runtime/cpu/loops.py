@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from weft.runtime.cpu.compile import Loaded
-from weft.runtime.cpu.loop_ir import BodyStep, Descriptor
+from weft.runtime.cpu.loop_ir import Descriptor
 from weft.runtime.cpu.slots import Slots, nbytes
+from weft.runtime.cpu.table_ir import Step
 from weft.schedule.program import Call, Copy, Loop, Program
 
 
@@ -32,7 +33,7 @@ def describe(loop: Loop, kernels: Iterator[Loaded], native: Mapping[str, int], e
         else:
             assert isinstance(step, Copy)
             args = (slots.index(step.source), slots.index(step.target), slots.constant(slots.nbytes(step.target)))
-        steps.append(BodyStep(function, args))
+        steps.append(Step(function, args))
     n, xs = len(loop.carries), len(loop.xs)
     mine = Descriptor(
         loop.length, loop.reverse,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from weft.runtime.cpu.compile import function
-from weft.runtime.cpu.describe import _fastest, _fma_text
+from weft.runtime.cpu.describe import fastest, fma_text
 
 SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
 _ROUNDS = 1 << 15  # a tenth of a millisecond: a busy machine leaves such gaps
@@ -23,7 +23,7 @@ def measure(backend: Any) -> dict[str, Any]:
     sink = backend.allocate(threads * 4096)
     run = function(native["weft_measure_fma"], ctypes.c_void_p)
     args = (ctypes.c_int64 * 1)(sink.address)
-    flops = threads * 24 * lanes * _ROUNDS / _fastest(lambda: run(args), 100)
+    flops = threads * 24 * lanes * _ROUNDS / fastest(lambda: run(args), 100)
     copy = function(native["weft_measure_copy"], ctypes.c_void_p)
     source, target = backend.allocate(SIZES[-1] // 2), backend.allocate(SIZES[-1] // 2)
     ctypes.memset(source.address, 1, SIZES[-1] // 2)
@@ -34,16 +34,16 @@ def measure(backend: Any) -> dict[str, Any]:
         rounds = max(1, (1 << 21) // size)
         words = (ctypes.c_int64 * 4)(source.address, target.address, share, rounds)
         copy(words)
-        best = _fastest(partial(copy, words), 6 if size > 1 << 23 else 50)
+        best = fastest(partial(copy, words), 6 if size > 1 << 23 else 50)
         found.append((size, 2 * share * threads * rounds / best))
     return {"threads": threads, "flops": flops, "bandwidth": found}
 
 
 def _text(lanes: int, threads: int) -> str:
     """Every thread counts at its own place, or copies its own part ``rounds`` times."""
-    return _fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + """
-declare i1 @weft_acquire(i32)
-declare void @weft_release()
+    return fma_text(lanes, _ROUNDS).replace("define void", "define internal void") + """
+declare i1 @weft_enter(i32)
+declare void @weft_leave(i1)
 declare void @weft_parallel(ptr, ptr, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
@@ -79,13 +79,9 @@ done:
 }
 """ + "".join(f"""
 define void @weft_measure_{name}(ptr %args) nounwind {{
-  %owner = call i1 @weft_acquire(i32 {threads})
+  %owner = call i1 @weft_enter(i32 {threads})
   call void @weft_parallel(ptr @{name}.body, ptr %args, i64 {threads})
-  br i1 %owner, label %free, label %done
-free:
-  call void @weft_release()
-  br label %done
-done:
+  call void @weft_leave(i1 %owner)
   ret void
 }}
 """ for name in ("fma", "copy"))

@@ -7,18 +7,18 @@ interpreter lock.
 
 from __future__ import annotations
 
+from weft.runtime.cpu.table_ir import filled
+
 HEADER = object.__basicsize__  # 16; where a Python object's own fields begin
 FIELDS = {"address": HEADER, "nbytes": HEADER + 8, "home": HEADER + 16, "exported": HEADER + 24, "weak": HEADER + 32,
           "obtype": HEADER - 8}
+PLACES = {name.upper(): offset for name, offset in FIELDS.items()}  # as texts name them
 OBJECT_SIZE = HEADER + 40
 HOME_SIZE = 32
 
 
 def text() -> str:
-    out = _TEXT
-    for name, offset in FIELDS.items():
-        out = out.replace(f"!{name.upper()}", str(offset))
-    return out
+    return filled(_TEXT, PLACES)
 
 
 _TEXT = """

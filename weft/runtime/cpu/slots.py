@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.runtime.cpu import call
+from weft.runtime.cpu import call, table_ir
 from weft.runtime.cpu.allocator import at
 from weft.schedule.program import Call, Copy, Loop, Program
 
@@ -35,7 +35,7 @@ class Slots:
         self.constants = sorted({self.nbytes(c.target) for c in copies} | set(loops))
         buffers = {s.position for s in read if s.kind == "input"}
         self.kinds = [
-            call.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else call.UNUSED
+            table_ir.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else table_ir.UNUSED
             for p, (_, dtype) in enumerate(program.inputs)
         ]
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from weft.runtime.cpu import pool_ir
+from weft.runtime.cpu import machine_ir, pool_ir
 
 
 def permanent(nbytes: int) -> int:
@@ -63,7 +63,7 @@ class Pool:
             raise TypeError(f"the number of threads must be an int, got {type(count).__name__}")
         if not 1 <= count <= pool_ir.MAX_WORKERS:
             raise ValueError(f"the number of threads must be from 1 to {pool_ir.MAX_WORKERS}, got {count}")
-        self.threads = int(count) if pool_ir.has_threads() else 1
+        self.threads = int(count) if machine_ir.has_threads() else 1
         self.field("threads").value = self.threads
 
     def counter(self, name: str) -> int:
@@ -73,7 +73,7 @@ class Pool:
         """In a forked child the workers do not exist; they are made again when needed."""
         for name in ("sleepers", "busy", "started", "waiting"):
             self.field(name).value = 0
-        for name in ("lock", "remaining", "trace_size"):
+        for name in ("lock", "guests", "remaining", "trace_size"):
             ctypes.c_int64.from_address(self.state + pool_ir.STATE[name]).value = 0
 
     @contextmanager

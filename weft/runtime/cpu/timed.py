@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.runtime.cpu import call
 from weft.runtime.cpu.executable import CPUExecutable
+from weft.runtime.cpu.table_ir import Step
 
 # the clock that time.perf_counter_ns reads
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None))
@@ -37,15 +37,19 @@ class TimedExecutable(CPUExecutable):
         """Whether a kernel, counted as the Program's calls are, divides its work among threads."""
         return self._kernels[kernel].parallel
 
+    def _prepare(self) -> None:
+        self._prepared.clear()  # the stamps are those of the tables written last
+        super()._prepare()
+
     def _segments(self, scratch: int) -> list[Any]:
         parts = super()._segments(scratch)
         self._spans = [_Native(part) if isinstance(part, list) else _Host(part) for part in parts]
         return [part if isinstance(part, list) else span for part, span in zip(parts, self._spans, strict=True)]
 
-    def _entry(self, name: str, steps: list[call.Step], threads: int, home: int) -> Callable[..., Any]:
+    def _entry(self, name: str, steps: list[Step], threads: int, home: int) -> Callable[..., Any]:
         layout = self._layout
         slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + len(layout.constants)
-        stamp = call.Step(self._native["weft_stamp"], (slot,))
+        stamp = Step(self._native["weft_stamp"], (slot,))
         for span in self._spans:
             if isinstance(span, _Native) and span.steps is steps:
                 steps = [*(s for step in steps for s in (stamp, step)), stamp, stamp]
@@ -60,7 +64,7 @@ class TimedExecutable(CPUExecutable):
 class _Native:
     """The stamps of a segment: how many, then the clock."""
 
-    def __init__(self, steps: list[call.Step]) -> None:
+    def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self.buffer = np.zeros(len(steps) + 3, np.int64)
 

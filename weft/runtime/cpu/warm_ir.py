@@ -7,6 +7,8 @@ says, it calls the slow way, a Python function, with the same arguments. ``warm.
 
 from __future__ import annotations
 
+from weft.runtime.cpu.table_ir import CALL, filled, read
+
 # words of the state, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
 STATE = (
     "TABLE", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "BASE", "CONTENT", "VALUE", "DTYPE", "SHAPE",
@@ -18,13 +20,14 @@ ARRAY, FLOAT, SAME = range(3)  # what an argument must be; rows of (kind, shape 
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found; rows of (kind, place or object, node)
 
 
-def text(workers: int) -> str:
-    """``workers``: the place of the number of threads in the pool's state."""
-    out = _TEXT.replace("!WORKERS", str(workers))
+def text() -> str:
+    """What is filled in besides: see ``call.text``."""
+    words: dict[str, object] = {
+        "ROWS": 8 * len(TABLE), "A.ARRAY": ARRAY, "A.FLOAT": FLOAT, "I.ARRAY": OF_ARRAY, "I.NUMBER": OF_NUMBER, "I.CELL": OF_CELL,
+    }
     for prefix, names in (("S", STATE), ("T", TABLE)):
-        for k, name in enumerate(names):
-            out = out.replace(f"!{prefix}.{name}!", str(8 * k))
-    return out.replace("!ROWS", str(8 * len(TABLE)))
+        words |= {f"{prefix}.{name}!": 8 * k for k, name in enumerate(names)}
+    return filled(_TEXT, words)
 
 
 _TEXT = """
@@ -179,11 +182,10 @@ open:
   %count.p = getelementptr i8, ptr %table, i64 !T.ARGUMENTS!
   %count = load i64, ptr %count.p
   %as.many = icmp eq i64 %count, %nargs
-  %made.for.p = getelementptr i64, ptr %program, i64 6
-  %made.for = load i64, ptr %made.for.p
+""" + read("program", CALL, "workers") + """
   %threads = load i32, ptr getelementptr (i8, ptr @weft_state, i64 !WORKERS)
   %threads64 = zext i32 %threads to i64
-  %same.threads = icmp eq i64 %made.for, %threads64
+  %same.threads = icmp eq i64 %workers, %threads64
   %usual = and i1 %as.many, %same.threads
   br i1 %usual, label %outside, label %slow
 outside:
@@ -214,8 +216,8 @@ arg.body:
   %kind = load i64, ptr %row
   %first.p = getelementptr i64, ptr %row, i64 1
   %first = load ptr, ptr %first.p
-  switch i64 %kind, label %same [ i64 0, label %array
-                                 i64 1, label %float ]
+  switch i64 %kind, label %same [ i64 !A.ARRAY, label %array
+                                 i64 !A.FLOAT, label %float ]
 array:
   %second.p = getelementptr i64, ptr %row, i64 2
   %second = load ptr, ptr %second.p
@@ -235,8 +237,7 @@ arg.next:
 inputs:
   %ni.p = getelementptr i8, ptr %table, i64 !T.INPUTS!
   %ni = load i64, ptr %ni.p
-  %total.p = getelementptr i64, ptr %program, i64 7
-  %total = load i64, ptr %total.p
+""" + read("program", CALL, "total") + """
   %slots = alloca i64, i64 %total, align 16
   %objects = alloca ptr, i64 %ni, align 16
   %count3 = mul i64 %count, 3
@@ -253,9 +254,9 @@ in.body:
   %where.p = getelementptr i64, ptr %in.row, i64 1
   %where = load i64, ptr %where.p
   %where.o = load ptr, ptr %where.p
-  switch i64 %in.kind, label %in.fixed [ i64 0, label %in.array
-                                        i64 1, label %in.number
-                                        i64 2, label %in.cell ]
+  switch i64 %in.kind, label %in.fixed [ i64 !I.ARRAY, label %in.array
+                                        i64 !I.NUMBER, label %in.number
+                                        i64 !I.CELL, label %in.cell ]
 in.array:
   %given.p = getelementptr ptr, ptr %args, i64 %where
   %given = load ptr, ptr %given.p
@@ -288,14 +289,10 @@ in.held:
   %i1 = add i64 %i, 1
   br label %in.head
 fill:
-  %name.p = getelementptr i64, ptr %program, i64 8
-  %name = load ptr, ptr %name.p
-  %allocator.p = getelementptr i64, ptr %program, i64 10
-  %allocator = load ptr, ptr %allocator.p
+""" + read("program", CALL, "name", "allocator") + """
   %buffer.type = load ptr, ptr %allocator
-  %arena.home.p = getelementptr i64, ptr %program, i64 11
-  %arena.home = load ptr, ptr %arena.home.p
-  %kinds = getelementptr i64, ptr %program, i64 16
+""" + read("program", CALL, "home") + """
+  %kinds = getelementptr i64, ptr %program, i64 !HEADER
   br label %slot.head
 slot.head:
   %s = phi i64 [ 0, %fill ], [ %s1, %slot.body ]
@@ -313,37 +310,12 @@ slot.body:
 output:
   %size.p = getelementptr i64, ptr %kinds, i64 %ni
   %size = load i64, ptr %size.p
-  %home.p = getelementptr i64, ptr %size.p, i64 1
-  %home = load ptr, ptr %home.p
-  %buffer = call ptr @weft_make(ptr %allocator, ptr %home, i64 %size)
+  %its.home.p = getelementptr i64, ptr %size.p, i64 1
+  %its.home = load ptr, ptr %its.home.p
+  %buffer = call ptr @weft_make(ptr %allocator, ptr %its.home, i64 %size)
   %no.buffer = icmp eq ptr %buffer, null
   br i1 %no.buffer, label %failed, label %made
-made:
-  %address.p = getelementptr i8, ptr %buffer, i64 !ADDRESS
-  %address = load i64, ptr %address.p
-  %out.slot = getelementptr i64, ptr %slots, i64 %ni
-  store i64 %address, ptr %out.slot
-  %no.arena = icmp eq ptr %arena.home, null
-  br i1 %no.arena, label %run, label %arena
-arena:
-  %block = call i64 @weft_block(ptr %allocator, ptr %arena.home)
-  %no.block = icmp eq i64 %block, 0
-  br i1 %no.block, label %undone, label %run.arena
-run.arena:
-  %ran.a = call i1 @weft_walk(ptr %program, ptr %slots, i64 %block)
-  call void @weft_give(ptr %arena.home, i64 %block)
-  br i1 %ran.a, label %result, label %undone
-run:
-  %ran = call i1 @weft_walk(ptr %program, ptr %slots, i64 0)
-  br i1 %ran, label %result, label %undone
-undone:
-  call void @Py_DecRef(ptr %buffer)
-  br label %failed
-failed:
-  call void @weft_drop(ptr %objects, i64 %ni)
-  ret ptr null
-result:
-  call void @weft_drop(ptr %objects, i64 %ni)
+made: ; the result, before the run: while it goes on, another thread may put a new table in this one's place
   %node.type.p = getelementptr i8, ptr %table, i64 !T.NODE!
   %node.type = load ptr, ptr %node.type.p
   %nn.p = getelementptr i8, ptr %table, i64 !T.NODESLOTS!
@@ -359,18 +331,43 @@ result:
   br i1 %no.node, label %lost, label %noded
 lost:
   call void @Py_DecRef(ptr %buffer)
-  ret ptr null
+  br label %failed
 noded:
   call void @weft_put(ptr %node, i64 !S.VALUE!, ptr %buffer)
   %array.type = call ptr @weft_of_state(i64 !S.ARRAY!)
   %array.o = call ptr @weft_filled(ptr %array.type, ptr %array.pairs, i64 %na)
   %no.array = icmp eq ptr %array.o, null
-  br i1 %no.array, label %lost.node, label %finished
+  br i1 %no.array, label %lost.node, label %filled
 lost.node:
   call void @Py_DecRef(ptr %node)
-  ret ptr null
-finished:
+  br label %failed
+filled:
   call void @weft_put(ptr %array.o, i64 !S.CONTENT!, ptr %node)
+  %address.p = getelementptr i8, ptr %buffer, i64 !ADDRESS
+  %address = load i64, ptr %address.p
+  %out.slot = getelementptr i64, ptr %slots, i64 %ni
+  store i64 %address, ptr %out.slot
+  %no.arena = icmp eq ptr %home, null
+  br i1 %no.arena, label %run, label %arena
+arena:
+  %block = call i64 @weft_block(ptr %allocator, ptr %home)
+  %no.block = icmp eq i64 %block, 0
+  br i1 %no.block, label %undone, label %run.arena
+run.arena:
+  %ran.a = call i1 @weft_walk(ptr %program, ptr %slots, i64 %block)
+  call void @weft_give(ptr %home, i64 %block)
+  br i1 %ran.a, label %result, label %undone
+run:
+  %ran = call i1 @weft_walk(ptr %program, ptr %slots, i64 0)
+  br i1 %ran, label %result, label %undone
+undone:
+  call void @Py_DecRef(ptr %array.o)
+  br label %failed
+failed:
+  call void @weft_drop(ptr %objects, i64 %ni)
+  ret ptr null
+result:
+  call void @weft_drop(ptr %objects, i64 %ni)
   ret ptr %array.o
 slow:
   %more.n = call i64 @weft_names(ptr %names)
