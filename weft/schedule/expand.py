@@ -15,10 +15,11 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
 from weft.schedule import index as ix
 from weft.schedule import reasons
+from weft.schedule.facts import is_reduction, reduces
 from weft.schedule.index import ZERO, Guard, Index
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Value, along
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure, is_reduction, reduces
+from weft.schedule.structure import Structure
 from weft.schedule.values import INT64, Machine, order_of, tag
 from weft.schedule.view import View
 

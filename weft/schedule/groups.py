@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from weft.graph.node import Node
 from weft.schedule import reasons
+from weft.schedule.facts import reduces
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure, reduces
+from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from weft.graph.node import Node, Shape
 from weft.schedule import lower_index, lower_product, reasons
 from weft.schedule.expand import Expander, Scope
+from weft.schedule.facts import ends_kernel
 from weft.schedule.index import ZERO, Guard, Index, always
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule.names import kernel_name
 from weft.schedule.pending import Pending
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure, ends_kernel
+from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 

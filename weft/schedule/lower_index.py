@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from weft.graph.node import Node
 from weft.schedule.expand import Expander, Scope
+from weft.schedule.facts import ends_kernel
 from weft.schedule.index import ZERO, Index, broadcast
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
 from weft.schedule.pending import Pending
-from weft.schedule.structure import Structure, ends_kernel
+from weft.schedule.structure import Structure
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:

@@ -11,62 +11,15 @@ from collections.abc import Sequence
 
 from weft.graph.node import Node
 from weft.schedule import reasons
+from weft.schedule.facts import Dims, Facts, ends_kernel, is_reduction, reduces
+from weft.schedule.group_check import check
 from weft.schedule.index import follows
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 
-Dims = tuple[int, ...]
 _SHIFTS = frozenset(("slice", "pad", "concat", "permute"))
-UNROLLED = 16  # elements of a window that is written out, without a loop
 VIEWS = 12  # positions at which one value may be computed for one element of what is stored
 FACTOR = 8  # a costly value may be computed this many times before it is worth storing
-
-
-def is_reduction(node: Node) -> bool:
-    return bool(node.op.monoid) or node.op.name == "reduce_window"
-
-
-def reduces(node: Node) -> bool:
-    """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
-    if not is_reduction(node):
-        return False
-    if node.op.name == "reduce_window":
-        size = 1
-        for n in node.params["window"]:
-            size *= n
-        return size > UNROLLED
-    shape = node.inputs[0].shape
-    return any(shape[a] != 1 for a in node.params["axes"])
-
-
-def ends_kernel(node: Node) -> bool:
-    """Whether a node writes in a way that nothing in the same kernel can read."""
-    if node.op.name in ("scatter", "cumulative_sum", "last_equal"):
-        return True
-    return node.op.name == "slice_set" and any(abs(s) != 1 for s in node.params["step"])
-
-
-class Facts:
-    """Of one node in a group. dims: a token a dimension (0: extent 1).
-
-    full: how many full reductions deep. needs: what a reduction of its own phase that it reads keeps, None if
-    it reads none; depth: how many such reductions deep. product: reads the group's product. heavy: costly to
-    compute again. views: at how many positions the members below are computed for one element.
-    """
-
-    __slots__ = ("depth", "dims", "full", "heavy", "needs", "product", "views")
-
-    def __init__(
-        self, dims: Dims, full: int = 0, needs: Dims | None = None, depth: int = 0, product: bool = False, heavy: bool = False,
-        views: int = 1,
-    ) -> None:
-        self.dims = dims
-        self.full = full
-        self.needs = needs
-        self.depth = depth
-        self.product = product
-        self.heavy = heavy
-        self.views = views
 
 
 class Structure:
@@ -86,7 +39,7 @@ class Structure:
         self.product: Node | None = None
         for node in nodes:
             self.facts[node] = self._visit(node)
-        self._check()
+        check(self)
 
     @property
     def shared(self) -> Dims | None:
@@ -127,7 +80,7 @@ class Structure:
                 if s != t:
                     self.parent[max(s, t)] = min(s, t)
 
-    def _covered(self, facts: Facts) -> None:
+    def covered(self, facts: Facts) -> None:
         """What reads a reduction or the product must still run along its axes."""
         if facts.needs or facts.product:
             have = {self.find(t) for t in facts.dims if t}
@@ -149,7 +102,7 @@ class Structure:
             return self._virtual[node]
         facts = self._virtual[node] = self._moved(node)
         if facts is not None:
-            self._covered(facts)
+            self.covered(facts)
         return facts
 
     def _moved(self, node: Node) -> Facts | None:
@@ -248,7 +201,7 @@ class Structure:
             facts = self._moved(node)
             if facts is None:
                 return Facts(self._new(node.shape))
-            self._covered(facts)
+            self.covered(facts)
             return facts
         return self._elementwise(node)
 
@@ -280,7 +233,7 @@ class Structure:
             facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
             if facts.views > VIEWS:
                 raise Boundary(reasons.MOVED)
-        self._covered(facts)
+        self.covered(facts)
         return facts
 
     def _reduce(self, node: Node) -> Facts:
@@ -306,11 +259,11 @@ class Structure:
         keep = {self.find(t) for t in kept if t}
         if not keep:
             if below.needs:
-                self._covered(below)
+                self.covered(below)
             return Facts(out, below.full + 1, views=0)  # complete: reading it computes nothing
         self.kept.append(kept)
         if below.needs:
-            self._covered(below)
+            self.covered(below)
         return Facts(out, below.full, kept, below.depth + 1, views=0)
 
     def _single(self, node: Node) -> Facts:
@@ -376,7 +329,7 @@ class Structure:
                 known.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
         facts = self._joined(dims, known)
-        self._covered(facts)
+        self.covered(facts)
         return facts
 
     def _write(self, node: Node) -> Facts:
@@ -397,69 +350,3 @@ class Structure:
             raise Boundary(reasons.PRODUCT_OPERAND)
         self.product = node
         return Facts(self._new(node.shape), product=True)
-
-    def _check(self) -> None:
-        for facts in self.facts.values():
-            if facts.needs or facts.product:
-                self._covered(facts)
-        if self.shared is not None:
-            shared = [self.find(t) for t in self.shared if t]
-            if len(set(shared)) != len(shared):
-                raise Boundary(reasons.OTHER_INDEX)
-            if any({self.find(t) for t in kept if t} != set(shared) for kept in self.kept):
-                raise Boundary(reasons.REDUCE_AXES)
-        if any(map(reduces, self.nodes)):
-            for node in self.nodes:  # one loop cannot run two dimensions of one value
-                dims = [t for t in self.tokens(node) if t]
-                if len(set(dims)) != len(dims):
-                    raise Boundary(reasons.OTHER_INDEX)
-        if self.product is not None:
-            self._check_product()
-        if self.splits:
-            self._check_splits()
-        if len(self.nodes) > 1 and not self._rows():
-            for node in self.nodes:
-                if ends_kernel(node) and (self.product or self.shared or any(n is not node for n in self.stored)):
-                    raise Boundary(reasons.IN_PLACE)
-
-    def _rows(self) -> bool:
-        """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
-        ends = [n for n in self.nodes if ends_kernel(n)]
-        if not ends or any(n.op.name != "scatter" or n.params["mode"] != "own" for n in ends):
-            return False
-        first = ends[0]
-        if self.product or self.splits or any(map(reduces, self.nodes)):
-            return False
-        return all(
-            n.inputs[2:] == first.inputs[2:] and n.params == first.params and n.shape == first.shape if n in ends
-            else n.shape == first.inputs[1].shape for n in (*ends, *self.stored)
-        )
-
-    def _check_product(self) -> None:
-        assert self.product is not None
-        if self.shared is not None or any(reduces(n) or n.op.name == "scatter" for n in self.nodes):
-            raise Boundary(reasons.PRODUCT_REDUCED)
-        axes = [t for t in self.tokens(self.product) if t]
-        if len(set(axes)) != len(axes):
-            raise Boundary(reasons.OTHER_INDEX)
-        for node in self.stored:
-            if sorted(t for t in self.tokens(node) if t) != sorted(axes):
-                raise Boundary(reasons.PRODUCT_DOMAIN)
-        for node in self.nodes:
-            if self.facts[node].product and len([t for t in self.tokens(node) if t]) != len(axes):
-                raise Boundary(reasons.PRODUCT_DOMAIN)
-        if self.splits:
-            raise Boundary(reasons.SPLITTING)
-
-    def _check_splits(self) -> None:
-        seen: dict[int, tuple[int, int]] = {}
-        for token, split in self.splits.items():
-            if seen.setdefault(self.find(token), split) != split:
-                raise Boundary(reasons.SPLITTING)
-        if self.shared is not None and any(t and self.find(t) in seen for t in self.shared):
-            raise Boundary(reasons.SPLITTING)
-        for node in self.nodes:
-            if reduces(node):
-                below = self.read(node.inputs[0])
-                if below is not None and any(t and self.find(t) in seen for t in below.dims):
-                    raise Boundary(reasons.SPLITTING)

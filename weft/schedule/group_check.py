@@ -1,0 +1,83 @@
+"""What a group of nodes must fulfil as a whole to be one kernel, when each node has found its place (``structure.py``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.schedule import reasons
+from weft.schedule.facts import ends_kernel, reduces
+from weft.schedule.reasons import Boundary
+
+if TYPE_CHECKING:
+    from weft.schedule.structure import Structure
+
+
+def check(st: Structure) -> None:
+    """Raise Boundary where the nodes of a group, each fine by itself, cannot be one kernel together."""
+    for facts in st.facts.values():
+        if facts.needs or facts.product:
+            st.covered(facts)
+    if st.shared is not None:
+        shared = [st.find(t) for t in st.shared if t]
+        if len(set(shared)) != len(shared):
+            raise Boundary(reasons.OTHER_INDEX)
+        if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept):
+            raise Boundary(reasons.REDUCE_AXES)
+    if any(map(reduces, st.nodes)):
+        for node in st.nodes:  # one loop cannot run two dimensions of one value
+            dims = [t for t in st.tokens(node) if t]
+            if len(set(dims)) != len(dims):
+                raise Boundary(reasons.OTHER_INDEX)
+    if st.product is not None:
+        _check_product(st)
+    if st.splits:
+        _check_splits(st)
+    if len(st.nodes) > 1 and not _rows(st):
+        for node in st.nodes:
+            if ends_kernel(node) and (st.product or st.shared or any(n is not node for n in st.stored)):
+                raise Boundary(reasons.IN_PLACE)
+
+
+def _rows(st: Structure) -> bool:
+    """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
+    ends = [n for n in st.nodes if ends_kernel(n)]
+    if not ends or any(n.op.name != "scatter" or n.params["mode"] != "own" for n in ends):
+        return False
+    first = ends[0]
+    if st.product or st.splits or any(map(reduces, st.nodes)):
+        return False
+    return all(
+        n.inputs[2:] == first.inputs[2:] and n.params == first.params and n.shape == first.shape if n in ends
+        else n.shape == first.inputs[1].shape for n in (*ends, *st.stored)
+    )
+
+
+def _check_product(st: Structure) -> None:
+    assert st.product is not None
+    if st.shared is not None or any(reduces(n) or n.op.name == "scatter" for n in st.nodes):
+        raise Boundary(reasons.PRODUCT_REDUCED)
+    axes = [t for t in st.tokens(st.product) if t]
+    if len(set(axes)) != len(axes):
+        raise Boundary(reasons.OTHER_INDEX)
+    for node in st.stored:
+        if sorted(t for t in st.tokens(node) if t) != sorted(axes):
+            raise Boundary(reasons.PRODUCT_DOMAIN)
+    for node in st.nodes:
+        if st.facts[node].product and len([t for t in st.tokens(node) if t]) != len(axes):
+            raise Boundary(reasons.PRODUCT_DOMAIN)
+    if st.splits:
+        raise Boundary(reasons.SPLITTING)
+
+
+def _check_splits(st: Structure) -> None:
+    seen: dict[int, tuple[int, int]] = {}
+    for token, split in st.splits.items():
+        if seen.setdefault(st.find(token), split) != split:
+            raise Boundary(reasons.SPLITTING)
+    if st.shared is not None and any(t and st.find(t) in seen for t in st.shared):
+        raise Boundary(reasons.SPLITTING)
+    for node in st.nodes:
+        if reduces(node):
+            below = st.read(node.inputs[0])
+            if below is not None and any(t and st.find(t) in seen for t in below.dims):
+                raise Boundary(reasons.SPLITTING)
