@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import threading
+import time
+
 import numpy as np
 import pytest
 
 from tests.graph.fusing import F32, F64, check, kernels, leaf, mean, number, op
 from weft.graph.node import Graph, Node
+from weft.schedule import fuse
 from weft.schedule.build import build
 from weft.schedule.printer import kernel_key, print_kernel
+from weft.schedule.view import View
 
 floats = pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 
@@ -363,3 +370,25 @@ def test_squares_of_squares_are_not_walked_as_trees() -> None:
     for _ in range(60):
         y = op("multiply", y, y)
     check([x], [y], [np.full((3, 4), 1.0, F32)], count=1)
+
+
+def test_threads_that_fuse_at_once_leave_the_recursion_limit_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, real, met, came = sys.getrecursionlimit(), fuse._fuse, threading.Barrier(2), []
+
+    def meeting(view: View) -> tuple:
+        came.append(view)
+        last = len(came) == 2
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(0.1)  # both are inside, if both may be
+        time.sleep(0.05 * last)  # who came last leaves last
+        return real(view)
+
+    monkeypatch.setattr(fuse, "_fuse", meeting)
+    x = leaf(3)
+    graph = Graph([x], [op("exp", x)])
+    threads = [threading.Thread(target=fuse.fuse, args=(graph,)) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(came) == 2 and sys.getrecursionlimit() == before

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from weft import execute
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, TABLE, bind, constant, input_leaf
@@ -123,6 +124,26 @@ def test_zeros_of_both_signs_and_nan_are_kept_apart() -> None:
     nans = simplify(Graph([x], [call.copysign(x, one(np.nan)), call.copysign(x, one(np.nan))]))
     assert nans.outputs[0] is nans.outputs[1]
     assert Graph([x], outs[:1]).key() != Graph([x], outs[1:2]).key()
+
+
+def test_a_graph_is_known_by_the_bits_of_its_parameters() -> None:
+    def padded(value: float) -> Graph:
+        x = leaf()
+        return Graph([x], [call.pad(x, low=(1, 0), high=(0, 0), value=value)])
+
+    assert padded(0.0).key() != padded(-0.0).key() != padded(0).key()
+    assert padded(float("nan")).key() == padded(-float("nan") * 0).key()
+    for value in (0.0, -0.0, 0.0):
+        graph = padded(value)
+        buffer = execute.run(graph, [execute.to_buffer(SPECIAL)])[0]
+        found = execute.to_numpy(buffer, (4, 4), F32)
+        assert (np.signbit(found[0]) == np.signbit(value)).all() and found[1:].tobytes() == SPECIAL.tobytes()
+
+
+def test_padding_a_zero_of_the_other_sign() -> None:
+    graph = Graph([], [call.pad(full(-0.0, (2, 3), F32), low=(1, 0), high=(0, 0), value=0.0)])
+    found = execute.to_numpy(execute.run(graph, [])[0], (3, 3), F32)
+    assert (np.signbit(found) == [[False], [True], [True]]).all()
 
 
 def test_random_bits_of_one_counter_are_one_node() -> None:

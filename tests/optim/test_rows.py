@@ -11,6 +11,7 @@ import references as ref
 
 import weft as wf
 from weft import optim
+from weft.graph.primitives import TABLE, bind
 from weft.graph.rows import parts_of
 
 V, D, STEPS = 23, 5, 6
@@ -132,6 +133,17 @@ def test_sums_and_multiples_of_gradients_are_rows_still() -> None:
     optimizer.update(model, scaled)
     a, b = gradients(steps)
     assert np.abs(model.table.weight.numpy() - (table + (1.5 * a + 6.0 * b) * 0.5)).max() < 1e-5
+
+
+def test_long_sums_are_rows_too() -> None:
+    """A loop over time steps adds one lookup's gradient after another, each sum inside the next."""
+    table, index = wf.array(rng.normal(size=(V, D))), wf.array([1, 2])
+    one = wf.grad(lambda t: t[index].sum())(table)._node
+    total = one
+    for _ in range(3000):
+        total = bind(TABLE["add"], total, one)
+    parts = parts_of(total, total.dtype)
+    assert parts is not None and len(parts) == 3001
 
 
 def test_a_gradient_that_was_looked_at_gives_the_same() -> None:

@@ -1,4 +1,4 @@
-"""Evaluate a graph with the NumPy references: the oracle of the tests, and what runs graphs too small to compile."""
+"""Evaluate a graph with the NumPy references: the oracle of the tests, and how the origin of a bad number is found."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Graph:
             number[node] = len(number)
             params = node.params
             operands = tuple([number[i] for i in node.inputs])
-            rows.append((node.op.name, operands, _freeze(params) if params else (), node.shape, node.dtype))
+            rows.append((node.op.name, operands, frozen(params), node.shape, node.dtype))
         return (len(self.inputs), tuple(rows), tuple([number[o] for o in self.outputs]))
 
     def __repr__(self) -> str:
@@ -113,10 +113,14 @@ class Graph:
         return "\n".join(lines)
 
 
-def _freeze(params: dict[str, Any]) -> tuple:
-    return tuple(
-        (k, (v.dtype, v.tobytes()) if isinstance(v, np.generic) else (type(v).__name__, v)) for k, v in params.items()
-    )
+def frozen(params: dict[str, Any]) -> tuple:
+    """Parameters as a key; numbers by their bits, since 0.0 == -0.0 and NaN != NaN."""
+    if not params:
+        return ()
+    return tuple([
+        (k, v.dtype, v.tobytes()) if isinstance(v, np.generic) else (k, type(v), repr(v) if isinstance(v, float) else v)
+        for k, v in params.items()
+    ])
 
 
 def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) -> tuple[Node, ...]:

@@ -6,6 +6,7 @@ the updates, so the rows are read off the graph, and the large array is never ma
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,9 +43,14 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
     name, inputs = gradient.op.name, gradient.inputs
     if gradient.value is not None or not gradient.shape:
         return None
-    if name == "add" and all(i.shape == gradient.shape for i in inputs):
-        both = [parts_of(i, dtype) for i in inputs]
-        return None if both[0] is None or both[1] is None else both[0] + both[1]
+    if _sum(gradient):
+        found: list[Part] = []
+        for term in _terms(gradient):
+            parts = parts_of(term, dtype)
+            if parts is None:
+                return None
+            found += parts
+        return found
     if name in ("identity", "stop_gradient", "cast"):
         return parts_of(inputs[0], dtype)
     if name == "negative":
@@ -63,7 +69,23 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
     return [Part(index, cast(updates, dtype))]
 
 
-def _mapped(below: Node, dtype: np.dtype, f) -> list[Part] | None:  # type: ignore[no-untyped-def]
+def _sum(node: Node) -> bool:
+    return node.op.name == "add" and node.value is None and all(i.shape == node.shape for i in node.inputs)
+
+
+def _terms(node: Node) -> list[Node]:
+    """What a sum of sums adds, in order; a loop over time steps makes thousands of them, one inside the other."""
+    out, stack = [], [node]
+    while stack:
+        last = stack.pop()
+        if _sum(last):
+            stack += reversed(last.inputs)
+        else:
+            out.append(last)
+    return out
+
+
+def _mapped(below: Node, dtype: np.dtype, f: Callable[[Node], Node]) -> list[Part] | None:
     parts = parts_of(below, dtype)
     return None if parts is None else [Part(p.indices, f(p.values)) for p in parts]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS, UNSIGNED
 
@@ -69,7 +69,7 @@ def _merged(node: Node, known: dict[tuple, Node]) -> Node:
             inputs = tuple([_merged(i, known) if i.op is CONSTANT else i for i in node.inputs])
             node = Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
             break
-    key = (node.op.name, tuple(map(id, node.inputs)), _key(node.params), node.dtype)  # ``known`` keeps ids alive
+    key = (node.op.name, tuple(map(id, node.inputs)), frozen(node.params), node.dtype)  # ``known`` keeps ids alive
     return known.setdefault(key, node)
 
 
@@ -80,16 +80,6 @@ def _made(node: Node, name: str, *inputs: Node, **params: Any) -> Node:
 
 def _repeated(node: Node, x: Node) -> Node:
     return x if x.shape == node.shape else _made(node, "broadcast_to", x, shape=node.shape)
-
-
-def _key(params: dict[str, Any]) -> tuple:
-    """Parameters as a key; numbers by their bits, since 0.0 == -0.0 and NaN != NaN."""
-    if not params:
-        return ()
-    return tuple([
-        (k, v.dtype, v.tobytes()) if isinstance(v, np.generic) else (k, type(v), repr(v) if isinstance(v, float) else v)
-        for k, v in params.items()
-    ])
 
 
 # constants

@@ -282,7 +282,7 @@ def philox(key: Array, base: Array, element: Array) -> Array:
 
 
 def _pow(a: Array, b: Array) -> Array:
-    """Integers to negative powers are left to the formulas that ask for them."""
+    """Integers to negative powers are the formula's."""
     return np.power(a, np.maximum(b, 0)) if a.dtype.kind in "iu" else np.power(a, b)
 
 

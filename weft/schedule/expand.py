@@ -6,6 +6,7 @@ each primitive says how an index of its result becomes indices of its operands.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -127,7 +128,7 @@ class Expander:
         if value.op == "load" and value.attr.guard == guards + own and not guards:
             a = value.attr
             return self.m.load(Access(a.buffer, a.index, a.guard, value.dtype.type(fill).item()))
-        if value.op == "const" and value.attr == fill:
+        if value.op == "const" and value.attr == fill and math.copysign(1, value.attr) == math.copysign(1, fill):
             return value
         inside = self.m.inside(own)
         assert inside is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,12 +39,28 @@ def fuse(graph: Graph) -> tuple[View, list[Fused]]:
     The analysis of structure.py says which nodes belong together; building the kernel is the proof. Where it
     fails (rare: an index the analysis cannot see), the group is cut at its last edge and grouped again.
     """
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
-    try:
-        return _fuse(View(graph))
-    finally:
-        sys.setrecursionlimit(limit)
+    with _DEEP.lock:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
+        try:
+            return _fuse(View(graph))
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+class _Deep:
+    """The interpreter's limit is every thread's: one at a time raises it and puts it back."""
+
+    def __init__(self) -> None:
+        self.renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.renew)  # the thread that holds it does not exist there
+
+    def renew(self) -> None:
+        self.lock = threading.RLock()
+
+
+_DEEP = _Deep()
 
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:

@@ -148,7 +148,7 @@ def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
 
 def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:
     """As npy_divmod: the remainder has the divisor's sign, the quotient is its floor."""
-    from weft.codegen.cpu.math import libm
+    from weft.codegen.cpu.libm import libm
 
     zero, one = o.c(t, 0.0), o.c(t, 1.0)
     r = libm(o, "fmod", t, [a, b])
@@ -240,11 +240,10 @@ def _int_divmod(o: Ops, op: str, t: str, bits: int, signed: bool, a: str, b: str
 
 
 def _int_pow(o: Ops, t: str, a: str, b: str) -> str:
-    """Square and multiply over the exponent's bits; a negative exponent gives 0 (1 and -1 as they should)."""
+    """Square and multiply over the exponent's bits; negative exponents are the formula's."""
     f = o.f
     vt = o.t(t)
     base, left, out = f.local(vt), f.local(vt), f.local(vt)
-    negative = o.cmp("slt", t, b, o.c(t, 0)) if not t.startswith("u") else ""
     f.store(vt, a, base)
     f.store(vt, b, left)
     f.store(vt, o.c(t, 1), out)
@@ -254,7 +253,6 @@ def _int_pow(o: Ops, t: str, a: str, b: str) -> str:
         f.store(vt, o.select(odd, t, o.op("mul", t, r, x), r), out)
         f.store(vt, o.op("mul", t, x, x), base)
         f.store(vt, o.op("lshr", t, n, o.c(t, 1)), left)
-    del negative
     return f.load(vt, out)
 
 

@@ -70,7 +70,7 @@ def _table() -> None:
     _entry("divide", 2, FLOATS, np.divide, machine("div"), d.divide, domain=(0.5, 3.0))
     _entry("floor_divide", 2, NUMBERS, np.floor_divide, machine("floordiv"), zero, flops=4, domain=(0.5, 3.0))
     _entry("remainder", 2, NUMBERS, np.remainder, machine("rem"), d.remainder, flops=4, domain=(0.5, 3.0))
-    _entry("pow", 2, NUMBERS, _pow, machine("pow"), d.power, flops=40, domain=(0.3, 2.5), integers=(0.0, 4.0), exact=False)
+    _entry("pow", 2, NUMBERS, _pow, f.power, d.power, flops=40, domain=(0.3, 2.5), integers=(-4.0, 4.0), exact=False)
     _entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative, cheap=True)
     _entry("abs", 1, NUMBERS, np.abs, f.absolute, d.absolute)
     _entry("sign", 1, NUMBERS, np.sign, f.sign, zero)

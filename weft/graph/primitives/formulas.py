@@ -101,6 +101,16 @@ def reciprocal(m: Any, x: Any) -> Any:
     return m.div(m.const(1, x), x)
 
 
+def power(m: Any, x: Any, y: Any) -> Any:
+    """Integers to negative powers are the true value truncated: 0, but for 1 and -1; so is 0, which has no such power."""
+    if x.dtype not in SIGNED:
+        return m.pow(x, y)
+    zero, one = m.const(0, x), m.const(1, x)
+    sign = m.select(m.eq(both(y, one, m), zero), one, x)
+    inverse = m.select(either(m.eq(x, one), m.eq(x, m.const(-1, x)), m), sign, zero)
+    return m.select(m.lt(y, zero), inverse, m.pow(x, m.max(y, zero)))
+
+
 def signbit(m: Any, x: Any) -> Any:
     zero = m.const(0, x)
     return m.lt(m.copysign(m.const(1, x), x), zero) if x.dtype in FLOATS else m.lt(x, zero)
