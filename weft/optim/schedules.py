@@ -36,6 +36,7 @@ class Schedule:
 
     @property
     def name(self) -> str:
+        """The function that made it."""
         return self.rule.__name__.removeprefix("_")
 
     def __call__(self, count: Array) -> Any:

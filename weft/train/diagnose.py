@@ -29,7 +29,14 @@ _CALLED = {"dot_general": "matrix product", "conv_general": "convolution", "redu
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The numbers in an array: ``low`` and ``high`` of the finite ones."""
+    """The numbers in an array.
+
+    Attributes
+    ----------
+    name, shape, dtype : of the array
+    low, high : float, the bounds of its finite numbers
+    finite : bool, whether there are no others
+    """
 
     name: str
     shape: tuple[int, ...]

@@ -153,10 +153,20 @@ def fit(
 def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
     """The model's outputs for ``x`` as a NumPy array, in evaluation mode, a batch at a time; float64 is read as by :func:`fit`.
 
+    Parameters
+    ----------
+    model : Module
+    x : (N, ...) array
+    batch_size : int, rows at a time
+
+    Returns
+    -------
+    (N, ...) NumPy array
+
     Raises
     ------
-    ShapeError
-        when ``x`` is empty.
+    ValueError
+        ``x`` has no rows.
 
     Examples
     --------
@@ -181,14 +191,18 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
 
     Parameters
     ----------
-    model : gives (N, C) scores, C at least 2
-    x : samples
-    y : (N,) integer labels, or (N, C) one-hot rows
+    model : Module that gives (N, C)
+    x : (N, ...) array
+    y : (N,) integer labels
+
+    Returns
+    -------
+    float
 
     Raises
     ------
-    ShapeError
-        when outputs and ``y`` do not fit.
+    ValueError
+        ``x`` has no rows.
 
     Examples
     --------

@@ -78,10 +78,12 @@ class History:
 
     @property
     def loss(self) -> list[float]:
+        """The training loss of each epoch."""
         return [e.loss for e in self.epochs]
 
     @property
     def seconds(self) -> list[float]:
+        """How long each epoch took."""
         return [e.seconds for e in self.epochs]
 
     def __getitem__(self, name: str) -> list[float]:
