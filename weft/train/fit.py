@@ -165,8 +165,8 @@ def predict(model: Module, x: Any, batch_size: int = ROWS) -> np.ndarray:
 
     Raises
     ------
-    ValueError
-        ``x`` has no rows.
+    ShapeError
+        ``x`` is empty.
 
     Examples
     --------
@@ -191,9 +191,9 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
 
     Parameters
     ----------
-    model : Module that gives (N, C)
+    model : Module that gives (N, C) scores, C at least 2
     x : (N, ...) array
-    y : (N,) integer labels
+    y : (N,) integer labels, or (N, C) one-hot rows
 
     Returns
     -------
@@ -201,8 +201,8 @@ def accuracy(model: Module, x: Any, y: Any) -> float:
 
     Raises
     ------
-    ValueError
-        ``x`` has no rows.
+    ShapeError
+        ``x`` is empty, or outputs and ``y`` do not fit.
 
     Examples
     --------
