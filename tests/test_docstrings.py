@@ -8,6 +8,7 @@ layers and losses call them.
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import importlib.util
 import inspect
@@ -107,10 +108,16 @@ def raises(value: Any, owner: type | None = None) -> bool:
     return _raises(value, owner, set())
 
 
+def _parts(value: Any) -> list[Any]:
+    """What runs when an object of a class is made or called; a function itself."""
+    if not inspect.isclass(value):
+        return [inspect.unwrap(value)] if callable(value) else []
+    return [f for n in ("__init__", "__post_init__", "check", "forward") if inspect.isfunction(f := getattr(value, n, None))]
+
+
 def _raises(value: Any, owner: type | None, seen: set[Any]) -> bool:
     if inspect.isclass(value):
-        parts = [getattr(value, n, None) for n in ("__init__", "__post_init__", "check", "forward")]
-        return any(_raises(p, value, seen) for p in parts if inspect.isfunction(p))
+        return any(_raises(p, value, seen) for p in _parts(value))
     f = inspect.unwrap(value) if callable(value) else value
     ours = inspect.isfunction(f) and f.__module__.startswith("weft.") and f.__name__ not in EVERYWHERE
     if not ours or (f, owner) in seen:
@@ -142,11 +149,22 @@ def missing(value: Any, name: str = "") -> list[str]:
         out.append("Returns")
     if name not in NEVER and raises(value) and not have.get("Raises"):
         out.append("Raises")
-    for error in entries(have.get("Raises", [])):
-        found = getattr(wf.errors, error, None) or getattr(__import__("builtins"), error, None)
-        if not (inspect.isclass(found) and issubclass(found, BaseException)):
-            out.append(f"no error {error}")
-    return out
+    said = {error: getattr(wf.errors, error, None) or getattr(builtins, error, None) for error in entries(have.get("Raises", []))}
+    out += [f"no error {n}" for n, e in said.items() if not (inspect.isclass(e) and issubclass(e, BaseException))]
+    known = tuple(e for e in said.values() if inspect.isclass(e))
+    return out + [f"{error.__name__} in Raises" for error in _own(value) if known and not issubclass(error, known)]
+
+
+def _own(value: Any) -> set[type[BaseException]]:
+    """The errors that a ``raise`` in the function itself names."""
+    found = set()
+    for f in _parts(value):
+        for n in ast.walk(_code(f)) if f.__module__.startswith("weft.") else ():
+            if isinstance(n, ast.Raise) and isinstance(n.exc, ast.Call) and isinstance(n.exc.func, ast.Name):
+                held = f.__globals__.get(n.exc.func.id) or getattr(builtins, n.exc.func.id, None)
+                if inspect.isclass(held) and issubclass(held, BaseException):
+                    found.add(held)
+    return found
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -192,6 +210,8 @@ def test_what_is_missing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f, "__module__", "weft.somewhere")
     assert missing(_refusing) == ["Parameters", "Returns", "Raises"]
     assert missing(_half) == ["parameter y", "no parameter z", "Returns", "no error Mistake"]
+    monkeypatch.setattr(_refusing, "__doc__", "x.\n\nParameters\n---\nx : int\n\nReturns\n---\nint\n\nRaises\n---\nTypeError\n")
+    assert missing(_refusing) == ["ValueError in Raises"]
     assert raises(_half) and raises(wf.nn.Linear) and raises(wf.fliplr) and not raises(wf.copy)
 
 

@@ -215,9 +215,11 @@ def jit(
 
     Raises
     ------
+    TypeError
+        ``f`` is no function.
     TraceError
-        when the function looks at the content of an array (``float(x)``, ``if x > 0``): while it is traced only
-        shapes and dtypes are known.
+        When called: the function looks at the content of an array (``float(x)``, ``if x > 0``); while it is traced only shapes
+        and dtypes are known.
 
     Examples
     --------

@@ -35,8 +35,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
 
     Raises
     ------
-    ShapeError, AxisError
-        when an argument lacks the axis, or extents differ.
+    ShapeError, AxisError, ValueError
+        When called: an argument lacks the axis, or extents differ; ``in_axes`` does not fit the arguments, or maps none.
 
     Examples
     --------
