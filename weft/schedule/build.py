@@ -82,13 +82,15 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     program = build(body)
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
+    alone = set(program.donate)
     found = {f.params["index"]: slots.seen(f, f.shape) for f in fused.outputs}
     given = [slots.seen(i, i.shape) for i in scan.inputs]
     carries = []
     for k, node in enumerate(body.outputs[:n]):
         last = found[k] if k in found else slots.own(node.shape, node.dtype)
         tape = found.get(total + k, -1)
-        spare = slots.own(node.shape, node.dtype) if tape < 0 and length > 1 else -1
+        swaps = tape < 0 and length > 1 and (k, k) not in alone
+        spare = slots.own(node.shape, node.dtype) if swaps else -1
         carries.append(Carry(given[k], last, spare, tape))
     ys = tuple([found[k] for k in range(n, total)])
     arena = slots.own((program.arena,), np.dtype(np.uint8)) if program.arena else -1
@@ -193,6 +195,12 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
                 last[root(i).position] = k
     pairs = []
     for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
+        if isinstance(step, Loop):
+            for c in step.in_place:
+                source, target = root(step.carries[c].init), root(step.carries[c].last)
+                once = sum(root(i).id == source.id for i in step.reads) == 1
+                if source.kind == "input" and target.kind == "output" and last[source.position] == k and once:
+                    pairs.append((1, source.position, target.position))
         if not isinstance(step, Call):
             continue
         count = len(step.kernel.inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -10,7 +11,7 @@ from weft.graph.node import Node, user_line
 from weft.schedule.fuse import Fused
 from weft.schedule.kernel import Access, Kernel
 from weft.schedule.memory import copies, loads, values_of
-from weft.schedule.program import Call, KernelInfo, Loop, Program, calls, infos
+from weft.schedule.program import Call, KernelInfo, Loop, Program
 
 _FEW = 4096  # positions along one dimension that are listed one by one
 Box = tuple[tuple[int, int], ...] | int
@@ -38,17 +39,19 @@ def _line(node: Node, lines: dict[Any, str]) -> str:
 
 def in_place_infos(program: Program, given: frozenset[int]) -> tuple[KernelInfo, ...]:
     """What explain prints where the inputs ``given`` (positions) may be overwritten: what a kernel would only copy stays."""
-    pairs = {(i, o) for i, o in program.donate if i in given}
-    found = iter(infos(program))
-    out = []
+    return tuple(_infos(program, {(i, o) for i, o in program.donate if i in given}))
+
+
+def _infos(program: Program, pairs: set[tuple[int, int]]) -> Iterator[KernelInfo]:
+    """``pairs``: inputs and outputs of the program, or of a loop's body, that are one memory."""
+    own = iter(program.info)
     for step in program.steps:
         if isinstance(step, Loop):
-            out += [next(found) for _ in calls(step.body)]
+            yield from _infos(step.body, {(k, k) for k in step.in_place})
         elif isinstance(step, Call):
-            info = next(found)
+            info = next(own)
             idle = _idle(program, step, pairs) if pairs else frozenset()
-            out.append(replace(info, bytes=traffic(step.kernel, idle)) if idle else info)
-    return tuple(out)
+            yield replace(info, bytes=traffic(step.kernel, idle)) if idle else info
 
 
 def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozenset[int]:

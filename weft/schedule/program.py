@@ -61,7 +61,8 @@ class Carry:
     """What a loop passes from step to step: slots.
 
     init: read by the first step; last: written by the last one. Between them two memories change places, ``last`` and
-    ``spare``; or, where ``tape`` is not -1, each step reads its place in the tape and writes the next one.
+    ``spare``; or, where ``tape`` is not -1, each step reads its place in the tape and writes the next one. With neither,
+    every step writes ``last``, and all but the first one read it: the body works in place.
     """
 
     init: int
@@ -86,6 +87,12 @@ class Loop:
     constants: tuple[int, ...]
     ys: tuple[int, ...]
     arena: int = -1
+
+    @property
+    def in_place(self) -> tuple[int, ...]:
+        """The carries that every step changes in their own memory."""
+        alone = set(self.body.donate)
+        return tuple([k for k, c in enumerate(self.carries) if c.tape < 0 and c.spare < 0 and (k, k) in alone])
 
     @property
     def reads(self) -> tuple[int, ...]:

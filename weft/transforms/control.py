@@ -1,7 +1,7 @@
 """scan and fori_loop: loops that run natively, as one step of a Program, however long they are.
 
-The function is called once, with placeholders; what it made is the body. Arrays from outside that it reads are
-constants of the loop.
+The function is called with placeholders; what it made is the body. Arrays from outside that it reads are constants of
+the loop; those that it writes are carried from step to step, beside the caller's own carry.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import wrap
+from weft.array import Array, wrap
 from weft.convert import as_node
 from weft.dtypes import promote, weak
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.control import SCAN, Body, item
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
@@ -34,8 +34,10 @@ def scan(
 
     Parameters
     ----------
-    f : function (carry, x) -> (carry, y); called once, to see what it computes. Arrays it reads from outside are
-        constants of the loop, and derivatives by them are known too.
+    f : function (carry, x) -> (carry, y); called to see what it computes: once, or once more where it writes. Arrays it
+        reads from outside are constants of the loop, and derivatives by them are known too. Arrays from outside that it
+        writes (parameters, the state of an optimizer, the random state) are carried: each step sees what the one before
+        it wrote, and after the loop they hold what the last one wrote.
     init : tree of Arrays or numbers: the first carry. Each step keeps its structure, shapes and dtypes.
     xs : tree of Arrays with one first extent, or None: then ``f`` is given None, and ``length`` says how often
     length : int, the number of steps; needed without ``xs``, else it must agree with them
@@ -51,7 +53,7 @@ def scan(
     ShapeError, DTypeError
         when a step changes the shape or dtype of a carry, or extents differ.
     TraceError
-        when ``f`` writes to an array from outside, or looks at a value.
+        when ``f`` looks at a value.
 
     Examples
     --------
@@ -59,30 +61,49 @@ def scan(
     >>> total, sums = wf.scan(lambda c, x: (c + x, c + x), 0.0, wf.array([1.0, 2.0, 3.0]))
     >>> float(total), sums
     (6.0, array([1., 3., 6.], dtype=float32))
+
+    Ten steps of an optimizer, as one native loop:
+
+    >>> p = {"w": wf.array([4.0, -2.0])}
+    >>> optimizer = wf.optim.SGD(0.25).init(p)
+    >>> def step(_, x):
+    ...     loss, slope = wf.value_and_grad(lambda p: ((p["w"] - x) ** 2).sum())(p)
+    ...     optimizer.update(p, slope)
+    ...     return None, loss
+    >>> _, losses = wf.scan(step, None, wf.ones((10, 2)))
+    >>> losses.shape, p["w"].round(2)
+    ((10,), array([1., 1.], dtype=float32))
     """
     x_leaves, x_tree = _taken(xs)
     rows = [as_node(x) for x in x_leaves]
     steps = _steps(rows, length)
     starts, c_tree = _taken(init)
     carries = [as_node(c) for c in starts]
+    state: list[Array] = []  # arrays from outside that a step writes
     while True:
         holders = [input_leaf(n.shape, n.dtype) for n in carries]
         slices = [input_leaf(n.shape[1:], n.dtype) for n in rows]
-        after, outs, y_tree = _called(f, holders, c_tree, slices, x_tree)
+        held = [input_leaf(a.shape, a.dtype) for a in state]
+        after, outs, y_tree, left, more = _called(f, holders, c_tree, slices, x_tree, list(zip(state, held, strict=True)))
         widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
-        if all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
+        if not more and all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
             break
         carries = widened  # a Python number takes the dtype of what it becomes
+        state += more
     _same(carries, after)
     if steps == 0:
         zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
         return _back(c_tree, carries), _back(y_tree, zero)
-    body, constants = _closed(holders, slices, after, outs)
+    body, constants = _closed([*holders, *held], slices, [*after, *left], outs)
+    first = len(carries)
+    carries += [a.node for a in state]
     loop = bind(
         SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
     )
     results = [item(loop, k) for k in range(len(carries) + len(outs))]
-    return _back(c_tree, results[: len(carries)]), _back(y_tree, results[len(carries) :])
+    for array, node in zip(state, results[first : len(carries)], strict=True):
+        array._set(node)
+    return _back(c_tree, results[:first]), _back(y_tree, results[len(carries) :])
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -155,10 +176,12 @@ def _steps(rows: Sequence[Node], length: int | None) -> int:
 
 
 def _called(
-    f: Callable, holders: list[Node], c_tree: Any, slices: list[Node], x_tree: Any
-) -> tuple[list[Node], list[Node], Any]:
-    """The nodes of the carry after a step and of its output."""
+    f: Callable, holders: list[Node], c_tree: Any, slices: list[Node], x_tree: Any, state: list[tuple[Array, Node]],
+) -> tuple[list[Node], list[Node], Any, list[Node], list[Array]]:
+    """The nodes of the carry after a step and of its output, those of ``state``, and what else the step writes."""
     with _LoopTrace() as trace:
+        for array, node in state:
+            trace.nodes[id(array)] = node
         out = f(_back(c_tree, holders), _back(x_tree, slices))
         if not (isinstance(out, tuple) and len(out) == 2):
             raise TypeError(f"scan: the function must return (carry, y), not {type(out).__name__}; y may be None")
@@ -169,13 +192,12 @@ def _called(
         after = [as_node(x) for x in leaves]
         outs, y_tree = _taken(y)
         nodes = [as_node(x) for x in outs]
-    if trace.written:
-        shape = next(iter(trace.written.values()))._node.shape
-        raise TraceError(
-            f"scan: the function writes an array from outside (shape {shape}; a random state is one too): a loop has no place "
-            "for it, so make it part of the carry"
-        )
-    return after, nodes, y_tree
+        left = [trace.nodes[id(array)] for array, _ in state]
+        known = {id(array) for array, _ in state}
+        # a gradient writes parameters and gives them back their nodes: that is no change
+        written = [(key, a) for key, a in trace.written.items() if isinstance(a, Array) and key not in known]
+        changed = [a for key, a in written if trace.nodes[key] is not trace.outer(a)]
+    return after, nodes, y_tree, left, changed
 
 
 def _named(structure: Any) -> str:
@@ -208,9 +230,13 @@ def _closed(
     own = frozenset((*holders, *slices))
     order = topological((*after, *outs), stop=own)
     inside: set[Node] = set(own)
-    for node in order:  # what rests on the step, or is made of the program's text alone
-        if node.value is None and node.inputs and any(i in inside for i in node.inputs):
+    text: set[Node] = set()  # numbers of the program's text, spread out or counted: made anew where they are read
+    for node in order:
+        if node.value is None and any(i in inside for i in node.inputs):
             inside.add(node)
+        elif _of_text(node, text):
+            text.add(node)
+    inside |= text
     known: dict[Node, Node] = {n: n for n in own}
     outer: dict[Node, Node] = {}
 
@@ -231,3 +257,11 @@ def _closed(
     outputs = [taken(n) for n in (*after, *outs)]
     return Body(Graph([*holders, *slices, *outer.values()], outputs)), list(outer)
 
+
+
+def _of_text(node: Node, text: set[Node]) -> bool:
+    op = node.op
+    if node.value is not None:
+        return False
+    light = op.name in ("broadcast_to", "reshape") or (op.kind == "elementwise" and not op.heavy)
+    return op.name in ("constant", "iota") or (light and all(i in text for i in node.inputs))
