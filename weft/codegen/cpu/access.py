@@ -143,9 +143,14 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)
     reach = lanes if step is None else (lanes - 1) * abs(step) + 1
     if scattered or not near or (uniform is not None and reach * size > DUMMY):
-        if uniform is not None:
-            mask = both_masks(e, mask, e.splat(uniform, "i1"))
-        return _gather(e, pointers_of(e, access, affine), mask, fill, type_, size)
+        pointers = pointers_of(e, access, affine)
+        if uniform is None or mask is not None:
+            mask = both_masks(e, mask, None if uniform is None else e.splat(uniform, "i1"))
+            return _gather(e, pointers, mask, fill, type_, size)
+        kind = wide("ptr", lanes)  # a mask would be asked about lane by lane
+        pointers = f.let(f"select i1 {uniform}, {kind} {pointers}, {kind} {e.splat(_dummy(e), 'ptr')}", "a")
+        read = _gather(e, pointers, None, fill, type_, size)
+        return f.let(f"select i1 {uniform}, {vtype} {read}, {vtype} {fills}")
     pointer = pointer_of(e, access, affine)
     if uniform is not None:  # a bit for all lanes is no part of the mask: the whole vector is read elsewhere
         back = f.offset(_dummy(e), (lanes - 1) * -step * size if step is not None and step < 0 else 0)

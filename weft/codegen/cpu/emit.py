@@ -168,7 +168,7 @@ class Emitter:
         key, base, element = v.args
         while element.op == "cast":
             element = element.args[0]
-        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.whole or env.minor is not None:
+        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.fours or env.minor is not None:
             return None
         const = element.attr.const
         for a, c in element.attr.terms:

@@ -36,7 +36,7 @@ class Env:
     axis and l % span of this one (its entry in axes is "0").
     turn: an axis whose next ``lanes`` iterations are Envs of their own (its offset says which): a load along it is a
     square of memory, read in rows and transposed in registers.
-    whole: vectors begin at multiples of their lanes (the counter does; offsets and constants are seen).
+    whole: vectors begin at multiples of their lanes (the counter does; offsets and constants are seen); fours: of four.
     streamed: None, or where a store past the caches leaves a mark (the function then ends with a fence).
     pairs: (buffer, terms, constant) -> constant of the first of two loads at stride 2 that are neighbours.
     """
@@ -62,6 +62,7 @@ class Env:
     streamed: set | None = None
     turn: int | None = None
     whole: bool = True
+    fours: bool = True
 
     @property
     def width(self) -> int | None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from weft.codegen.cpu import reduce
+from weft.codegen.cpu.ahead import ask_ahead
 from weft.codegen.cpu.alike import share_alike
 from weft.codegen.cpu.chunks import count_entry, run_chunks
 from weft.codegen.cpu.emit import Emitter
@@ -96,6 +97,8 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
         emit_blocks(n, plan.lanes, plan.rows, plan.chunks)
     elif plan.kind == "turn":
         _turn(n, plan)
+    elif plan.kind == "columns":
+        _columns(n, plan)
     else:
         _tiles(n, plan)
     if n.base.streamed:
@@ -145,6 +148,7 @@ def _tiles(n: Nest, plan: Plan) -> None:
         lo, hi = _range(n, plan.rows, size_of(outer), plan.chunks)
         with n.loop(lo, hi) as row:
             n.split_index(row, outer)
+            ask_ahead(n, outer, axis, row, hi)
             with _wanted(n, axis):
                 _across(n, plan, axis)
         return
@@ -195,6 +199,18 @@ def _sheet(n: Nest, plan: Plan) -> None:
     sheet = Sheet(n, axis, plan.lanes, plan.piece, which)
     for stage in n.part.stages:
         sheet.run(stage)
+
+
+def _columns(n: Nest, plan: Plan) -> None:
+    """Some columns of all rows: rows may meet in an element and keep their order, columns never do."""
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    outer = tuple(a for a in n.part.shared if a.id != plan.axis)
+    if not outer:
+        _piece(n, plan, axis, "%chunk")
+        return
+    with n.loop(0, size_of(outer)) as row:
+        n.split_index(row, outer)
+        _piece(n, plan, axis, "%chunk")
 
 
 def _turn(n: Nest, plan: Plan) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
-from weft.codegen.cpu.env import flat, key_of
+from weft.codegen.cpu.env import dependencies, flat, key_of
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.nest import cost_of, instructions, lanes_for, strides_along
 from weft.codegen.cpu.nest_blocks import in_blocks
@@ -15,13 +16,14 @@ from weft.schedule.kernel import Axis, Value
 INLINE_NS = 20_000  # less work than this runs on the calling thread
 CHUNK_NS = 10_000
 MOST_CHUNKS = 64
+COLUMNS = 16  # vectors of a row that one chunk of a scatter takes at least: cores meet in the lines between
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
-    (rows without shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns) or ``turn``.
-    axis None: scalar code.
+    (rows without shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns), ``turn`` or
+    ``columns`` (a chunk takes some columns of all rows, in order). axis None: scalar code.
 
     minor: an axis that runs inside the lanes (see Env). again: a last vector may compute elements a second time.
     turn: (axis, how many of its iterations are taken together): squares of memory are transposed in registers.
@@ -76,6 +78,10 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
         return Plan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     extent = next(a.extent for a in part.shared if a.id == axis)
     outer = size_of(part.shared) // extent
+    if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _apart(part, axis, extent):
+        pieces = extent // (COLUMNS * lanes)
+        piece = -(-extent // (pieces * lanes)) * lanes
+        return Plan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, True)
     if chunks > 1 and in_blocks(part, lanes):
         stage = part.stages[0]
         blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
@@ -111,6 +117,20 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
     piece = -(extent // -pieces)
     piece = -(piece // -step) * step
     return Plan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+
+
+def _apart(part: Part, axis: int, extent: int) -> bool:
+    """Whether iterations that differ in ``axis`` never meet in an element, so that only the others must keep their order."""
+    if any(stage.reductions or stage.axes for stage in part.stages) or part.exports or _reads_own(part):
+        return False
+    for s in (s for stage in part.stages for s in stage.stores):
+        at = flat(s.access)
+        others = [c for a, c in at.terms if a != axis] + [c for _, c in at.gather]
+        if dict(at.terms).get(axis) != 1 or (others and gcd(*others) < extent):
+            return False
+        if any(axis in dependencies(v, {}) for v, _ in at.gather):
+            return False
+    return True
 
 
 def _reads_own(part: Part) -> bool:

@@ -194,7 +194,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
                         at = vo.op("add", "i64", vo.splat(here, "i64"), ramp)
                         mask = vo.cmp("ult", "i64", at, vo.c("i64", axis.extent))
                     envs.append(n.env(axis.id, lanes, mask, u * lanes))
-                    envs[-1].whole = even
+                    envs[-1].whole = envs[-1].fours = even
                 acc.step(envs, k)
 
             if even:

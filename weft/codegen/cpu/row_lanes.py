@@ -49,7 +49,7 @@ def vectors(
             n.base.axes[axis.id] = n.f.let(f"call i64 @llvm.smin.i64(i64 {k}, i64 {end - lanes})")
             n.base.level_of[axis.id] = len(n.levels) - 1
             last = env(None, 0)
-            last.whole = False
+            last.whole, last.fours = False, end % 4 == lanes % 4
             yield [last]
         return
     if main > start:

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.call import call, permute
+from weft.graph.primitives.call import call, permute, reshape
 from weft.graph.primitives.common import Batched, Later, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
@@ -72,13 +72,24 @@ def _vjp(g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair) -> t
 
     # g . b over b's free axes: dimensions come as batch, a's free axes, then b's contracted axes in b's order
     rest = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
-    da = call.dot_general(g, b, contract=(of_b, free_b), batch=(lead, batch[1]))
+    da = _product(g, b, (of_b, free_b), (lead, batch[1]))
     da = permute(da, inverse(batch[0] + free_a + tuple(contract[0][i] for i in rest)))
 
     # a . g over a's free axes: batch, a's contracted axes in a's order, b's free axes
     rest = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
-    db = call.dot_general(a, g, contract=(free_a, of_a), batch=(batch[0], lead))
+    db = _product(a, g, (free_a, of_a), (batch[0], lead))
     return da, permute(db, inverse(batch[1] + tuple(contract[1][i] for i in rest) + free_b))
+
+
+def _product(a: Node, b: Node, contract: Pair, batch: Pair) -> Node:
+    """dot_general; where nothing is summed a multiplication, which is made where it is read."""
+    if contract[0]:
+        return call.dot_general(a, b, contract=contract, batch=batch)
+    free_a, free_b = free_axes(len(a.shape), (), batch[0]), free_axes(len(b.shape), (), batch[1])
+    left, right = permute(a, batch[0] + free_a), permute(b, batch[1] + free_b)
+    nb = len(batch[0])
+    spread = (*right.shape[:nb], *(1 for _ in free_a), *right.shape[nb:])
+    return call.multiply(reshape(left, (*left.shape, *(1 for _ in free_b))), reshape(right, spread))
 
 
 def _shift(axes: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
