@@ -26,32 +26,21 @@ def cbow() -> tuple[Callable, Callable]:
     corpus = P.corpus()
     into, out, rows, negatives = P.cbow()
 
-    def made():
+    def made() -> Callable:
         model = seed_cbow.CBOW(corpus, P.WORDS)
         model.into.weight, model.out.weight = into, out
-        optimizer = wf.optim.Adam().init(model)
+        return seed_cbow.learner(model, corpus)
 
-        @wf.jit
-        def step(*batch):
-            loss, gradient = wf.value_and_grad(lambda model: model(*batch))(model)
-            optimizer.update(model, gradient)
-            return loss
-
-        return step
-
-    step, position = made(), itertools.count()
+    learn, position = made(), itertools.count()
 
     def call():
+        at = [next(position) % len(rows) for _ in range(P.CBOW["steps"])]
         with wf.flush_denormals():
-            for _ in range(P.CBOW["steps"]):
-                value = step(*seed_cbow.around(corpus, rows[next(position) % len(rows)]))
-            return float(value)
+            return float(learn(wf.array(rows[at]))[-1])
 
     def show():
-        own = made()
         with wf.flush_denormals():
-            given = zip(rows, negatives, strict=False)
-            return np.array([float(own(*seed_cbow.around(corpus, r), wf.array(n))) for r, n in given])
+            return made()(wf.array(rows[: len(negatives)]), wf.array(negatives.transpose(0, 2, 1))).numpy()
 
     return call, show
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,21 +45,39 @@ class CBOW(wf.nn.Module):
         self.out.weight = 0.01 * wf.random.randn(words, hidden)
 
     def forward(self, context: wf.Array, target: wf.Array, negatives: wf.Array | None = None) -> wf.Array:
-        """The loss of a batch: words around (N, 2 * window), words between them (N,); draws negative samples if not given."""
-        target = target.reshape(-1, 1)
+        """The loss of a batch: words around (N, 2 * window), between them (N,), negative samples (negatives, N), else drawn."""
         if negatives is None:
-            negatives = self.sampler.sample((len(target), self.negatives), without=target)
-        asked = wf.concatenate([target, negatives], axis=1)
-        h = self.into(context).mean(axis=1, keepdims=True)
-        score = (self.out(asked) * h).sum(axis=2)
-        right = wf.arange(1 + self.negatives) == 0
+            negatives = self.sampler.sample((self.negatives, len(target)), without=target)
+        asked = wf.concatenate([target[None], negatives])
+        h = self.into(context).mean(axis=1)
+        score = wf.einsum("knh,nh->kn", self.out(asked), h)
+        right = wf.arange(1 + self.negatives)[:, None] == 0
         return wf.nn.softplus(wf.where(right, -score, score)).sum() / len(target)
 
 
-def around(corpus: np.ndarray, middle: np.ndarray, window: int = WINDOW) -> tuple[wf.Array, wf.Array]:
-    """(context, target) at positions in the corpus."""
-    beside = np.array([i for i in range(-window, window + 1) if i])
-    return wf.array(corpus[middle[:, None] + beside]), wf.array(corpus[middle])
+def around(text: wf.Array, middle: wf.Array, window: int = WINDOW) -> tuple[wf.Array, wf.Array]:
+    """(context, target) at positions in a text."""
+    beside = wf.array([i for i in range(-window, window + 1) if i])
+    return text[middle[..., None] + beside], text[middle]
+
+
+def learner(model: CBOW, corpus: np.ndarray, window: int = WINDOW) -> Callable[..., wf.Array]:
+    """A function that makes one step of Adam for each row of positions (batches, N), all of them in one native call.
+
+    It gives the losses (batches,); negative samples (batches, negatives, N) may be given too.
+    """
+    optimizer, text = wf.optim.Adam().init(model), wf.array(corpus)
+
+    def step(_, batch):
+        loss, gradient = wf.value_and_grad(lambda model: model(*batch))(model)
+        optimizer.update(model, gradient)
+        return None, loss
+
+    @wf.jit
+    def learn(middle, *negatives):
+        return wf.scan(step, None, (*around(text, middle, window), *negatives))[1]
+
+    return learn
 
 
 def train(
@@ -66,27 +85,18 @@ def train(
     limit: int | None = None,
 ) -> list[float]:
     """The mean loss of each epoch; ``limit``: no more batches than this an epoch."""
-    optimizer = wf.optim.Adam().init(model)
-
-    @wf.jit
-    def step(context, target):
-        loss, gradient = wf.value_and_grad(lambda model: model(context, target))(model)
-        optimizer.update(model, gradient)
-        return loss
-
+    learn = learner(model, corpus, window)
     rng = np.random.default_rng(seed)
     middle = np.arange(window, len(corpus) - window)
+    count = min(len(middle) // batch, limit or len(middle))
+    if not count:
+        raise ValueError(f"a text of {len(corpus)} words holds no batch of {batch} windows of {2 * window + 1}")
     losses = []
     with wf.flush_denormals():
         for epoch in range(1, epochs + 1):
-            start, total = time.perf_counter(), 0.0
-            count = min(len(middle) // batch, limit or len(middle))
-            if not count:
-                raise ValueError(f"a text of {len(corpus)} words holds no batch of {batch} windows of {2 * window + 1}")
-            order = rng.permutation(middle)
-            for k in range(count):
-                total += float(step(*around(corpus, order[k * batch : (k + 1) * batch], window)))
-            losses.append(total / count)
+            start = time.perf_counter()
+            order = rng.permutation(middle)[: count * batch].reshape(count, batch)
+            losses.append(float(learn(wf.array(order)).mean()))
             seconds = time.perf_counter() - start
             print(f"| epoch {epoch} | loss {losses[-1]:.2f} | {seconds:.1f} s, {1e6 * seconds / count:.0f} us a step", flush=True)
     return losses

@@ -63,7 +63,7 @@ def test_cbow_has_the_loss_and_gradient_of_its_formula(cbow: ModuleType) -> None
     model.into.weight, model.out.weight = a.astype("f"), b.astype("f")
     middle, negatives = rng.integers(2, 198, 9), rng.integers(0, 20, (9, 5))
     run = wf.jit(wf.value_and_grad(lambda model, *batch: model(*batch)))
-    loss, slope = run(model, *cbow.around(corpus, middle, window=2), wf.array(negatives))
+    loss, slope = run(model, *cbow.around(wf.array(corpus), wf.array(middle), window=2), wf.array(negatives.T))
 
     def formula(a: np.ndarray, b: np.ndarray) -> float:
         h = np.mean([a[corpus[middle + k]] for k in (-2, -1, 1, 2)], axis=0)

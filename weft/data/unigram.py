@@ -15,6 +15,7 @@ from weft.functions.creation import asarray
 from weft.functions.random_state import words_of
 
 UINT64, INT64 = np.dtype(np.uint64), np.dtype(np.int64)
+LOW = 2**32 - 1
 LEFT = 2.0**-24  # how often all draws of a word may hit the excluded one; the most frequent other word is given then
 
 
@@ -108,12 +109,11 @@ class UnigramSampler:
 
     def _draw(self, bits: Any, is_top: Array | None) -> Array:
         """Column and threshold from the high and low half of word * size; one look at (threshold, alias) of the column."""
-        place: Any = wrap(cast(bits, UINT64)) * np.uint64(self.size)
-        column = (place >> np.uint64(32)).astype(INT64)
+        place: Any = wrap(cast(bits, UINT64)) * self.size
+        column = (place >> 32).astype(INT64)
         row = column if is_top is None else column + is_top.astype(INT64) * self.size
         entry: Any = self._table[row]
-        low = np.uint64(0xFFFFFFFF)
-        return where((place & low) < (entry >> np.uint64(32)), column, (entry & low).astype(INT64))
+        return where((place & LOW) < (entry >> 32), column, (entry & LOW).astype(INT64))
 
     def __repr__(self) -> str:
         return f"UnigramSampler({self.size} words, power={self.power})"
