@@ -187,7 +187,7 @@ def test_every_optimizer_in_one_net() -> None:
     (lambda lm: lm.append(name="m", n=4, opt_dic={"mu": 1}), ValueError, "Adam has no option 'mu'; its options: eta"),
     (lambda lm: lm.append(name="m", n=4, act="ELU", act_dic={"beta": 1}), ValueError, "ELU has no option 'beta'; .* alpha"),
     (lambda lm: lm.append(name="m", n=4, wb_width=0), ValueError, "wb_width must be positive"),
-    (lambda lm: lm.append(name="o", n=4, err_func="Crossed"), ValueError, "err_func='Crossed' is unknown; .* square"),
+    (lambda lm: lm.append(name="o", n=4, err_func="Crossed"), ValueError, "err_func='Crossed' is unknown; .* Square"),
     (lambda lm: lm.append(name="d", ratio=1), ValueError, r"ratio must lie in \[0, 1\)"),
     (lambda lm: lm.append(name="m", n=4, mode="gpu"), ValueError, "layers and data live on one device"),
     (lambda lm: lm.append(name="c", F_shape=(4, 9, 9), pad=0), ShapeError, "F_shape=9x9 is larger than the images, 3x2"),
@@ -231,3 +231,30 @@ def test_labels_out_of_range() -> None:
     lm.append(name="o", n=3)
     with pytest.raises(ValueError, match="label 3 at position"):
         lm.training(1, show_error=False)
+
+
+def test_what_training_and_predict_refuse() -> None:
+    lm = LayerManager(*data())
+    lm.append("m", n=4)
+    lm.append("o", n=3)
+    for options in ({"epoch": 0}, {"epoch": 1.5}, {"epoch": 1, "n_batch": 0}):
+        with pytest.raises(ShapeError, match="must be a positive int, not"):
+            lm.training(**options)
+    for threshold in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="threshold must not be negative"):
+            lm.training(1, threshold=threshold)
+    for x in (np.zeros((0, 7)), np.zeros(7)):
+        with pytest.raises(ShapeError, match="must hold samples along its first axis"):
+            lm.predict(x)
+    with pytest.raises(ShapeError, match=r"one for each of t_predict \(\)"):
+        lm.predict(np.zeros((1, 7)), 1)
+
+
+def test_predict_takes_whatever_holds_numbers() -> None:
+    lm = LayerManager(*data())
+    lm.append("m", n=4)
+    lm.append("o", n=3)
+    x = np.random.default_rng().integers(0, 9, (5, 7))
+    wanted = lm.predict(x.astype(float), show=False)
+    for given in (x, x.astype("u1"), wf.array(x), x.tolist()):
+        assert np.array_equal(lm.predict(given, show=False), wanted)

@@ -16,8 +16,6 @@ from weft.optim import Optimizer
 from weft.optim.optimizer import named_arrays
 from weft.train import State
 
-Data = tuple[np.ndarray, np.ndarray]
-
 
 class Scores(nn.Module):
     """The net up to the activation of its output layer: what errors are computed from."""
@@ -92,12 +90,17 @@ def _there(gradient_at: Callable[[], Any], prefixes: list[str]) -> Callable[[], 
     return lambda: _of(named_arrays(gradient_at()), prefixes)
 
 
-def prepared(what: str, x: Any, t: Any) -> Data:
-    """Samples as float32 (other than 64-bit floats stay as they are), targets as they are; refused where they do not fit."""
-    x, t = (a.numpy() if isinstance(a, Array) else np.asarray(a) for a in (x, t))
+def prepared(what: str, x: Any, t: Any) -> tuple[np.ndarray, Any]:
+    """Samples as float32 (other than 64-bit floats stay as they are), targets as they are; refused where they do not fit.
+
+    ``t`` None: samples without targets.
+    """
+    x, t = (a.numpy() if isinstance(a, Array) else a if a is None else np.asarray(a) for a in (x, t))
     if x.dtype.kind not in "fiub" and x.dtype.name != "bfloat16":
         raise DTypeError(f"LayerManager: x_{what} must hold numbers, not {x.dtype}")
-    if x.ndim < 2 or not len(x) or len(x) != len(t):
+    if t is None and (x.ndim < 2 or not len(x)):
+        raise ShapeError(f"LayerManager: x_{what} {x.shape} must hold samples along its first axis")
+    if t is not None and (x.ndim < 2 or not len(x) or not t.ndim or len(x) != len(t)):
         raise ShapeError(f"LayerManager: x_{what} {x.shape} must hold samples, one for each of t_{what} {t.shape}")
     return (x.astype(np.float32) if x.dtype.kind in "iub" or x.dtype == np.float64 else x), t
 

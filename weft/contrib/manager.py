@@ -16,7 +16,7 @@ from weft.contrib.learning import PerLayer, Scores, prepared, report, still, tra
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.losses import check_labels
-from weft.nn.sizes import each
+from weft.nn.sizes import each, extents
 from weft.optim import Optimizer
 from weft.runtime import get_backend
 from weft.train import History, fit
@@ -75,7 +75,7 @@ class LayerManager:
 
     # the list
 
-    def append(self, *, name: str = "m", **options: Any) -> None:
+    def append(self, name: str = "m", **options: Any) -> None:
         """Add a layer at the end.
 
         Parameters
@@ -96,7 +96,7 @@ class LayerManager:
         """Add the layers of another manager; they are shared, not copied."""
         self._insert_all(len(self.net), other)
 
-    def insert(self, prev_name: int | str, *, name: str = "m", **options: Any) -> None:
+    def insert(self, prev_name: int | str, name: str = "m", **options: Any) -> None:
         """Add a layer behind the one called ``prev_name``; options as :meth:`append`."""
         position = self.index(prev_name) + 1
         self.net.insert(position, self._made(position, name, options))
@@ -176,10 +176,9 @@ class LayerManager:
             when there is no output layer, or an argument makes no sense.
         """
         self._checked()
-        if epoch < 1 or n_batch < 1 or threshold < 0:
-            raise ValueError(
-                f"training: epoch and n_batch must be at least 1 and threshold not negative, not {epoch}, {n_batch}, {threshold}"
-            )
+        extents("training", epoch=epoch, n_batch=n_batch)
+        if not threshold >= 0:
+            raise ValueError(f"training: threshold must not be negative, not {threshold!r}")
         callbacks = [still(threshold)]
         if show_train_error:
             callbacks.append(train_error(lambda: self.error(self.x_train, self.t_train)))
@@ -206,8 +205,6 @@ class LayerManager:
         self._checked()
         if x is None:
             x, t = self.x_test, self.t_test
-        elif t is None:
-            x = np.asarray(x)
         else:
             x, t = prepared("predict", x, t)
         return report(self.net[-1], outputs(self.net, x), None if t is None else self._wide(t), threshold, show)

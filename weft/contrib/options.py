@@ -111,7 +111,7 @@ OPTIMIZERS = _table(
 def _found(table: Mapping[str, Any], word: Any, option: str) -> Any:
     choice = table.get(plain(word)) if isinstance(word, str) else None
     if choice is None:
-        names = list(dict.fromkeys(getattr(c, "name", key) for key, c in table.items()))
+        names = list(dict.fromkeys(getattr(c, "name", key.capitalize()) for key, c in table.items()))
         raise ValueError(f"{option}={word!r} is unknown; there are {', '.join(names)}")
     return choice
 
