@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -50,6 +51,21 @@ def _time(seconds: float) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds >= 10 else f"{milliseconds:.2g} ms"
 
 
+def trained() -> str:
+    """What the language model's whole training came to."""
+    measured = json.loads((HERE / "results" / "language_model.json").read_text())["measured"]
+    tests = {lib: [v["perplexity"] for key, v in m.items() if key.endswith(" test")] for lib, m in measured.items()}
+    minutes = {
+        lib: sum(v["seconds"] for key, v in m.items() if " epoch " in key) / len(tests[lib]) / 60 for lib, m in measured.items()
+    }
+    found, asked = (f"{statistics.median(tests[lib]):.1f} after {minutes[lib]:.1f} minutes" for lib in ("weft", "torch"))
+    text = (
+        f"The language model trained to the end, {len(tests['weft'])} pairs of runs from equal first weights: test perplexity "
+        f"{found}, PyTorch {asked} (medians, and a run's mean time)."
+    )
+    return textwrap.fill(text, 120)
+
+
 def table() -> str:
     """The table in Markdown."""
     training = json.loads((HERE / "results" / "training.json").read_text())
@@ -72,11 +88,11 @@ def write(text: str) -> str:
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"README.md must hold {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return f"{before}{BEGIN}\n{table()}\n\n{trained()}\n{END}{after}"
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         README.write_text(write(README.read_text()))
     else:
-        print(table())
+        print(table(), trained(), sep="\n\n")
