@@ -117,3 +117,15 @@ def test_guards_of_narrow_dtypes(rng, dtype):
     ), axis=1)
     padded = bind(TABLE["pad"], bind(TABLE["gather"], x, at, axes=(1,)), low=(0, 3), high=(1, 2), value=1)
     check([x, at], [a, i], [bind(TABLE["not_equal"], rolled, x), rolled, padded])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float32"])
+def test_guards_beside_functions_that_are_rarely_the_librarys(rng, dtype):
+    """Both ask whether some lane wants something: of one module, LLVM is told of that intrinsic once."""
+    y = rng.normal(size=(9, 70)).astype("f")
+    a = (rng.integers(0, 2, (9, 33)) if dtype == "bool" else rng.normal(size=(9, 1))).astype(dtype)
+    x, z = leaf(a), leaf(y)
+    wide = x if dtype == "bool" else bind(TABLE["broadcast_to"], x, shape=(9, 33))
+    padded = bind(TABLE["pad"], wide, low=(0, 5), high=(0, 32), value=0)
+    sine = bind(TABLE["sin"], z)
+    check([x, z], [a, y], [bind(TABLE["where"], padded, sine, z) if dtype == "bool" else bind(TABLE["add"], padded, sine)], False)

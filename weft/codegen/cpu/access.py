@@ -171,8 +171,8 @@ def _load_same(
     f, lanes = e.f, e.env.lanes
     known = mask is None or bits_of(mask) is not None  # some lane reads it
     if not known:
-        some = f.let(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)} {mask})")
-        e.m.declare(f"or.v{lanes}i1", f"declare i1 @llvm.vector.reduce.or.v{lanes}i1({wide('i1', lanes)})")
+        assert mask is not None
+        some = e.m.any_lane(f, mask, lanes)
         uniform = some if uniform is None else f.let(f"and i1 {uniform}, {some}")
     if uniform is not None:
         pointer = f.let(f"select i1 {uniform}, ptr {pointer}, ptr {_dummy(e)}", "a")

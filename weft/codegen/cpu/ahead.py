@@ -28,9 +28,7 @@ def ask_ahead(n: Nest, outer: tuple[Axis, ...], axis: Axis, row: str, end: str |
     if not wanted:
         return
     far = max(1, BYTES // sum(size_of(inner) * _length(access, axis) for access, inner, _ in wanted))
-    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
-    n.m.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    there = n.f.let(f"call i64 @llvm.smin.i64(i64 {n.f.add(row, far)}, i64 {n.f.add(end, -1)})")
+    there = n.f.minimum(n.f.add(row, far), n.f.add(end, -1))
     for access, inner, write in wanted:
         for places in product(*(range(a.extent) for a in inner)):
             env = n.env(accs={})  # a tag of its own: nothing is shared with this iteration
@@ -39,7 +37,7 @@ def ask_ahead(n: Nest, outer: tuple[Axis, ...], axis: Axis, row: str, end: str |
             env.offsets = {outer[0].id: 0}
             pointer = pointer_of(Emitter(n.f, n.m, n.isa, env), access, flat(access))
             for k in range(0, _length(access, axis), 64):
-                n.f.do(f"call void @llvm.prefetch.p0(ptr {n.f.offset(pointer, k)}, i32 {int(write)}, i32 3, i32 1)")
+                n.m.prefetch(n.f, n.f.offset(pointer, k), write)
 
 
 def _length(access: Access, axis: Axis) -> int:

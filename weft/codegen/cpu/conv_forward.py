@@ -32,10 +32,6 @@ def line(nbytes: int) -> int:
     return -(-nbytes // 64) * 64
 
 
-def minimum(f: Function, a: str | int, b: str | int) -> str:
-    return f.let(f"select i1 {f.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
-
-
 def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
     """The digits of ``value``, last fastest."""
     out: list[str] = []
@@ -121,9 +117,9 @@ class Forward:
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         out = f.offset(image, self.image_bytes)
         first = f.mul(image_block, layout.images)
-        images = minimum(f, f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
+        images = f.minimum(f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
         row0 = f.mul(row_block, layout.rows)
-        rows = minimum(f, f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
+        rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
         _, width = memory(conv.image.buffer)
         source = f.offset(
             self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
@@ -138,7 +134,7 @@ class Forward:
             )
 
         start = f.mul(filter_group, plan.panels_a_group)
-        end = minimum(f, f.add(start, plan.panels_a_group), self.panels)
+        end = f.minimum(f.add(start, plan.panels_a_group), self.panels)
         weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))
         if plan.direct:
             self._direct_panels(f, image, weights, start, end, group, first, row0, rows)
@@ -153,7 +149,7 @@ class Forward:
                 with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
                     self._tiles(f, self.tiles[rows_here], image, w, out, images, rows)
             filter0 = f.mul(panel, self.mr)
-            filters = minimum(f, f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
+            filters = f.minimum(f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
             assert stores is not None
             self._stores(f, stores, out, group, first, images, row0, rows, filter0, filters)
         f.do("ret void")

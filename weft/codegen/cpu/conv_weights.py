@@ -16,7 +16,7 @@ from math import prod
 
 from weft.codegen.cpu.chunks import run_chunks
 from weft.codegen.cpu.conv_epilogue import Stores
-from weft.codegen.cpu.conv_forward import INLINE, digits, line, minimum
+from weft.codegen.cpu.conv_forward import INLINE, digits, line
 from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
@@ -179,9 +179,9 @@ class WeightGradient:
         grad = f.offset(image, self.image_bytes)
         result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.part_bytes))
         tile0 = f.mul(filter_group, self.tiles_a_group)
-        tile1 = minimum(f, f.add(tile0, self.tiles_a_group), self.row_tiles)
+        tile1 = f.minimum(f.add(tile0, self.tiles_a_group), self.row_tiles)
         filter0 = f.mul(tile0, self.tile_rows)
-        filter1 = minimum(f, f.mul(tile1, self.tile_rows), conv.filters.extent)
+        filter1 = f.minimum(f.mul(tile1, self.tile_rows), conv.filters.extent)
         row_bytes = self.column_tiles * self.slots
         with f.loop(f.mul(tile0, row_bytes), f.mul(tile1, row_bytes), 16) as at:
             f.store("<16 x i8>", "zeroinitializer", f.offset(result, at), size)
@@ -190,11 +190,11 @@ class WeightGradient:
         image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
         grad_source = self._operand(f, conv.weights.buffer, coefficient(conv.weights.flat(), conv.group), group)
         start = f.mul(part, self.blocks_a_part)
-        with f.loop(start, minimum(f, f.add(start, self.blocks_a_part), self.blocks)) as block:
+        with f.loop(start, f.minimum(f.add(start, self.blocks_a_part), self.blocks)) as block:
             image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
             first, row0 = f.mul(image_block, layout.images), f.mul(row_block, layout.rows)
-            images = minimum(f, f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
-            rows = minimum(f, f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
+            images = f.minimum(f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
+            rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
             if self.in_place:
                 at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
@@ -245,7 +245,7 @@ class WeightGradient:
             whole = self.columns // self.tile_columns * self.tile_columns
             ragged = conv.filters.extent % self.tile_rows
             with f.loop(0, self.columns, self.columns_a_turn) as j0, f.loop(tile0, tile1) as t:
-                j1 = minimum(f, f.add(j0, self.columns_a_turn), whole)
+                j1 = f.minimum(f.add(j0, self.columns_a_turn), whole)
                 if ragged:
                     is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
                     with f.when(is_last):

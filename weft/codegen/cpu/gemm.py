@@ -297,8 +297,7 @@ class _Driver:
         return start, 0, 0
 
     def _prefetch(self, f: Function, pointer: str, write: bool = False) -> None:
-        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if write else 2}, i32 1)")
+        self.module.prefetch(f, pointer, write, near=write)
 
     # ---- the entry
 

@@ -88,7 +88,6 @@ class Epilogue:
 
     def fetch(self, f: Function, rows: int, vectors: int) -> None:
         """Ask for the memory of a tile."""
-        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         assert self.p.m and self.p.n
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
         for access in self._matrices():
@@ -101,7 +100,7 @@ class Epilogue:
             width = vectors * self.lanes * size
             places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
             for place in (r * step * size + x for r in range(rows) for x in places):
-                f.do(f"call void @llvm.prefetch.p0(ptr {f.offset(start, place)}, i32 0, i32 3, i32 1)")
+                self.module.prefetch(f, f.offset(start, place))
 
     def _env(self, f: Function, i: str, j: str) -> Env:
         """What every element shares: pointers, scalars, the outer loops."""

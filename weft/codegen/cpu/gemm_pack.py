@@ -76,8 +76,7 @@ class Packer:
         f.do("ret void")
 
     def fetch(self, f: Function, pointer: str) -> None:
-        self.module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 2, i32 1)")
+        self.module.prefetch(f, pointer, near=False)
 
     def columns(self, name: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
         """``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""

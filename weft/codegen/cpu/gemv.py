@@ -310,8 +310,7 @@ class _Driver:
         first, stop = share(f, part, self.groups, self.units)
         a, b = self._base(f, p.a, outer), self._base(f, p.b, outer)
         whole = p.columns // self.nr
-        end = f.let(f"call i64 @llvm.smin.i64(i64 {stop}, i64 {whole})")
-        self.module.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+        end = f.minimum(stop, whole)
         places = self._places("", outer)
 
         def groups(run: Callable[[str, int], None]) -> None:
@@ -340,7 +339,7 @@ class _Driver:
             with f.loop(0, -(-p.k // block)) as turn, f.loop(0, CHAINS) as chain:
                 k = f.add(f.mul(turn, block), chain)
                 left = f.let(f"sdiv i64 {f.let(f'sub i64 {p.k + CHAINS - 1}, {k}')}, {CHAINS}")
-                rows = f.let(f"call i64 @llvm.smin.i64(i64 {left}, i64 {SWEEP})")
+                rows = f.minimum(left, SWEEP)
                 ak, bk = f.offset(a, f.mul(k, p.a.k * self.a.size_in)), f.offset(b, f.mul(k, p.b.k * self.b.size_in))
 
                 def sweep(v: str, tail: int) -> None:

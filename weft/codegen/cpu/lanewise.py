@@ -16,8 +16,7 @@ def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) ->
     f = m.function(f"define internal {vtype} {name}({source} %from, {bits} %mask, {type_} %fill)", "nounwind noinline")
     out, allowed = f.local(f"[{lanes} x {type_}]", 64), f.local(f"[{lanes} x i8]", 64)
     places = f.local(f"[{lanes} x ptr]", 64) if gather else ""
-    for word in ("and", "or"):
-        m.declare(f"{word}.v{lanes}i1", f"declare i1 @llvm.vector.reduce.{word}.v{lanes}i1({bits})")
+    m.declare(f"and.v{lanes}i1", f"declare i1 @llvm.vector.reduce.and.v{lanes}i1({bits})")
     with f.when(f.let(f"call i1 @llvm.vector.reduce.and.v{lanes}i1({bits} %mask)")):
         read = f.load(vtype, "%from", size) if not gather else "poison"
         for k in range(lanes if gather else 0):
@@ -25,7 +24,7 @@ def load_function(m: Module, type_: str, lanes: int, size: int, gather: bool) ->
             read = f.let(f"insertelement {vtype} {read}, {type_} {one}, i32 {k}")
         f.do(f"ret {vtype} {read}")
         f.label(f.fresh_label("unused"))
-    some = f.let(f"call i1 @llvm.vector.reduce.or.v{lanes}i1({bits} %mask)")
+    some = m.any_lane(f, "%mask", lanes)
     with f.when(f.let(f"xor i1 {some}, true")):
         one = f.let(f"insertelement {vtype} poison, {type_} %fill, i32 0")
         f.do(f"ret {vtype} {f.let(f'shufflevector {vtype} {one}, {vtype} poison, <{lanes} x i32> zeroinitializer')}")

@@ -32,12 +32,6 @@ def rare(o: Ops, name: str, t: str, x: str, where: str, out: str) -> str:
     f, type_ = o.f, o.t(t)
     cell = f.local(type_)
     f.store(type_, out, cell)
-    some = where
-    if o.lanes is not None:
-        mask = o.t("i1")
-        symbol = f"llvm.vector.reduce.or.v{o.lanes}i1"
-        o.m.declare(symbol, f"declare i1 @{symbol}({mask})")
-        some = f.let(f"call i1 @{symbol}({mask} {where})")
-    with f.when(some):
+    with f.when(where if o.lanes is None else o.m.any_lane(f, where, o.lanes)):
         f.store(type_, o.select(where, t, libm(o, name, t, [x]), out), cell)
     return f.load(type_, cell)

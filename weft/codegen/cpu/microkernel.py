@@ -99,9 +99,8 @@ def emit_microkernel(
             spread(lambda cell, n: f.store(vec, f.load(vec, f.offset("%T", n * width), width), cell, width))
 
     if micro.blocked:
-        module.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for line in range(rows * nv * width // 64):
-            f.do(f"call void @llvm.prefetch.p0(ptr {f.offset('%T', rows * nv * width + 64 * line)}, i32 0, i32 3, i32 1)")
+            module.prefetch(f, f.offset("%T", rows * nv * width + 64 * line))
     if fetch is not None and micro.blocked:
         with f.when(f.let("icmp uge i64 %flags, 2", "c")):
             fetch(f)

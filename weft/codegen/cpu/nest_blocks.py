@@ -60,9 +60,8 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
     blocks, whole = -(-total // block), total // block
     slots, pitch = _slots(n, lanes, blocks)
     across, many = _shape(n.part, lanes)
-    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
     lo = f.mul("%chunk", rows)
-    hi = f.let(f"call i64 @llvm.smin.i64(i64 {f.add(lo, rows)}, i64 {whole})")
+    hi = f.minimum(f.add(lo, rows), whole)
 
     def take(b: str | int, count: int, length: int) -> None:
         axis, row = n.part.shared[0], stage.axes[0]

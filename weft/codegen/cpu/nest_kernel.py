@@ -111,10 +111,9 @@ def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str 
     """This chunk's part of [0, total), ``each`` at a time."""
     if chunks == 1:
         return 0, total
-    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
     lo = n.f.mul("%chunk", each)
     hi = n.f.add(lo, each)
-    return lo, (hi if total % each == 0 else n.f.let(f"call i64 @llvm.smin.i64(i64 {hi}, i64 {total})"))
+    return lo, (hi if total % each == 0 else n.f.minimum(hi, total))
 
 
 def _rows(n: Nest, plan: Plan) -> None:
@@ -226,8 +225,7 @@ def _turn(n: Nest, plan: Plan) -> None:
         n.split_index(row, (*outer, Axis(which, blocks)))
         start = n.f.mul(n.base.axes[which], count)
         if turned.extent % count:  # the last block begins earlier
-            n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
-            start = n.f.let(f"call i64 @llvm.smin.i64(i64 {start}, i64 {turned.extent - count})")
+            start = n.f.minimum(start, turned.extent - count)
         n.base.axes[which] = str(start)
         for envs in vectors(n, axis, plan.lanes, 1, 0, axis.extent, None, plan.again):
             group = []
@@ -263,8 +261,7 @@ def _piece(n: Nest, plan: Plan, axis: Axis, which: str) -> None:
     lo = f.mul(which, plan.piece)
     hi = f.add(lo, plan.piece)
     if -(-axis.extent // plan.piece) * plan.piece > main:  # the last piece ends early
-        n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
-        hi = f.let(f"call i64 @llvm.smin.i64(i64 {hi}, i64 {main})")
+        hi = f.minimum(hi, main)
     with n.loop(lo, hi, step, axis.id):
         envs = [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)]
         _own_accs(envs)
@@ -299,8 +296,7 @@ def _full(n: Nest, plan: Plan) -> None:
     whole = total // block
     pointers = {r.id: [n.scratch(at) for at in slots[r.id]] for r in stage.reductions}
     lo = f.mul("%chunk", plan.rows)
-    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
-    hi = f.let(f"call i64 @llvm.smin.i64(i64 {f.add(lo, plan.rows)}, i64 {whole})")
+    hi = f.minimum(f.add(lo, plan.rows), whole)
 
     def keep(states: dict[int, list[str]], b: str | int) -> None:
         for r in stage.reductions:

@@ -61,8 +61,7 @@ class Sheet:
         if axis.extent % width == 0:
             self.hi = end
         else:
-            n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
-            self.hi = f.let(f"call i64 @llvm.smin.i64(i64 {end}, i64 {self.main})")
+            self.hi = f.minimum(end, self.main)
         self.last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
         self.results: dict[int, tuple[Reduction, list[str]]] = {}
 
@@ -225,10 +224,9 @@ class Sheet:
             span(0, total, total // ROWS * ROWS)
         else:
             clear(sums)
-            n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
             with n.loop(0, total, block) as start:
                 clear(acc)
-                end = f.let(f"call i64 @llvm.smin.i64(i64 {f.add(start, block)}, i64 {total})")
+                end = f.minimum(f.add(start, block), total)
                 whole = f.add(start, f.let(f"and i64 {f.let(f'sub i64 {end}, {start}')}, {-ROWS}"))
                 span(start, end, whole if total % ROWS or block % ROWS else end)
 

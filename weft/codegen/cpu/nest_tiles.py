@@ -192,8 +192,7 @@ def _blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> d
     sums.reset()
     with n.loop(0, total, block) as start:
         acc.reset()
-        end = n.f.let(f"call i64 @llvm.smin.i64(i64 {n.f.let(f'add i64 {start}, {block}')}, i64 {total})")
-        n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
+        end = n.f.minimum(n.f.let(f"add i64 {start}, {block}"), total)
         with n.loop(start, end) as k:
             n.split_index(k, stage.axes)
             acc.step(k)
@@ -220,14 +219,13 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
             cells[r.id, u] = [(n.f.local(f"[{order.lanes} x {t}]"), t) for t in types]
     sums = _Cells(n, stage, envs)
     sums.reset()
-    n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
     with n.loop(0, total, order.block) as start:
         with n.loop(0, order.lanes) as lane:
             for r in stage.reductions:
                 for u, env in enumerate(envs):
                     for (cell, t), s in zip(cells[r.id, u], reduce.identity(r, env.width), strict=True):
                         n.f.store(t, s, n.f.element(cell, t, lane))
-        end = n.f.let(f"call i64 @llvm.smin.i64(i64 {n.f.let(f'add i64 {start}, {order.block}')}, i64 {total})")
+        end = n.f.minimum(n.f.let(f"add i64 {start}, {order.block}"), total)
         with n.loop(start, end) as k:
             n.split_index(k, stage.axes)
             lane = n.f.let(f"urem i64 {k}, {order.lanes}")

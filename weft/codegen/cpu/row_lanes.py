@@ -44,9 +44,8 @@ def vectors(
 
     main = start + (end - start) // step * step
     if again and unroll == 1 and start + step < main < end and minor is None:  # one body for all: the last begins earlier
-        n.m.declare("llvm.smin.i64", "declare i64 @llvm.smin.i64(i64, i64)")
         with n.loop(start, end, step) as k:
-            n.base.axes[axis.id] = n.f.let(f"call i64 @llvm.smin.i64(i64 {k}, i64 {end - lanes})")
+            n.base.axes[axis.id] = n.f.minimum(k, end - lanes)
             n.base.level_of[axis.id] = len(n.levels) - 1
             last = env(None, 0)
             last.whole, last.fours = False, end % 4 == lanes % 4
@@ -141,7 +140,5 @@ def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, r
             continue
         moved = Affine(at.const, tuple(sorted({**terms, outer.id: step, axis.id: 1}.items())))
         pointer = pointer_of(Emitter(n.f, n.m, n.isa, envs[0]), access, moved)
-        n.m.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         for k in range(0, envs[0].lanes * len(envs) * size, 64):
-            place = n.f.offset(pointer, rows * step * size + k)
-            n.f.do(f"call void @llvm.prefetch.p0(ptr {place}, i32 0, i32 3, i32 1)")
+            n.m.prefetch(n.f, n.f.offset(pointer, rows * step * size + k))

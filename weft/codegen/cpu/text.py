@@ -72,6 +72,9 @@ class Function:
             return str(b)
         return "0" if a == 0 or b == 0 else self.let(f"mul i64 {a}, {b}", "i")
 
+    def minimum(self, a: str | int, b: str | int) -> str:
+        return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
     @contextmanager
     def loop(self, start: str | int, end: str | int, step: str | int = 1) -> Iterator[str]:
         """``for i in range(start, end, step)``; yields the i64 counter's name."""
@@ -120,6 +123,17 @@ class Module:
         """``declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")``, once."""
         self._declared[name] = declaration
 
+    def prefetch(self, f: Function, pointer: str, write: bool = False, near: bool = True) -> None:
+        """Ask for a cache line, ``near``: into the nearest cache."""
+        self.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if near else 2}, i32 1)")
+
+    def any_lane(self, f: Function, mask: str, lanes: int) -> str:
+        """Whether a mask allows some lane."""
+        name, type_ = f"llvm.vector.reduce.or.v{lanes}i1", f"<{lanes} x i1>"
+        self.declare(name, f"declare i1 @{name}({type_})")
+        return f.let(f"call i1 @{name}({type_} {mask})")
+
     def once(self, name: str) -> bool:
         """True the first time it is asked for a name: for helper functions and globals shared by a module."""
         if name in self._once:
@@ -128,4 +142,4 @@ class Module:
         return True
 
     def text(self) -> str:
-        return "\n".join([*self._declared.values(), *self.globals, *(f.text() for f in self.functions)])
+        return "\n".join([*dict.fromkeys(self._declared.values()), *self.globals, *(f.text() for f in self.functions)])
