@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import product
 
-from weft.codegen.cpu.access import pointer_of
+from weft.codegen.cpu.address import pointer_of
 from weft.codegen.cpu.emit import Emitter
 from weft.codegen.cpu.env import dependencies, flat
 from weft.codegen.cpu.nest import Nest, instructions

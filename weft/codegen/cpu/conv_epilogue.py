@@ -7,8 +7,8 @@ from weft.codegen.cpu.conv_tile import Number
 from weft.codegen.cpu.emit import Env, Level, emit_store, key_of
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, cast
+from weft.codegen.cpu.memory import load_scalar
 from weft.codegen.cpu.text import Function, Module
-from weft.codegen.cpu.types import llvm_type
 from weft.schedule.kernel import Axis, Kernel, Stage, Store, Value
 
 
@@ -114,7 +114,7 @@ def arguments(f: Function, kernel: Kernel) -> tuple[dict[int, str], dict[int, st
     """Pointers (by buffer key) and run-time scalars of a kernel, read from ``%args``."""
     pointers = {key_of(b): f.load("ptr", f.offset("%args", 8 * b.id)) for b in (*kernel.inputs, *kernel.outputs)}
     first = len(kernel.inputs) + len(kernel.outputs)
-    return pointers, {i: _scalar(f, f.offset("%args", 8 * (first + i)), dtype) for i, dtype in enumerate(kernel.scalars)}
+    return pointers, {i: load_scalar(f, dtype, f.offset("%args", 8 * (first + i))) for i, dtype in enumerate(kernel.scalars)}
 
 
 def _sums(value: Value) -> list[Value]:
@@ -129,15 +129,3 @@ def _sums(value: Value) -> list[Value]:
             found.append(v)
         stack.extend(v.args)
     return found
-
-
-def _scalar(f: Function, pointer: str, dtype) -> str:
-    """A run-time scalar as it is kept in registers."""
-    if dtype.name == "bool":
-        return f.let(f"icmp ne i8 {f.load('i8', pointer)}, 0")
-    if dtype.name == "float16":
-        return f.let(f"fpext half {f.load('half', pointer)} to float")
-    if dtype.name == "bfloat16":
-        bits = f.let(f"shl i32 {f.load('i32', pointer)}, 16")
-        return f.let(f"bitcast i32 {bits} to float")
-    return f.load(llvm_type(dtype), pointer)

@@ -13,7 +13,7 @@ from weft.codegen.cpu.chunks import run_chunks
 from weft.codegen.cpu.conv_epilogue import Stores
 from weft.codegen.cpu.conv_join import join_axes, work
 from weft.codegen.cpu.conv_match import Conv, coefficient
-from weft.codegen.cpu.conv_pack import memory, pack_image, pack_weights
+from weft.codegen.cpu.conv_pack import pack_image, pack_weights
 from weft.codegen.cpu.conv_plan import make_plan
 from weft.codegen.cpu.conv_tile import Number, PixelTile, accumulate, pixel_tile
 from weft.codegen.cpu.emit import Level
@@ -94,7 +94,7 @@ class Forward:
         f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
         group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
         to = f.offset(self._argument(f, self.slots), f.mul("%chunk", self.panel_bytes))
-        _, width = memory(conv.weights.buffer)
+        width = conv.weights.buffer.dtype.itemsize
         source = f.offset(
             self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width)
         )
@@ -120,7 +120,7 @@ class Forward:
         images = f.minimum(f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
         row0 = f.mul(row_block, layout.rows)
         rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
-        _, width = memory(conv.image.buffer)
+        width = conv.image.buffer.dtype.itemsize
         source = f.offset(
             self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
         )

@@ -5,31 +5,18 @@ from __future__ import annotations
 from weft.codegen.cpu.conv_layout import Layout, bounds
 from weft.codegen.cpu.conv_match import Conv, Window, coefficient
 from weft.codegen.cpu.conv_tile import Number
+from weft.codegen.cpu.memory import widened
 from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.types import memory_type, wide
 from weft.schedule.kernel import Axis, Buffer
 
 FEW = 4  # phases whose copies are written in line
 
 
-def memory(buffer: Buffer) -> tuple[str, int]:
-    """LLVM's scalar type in memory and its bytes."""
-    types = {"float32": "float", "float64": "double", "float16": "half", "bfloat16": "i16"}
-    return types[buffer.dtype.name], buffer.dtype.itemsize
-
-
 def load_number(f: Function, buffer: Buffer, number: Number, pointer: str, lanes: int | None = None) -> str:
     """Load one element, or ``lanes`` of them, widened to the accumulator's type."""
-    kind, size = memory(buffer)
-    type_ = f"<{lanes} x {kind}>" if lanes else kind
-    out = f"<{lanes} x {number.type}>" if lanes else number.type
-    value = f.load(type_, pointer, size)
-    if buffer.dtype.name == "bfloat16":
-        i32, f32 = (f"<{lanes} x i32>", f"<{lanes} x float>") if lanes else ("i32", "float")
-        sixteen = "splat (i32 16)" if lanes else "16"
-        bits = f.let(f"zext {type_} {value} to {i32}")
-        value = f.let(f"bitcast {i32} {f.let(f'shl {i32} {bits}, {sixteen}')} to {f32}")
-        type_ = f32
-    return value if type_ == out else f.let(f"fpext {type_} {value} to {out}")
+    dtype = buffer.dtype
+    return widened(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.itemsize), dtype, number.type, lanes)
 
 
 def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:

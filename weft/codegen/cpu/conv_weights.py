@@ -20,7 +20,7 @@ from weft.codegen.cpu.conv_forward import INLINE, digits, line
 from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
-from weft.codegen.cpu.conv_pack import copy_run, memory, pack_image, zero_fill
+from weft.codegen.cpu.conv_pack import copy_run, pack_image, zero_fill
 from weft.codegen.cpu.conv_plan import SPREAD
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
@@ -280,7 +280,7 @@ class WeightGradient:
         """[filter][image][row]...: the weights operand at the image copy's positions, zeros between."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
         buffer, flat = conv.weights.buffer, conv.weights.flat()
-        _, width = memory(buffer)
+        width = buffer.dtype.itemsize
         whole_plane = self.grad_pitch
         count = f.let(f"sub i64 {filter1}, {filter0}")
 

@@ -136,9 +136,8 @@ class _Driver:
 
     def _packs(self) -> None:
         plan, p = self.plan, self.p
-        target = p.accum.name
         if plan.pack_a:
-            pack = Packer(self.module, p.a.buffer.dtype.name, target, plan.lanes)
+            pack = Packer(self.module, p.a.buffer.dtype, p.accum, plan.lanes)
             if self.a_along_k:
                 pack.rows(self._name("rows"), p.a.free, p.a.k, self.a_stride, plan.rows)
             else:
@@ -146,7 +145,7 @@ class _Driver:
                 if plan.tall < plan.panels:
                     pack.columns(self._name("rows.low"), plan.rows - 1, p.a.free, p.a.k, plan.rows)
         if plan.pack_b and not plan.copy_b:
-            pack = Packer(self.module, p.b.buffer.dtype.name, target, plan.lanes)
+            pack = Packer(self.module, p.b.buffer.dtype, p.accum, plan.lanes)
             if p.columns >= plan.nr:
                 pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
             if self.last_columns:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.codegen.cpu.access import to_memory
-from weft.codegen.cpu.emit import Emitter, Env, emit_store, emit_value, llvm_type, memory_type
+from weft.codegen.cpu.emit import Env, emit_store, emit_value, llvm_type, memory_type
 from weft.codegen.cpu.env import access_values, dependencies, operands
 from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.memory import load_scalar, to_memory
 from weft.codegen.cpu.microkernel import Tile, mask_text
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Access, Kernel, Store, Value
@@ -171,7 +171,7 @@ class Epilogue:
     def _store_pieces(self, f: Function, env: Env, store: Store, live: int) -> None:
         dtype = store.access.buffer.dtype
         value = emit_value(f, self.module, self.isa, store.value, env)
-        value = to_memory(Emitter(f, self.module, self.isa, env), value, dtype, self.lanes)
+        value = to_memory(f, value, dtype, self.lanes)
         kind, flat = memory_type(dtype), store.access.flat()
         at: str | int = flat.const + sum(c * env.offsets.get(a, 0) for a, c in flat.terms)
         for axis, c in flat.terms:
@@ -228,18 +228,6 @@ class Epilogue:
             self._store(f, env, acc, tail)
         f.do("ret void")
         return name
-
-
-def load_scalar(f: Function, dtype, pointer: str) -> str:
-    """A run-time scalar from its argument slot, as it is kept in registers."""
-    if dtype.kind == "b":
-        return f.let(f"icmp ne i8 {f.load('i8', pointer, 1)}, 0")
-    if dtype.name == "float16":
-        return f.let(f"fpext half {f.load('half', pointer, 2)} to float")
-    if dtype.name == "bfloat16":
-        bits = f.let(f"shl i32 {f.let('zext i16 ' + f.load('i16', pointer, 2) + ' to i32')}, 16")
-        return f.let(f"bitcast i32 {bits} to float")
-    return f.load(llvm_type(dtype), pointer, dtype.itemsize)
 
 
 def _all_values(roots: list[Value]) -> list[Value]:

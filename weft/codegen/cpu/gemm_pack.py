@@ -6,42 +6,24 @@ unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a g
 
 from __future__ import annotations
 
-from weft.codegen.cpu.text import Function, Module
+import numpy as np
 
-TYPES = {"float16": "half", "bfloat16": "i16", "float32": "float", "float64": "double"}
-SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+from weft.codegen.cpu.memory import widened
+from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.types import llvm_type, memory_type, wide
 
 
 class Packer:
     """Emits pack functions for sources of one dtype and an accumulator of another."""
 
-    def __init__(self, module: Module, source: str, target: str, lanes: int) -> None:
-        self.module, self.source, self.target, self.lanes = module, source, target, lanes
-        self.size_in, self.size_out = SIZES[source], SIZES[target]
-        self.out = TYPES[target]
-
-    def convert(self, f: Function, value: str, n: int) -> str:
-        """A value of n elements (0: a scalar) in the accumulator's type."""
-        if self.source == self.target:
-            return value
-
-        def shape(t: str) -> str:
-            return t if n == 0 else f"<{n} x {t}>"
-
-        if self.source == "bfloat16":
-            wide = f.let(f"zext {shape('i16')} {value} to {shape('i32')}")
-            amount = "16" if n == 0 else "<" + ", ".join(["i32 16"] * n) + ">"
-            wide = f.let(f"shl {shape('i32')} {wide}, {amount}")
-            value = f.let(f"bitcast {shape('i32')} {wide} to {shape('float')}")
-            if self.target == "float32":
-                return value
-            return f.let(f"fpext {shape('float')} {value} to {shape('double')}")
-        return f.let(f"fpext {shape(TYPES[self.source])} {value} to {shape(self.out)}")
+    def __init__(self, module: Module, source: np.dtype, target: np.dtype, lanes: int) -> None:
+        self.module, self.source, self.lanes = module, source, lanes
+        self.size_in, self.size_out = source.itemsize, target.itemsize
+        self.out = llvm_type(target)
 
     def read(self, f: Function, pointer: str, n: int) -> str:
-        t = TYPES[self.source]
-        value = f.load(t if n == 0 else f"<{n} x {t}>", pointer, self.size_in)
-        return self.convert(f, value, n)
+        value = f.load(wide(memory_type(self.source), n or None), pointer, self.size_in)
+        return widened(f, value, self.source, self.out, n or None)
 
     def write(self, f: Function, value: str, pointer: str, n: int) -> None:
         f.store(self.out if n == 0 else f"<{n} x {self.out}>", value, pointer, self.size_out)

@@ -17,10 +17,11 @@ from collections.abc import Callable
 from weft.codegen.cpu.chunks import divide, run_units, share
 from weft.codegen.cpu.gemm_epilogue import Epilogue
 from weft.codegen.cpu.gemm_match import Operand, Product
-from weft.codegen.cpu.gemm_pack import TYPES, Packer
+from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.types import llvm_type
 from weft.schedule.kernel import Kernel
 
 CHAINS = 4
@@ -45,14 +46,13 @@ class _Driver:
         self.kernel, self.p, self.isa = kernel, p, isa
         self.module = Module()
         self.symbol = kernel.name
-        self.accum = p.accum.name
         self.size = p.accum.itemsize
-        self.scalar = TYPES[self.accum]
+        self.scalar = llvm_type(p.accum)
         self.lanes = isa.lanes(self.size)
         self.chains = DOT_CHAINS if p.columns == 1 else CHAINS
         self.along = p.columns == 1 or p.b.k == 1 and p.b.free != 1
-        self.a = Packer(self.module, p.a.buffer.dtype.name, self.accum, self.lanes)
-        self.b = Packer(self.module, p.b.buffer.dtype.name, self.accum, self.lanes)
+        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes)
+        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
         matrix = p.columns * p.k * p.b.buffer.dtype.itemsize
         parallel = matrix * p.batch >= PARALLEL_BYTES

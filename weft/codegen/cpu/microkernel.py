@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.text import Function, Module
 
@@ -192,8 +194,8 @@ class _Steps:
 
     def _turned(self, a: str, b: str, count: int, acc: Tile) -> None:
         m = self.micro
-        name = "float32" if m.size == 4 else "float64"
-        packer = Packer(self.module, name, name, m.lanes)
+        dtype = np.dtype(np.float32 if m.size == 4 else np.float64)
+        packer = Packer(self.module, dtype, dtype, m.lanes)
         columns = (m.vectors - 1) * m.lanes + (m.tail or m.lanes)
         step = packer.quad if count % packer.quad == 0 else 1
         quads = range(0, count, step)

@@ -11,6 +11,7 @@ import numpy as np
 from weft.codegen.cpu.emit import Env, Level, emit_store, emit_value
 from weft.codegen.cpu.env import flat, key_of
 from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.memory import load_scalar
 from weft.codegen.cpu.parts import Part, roots, walk
 from weft.codegen.cpu.text import Function, Module
 from weft.codegen.cpu.types import llvm_type
@@ -84,12 +85,7 @@ class Nest:
             self.base.pointers[key] = self.scratch(self.layout.offsets[key])
 
     def _scalar(self, number: int, dtype: np.dtype) -> str:
-        from weft.codegen.cpu.access import from_memory
-        from weft.codegen.cpu.emit import Emitter
-        from weft.codegen.cpu.types import memory_type
-
-        raw = self.f.load(memory_type(dtype), self._slot(self.layout.first_scalar + number), dtype.itemsize)
-        return from_memory(Emitter(self.f, self.m, self.isa, self.base), raw, dtype, None)
+        return load_scalar(self.f, dtype, self._slot(self.layout.first_scalar + number))
 
     # loops
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from weft.codegen.cpu import reduce
-from weft.codegen.cpu.access import pointer_of
+from weft.codegen.cpu.address import pointer_of
 from weft.codegen.cpu.emit import Emitter
 from weft.codegen.cpu.env import Env, flat
 from weft.codegen.cpu.machine import Ops

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from weft.codegen.cpu.access import from_memory, load_raw, mangle, pointer_of, pointers_of, to_memory
+from weft.codegen.cpu.access import load_raw
+from weft.codegen.cpu.address import pointer_of, pointers_of
 from weft.codegen.cpu.affine import lane_step
 from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat
 from weft.codegen.cpu.masks import both_masks, first_lanes, guards_of
-from weft.codegen.cpu.types import llvm_type, memory_type, wide
+from weft.codegen.cpu.memory import from_memory, to_memory
+from weft.codegen.cpu.types import llvm_type, mangle, memory_type, wide
 from weft.schedule.kernel import Access, Affine, Store
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
     if store.mode == "add":
         _add(e, access, name, lanes)
         return
-    _store(e, access, to_memory(e, name, dtype, lanes), lanes)
+    _store(e, access, to_memory(f, name, dtype, lanes), lanes)
 
 
 def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
@@ -150,9 +152,9 @@ def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
     step = lane_step(e, affine) if lanes is not None else 0
     scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
     if lanes is None or (step and not scattered):  # no two lanes meet: read, add, write
-        old = from_memory(e, load_raw(e, access, lanes is not None), dtype, lanes)
+        old = from_memory(f, load_raw(e, access, lanes is not None), dtype, lanes)
         new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
-        _store(e, access, to_memory(e, new, dtype, lanes), lanes)
+        _store(e, access, to_memory(f, new, dtype, lanes), lanes)
         return
     uniform, mask = guards_of(e, access)
     if uniform == "false":
@@ -167,5 +169,5 @@ def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
         with f.when(go):
             pointer = f.let(f"extractelement {wide('ptr', lanes)} {pointers}, i32 {i}")
             one = f.let(f"extractelement {wide(llvm_type(dtype), lanes)} {name}, i32 {i}")
-            old = from_memory(e, f.load(type_, pointer, size), dtype, None)
-            f.store(type_, to_memory(e, add(ops, old, one, dtype), dtype, None), pointer, size)
+            old = from_memory(f, f.load(type_, pointer, size), dtype, None)
+            f.store(type_, to_memory(f, add(ops, old, one, dtype), dtype, None), pointer, size)

@@ -79,3 +79,9 @@ def literal(dtype: np.dtype, value: Any) -> str:
 def splat_text(type_: str, text: str, lanes: int | None) -> str:
     """A constant of one scalar text in all lanes."""
     return text if lanes is None else f"splat ({type_} {text})"
+
+
+def mangle(type_: str, lanes: int) -> str:
+    """What LLVM calls a vector type in the names of intrinsics."""
+    short = {"float": "f32", "double": "f64", "half": "f16"}.get(type_, type_)
+    return f"v{lanes}{short}"
