@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from handmade import backend
 
 import weft.runtime as runtime
+from weft.runtime.cpu import backend as backend_module
 from weft.runtime.cpu.backend import CPUBackend
 from weft.runtime.cpu.compile import function
 from weft.runtime.cpu.threads import Pool, default_threads
@@ -95,6 +97,24 @@ def test_two_or_more_workers_share_the_chunks(be: CPUBackend, threads: int) -> N
         assert len(seen - {-1}) >= 2
     finally:
         be.pool.set_threads(4)
+
+
+def test_there_is_one_pool_however_many_threads_ask_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Pool] = []
+
+    def slow(threads: int | None) -> Pool:
+        time.sleep(0.02)
+        made.append(Pool(threads))
+        return made[-1]
+
+    monkeypatch.setattr(backend_module, "Pool", slow)
+    be, found = backend(tmp_path, threads=1), []
+    threads = [threading.Thread(target=lambda: found.append(be.pool)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(made) == 1 and found == made * 4
 
 
 def test_a_nested_loop_runs_inline(be: CPUBackend) -> None:

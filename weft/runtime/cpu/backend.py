@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
-from functools import cached_property, partial
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -17,6 +19,25 @@ from weft.runtime.cpu.compile import Compiler
 from weft.runtime.cpu.executable import CPUExecutable
 from weft.runtime.cpu.threads import Pool, permanent
 from weft.schedule.program import Program, calls
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """An attribute that is made when it is first asked for, once, however many threads ask."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make = make
+        self.name = make.__name__
+
+    def __get__(self, backend: Any, cls: type | None = None) -> T:
+        if backend is None:
+            return self  # type: ignore[return-value]
+        with backend._lock:
+            made = backend.__dict__
+            if self.name not in made:
+                made[self.name] = self.make(backend)
+            return made[self.name]
 
 
 class CPUBackend:
@@ -38,24 +59,25 @@ class CPUBackend:
         if "compiler" in self.__dict__:
             self.compiler.lock = threading.RLock()
 
-    @cached_property
+    @_Once
     def pool(self) -> Pool:
         return Pool(self._threads)
 
-    @cached_property
+    @_Once
     def compiler(self) -> Compiler:
         return Compiler(self._cache if self._cache is not None else Cache())
 
-    @cached_property
+    @_Once
     def native(self) -> dict[str, int]:
         """The runtime's own emitted functions; makes the symbols that kernels import known."""
-        with self._lock:
-            self.compiler.imports.update(self.pool.imports())
-            pool = self.compiler.module(pool_ir.text())
-            self.compiler.imports.update(pool, weft_warm_state=self.warm_state)
-            return {**pool, **self.compiler.module(call.text())}
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
+        self.compiler.imports.update(self.pool.imports())
+        pool = self.compiler.module(pool_ir.text())
+        self.compiler.imports.update(pool, weft_warm_state=self.warm_state)
+        return {**pool, **self.compiler.module(call.text())}
 
-    @cached_property
+    @_Once
     def warm_state(self) -> int:
         return permanent(8 * len(warm_ir.STATE))
 
@@ -63,10 +85,9 @@ class CPUBackend:
         """See :func:`weft.runtime.cpu.warm.install`."""
         warm.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
-    @cached_property
+    @_Once
     def allocator(self) -> Allocator:
-        with self._lock:
-            return Allocator(self.native, self._limit)
+        return Allocator(self.native, self._limit)
 
     def compile(self, program: Program, flush_denormals: bool = False, timed: bool = False) -> CPUExecutable:
         """Load or build every kernel of a Program. Ctrl-C works between two kernels. ``timed``: see ``timed.py``."""
