@@ -66,6 +66,7 @@ class Arrays:
         self.x, self.y, self.rows, self.batch_size, self.rng = x, y, rows, batch_size, rng
         self.samples = len(x) if rows is None else len(rows)
         self.steps = -(-self.samples // batch_size)
+        self.batch_bytes = batch_size * (x.nbytes // len(x) + y.nbytes // len(y))
         self.readers = _reader(x, narrow), _reader(y, narrow)
 
     def state(self) -> dict[str, Any]:
@@ -171,13 +172,13 @@ class Stream:
 
 
 def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
-    """What makes an Array of some rows. Rows of arrays in memory are copied once, straight to where weft wants them."""
+    """What makes an Array of some rows, whose numbers may have any shape. Arrays in memory are copied from once."""
     cast = np.float32 if narrow and array.dtype == np.float64 else None
     plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = as_dtype(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.gathered(array, rows), (len(rows), *sample), dtype)
+    return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype)
 
 
 def is_stream(x: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from math import isfinite
@@ -19,6 +19,7 @@ from weft.train.diagnose import find
 from weft.train.feed import Feed
 from weft.train.history import Epoch
 from weft.train.interrupts import Asked, noted
+from weft.train.pace import MANY, Pace
 from weft.train.snapshot import Log, put, take
 from weft.train.state import Hooks, State
 from weft.train.step import Stepper
@@ -45,6 +46,7 @@ class Run:
         self.seconds = 0.0  # spent in this epoch before this process
         self.began: dict[str, Any] | None = None  # what the order of this epoch depends on, when it goes on in its middle
         self.lr = optimizer.lr  # as given
+        self.pace = Pace(stepper, feed, bool(hooks.batch))
         self.told = False  # of gradients that float16 cannot hold
         self.kept: list[dict[str, Any]] | None = None  # what callbacks get back when the run goes on
 
@@ -148,31 +150,32 @@ class Run:
 
     def _steps(self, keys: Any, number: int, bar: Any, asked: Asked) -> bool:
         """The updates of an epoch; False where the run ends in its middle."""
-        state, feed, optimizer, totals = self.state, self.feed, self.optimizer, self.totals
-        advance, log, size = _advance(self.stepper, feed), self.log, self.stepper.accumulate
+        state, optimizer, totals, log = self.state, self.optimizer, self.totals, self.log
         on_batch, every = self.hooks.batch, self.every.steps if self.path is not None else None
-        note, left, rate = log.keys.append, log.every, None
-        for group in zip(keys) if size == 1 else _groups(keys, size):  # noqa: B905  of one sequence: tuples of one
+        advance, look, rate = self.pace.advance, log.every, None
+        for block in self._blocks(keys, every):
             lr = float(optimizer.lr)
             if lr != rate:
                 log.span(lr, number, state.batch + 1)
                 rate = lr
-            left -= 1
-            if not left:
-                left = log.every
+            look -= len(block)
+            if look <= 0:
+                look = log.every
                 if not log.look(lr, number, state.batch + 1):
                     return self._bad("weights")
-            note(group)
-            rows, values = advance(group, lr)
-            state.step += 1
-            state.loss = loss = values[0]
-            if not isfinite(loss):
-                return self._bad("loss")
-            for k, value in enumerate(values):
-                totals[k] += value * rows
-            self.rows += rows
-            state.batch += len(group)
-            bar.step(len(group))
+            log.keys += block
+            found = advance(block, lr)
+            state.step += len(block)
+            for rows, values in found:
+                state.loss = values[0]
+                if not isfinite(values[0]):
+                    return self._bad("loss")
+                for k, value in enumerate(values):
+                    totals[k] += value * rows
+                self.rows += rows
+            batches = sum(map(len, block))
+            state.batch += batches
+            bar.step(batches)
             for call in on_batch:
                 call(state)
             due = every is not None and state.step % every == 0
@@ -184,6 +187,13 @@ class Run:
                 if asked.to_stop or state.stopped:
                     return False
         return log.is_sound() or self._bad("weights")
+
+    def _blocks(self, keys: Any, every: int | None) -> Iterator[tuple[tuple[Any, ...], ...]]:
+        """The updates of an epoch, in tuples of those that one native call makes."""
+        size, state = self.stepper.accumulate, self.state
+        left = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
+        updates = zip(keys) if size == 1 else _groups(keys, size)  # noqa: B905  of one sequence: tuples of one
+        return self.pace.blocks(updates, left, lambda: MANY if every is None else every - state.step % every)
 
     def _close(self, bar: Any) -> bool:
         """The end of an epoch: its row, the callbacks, the checkpoint."""
@@ -223,24 +233,6 @@ class Run:
         state.history.non_finite = found = replace(found, weights=weights, seen=seen)
         state.stopped = found.end
         return False
-
-
-def _advance(stepper: Stepper, feed: Feed) -> Callable[[tuple[Any, ...], float], tuple[int, tuple[float, ...]]]:
-    """What makes an update from the keys of its batches: (rows, (loss, *metrics))."""
-    batch, count, plain = feed.batch, feed.count, stepper.plain
-
-    def several(keys: tuple[Any, ...], lr: float) -> tuple[int, tuple[float, ...]]:
-        return sum(map(count, keys)), stepper.advance([batch(key) for key in keys], lr)
-
-    if plain is None:
-        return several
-
-    def one(keys: tuple[Any, ...], lr: float) -> tuple[int, tuple[float, ...]]:
-        key = keys[0]
-        x, y = batch(key)
-        return count(key), (float(plain(x, y, lr)),)
-
-    return one
 
 
 def _groups(keys: Iterator[Any], size: int) -> Iterator[tuple[Any, ...]]:

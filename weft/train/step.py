@@ -19,6 +19,7 @@ from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import named_arrays, state_dtype
 from weft.train.metrics import Metric, one_number
+from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
 
@@ -63,11 +64,26 @@ def training_step(model: Module, loss: Callable, optimizer: Optimizer) -> Callab
     return step
 
 
+def training_steps(step: Callable) -> Callable[[Array, Array, float], tuple[Array, ...]]:
+    """Many calls of a step as one native loop: ``x`` and ``y`` have the steps as their first axis, and so have the results."""
+
+    @jit
+    def steps(x: Array, y: Array, lr: float) -> tuple[Array, ...]:
+        def one(_: None, batch: tuple[Array, Array]) -> tuple[None, tuple[Any, ...]]:
+            out = step(*batch, lr)
+            return None, out if isinstance(out, tuple) else (out,)
+
+        return scan(one, None, (x, y))[1]
+
+    return steps
+
+
 class Stepper:
     """Makes updates: ``advance`` takes the batches of one update, a learning rate, and gives (loss, *metrics) as floats.
 
-    ``plain`` is the same for one batch and no metrics, the loss alone; None where there is more to do. ``arrays`` is what it
-    keeps beside model and optimizer.
+    ``plain`` is the same for one batch and no metrics, the loss alone; None where there is more to do. ``many`` makes the updates
+    of many batches of one size: batches stacked, and (losses, *metrics) as Arrays; None where batches are accumulated.
+    ``arrays`` is what it keeps beside model and optimizer.
     """
 
     def __init__(
@@ -84,6 +100,7 @@ class Stepper:
             self.arrays["scale"] = full((), FIRST_SCALE, dtype=float32)
             self.arrays["good"] = zeros((), dtype=float32)
         self.plain: Callable[[Array, Array, float], Array] | None = None
+        self.many: Callable[[Array, Array, float], tuple[Array, ...]] | None = None
         if accumulate > 1:
             if isinstance(optimizer, SAM):
                 raise ValueError("fit: SAM computes each gradient twice, which accumulate= cannot do; leave one of them out")
@@ -92,8 +109,10 @@ class Stepper:
             self._add, self._last = jit(self._add_batch), jit(self._last_batch)
         elif self.metrics or self.dtype is not None:
             self._one = jit(self._one_batch)
+            self.many = training_steps(self._one)
         else:
             self.plain = training_step(model, loss, optimizer)
+            self.many = training_steps(self.plain)
 
     def advance(self, batches: Sequence[tuple[Array, Array]], lr: float) -> tuple[float, ...]:
         """One update from ``batches``; the loss and metrics are means over all their rows."""

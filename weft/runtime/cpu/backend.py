@@ -121,10 +121,10 @@ class CPUBackend:
         return buffer
 
     def gather(self, array: np.ndarray, rows: np.ndarray) -> Any:
-        """A copy of some rows of an array that has a dtype of NumPy's own; ``rows`` lie within it."""
-        shape = (len(rows), *array.shape[1:])
+        """A copy of some rows of an array that has a dtype of NumPy's own; ``rows``, of any shape, lie within it."""
+        shape = (*rows.shape, *array.shape[1:])
         buffer = self.allocator.allocate(math.prod(shape) * array.itemsize or 1)
-        if array.size and len(rows):
+        if array.size and rows.size:
             array.take(rows, 0, view(buffer, shape, array.dtype, True), "clip")  # with "raise" NumPy goes by a buffer of its own
         return buffer
 
