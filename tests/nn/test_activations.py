@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from layer_formulas import ACTIVATIONS, sig
 from layer_reference import check
-from scipy import special
 
 import weft as wf
 from weft.errors import AxisError, ShapeError
@@ -15,68 +15,22 @@ from weft.errors import AxisError, ShapeError
 nn = wf.nn
 rng = np.random.default_rng()
 
-_a, _s = 1.6732632423543772, 1.0507009873554805
-
-
-def _sig(x):
-    return special.expit(x)
-
-
-def _softmax(x, axis=-1):
-    return special.softmax(x, axis)
-
-
-# function -> (reference, settings); the layer is found by the third entry
-TABLE = {
-    "step": (lambda x: np.where(x > 0, 1.0, 0.0), (), "Step"),
-    "identity": (lambda x: x, (), "Identity"),
-    "bent_identity": (lambda x: (np.sqrt(x * x + 1) - 1) / 2 + x, (), "BentIdentity"),
-    "hardshrink": (lambda x: np.where(np.abs(x) > 0.7, x, 0), (0.7,), "Hardshrink"),
-    "softshrink": (lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.7, 0), (0.7,), "Softshrink"),
-    "threshold": (lambda x: np.where(x > 0.3, x, -4.0), (0.3, -4.0), "Threshold"),
-    "sigmoid": (_sig, (), "Sigmoid"),
-    "hardsigmoid": (lambda x: np.clip(x / 6 + 0.5, 0, 1), (), "Hardsigmoid"),
-    "logsigmoid": (lambda x: -np.logaddexp(0, -x), (), "LogSigmoid"),
-    "tanh": (np.tanh, (), "Tanh"),
-    "tanhshrink": (lambda x: x - np.tanh(x), (), "Tanhshrink"),
-    "hardtanh": (lambda x: np.clip(x, -2.0, 1.5), (-2.0, 1.5), "Hardtanh"),
-    "relu": (lambda x: np.maximum(x, 0), (), "ReLU"),
-    "relu6": (lambda x: np.clip(x, 0, 6), (), "ReLU6"),
-    "leaky_relu": (lambda x: np.where(x > 0, x, 0.2 * x), (0.2,), "LeakyReLU"),
-    "elu": (lambda x: np.where(x > 0, x, 1.3 * np.expm1(np.minimum(x, 0))), (1.3,), "ELU"),
-    "selu": (lambda x: _s * np.where(x > 0, x, _a * np.expm1(np.minimum(x, 0))), (), "SELU"),
-    "celu": (lambda x: np.where(x > 0, x, 1.3 * np.expm1(np.minimum(x, 0) / 1.3)), (1.3,), "CELU"),
-    "gelu": (lambda x: x * special.ndtr(x), (), "GELU"),
-    "softplus": (lambda x: np.logaddexp(0, 2.5 * x) / 2.5, (2.5,), "Softplus"),
-    "softsign": (lambda x: x / (1 + np.abs(x)), (), "Softsign"),
-    "silu": (lambda x: x * _sig(x), (), "SiLU"),
-    "swish": (lambda x: x * _sig(1.7 * x), (1.7,), "Swish"),
-    "mish": (lambda x: x * np.tanh(np.logaddexp(0, x)), (), "Mish"),
-    "tanhexp": (lambda x: x * np.tanh(np.exp(x)), (), "TanhExp"),
-    "softmax": (lambda x: _softmax(x, 1), (1,), "Softmax"),
-    "softmin": (lambda x: _softmax(-x, 1), (1,), "Softmin"),
-    "log_softmax": (lambda x: special.log_softmax(x, 1), (1,), "LogSoftmax"),
-}
 
 
 def _numbers(shape=(5, 24)) -> np.ndarray:
     """Numbers of all sizes from 0.01 to 10, none at a corner of the functions."""
     x = rng.normal(size=shape) * np.exp(rng.uniform(-4, 2, shape))
-    for corner in (0.0, 0.3, 0.7, -0.7, 1.5, -2.0, 3.0, -3.0, 6.0):
+    for corner in (0.0, 0.25, 0.75, -0.75, 1.5, -2.0, 3.0, -3.0, 6.0):
         x = np.where(np.abs(x - corner) < 1e-3, x + 5e-3, x)
     return x
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_value_and_gradient(name: str) -> None:
-    reference, settings, layer = TABLE[name]
-    x = _numbers()
-    check(lambda x: getattr(nn, name)(x, *settings), reference, x, bound=1e-10)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_layers_say_their_settings(name: str) -> None:
+    _, settings, layer = ACTIVATIONS[name]
     made = getattr(nn, layer)(*settings)
     assert not made.parameters() and type(made).__name__ in repr(made)
     assert all(f"{value!r}" in repr(made) for value in settings)
-    for net in (made.train(), made.eval()):
-        np.testing.assert_array_equal(net(wf.array(x)).numpy(), getattr(nn, name)(wf.array(x), *settings).numpy())
 
 
 def test_gelu_by_tanh() -> None:
@@ -96,7 +50,7 @@ def test_learned_ones() -> None:
 
     def acon(x, beta, p1, p2):
         beta, p1, p2 = (v.reshape(column) for v in (beta, p1, p2))
-        return (p1 - p2) * x * _sig(beta * (p1 - p2) * x) + p2 * x
+        return (p1 - p2) * x * sig(beta * (p1 - p2) * x) + p2 * x
 
     check(lambda x, *v: nn.acon_c(x, *(a.reshape(column) for a in v)), acon, x, beta, p1, p2)
     one, none = np.ones(3), np.zeros(3)
@@ -114,10 +68,10 @@ def test_learned_ones() -> None:
         nn.AconA(0)
 
 
-@pytest.mark.parametrize("name", TABLE)
+@pytest.mark.parametrize("name", ACTIVATIONS)
 def test_edges(name: str) -> None:
     """NaN stays NaN; far from zero, values and gradients are numbers."""
-    reference, settings, _ = TABLE[name]
+    reference, settings, _ = ACTIVATIONS[name]
     x = np.array([[1e4, -1e4, 120.0, -120.0, 0.0, 25.0, -25.0, 1e-30]])
 
     def f(x):
@@ -135,7 +89,7 @@ def test_digits_where_small() -> None:
     """Tails keep their relative precision."""
     x = np.array([-80.0, -50.0, -20.0, 40.0])
     y = wf.array(x.astype("float32"))
-    np.testing.assert_allclose(nn.sigmoid(y).numpy(), _sig(x), rtol=1e-5)
+    np.testing.assert_allclose(nn.sigmoid(y).numpy(), sig(x), rtol=1e-5)
     np.testing.assert_allclose(nn.softplus(y).numpy(), np.logaddexp(0, x), rtol=1e-5)
     np.testing.assert_allclose(nn.logsigmoid(y).numpy(), -np.logaddexp(0, -x), rtol=1e-5)
     small = np.array([1e-6, -3e-7])
@@ -143,21 +97,15 @@ def test_digits_where_small() -> None:
     np.testing.assert_allclose(nn.elu(wf.array(small.astype("float32"))).numpy(), small, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype,bound", [("float16", 4e-3), ("bfloat16", 3e-2)])
-def test_small_dtypes(dtype: str, bound: float) -> None:
-    for name in ("sigmoid", "gelu", "mish", "tanhexp", "elu", "softmax"):
-        reference, settings, _ = TABLE[name]
-        x = wf.array(_numbers((3, 8)).astype("float32")).astype(dtype)
+@pytest.mark.parametrize("dtype,bound", [("float16", 6e-4), ("bfloat16", 5e-3)])
+def test_small_dtypes_round_once(dtype: str, bound: float) -> None:
+    """What is made of several operations is as exact as the dtype allows, tails included."""
+    x = wf.array(np.array([[-9.0, -6.0, -4.0, -2.5, -0.3, 0.01, 0.7, 3.0, 9.0]])).astype(dtype)
+    for name in ("sigmoid", "logsigmoid", "softplus", "silu", "mish", "tanhexp", "elu", "softsign", "log_softmax", "hardsigmoid"):
+        reference, settings, _ = ACTIVATIONS[name]
         y = getattr(nn, name)(x, *settings)
         assert y.dtype == x.dtype
-        want = reference(x.astype("float64").numpy())
-        np.testing.assert_allclose(y.astype("float64").numpy(), want, rtol=bound, atol=bound * np.abs(want).max())
-        slope = _slope(name, settings, x)
-        assert slope.dtype == x.dtype and np.isfinite(slope.astype("float32").numpy()).all()
-
-
-def _slope(name: str, settings: tuple, x):
-    return wf.grad(lambda x: getattr(nn, name)(x, *settings).sum())(x)
+        np.testing.assert_allclose(y.astype("float64").numpy(), reference(x.astype("float64").numpy()), rtol=bound, atol=1e-7)
 
 
 def test_settings_and_errors() -> None:

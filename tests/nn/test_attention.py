@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_formulas import attention, heads
 from layer_reference import check
 
 import weft as wf
@@ -13,18 +14,6 @@ from weft.errors import DTypeError, ShapeError
 
 nn = wf.nn
 rng = np.random.default_rng()
-
-
-def softmax(s: np.ndarray) -> np.ndarray:
-    top = s.max(-1, keepdims=True)
-    e = np.exp(s - np.where(np.isinf(top), 0, top))
-    total = e.sum(-1, keepdims=True)
-    return e / np.where(total == 0, 1, total)
-
-
-def attention(q, k, v, allowed: Any = True, bias: Any = 0.0, scale=None) -> np.ndarray:
-    s = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale) + bias
-    return softmax(np.where(allowed, s, -np.inf)) @ v
 
 
 def triple(*batch: int, length=5, keys=7, width=3, out=4) -> list[np.ndarray]:
@@ -70,19 +59,6 @@ def test_dropout_drops_weights() -> None:
     value = wf.array(np.broadcast_to(np.eye(40, dtype="f"), (50, 40, 40)))
     w = nn.scaled_dot_product_attention(one, one, value, dropout_p=0.25).numpy()
     assert abs((w == 0).mean() - 0.25) < 0.01 and np.allclose(w[w != 0], 1 / 40 / 0.75)
-
-
-def heads(layer: Any, q, k, v, w: dict[str, np.ndarray], allowed: Any = True, bias: Any = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """The layer in NumPy: (result, weights of each head)."""
-    e, h = layer.embed_dim, layer.num_heads
-    parts = np.split(w["in_proj_weight"], 3) if "in_proj_weight" in w else [w[f"{c}_proj_weight"] for c in "qkv"]
-    biases = np.split(w["in_proj_bias"], 3) if "in_proj_bias" in w else [0.0] * 3
-    q, k, v = (
-        (x @ a.T + b).reshape(*x.shape[:2], h, e // h).swapaxes(1, 2) for x, a, b in zip((q, k, v), parts, biases, strict=True)
-    )
-    weights = softmax(np.where(allowed, q @ k.swapaxes(-1, -2) * (e // h) ** -0.5 + bias, -np.inf))
-    out = (weights @ v).swapaxes(1, 2)
-    return out.reshape(*out.shape[:2], e) @ w["out_proj.weight"].T + w.get("out_proj.bias", 0.0), weights
 
 
 def made(*args: Any, **options: Any) -> tuple[Any, dict[str, np.ndarray]]:

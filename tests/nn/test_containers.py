@@ -7,7 +7,8 @@ import pytest
 from layer_reference import check
 
 import weft as wf
-from weft.errors import DTypeError, ShapeError, TraceError
+from weft.errors import AxisError, DTypeError, ShapeError, TraceError
+from weft.nn.sizes import waits_for_a_batch
 
 nn = wf.nn
 rng = np.random.default_rng()
@@ -65,6 +66,9 @@ def test_residual_lambda_reshape() -> None:
     assert nn.Reshape((2, -1))(wf.array(x)).shape == (3, 2, 2)
     with pytest.raises(ShapeError, match="do not fit"):
         nn.Reshape(3)(wf.array(x))
+    for start, end in ((2, -1), (1, 0)):
+        with pytest.raises(AxisError, match="flatten: start_dim"):
+            nn.flatten(wf.array(x), start, end)
 
 
 def test_embedding() -> None:
@@ -108,6 +112,75 @@ def test_widths_from_the_first_batch() -> None:
     assert np.isfinite(history.loss[0]) and lazy[0].in_features == 5
 
 
+def test_widths_left_out_by_name_and_widths_of_numpy() -> None:
+    image = wf.ones((2, 4, 5, 5))
+    for layer, x in (
+        (nn.Linear(out_features=3), image), (nn.Conv2d(out_channels=3, kernel_size=3), image), (nn.BatchNorm2d(), image),
+        (nn.InstanceNorm2d(affine=True), image), (nn.GroupNorm(2), image), (nn.LSTM(hidden_size=3), image[0]),
+        (nn.ConvTranspose2d(out_channels=3, kernel_size=3), image),
+    ):
+        assert not layer.parameters() and waits_for_a_batch(layer)
+        with pytest.raises(TraceError, match="is not known yet"):
+            wf.jit(lambda x, layer=layer: layer(x))(x)
+        layer(x)
+        assert layer.parameters() and not waits_for_a_batch(layer)
+    with pytest.raises(ShapeError, match="Linear: out_features must be a positive int, not None"):
+        nn.Linear(10)
+    classes = np.array([3, 0, 2]).max() + 1
+    assert nn.Linear(4, classes).weight.shape == (4, 4) and nn.Embedding(classes, 2).num_embeddings == 4
+    assert nn.Conv2d(1, 2, np.int32(3), padding=(np.int64(1), 0)).kernel_size == (3, 3)
+    for bad in (True, 2.0, "2", 0):
+        with pytest.raises(ShapeError, match="positive int"):
+            nn.Linear(3, bad)
+
+
+def test_what_a_module_holds() -> None:
+    """Arrays and modules in lists and dicts, what a subclass of Sequential adds, and each shared thing once."""
+
+    class Many(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scales = [wf.ones(2), wf.ones(2)]
+            self.parts = {"a": nn.Linear(2, 2)}
+            self.again = self.parts["a"]
+
+        def forward(self, x):
+            return self.again(self.parts["a"](x) * self.scales[0] + self.scales[1])
+
+    net = Many()
+    names = ["parts.a.bias", "parts.a.weight", "scales.0", "scales.1"]
+    assert sorted(net.parameters()) == names
+    before = {n: a.numpy().copy() for n, a in net.parameters().items()}
+    wf.optim.SGD(0.1).update(net, wf.grad(lambda net: net(wf.ones((3, 2))).sum())(net))
+    assert all((a.numpy() != before[n]).any() for n, a in net.parameters().items())
+
+    class Headed(nn.Sequential):
+        def __init__(self) -> None:
+            super().__init__(nn.Linear(2, 2))
+            self.head = nn.Linear(2, 1)
+
+        def forward(self, x):
+            return self.head(super().forward(x))
+
+    assert list(Headed().parameters()) == ["0.weight", "0.bias", "head.weight", "head.bias"]
+
+
+def test_another_dtype_for_all_parameters() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(18, 2))
+    x = wf.array(rng.normal(size=(4, 1, 5, 5)).astype("float32"))
+    run = wf.jit(lambda x: net(x))
+    weight, want = net[0].weight, run(x).numpy()
+    assert net.astype("float16") is net and net[0].weight is weight
+    assert {a.dtype.name for a in net.parameters().values()} == {"float16"}
+    assert net[1].running_var.dtype == np.float32, "statistics are kept in float32"
+    half = run(x.astype("float16"))
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half.numpy(), want, atol=0.02)
+    assert run(x).dtype == np.float32 and net.astype("float64")[1].running_var.dtype == np.float64
+    with pytest.raises(DTypeError, match="must be a float dtype"):
+        net.astype("int32")
+
+
 def test_initializers() -> None:
     wf.random.seed(4)
     shape, init = (40, 50, 2, 2), nn.init
@@ -115,6 +188,7 @@ def test_initializers() -> None:
     expected = {
         "xavier_uniform": (2 / (fan_in + fan_out)) ** 0.5, "xavier_normal": (2 / (fan_in + fan_out)) ** 0.5,
         "kaiming_uniform": (2 / fan_in) ** 0.5, "kaiming_normal": (2 / fan_in) ** 0.5, "uniform": 12**-0.5, "normal": 1.0,
+        "lecun_uniform": fan_in**-0.5, "lecun_normal": fan_in**-0.5,
     }
     for name, deviation in expected.items():
         values = getattr(init, name)(shape).numpy()
@@ -136,5 +210,8 @@ def test_initializers() -> None:
     assert layer.weight is cell and (cell.numpy() == 0.25).all()
     assert (init.zeros(3).numpy() == 0).all() and (init.ones((2, 2)).numpy() == 1).all()
     assert init.normal(wf.ones((2, 2), dtype="float16")).dtype == np.float16
+    fine = init.uniform(wf.ones(50, dtype="float64"), -1.0, 1.0).numpy()
+    assert (fine != fine.astype("float32")).any(), "float64 has float64's digits"
+    assert init.ones(np.int64(3)).shape == (3,)
     with pytest.raises(ShapeError, match="two dimensions"):
         init.xavier_uniform((3,))

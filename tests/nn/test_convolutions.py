@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from layer_formulas import conv, conv_transpose
 from layer_reference import check
 
 import weft as wf
@@ -11,34 +12,6 @@ from weft.errors import ShapeError, TraceError
 
 nn = wf.nn
 rng = np.random.default_rng()
-
-
-def _conv(x, w, b, stride=1, padding=0, dilation=1, groups=1):
-    spatial = x.ndim - 2
-    x = np.pad(x, [(0, 0), (0, 0)] + [(padding, padding)] * spatial)
-    kernel = w.shape[2:]
-    out = [(n - dilation * (k - 1) - 1) // stride + 1 for n, k in zip(x.shape[2:], kernel, strict=True)]
-    x, w = (a.reshape(s) for a, s in (
-        (x, (x.shape[0], groups, -1, *x.shape[2:])), (w, (groups, -1, *w.shape[1:]))))
-    y = 0
-    for at in np.ndindex(*kernel):
-        window = tuple(slice(p * dilation, p * dilation + (n - 1) * stride + 1, stride) for p, n in zip(at, out, strict=True))
-        y = y + np.einsum("ngi...,goi->ngo...", x[(..., *window)], w[(..., *at)])
-    return y.reshape((x.shape[0], -1, *out)) + b.reshape((-1,) + (1,) * spatial)
-
-
-def _transposed(x, w, b, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
-    spatial = x.ndim - 2
-    full = [(n - 1) * stride + dilation * (k - 1) + 1 + output_padding for n, k in zip(x.shape[2:], w.shape[2:], strict=True)]
-    y = np.zeros((x.shape[0], groups, w.shape[1], *full))
-    xs, ws = x.reshape((x.shape[0], groups, -1, *x.shape[2:])), w.reshape((groups, -1, *w.shape[1:]))
-    for at in np.ndindex(*w.shape[2:]):
-        place = tuple(
-            slice(p * dilation, p * dilation + (n - 1) * stride + 1, stride) for p, n in zip(at, x.shape[2:], strict=True))
-        y[(..., *place)] += np.einsum("ngi...,gio->ngo...", xs, ws[(..., *at)])
-    y = y.reshape((x.shape[0], -1, *full))
-    y = y[(..., *(slice(padding, n - padding) for n in full))]
-    return y + b.reshape((-1,) + (1,) * spatial)
 
 
 FORWARD = [
@@ -54,11 +27,11 @@ def test_convolution(spatial: int, side: int, settings: dict) -> None:
     x, w = rng.normal(size=(2, 4, *(side + d for d in range(spatial)))), rng.normal(size=(4, 4 // groups, *(3,) * spatial))
     b = rng.normal(size=4)
     function = getattr(nn, f"conv{spatial}d")
-    check(lambda x, w, b: function(x, w, b, **settings), lambda x, w, b: _conv(x, w, b, **settings), x, w, b)
+    check(lambda x, w, b: function(x, w, b, **settings), lambda x, w, b: conv(x, w, b, **settings), x, w, b)
     layer = getattr(nn, f"Conv{spatial}d")(None, 4, 3, **settings)
     y = layer(wf.array(x.astype("float32")))
     p = {n: a.numpy().astype("float64") for n, a in layer.parameters().items()}
-    np.testing.assert_allclose(y.numpy(), _conv(x, p["weight"], p["bias"], **settings), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(y.numpy(), conv(x, p["weight"], p["bias"], **settings), rtol=1e-4, atol=1e-4)
     assert layer.in_channels == 4
 
 
@@ -74,22 +47,38 @@ def test_transposed_convolution(spatial: int, side: int, settings: dict) -> None
     x, w = rng.normal(size=(2, 4, *(side + d for d in range(spatial)))), rng.normal(size=(4, 6 // groups, *(3,) * spatial))
     b = rng.normal(size=6)
     function = getattr(nn, f"conv_transpose{spatial}d")
-    check(lambda x, w, b: function(x, w, b, **settings), lambda x, w, b: _transposed(x, w, b, **settings), x, w, b)
+    check(lambda x, w, b: function(x, w, b, **settings), lambda x, w, b: conv_transpose(x, w, b, **settings), x, w, b)
     layer = getattr(nn, f"ConvTranspose{spatial}d")(4, 6, 3, **settings)
-    assert layer(wf.array(x.astype("float32"))).shape == _transposed(x, w, b, **settings).shape
+    assert layer(wf.array(x.astype("float32"))).shape == conv_transpose(x, w, b, **settings).shape
 
 
 def test_same_padding_and_small_dtypes() -> None:
     x, w, b = rng.normal(size=(2, 3, 7)), rng.normal(size=(4, 3, 4)), np.zeros(4)
     padded = np.pad(x, ((0, 0), (0, 0), (1, 2)))
-    np.testing.assert_allclose(nn.conv1d(wf.array(x), wf.array(w), padding="same").numpy(), _conv(padded, w, b), rtol=1e-10)
-    np.testing.assert_allclose(nn.conv1d(wf.array(x), wf.array(w), padding="valid").numpy(), _conv(x, w, b), rtol=1e-10)
+    np.testing.assert_allclose(nn.conv1d(wf.array(x), wf.array(w), padding="same").numpy(), conv(padded, w, b), rtol=1e-10)
+    np.testing.assert_allclose(nn.conv1d(wf.array(x), wf.array(w), padding="valid").numpy(), conv(x, w, b), rtol=1e-10)
     for dtype, bound in (("float16", 5e-3), ("bfloat16", 4e-2)):
         a, c = (wf.array(v.astype("float32")).astype(dtype) for v in (x, w))
-        want = _conv(a.astype("float64").numpy(), c.astype("float64").numpy(), b)
+        want = conv(a.astype("float64").numpy(), c.astype("float64").numpy(), b)
         y = nn.conv1d(a, c)
         assert y.dtype == a.dtype
         np.testing.assert_allclose(y.astype("float64").numpy(), want, rtol=bound, atol=bound * np.abs(want).max())
+
+
+MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap", "zeros": "constant"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_padding_modes(mode: str) -> None:
+    x = rng.normal(size=(2, 3, 5, 6))
+    for padding, widths in ((2, (2, 2)), ("same", (1, 2))):
+        layer = nn.Conv2d(3, 4, 4, padding=padding, padding_mode=mode).astype("float64")
+        w, b = (layer.parameters()[n].numpy() for n in ("weight", "bias"))
+        padded = lambda x, widths=widths: np.pad(x, ((0, 0), (0, 0), widths, widths), mode=MODES[mode])  # noqa: E731
+        check(layer, lambda x, w=w, b=b, padded=padded: conv(padded(x), w, b), x)
+    assert mode == "zeros" or mode in repr(layer)
+    with pytest.raises(ValueError, match="padding_mode must be one of 'zeros', 'reflect'"):
+        nn.Conv2d(1, 2, 3, padding_mode="mirror")
 
 
 def test_errors() -> None:

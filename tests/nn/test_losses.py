@@ -103,16 +103,97 @@ def test_cosine_of_nothing() -> None:
     assert float(value) == 1.0 and np.isfinite(slope.numpy()).all()
 
 
-@pytest.mark.parametrize("dtype,bound", [("float16", 5e-3), ("bfloat16", 4e-2)])
-def test_small_dtypes(dtype: str, bound: float) -> None:
-    z = wf.array(rng.normal(size=(6, 4)).astype("float32") * 3).astype(dtype)
-    wide = z.astype("float64").numpy()
-    loss = losses.cross_entropy(z, wf.array(Y))
-    assert loss.dtype == z.dtype
-    np.testing.assert_allclose(float(loss), _cross_entropy(wide, Y).mean(), rtol=bound)
-    x = losses.mse(z, wf.zeros((6, 4)))
-    assert x.dtype == z.dtype
-    np.testing.assert_allclose(float(x), (wide**2).mean(), rtol=bound)
+def test_cosine_of_any_length() -> None:
+    x, y = rng.normal(size=(4, 5)), rng.normal(size=(4, 5))
+    want = 1 - (x * y).sum(1) / np.linalg.norm(x, axis=1) / np.linalg.norm(y, axis=1)
+    for scale in (1e-6, 1e15):
+        a, b = (wf.array((scale * v).astype("float32")) for v in (x, y))
+        np.testing.assert_allclose(losses.cosine(a, b, reduction="none").numpy(), want, atol=1e-5)
+
+
+def test_class_weights() -> None:
+    z, y, w = rng.normal(size=(6, 4)), np.array([0, 3, 1, 2, 2, 3]), rng.random(4) + 0.2
+    each = -special.log_softmax(z, 1)[np.arange(6), y] * w[y]
+    np.testing.assert_allclose(losses.cross_entropy(wf.array(z), y, w, reduction="none").numpy(), each, rtol=1e-10)
+    check(lambda z, w: losses.cross_entropy(z, wf.array(y), w),
+          lambda z, w: (-special.log_softmax(z, 1)[np.arange(6), y] * w[y]).sum() / w[y].sum(), z, w)
+    kept, share = y != 2, rng.dirichlet(np.ones(4), 6)
+
+    def smooth(z):
+        p = -special.log_softmax(z, 1)
+        rows = 0.8 * p[np.arange(6), y] * w[y] + 0.2 * (p * w).mean(1)
+        return rows[kept].sum() / w[y][kept].sum()
+
+    check(lambda z: losses.cross_entropy(z, wf.array(y), wf.array(w), ignore_index=2, label_smoothing=0.2), smooth, z)
+    check(lambda z: losses.cross_entropy(z, wf.array(share), wf.array(w), label_smoothing=0.2),
+          lambda z: -((0.8 * share + 0.05) * w * special.log_softmax(z, 1)).sum(1).mean(), z)
+    with pytest.raises(ShapeError, match=r"weight must be \(4,\)"):
+        losses.cross_entropy(wf.array(z), y, w[:3])
+
+
+def test_scores_with_more_dimensions() -> None:
+    z, y = rng.normal(size=(2, 4, 3, 5)), rng.integers(0, 4, (2, 3, 5))
+    y[0, 0] = -1
+    flat, labels = z.transpose(0, 2, 3, 1).reshape(-1, 4), y.reshape(-1)
+    want = _cross_entropy(flat, np.maximum(labels, 0)) * (labels >= 0)
+    each = losses.cross_entropy(wf.array(z), y, ignore_index=-1, reduction="none")
+    np.testing.assert_allclose(each.numpy(), want.reshape(2, 3, 5), rtol=1e-10)
+    share = special.softmax(rng.normal(size=z.shape), 1)
+    check(lambda z: losses.cross_entropy(z, wf.array(share), label_smoothing=0.1),
+          lambda z: -((0.9 * share + 0.025) * special.log_softmax(z, 1)).sum(1).mean(), z)
+    alone = losses.cross_entropy(wf.array(flat[-1]), int(labels[-1]))
+    np.testing.assert_allclose(float(alone), want[-1], rtol=1e-10)
+    with pytest.raises(ValueError, match=r"label 4 at position \(1, 2, 3\)"):
+        y[0, 0], y[1, 2, 3] = 0, 4
+        losses.cross_entropy(wf.array(z), y)
+
+
+def test_labels_and_rows_of_any_dtype() -> None:
+    z = rng.normal(size=(3, 300)).astype("float32")
+    y = np.array([0, 255, 7], "uint8")  # there are more classes than such labels can say
+    want = _cross_entropy(z.astype(float), y.astype(int))
+    for labels in (y, wf.array(y), y.astype("uint64"), y.tolist()):
+        np.testing.assert_allclose(losses.cross_entropy(wf.array(z), labels, reduction="none").numpy(), want, rtol=1e-5)
+    np.testing.assert_allclose(float(losses.cross_entropy(wf.array(z), y, ignore_index=-100)), want.mean(), rtol=1e-5)
+    rows = np.eye(300)[y]
+    for target in (rows, rows.astype(int), rows > 0, rows.tolist()):
+        loss = losses.cross_entropy(wf.array(z), target)
+        assert loss.dtype == np.float32
+        np.testing.assert_allclose(float(loss), want.mean(), rtol=1e-5)
+
+
+P, T = rng.normal(size=(6, 4)) * 3, rng.normal(size=(6, 4))
+EVERY = {  # loss -> (prediction, target, formula); the settings are the defaults
+    "cross_entropy": (P, Y, lambda p, t: _cross_entropy(p, t).mean()),
+    "binary_cross_entropy_with_logits": (
+        P, rng.random((6, 4)), lambda p, t: (t * np.logaddexp(0, -p) + (1 - t) * np.logaddexp(0, p)).mean()),
+    "mse": (P, T, REGRESSION["mse"][0]),
+    "l1": (P, T, REGRESSION["l1"][0]),
+    "huber": (P, T, lambda p, t: np.where(np.abs(p - t) <= 1, (p - t) ** 2 / 2, np.abs(p - t) - 0.5).mean()),
+    "hinge": (P, np.sign(T), lambda p, t: np.maximum(0, 1 - p * t).mean()),
+    "cosine": (P, T, REGRESSION["cosine"][0]),
+    "kl_div": (special.log_softmax(P, 1), rng.dirichlet(np.ones(4), 6), lambda p, t: (t * (np.log(t) - p)).sum() / 6),
+}
+
+
+def test_every_loss_is_here() -> None:
+    assert EVERY.keys() == set(losses.__all__) - {"check_labels"}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_small_dtypes_round_once(name: str) -> None:
+    p, t, formula = EVERY[name]
+    run = wf.jit(wf.value_and_grad(getattr(losses, name)))
+    for dtype, bound in (("float16", 1e-3), ("bfloat16", 8e-3)):
+        a, b = wf.array(p).astype(dtype), wf.array(t) if t.dtype.kind == "i" else wf.array(t).astype(dtype)
+        value, slope = run(a, b)
+        wide = [v.numpy() if v.dtype.kind == "i" else v.astype("float64").numpy() for v in (a, b)]
+        assert value.dtype == slope.dtype == a.dtype
+        np.testing.assert_allclose(float(value), formula(*wide), rtol=bound)
+        exact = run(*(wf.array(v) for v in wide))[1].numpy()
+        np.testing.assert_allclose(slope.astype("float64").numpy(), exact, rtol=bound, atol=bound * np.abs(exact).max())
+    half = wf.array(np.array([[300.0, 0, 0, 0]], "float16"))
+    assert float(losses.mse(half, half * 0)) == 22496.0  # 300 squared is more than float16 holds
 
 
 def test_wrong_arguments() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from layer_formulas import affine, standard
 from layer_reference import check
 
 import weft as wf
@@ -16,16 +17,8 @@ W, B = rng.normal(size=6), rng.normal(size=6)
 CHANNEL = (1, 6, 1, 1)
 
 
-def _standard(x, axes, eps=1e-5):
-    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
-
-
-def _affine(y, w, b, shape=CHANNEL):
-    return y * w.reshape(shape) + b.reshape(shape)
-
-
 def test_batch_norm_in_training() -> None:
-    check(lambda x, w, b: nn.batch_norm(x, None, None, w, b), lambda x, w, b: _affine(_standard(x, (0, 2, 3)), w, b), X, W, B,
+    check(lambda x, w, b: nn.batch_norm(x, None, None, w, b), lambda x, w, b: affine(standard(x, (0, 2, 3)), w, b), X, W, B,
           slopes=1e-5)
 
 
@@ -33,7 +26,7 @@ def test_batch_norm_in_evaluation() -> None:
     mean, var = rng.normal(size=6), rng.random(6) + 0.5
 
     def reference(x, w, b):
-        return _affine((x - mean.reshape(CHANNEL)) / np.sqrt(var.reshape(CHANNEL) + 1e-5), w, b)
+        return affine((x - mean.reshape(CHANNEL)) / np.sqrt(var.reshape(CHANNEL) + 1e-5), w, b)
 
     check(lambda x, w, b: nn.batch_norm(x, wf.array(mean), wf.array(var), w, b), reference, X, W, B)
 
@@ -70,6 +63,18 @@ def test_running_statistics(layer, shape) -> None:
         net(wf.ones((2,) * 6))
 
 
+def test_mean_over_all_batches() -> None:
+    net = nn.BatchNorm1d(3, momentum=None)
+    step = wf.jit(lambda x: net(x))
+    xs = rng.normal(size=(4, 8, 3)).astype("float32")
+    for x in xs:
+        step(wf.array(x))
+    np.testing.assert_allclose(net.running_mean.numpy(), xs.mean((0, 1)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(net.running_var.numpy(), xs.var(1, ddof=1).mean(0), rtol=1e-4)
+    net.eval()(wf.array(xs[0]))
+    assert int(net.num_batches_tracked) == 4 and sorted(net.parameters()) == ["bias", "weight"]
+
+
 def test_modes_under_one_jitted_function() -> None:
     net = nn.BatchNorm1d(None, affine=False)
     assert net(wf.array(X[:, :, 0, 0].astype("float32"))).shape == (4, 6) and net.num_features == 6
@@ -78,7 +83,7 @@ def test_modes_under_one_jitted_function() -> None:
     trained = run(x).numpy()
     net.eval()
     used = run(x).numpy()
-    np.testing.assert_allclose(trained, _standard(X[:, :, 0, 0], (0,)), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(trained, standard(X[:, :, 0, 0], (0,)), rtol=1e-3, atol=1e-3)
     assert np.abs(trained - used).max() > 0.05
     with pytest.raises(ShapeError, match="one|two or more"):
         net.train()(wf.ones((1, 6)))
@@ -86,7 +91,7 @@ def test_modes_under_one_jitted_function() -> None:
 
 def test_layer_norm_and_rms_norm() -> None:
     x, w, b = X.reshape(4, 6, 15), rng.normal(size=(6, 15)), rng.normal(size=(6, 15))
-    check(lambda x, w, b: nn.layer_norm(x, (6, 15), w, b), lambda x, w, b: _standard(x, (1, 2)) * w + b, x, w, b, slopes=1e-5)
+    check(lambda x, w, b: nn.layer_norm(x, (6, 15), w, b), lambda x, w, b: standard(x, (1, 2)) * w + b, x, w, b, slopes=1e-5)
     check(lambda x, w: nn.rms_norm(x, 15, w), lambda x, w: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w, x, w[0])
     assert nn.LayerNorm(15, elementwise_affine=False).parameters() == {}
     assert list(nn.LayerNorm(15, bias=False).parameters()) == ["weight"]
@@ -100,12 +105,12 @@ def test_layer_norm_and_rms_norm() -> None:
 
 def test_group_norm_and_instance_norm() -> None:
     def groups(x, w, b):
-        return _affine(_standard(x.reshape(4, 3, 2, 3, 5), (2, 3, 4)).reshape(x.shape), w, b)
+        return affine(standard(x.reshape(4, 3, 2, 3, 5), (2, 3, 4)).reshape(x.shape), w, b)
 
     check(lambda x, w, b: nn.group_norm(x, 3, w, b), groups, X, W, B, slopes=1e-5)
-    check(nn.instance_norm, lambda x, w, b: _affine(_standard(x, (2, 3)), w, b), X, W, B, slopes=1e-5)
+    check(nn.instance_norm, lambda x, w, b: affine(standard(x, (2, 3)), w, b), X, W, B, slopes=1e-5)
     x = wf.array(X.astype("float32"))
-    np.testing.assert_allclose(nn.InstanceNorm2d(6)(x).numpy(), _standard(X, (2, 3)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(nn.InstanceNorm2d(6)(x).numpy(), standard(X, (2, 3)), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(nn.GroupNorm(3, 6)(x).numpy(), groups(X, np.ones(6), np.zeros(6)), rtol=1e-4, atol=1e-4)
     assert sorted(nn.InstanceNorm1d(6, affine=True).parameters()) == ["bias", "weight"]
     with pytest.raises(ShapeError, match="must divide"):
@@ -134,9 +139,9 @@ def test_small_dtypes(dtype: str, bound: float) -> None:
     net = nn.BatchNorm2d(6)
     y = net(x)
     assert y.dtype == x.dtype and net.running_var.dtype == np.float32
-    np.testing.assert_allclose(y.astype("float64").numpy(), _standard(wide, (0, 2, 3)), rtol=bound, atol=bound)
+    np.testing.assert_allclose(y.astype("float64").numpy(), standard(wide, (0, 2, 3)), rtol=bound, atol=bound)
     y = nn.layer_norm(x, 5)
     assert y.dtype == x.dtype
-    np.testing.assert_allclose(y.astype("float64").numpy(), _standard(wide, (3,)), rtol=bound, atol=bound)
+    np.testing.assert_allclose(y.astype("float64").numpy(), standard(wide, (3,)), rtol=bound, atol=bound)
     slope = wf.grad(lambda x: (nn.rms_norm(x, 5) * 2).sum())(x)
     assert slope.dtype == x.dtype and np.isfinite(slope.astype("float32").numpy()).all()

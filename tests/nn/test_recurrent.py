@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_formulas import recurrent
 
 import weft as wf
 from weft.errors import ShapeError
@@ -14,43 +15,6 @@ from weft.runtime import get_backend
 from weft.transforms.tree import flatten
 
 LAYERS = {"RNN": RNN, "LSTM": LSTM, "GRU": GRU}
-
-
-def sig(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-def cell(kind: str, x: np.ndarray, state: list, p: dict, name: str) -> list:
-    h = state[0]
-    gx, gh = x @ p[f"weight_ih_{name}"].T, h @ p[f"weight_hh_{name}"].T
-    if f"bias_ih_{name}" in p:
-        gx, gh = gx + p[f"bias_ih_{name}"], gh + p[f"bias_hh_{name}"]
-    if kind == "RNN":
-        return [np.tanh(gx + gh)]
-    if kind == "LSTM":
-        i, f, g, o = np.split(gx + gh, 4, axis=1)
-        c = sig(f) * state[1] + sig(i) * np.tanh(g)
-        return [sig(o) * np.tanh(c), c]
-    (xr, xz, xn), (hr, hz, hn) = np.split(gx, 3, axis=1), np.split(gh, 3, axis=1)
-    z = sig(xz + hz)
-    return [(1 - z) * np.tanh(xn + sig(xr + hr) * hn) + z * h]
-
-
-def reference(kind: str, x: np.ndarray, start: list, p: dict, layers: int, both: bool) -> tuple[np.ndarray, list]:
-    """x (steps, batch, features), start: (layers * directions, batch, hidden) each."""
-    last = []
-    for layer in range(layers):
-        parts = []
-        for end in ("", "_reverse") if both else ("",):
-            state = [s[len(last)] for s in start]
-            y = np.zeros((*x.shape[:2], start[0].shape[2]))
-            for t in range(len(x))[:: -1 if end else 1]:
-                state = cell(kind, x[t], state, p, f"l{layer}{end}")
-                y[t] = state[0]
-            parts.append(y)
-            last.append(state)
-        x = np.concatenate(parts, axis=2)
-    return x, [np.stack(s) for s in zip(*last, strict=True)]
 
 
 def numbers(layer: Any) -> dict[str, np.ndarray]:
@@ -77,7 +41,7 @@ def test_values(kind: str, layers: int, both: bool, first: bool, bias: bool) -> 
     for call in (layer, f):
         for s, used in ((None, [np.zeros_like(s) for s in start]), (tuple(given) if kind == "LSTM" else given[0], start)):
             y, state = result(kind, call(wf.array(x.swapaxes(0, 1) if first else x), s))
-            want, ends = reference(kind, x.astype(np.float64), used, numbers(layer), layers, both)
+            want, ends = recurrent(kind, x.astype(np.float64), used, numbers(layer), layers, both)
             np.testing.assert_allclose(np.asarray(y), want.swapaxes(0, 1) if first else want, rtol=2e-5, atol=2e-6)
             for a, b in zip(state, ends, strict=True):
                 np.testing.assert_allclose(np.asarray(a), b, rtol=2e-5, atol=2e-6)
@@ -95,7 +59,7 @@ def test_gradients(kind: str) -> None:
         return (y * wf.array(weight.astype(np.float32))).sum() + sum((s * s).sum() for s in state)
 
     def loss_numpy(p: dict, x: np.ndarray) -> float:
-        y, state = reference(kind, x, zeros, p, 2, True)
+        y, state = recurrent(kind, x, zeros, p, 2, True)
         return float((y * weight).sum() + sum((s * s).sum() for s in state))
 
     x = x.astype(np.float32).astype(np.float64)
@@ -165,6 +129,18 @@ def test_one_sequence_alone_unknown_widths_and_refusals() -> None:
         RNN(3, 4, nonlinearity="sine")
     with pytest.raises(ValueError, match="dropout"):
         LSTM(3, 4, dropout=1.5)
+
+
+def test_states_take_the_dtype_of_the_layer() -> None:
+    layer, x = LSTM(3, 4, stateful=True), np.random.default_rng().standard_normal((5, 2, 3)).astype(np.float32)
+    first = layer(wf.array(x))[0]
+    half = layer.astype("bfloat16")(wf.array(x).astype("bfloat16"))[0]
+    again = layer.astype("float32")(wf.array(x))[0]
+    assert (first.dtype, half.dtype.name, again.dtype) == (np.float32, "bfloat16", np.float32)
+    given = [np.zeros((1, 2, 4)), np.zeros((1, 2, 4))]
+    np.testing.assert_allclose(np.asarray(layer(wf.array(x), given)[0]), np.asarray(first), atol=0.03)
+    with pytest.raises(TypeError, match="state must be a pair"):
+        layer(wf.array(x), wf.zeros((1, 2, 4)))
 
 
 def test_relu_and_dropout_between_layers() -> None:

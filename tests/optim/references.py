@@ -19,17 +19,18 @@ def sgd(p, grads, lr, mu=0.0, dampening=0.0, nesterov=False) -> Steps:
         yield p
 
 
-def adagrad(p, grads, lr, eps) -> Steps:
+def adagrad(p, grads, lr, eps, first=0.0) -> Steps:
     for t in range(1, len(grads) + 1):
-        p = p - lr * grads[t - 1] / (np.sqrt(sum(g**2 for g in grads[:t])) + eps)
+        p = p - lr * grads[t - 1] / (np.sqrt(first + sum(g**2 for g in grads[:t])) + eps)
         yield p
 
 
-def rmsprop(p, grads, lr, rho, eps, mu=0.0) -> Steps:
-    v, b = 0.0, 0.0
+def rmsprop(p, grads, lr, rho, eps, mu=0.0, centered=False) -> Steps:
+    v, m, b = 0.0, 0.0, 0.0
     for g in grads:
         v = rho * v + (1 - rho) * g**2
-        b = mu * b + g / (np.sqrt(v) + eps)
+        m = rho * m + (1 - rho) * g if centered else 0.0
+        b = mu * b + g / (np.sqrt(v - m**2) + eps)
         p = p - lr * b
         yield p
 

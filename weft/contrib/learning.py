@@ -49,7 +49,7 @@ class PerLayer(Optimizer):
                 self.parts[key][1].append(prefix + ".")
 
     @property
-    def lr(self) -> float:  # type: ignore[override]
+    def lr(self) -> float:  # type: ignore[misc]
         """That of the first layer; each layer keeps its own."""
         return next((part.lr for part, _ in self.parts.values()), 0.0)
 

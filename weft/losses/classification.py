@@ -6,18 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, as_node, wrap
+from weft.array import Array
 from weft.errors import DTypeError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.creation import asarray
-from weft.functions.elementwise import exp, log, log1p
+from weft.functions.elementwise import exp, log, log1p, stop_gradient
+from weft.functions.manipulation import expand_dims
 from weft.functions.ranges import arange
-from weft.graph.primitives import TABLE, bind
+from weft.functions.storage import narrowed, widened
 from weft.losses.reduction import pair, reduced
 
 
 def cross_entropy(
-    logits: Array, target: Any, ignore_index: int | None = None, label_smoothing: float = 0.0, reduction: str = "mean",
+    logits: Array, target: Any, weight: Any = None, ignore_index: int | None = None, label_smoothing: float = 0.0,
+    reduction: str = "mean",
 ) -> Array:
     """Mean of ``-log softmax(logits)[target]``.
 
@@ -25,15 +27,16 @@ def cross_entropy(
 
     Parameters
     ----------
-    logits : (N, C), scores before the softmax
-    target : (N,) integer labels in 0..C-1, or (N, C) probabilities (one-hot rows)
-    ignore_index : int, optional; rows with this label count nothing, and the mean is over the others
+    logits : (N, C), (N, C, ...) or (C,), scores before the softmax
+    target : integer labels in 0..C-1, of the shape of ``logits`` without C; or probabilities (one-hot rows) of its shape
+    weight : (C,), optional; how much each class counts. The mean over labels is then one by the weights of the labels
+    ignore_index : int, optional; samples with this label count nothing, and the mean is over the others
     label_smoothing : float in [0, 1], the share of the target that is spread evenly over all classes
     reduction : "mean", "sum" or "none"
 
     Returns
     -------
-    () of the dtype of ``logits``, or (N,) with reduction "none"
+    () of the dtype of ``logits``, or the shape of ``logits`` without C with reduction "none"
 
     Raises
     ------
@@ -50,43 +53,73 @@ def cross_entropy(
     >>> round(float(loss), 4)
     0.6931
     """
-    if logits.ndim != 2:
-        raise ShapeError(f"cross_entropy: logits must be (N, C), not {logits.shape}")
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(f"cross_entropy: label_smoothing must lie between 0 and 1, not {label_smoothing}")
-    n, classes = logits.shape
-    if not isinstance(target, Array):
-        target = np.asarray(target)
-        if target.dtype.kind in "iu":
-            check_labels(target, classes, ignore_index)
-        target = asarray(target)
-    elif target.dtype.kind in "iu" and target.node.value is not None:  # known already: looking costs no run
-        check_labels(target.numpy(), classes, ignore_index)
-    if target.shape not in ((n,), (n, classes)):
-        raise ShapeError(f"cross_entropy: target must be ({n},) labels or ({n}, {classes}) one-hot rows, not {target.shape}")
-    shifted = logits - _constant(logits.max(axis=1, keepdims=True))
-    total = log(exp(shifted).sum(axis=1))
-    if target.ndim == 2:
+    given, target = asarray(logits), _target(logits, target, ignore_index)
+    axis = 0 if given.ndim == 1 else 1
+    across = (-1,) + (1,) * (given.ndim - axis - 1)  # what goes along the classes, against the shape of the logits
+    weight = None if weight is None else _class_weights(weight, given, axis).reshape(across)
+    x = widened(given)
+    shifted = x - stop_gradient(x.max(axis=axis, keepdims=True))  # without a derivative: the shift cancels
+    total = log(exp(shifted).sum(axis=axis))
+    mass: Any = None  # what the target of a sample sums to, where it is not one
+    if target.ndim == given.ndim:
+        share = target if target.dtype == x.dtype else target.astype(x.dtype)
+        own, mass = share if weight is None else share * weight, share.sum(axis=axis)
+        rows = total * (mass if weight is None else own.sum(axis=axis)) - (shifted * own).sum(axis=axis)
+        counted: Any = None
+    else:
+        here = arange(given.shape[axis], dtype=target.dtype).reshape(across) == expand_dims(target, axis)
+        rows = total - where(here, shifted, 0).sum(axis=axis)
+        counted = None if weight is None else where(here, weight, 0).sum(axis=axis)
+        rows = rows if weight is None else rows * counted
+    if label_smoothing:
+        even = total - shifted.mean(axis=axis) if weight is None else _even(total, shifted, weight, axis)
+        rows = rows * (1.0 - label_smoothing) + (even if mass is None else even * mass) * label_smoothing
+    if ignore_index is not None:
+        kept = target != ignore_index
+        rows = where(kept, rows, 0)
+        counted = kept.astype(rows.dtype) if counted is None else where(kept, counted, 0)
+    if counted is None or reduction != "mean":
+        return reduced("cross_entropy", rows, reduction, given)
+    return narrowed(rows.sum() / counted.sum(), given)
+
+
+def _target(logits: Any, target: Any, ignore_index: int | None) -> Array:
+    """Labels or probabilities, checked as far as they can be looked at."""
+    shape = tuple(logits.shape)
+    if not shape:
+        raise ShapeError("cross_entropy: logits must be (N, C), (N, C, ...) or (C,), not ()")
+    axis = 0 if len(shape) == 1 else 1
+    labels = shape[:axis] + shape[axis + 1 :]
+    found = target if isinstance(target, Array) else np.asarray(target)
+    if tuple(found.shape) not in (labels, shape):
+        raise ShapeError(f"cross_entropy: target must be {labels} labels or {shape} one-hot rows, not {tuple(found.shape)}")
+    if found.ndim == len(shape):
         if ignore_index is not None:
             raise ValueError("cross_entropy: ignore_index is for labels; give rows of zeros to leave rows out")
-        mass = target.sum(axis=1)
-        rows = total * mass - (shifted * target).sum(axis=1)
-    else:
-        if target.dtype.kind not in "iu":
-            raise DTypeError(
-                f"cross_entropy: labels must be integers, not {target.dtype}; one-hot rows have shape ({n}, {classes})"
-            )
-        here = arange(classes, dtype=target.dtype) == target.reshape((-1, 1))
-        mass = None
-        rows = total - where(here, shifted, 0).sum(axis=1)
-    if label_smoothing:
-        even = total - shifted.mean(axis=1)
-        rows = rows * (1.0 - label_smoothing) + (even if mass is None else even * mass) * label_smoothing
-    if ignore_index is None:
-        return reduced("cross_entropy", rows, reduction)
-    kept = target != ignore_index
-    rows = where(kept, rows, 0)
-    return rows.sum() / kept.sum().astype(rows.dtype) if reduction == "mean" else reduced("cross_entropy", rows, reduction)
+        return asarray(found)
+    if found.dtype.kind not in "iu":
+        raise DTypeError(f"cross_entropy: labels must be integers, not {found.dtype}; one-hot rows have shape {shape}")
+    if not isinstance(found, Array):
+        check_labels(found, shape[axis], ignore_index)
+    elif found.node.value is not None:  # known already: looking costs no run
+        check_labels(found.numpy(), shape[axis], ignore_index)
+    found = asarray(found)  # numbers of classes, and ignore_index, need not fit small or unsigned integers
+    return found if found.dtype.name in ("int32", "int64") else found.astype("int32" if found.dtype.itemsize < 4 else "int64")
+
+
+def _class_weights(weight: Any, logits: Array, axis: int) -> Array:
+    found = asarray(weight)
+    if found.shape != (logits.shape[axis],):
+        raise ShapeError(f"cross_entropy: weight must be ({logits.shape[axis]},), one a class, not {found.shape}")
+    wanted = widened(logits).dtype
+    return found if found.dtype == wanted else found.astype(wanted)
+
+
+def _even(total: Array, shifted: Array, weight: Array, axis: int) -> Array:
+    """The loss of a target spread evenly over classes that count differently."""
+    return total * weight.mean() - (shifted * weight).mean(axis=axis)
 
 
 def binary_cross_entropy_with_logits(
@@ -115,12 +148,13 @@ def binary_cross_entropy_with_logits(
     >>> round(float(wf.losses.binary_cross_entropy_with_logits(wf.array([0.0, 9.0]), wf.array([0.0, 1.0]))), 4)
     0.3466
     """
-    x, z = pair("binary_cross_entropy_with_logits", logits, target)
+    x, z, given = pair("binary_cross_entropy_with_logits", logits, target)
     right = x >= 0
     near = log1p(exp(where(right, -x, x)))
     one = z * (where(right, 0, -x) + near)
     zero = (1.0 - z) * (where(right, x, 0) + near)
-    return reduced("binary_cross_entropy_with_logits", zero + (one if pos_weight is None else one * pos_weight), reduction)
+    both = zero + (one if pos_weight is None else one * pos_weight)
+    return reduced("binary_cross_entropy_with_logits", both, reduction, given)
 
 
 def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = False, reduction: str = "mean") -> Array:
@@ -150,10 +184,10 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
     >>> float(wf.losses.hinge(wf.array([0.5, 2.0]), wf.array([1.0, 1.0])))
     0.25
     """
-    x, y = pair("hinge", prediction, target)
+    x, y, given = pair("hinge", prediction, target)
     short = margin - y * x
     short = where(short <= 0, 0, short)
-    return reduced("hinge", short * short if squared else short, reduction)
+    return reduced("hinge", short * short if squared else short, reduction, given)
 
 
 def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = None) -> None:
@@ -179,13 +213,9 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
     if ignore_index is not None:
         labels = np.where(labels == ignore_index, 0, labels)
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
-        bad = int(np.flatnonzero((labels < 0) | (labels >= classes))[0])
+        bad = tuple(int(i) for i in np.argwhere((labels < 0) | (labels >= classes))[0])
         raise ValueError(
-            f"labels out of range: label {labels.flat[bad]} at position {bad}, "
+            f"labels out of range: label {labels[bad]} at position {bad[0] if len(bad) == 1 else bad}, "
             f"but there are {classes} classes (0 to {classes - 1})"
         )
 
-
-def _constant(x: Array) -> Array:
-    """``x`` without a derivative: the shift cancels."""
-    return wrap(bind(TABLE["stop_gradient"], as_node(x)))

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, wrap
-from weft.convert import operands
+from weft.array import Array
 from weft.errors import ShapeError
+from weft.functions.creation import asarray
+from weft.functions.storage import narrowed, widened
 
 
-def pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array]:
-    """Both as Arrays of the dtype of the prediction; shapes must be equal (a (N,) target against (N, 1) is a usual slip)."""
-    (p,), (t,) = operands(prediction), operands(target)
-    if p.shape != t.shape:
-        raise ShapeError(f"{name}: prediction {p.shape} and target {t.shape} differ in shape")
-    a, b = wrap(p), wrap(t)
-    if a.dtype.kind in "iub":
-        a = a.astype("float32")
-    return a, b if a.dtype == b.dtype else b.astype(a.dtype)
+def pair(name: str, prediction: Any, target: Any) -> tuple[Array, Array, Array]:
+    """(prediction, target, prediction as given): the first two of one dtype, float32 for 16-bit floats.
+
+    Shapes must be equal (a (N,) target against (N, 1) is a usual slip).
+    """
+    given, target = asarray(prediction), asarray(target)
+    if given.shape != target.shape:
+        raise ShapeError(f"{name}: prediction {given.shape} and target {target.shape} differ in shape")
+    wide = widened(given)
+    return wide, target if target.dtype == wide.dtype else target.astype(wide.dtype), given
 
 
-def reduced(name: str, x: Array, reduction: str) -> Array:
-    """``x`` itself, its sum or its mean."""
-    if reduction == "mean":
-        return x.mean()
-    if reduction == "sum":
-        return x.sum()
-    if reduction != "none":
+def reduced(name: str, x: Array, reduction: str, like: Array) -> Array:
+    """``x`` itself, its sum or its mean, in the dtype of ``like`` where that has 16 bits."""
+    if reduction not in ("mean", "sum", "none"):
         raise ValueError(f'{name}: reduction must be "mean", "sum" or "none", not {reduction!r}')
-    return x
+    return narrowed(x if reduction == "none" else x.mean() if reduction == "mean" else x.sum(), like)

@@ -9,6 +9,7 @@ from weft.errors import ShapeError
 from weft.functions.choosing import where
 from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import exp, log, sqrt
+from weft.functions.storage import narrowed
 from weft.losses.reduction import pair, reduced
 
 
@@ -36,9 +37,9 @@ def mse(prediction: Array, target: Any, reduction: str = "mean") -> Array:
     >>> float(wf.losses.mse(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     2.0
     """
-    p, t = pair("mse", prediction, target)
+    p, t, given = pair("mse", prediction, target)
     difference = p - t
-    return reduced("mse", difference * difference, reduction)
+    return reduced("mse", difference * difference, reduction, given)
 
 
 def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
@@ -63,8 +64,8 @@ def l1(prediction: Array, target: Any, reduction: str = "mean") -> Array:
     >>> float(wf.losses.l1(wf.array([1.0, 2.0]), wf.array([1.0, 4.0])))
     1.0
     """
-    p, t = pair("l1", prediction, target)
-    return reduced("l1", absolute(p - t), reduction)
+    p, t, given = pair("l1", prediction, target)
+    return reduced("l1", absolute(p - t), reduction, given)
 
 
 def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "mean") -> Array:
@@ -94,11 +95,11 @@ def huber(prediction: Array, target: Any, delta: float = 1.0, reduction: str = "
     """
     if isinstance(delta, float | int) and not delta > 0:
         raise ValueError(f"huber: delta must be positive, not {delta}")
-    p, t = pair("huber", prediction, target)
+    p, t, given = pair("huber", prediction, target)
     difference = p - t
     size = absolute(difference)
     far = (size - 0.5 * delta) * delta
-    return reduced("huber", where(size <= delta, difference * difference * 0.5, far), reduction)
+    return reduced("huber", where(size <= delta, difference * difference * 0.5, far), reduction, given)
 
 
 def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: bool = False) -> Array:
@@ -129,17 +130,17 @@ def kl_div(input: Array, target: Any, reduction: str = "batchmean", log_target: 
     >>> float(wf.losses.kl_div(wf.log(p), p))
     0.0
     """
-    q, p = pair("kl_div", input, target)
+    q, p, given = pair("kl_div", input, target)
     if log_target:
         terms = exp(p) * (p - q)
     else:  # what has no probability counts nothing
         some = p > 0
         terms = where(some, p * (log(where(some, p, 1)) - q), p * 0)
     if reduction != "batchmean":
-        return reduced("kl_div", terms, reduction)
+        return reduced("kl_div", terms, reduction, given)
     if q.ndim < 1:
         raise ShapeError('kl_div: reduction "batchmean" needs rows, input has shape ()')
-    return terms.sum() / float(max(q.shape[0], 1))
+    return narrowed(terms.sum() / float(max(q.shape[0], 1)), given)
 
 
 def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, reduction: str = "mean") -> Array:
@@ -149,7 +150,7 @@ def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, red
     ----------
     prediction, target : of one shape
     dim : int, the axis of the vectors
-    eps : float, the least product of their lengths
+    eps : float, the least length
     reduction : "mean", "sum" or "none"
 
     Returns
@@ -167,7 +168,12 @@ def cosine(prediction: Array, target: Any, dim: int = -1, eps: float = 1e-8, red
     >>> float(wf.losses.cosine(wf.array([[1.0, 0.0]]), wf.array([[0.0, 2.0]])))
     1.0
     """
-    p, t = pair("cosine", prediction, target)
-    squares = (p * p).sum(axis=dim) * (t * t).sum(axis=dim)
-    lengths = sqrt(where(squares <= eps * eps, eps * eps, squares))
-    return reduced("cosine", 1.0 - (p * t).sum(axis=dim) / lengths, reduction)
+    p, t, given = pair("cosine", prediction, target)
+    lengths = _length(p, dim, eps) * _length(t, dim, eps)
+    return reduced("cosine", 1.0 - (p * t).sum(axis=dim) / lengths, reduction, given)
+
+
+def _length(x: Array, dim: int, eps: float) -> Array:
+    """At least ``eps``; the root never sees zero, where it has no slope."""
+    square = (x * x).sum(axis=dim)
+    return sqrt(where(square <= eps * eps, eps * eps, square))

@@ -74,7 +74,7 @@ from weft.nn.attention_layers import MultiHeadAttention
 from weft.nn.containers import Lambda, Residual, Sequential
 from weft.nn.convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from weft.nn.convolution_layers import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from weft.nn.dropout import Dropout, dropout
+from weft.nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d, dropout
 from weft.nn.embedding import Embedding, embedding
 from weft.nn.linear import Bilinear, Linear, bilinear, linear
 from weft.nn.module import Module
@@ -133,19 +133,20 @@ from weft.nn.shaping import Flatten, Reshape, flatten
 __all__ = [
     "AconA", "AconB", "AconC", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BatchNorm1d", "BatchNorm2d",
-    "BatchNorm3d", "BentIdentity", "Bilinear", "CELU", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
-    "ConvTranspose3d", "Dropout", "ELU", "Embedding", "Flatten", "GELU", "GRU", "GlobalAvgPool1d", "GlobalAvgPool2d",
-    "GlobalAvgPool3d", "GlobalMaxPool1d", "GlobalMaxPool2d", "GlobalMaxPool3d", "GroupNorm", "Hardshrink", "Hardsigmoid",
-    "Hardtanh", "Identity", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d",
-    "LSTM", "Lambda", "LayerNorm", "LeakyReLU", "Linear", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxOut",
-    "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Module", "MultiHeadAttention", "PReLU", "RMSNorm", "RNN", "ReLU",
-    "ReLU6", "Reshape", "Residual", "SELU", "Sequential", "SiLU", "Sigmoid", "Softmax", "Softmin", "Softplus", "Softshrink",
-    "Softsign", "Step", "Swish", "Tanh", "TanhExp", "Tanhshrink", "Threshold", "acon_a", "acon_b", "acon_c", "avg_pool1d",
-    "avg_pool2d", "avg_pool3d", "batch_norm", "bent_identity", "bilinear", "celu", "conv1d", "conv2d", "conv3d",
-    "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "dropout", "elu", "embedding", "flatten", "gelu",
-    "group_norm", "hardshrink", "hardsigmoid", "hardtanh", "identity", "init", "instance_norm", "layer_norm", "leaky_relu",
-    "linear", "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d",
-    "max_pool2d", "max_pool3d", "maxout", "mish", "prelu", "relu", "relu6", "rms_norm", "scaled_dot_product_attention",
-    "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "step", "swish", "tanh",
-    "tanhexp", "tanhshrink", "threshold",
+    "BatchNorm3d", "BentIdentity", "Bilinear", "CELU", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d",
+    "ConvTranspose2d", "ConvTranspose3d", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "ELU", "Embedding",
+    "Flatten", "GELU", "GRU", "GlobalAvgPool1d", "GlobalAvgPool2d", "GlobalAvgPool3d", "GlobalMaxPool1d",
+    "GlobalMaxPool2d", "GlobalMaxPool3d", "GroupNorm", "Hardshrink", "Hardsigmoid", "Hardtanh", "Identity",
+    "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LPPool1d", "LPPool2d", "LPPool3d", "LSTM", "Lambda",
+    "LayerNorm", "LeakyReLU", "Linear", "LocalResponseNorm", "LogSigmoid", "LogSoftmax", "MaxOut", "MaxPool1d",
+    "MaxPool2d", "MaxPool3d", "Mish", "Module", "MultiHeadAttention", "PReLU", "RMSNorm", "RNN", "ReLU", "ReLU6",
+    "Reshape", "Residual", "SELU", "Sequential", "SiLU", "Sigmoid", "Softmax", "Softmin", "Softplus", "Softshrink",
+    "Softsign", "Step", "Swish", "Tanh", "TanhExp", "Tanhshrink", "Threshold", "acon_a", "acon_b", "acon_c",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bent_identity", "bilinear", "celu", "conv1d", "conv2d",
+    "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "dropout", "elu", "embedding", "flatten",
+    "gelu", "group_norm", "hardshrink", "hardsigmoid", "hardtanh", "identity", "init", "instance_norm", "layer_norm",
+    "leaky_relu", "linear", "local_response_norm", "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d",
+    "max_pool1d", "max_pool2d", "max_pool3d", "maxout", "mish", "prelu", "relu", "relu6", "rms_norm",
+    "scaled_dot_product_attention", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink",
+    "softsign", "step", "swish", "tanh", "tanhexp", "tanhshrink", "threshold",
 ]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
-from weft.errors import ShapeError
 from weft.functions import random
-from weft.functions.creation import full, ones
+from weft.functions.creation import asarray, full, ones
 from weft.nn import activations as A
 from weft.nn.module import Module
+from weft.nn.sizes import extents
 
 
 def _layer(name: str, function: Callable[..., Array], example: str = "", **changed: Any) -> type[Module]:
@@ -116,7 +116,7 @@ class PReLU(Module):
         super().__init__()
         self.weight = full((_count("PReLU", num_parameters),), float(init))
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return A.prelu(x, self.weight)
 
     def extra_repr(self) -> str:
@@ -148,8 +148,13 @@ class AconA(Module):
         super().__init__()
         self.beta = ones((_count(type(self).__name__, num_parameters),))
 
-    def forward(self, x: Array) -> Array:
-        return A.acon_a(x, A.channels(self.beta, x, "AconA"))
+    def given(self, x: Any, *parameters: Array) -> list[Array]:
+        """The parameters as they broadcast along the channels of ``x``."""
+        x = asarray(x)
+        return [A.channels(p, x, type(self).__name__) for p in parameters]
+
+    def forward(self, x: Any) -> Array:
+        return A.acon_a(x, *self.given(x, self.beta))
 
     def extra_repr(self) -> str:
         return f"{self.beta.size}"
@@ -179,10 +184,10 @@ class AconB(AconA):
 
     def __init__(self, num_parameters: int = 1, p: float = 0.25) -> None:
         super().__init__(num_parameters)
-        self.p = full((num_parameters,), float(p))
+        self.p = full(self.beta.shape, float(p))
 
-    def forward(self, x: Array) -> Array:
-        return A.acon_b(x, A.channels(self.beta, x, "AconB"), A.channels(self.p, x, "AconB"))
+    def forward(self, x: Any) -> Array:
+        return A.acon_b(x, *self.given(x, self.beta, self.p))
 
 
 class AconC(AconA):
@@ -208,14 +213,11 @@ class AconC(AconA):
 
     def __init__(self, num_parameters: int = 1) -> None:
         super().__init__(num_parameters)
-        self.p1 = random.normal(size=(num_parameters,))
-        self.p2 = random.normal(size=(num_parameters,))
+        self.p1, self.p2 = (random.normal(size=self.beta.shape) for _ in range(2))
 
-    def forward(self, x: Array) -> Array:
-        return A.acon_c(x, *(A.channels(v, x, "AconC") for v in (self.beta, self.p1, self.p2)))
+    def forward(self, x: Any) -> Array:
+        return A.acon_c(x, *self.given(x, self.beta, self.p1, self.p2))
 
 
 def _count(layer: str, count: int) -> int:
-    if not isinstance(count, int) or count < 1:
-        raise ShapeError(f"{layer}: num_parameters must be a positive int, not {count!r}")
-    return count
+    return extents(layer, num_parameters=count)[0]

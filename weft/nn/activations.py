@@ -6,6 +6,7 @@ All take an array of any shape (integers become float32), keep its shape and dty
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from weft.functions.common import floating
 from weft.functions.elementwise import abs as absolute
 from weft.functions.elementwise import erf, exp, expm1, hypot, log, log1p, stop_gradient
 from weft.functions.elementwise import tanh as _tanh
+from weft.functions.storage import narrowed, widened
 
 F = TypeVar("F", bound=Callable[..., Array])
 
@@ -60,8 +62,11 @@ def refused(names: Iterable[str]) -> list[str]:
     return [line for n in names if n in _REFUSED for line in (_REFUSED[n][0], f"    {_REFUSED[n][1]}")]
 
 
-def _activation(example: str, shows: str, paper: str = "") -> Callable[[F], F]:
-    """Complete a docstring from its first lines: parameters, result, errors, reference and an example."""
+def _activation(example: str, shows: str, paper: str = "", exact: bool = False) -> Callable[[F], F]:
+    """Complete a docstring from its first lines: parameters, result, errors, reference and an example.
+
+    Functions that are not ``exact`` (of one rounding) are computed in float32 where x has 16 bits.
+    """
 
     def finished(f: F) -> F:
         code = f.__code__
@@ -81,9 +86,18 @@ def _activation(example: str, shows: str, paper: str = "") -> Callable[[F], F]:
     >>> wf.nn.{f.__name__}({example}).numpy().astype("float64").round(4).tolist()
     {shows}
     """
-        return f
+        return f if exact else _in_float32(f)
 
     return finished
+
+
+def _in_float32(f: F) -> F:
+    @functools.wraps(f)
+    def wide(x: Any, *args: Any, **kwargs: Any) -> Array:
+        x = _float(x)
+        return narrowed(f(widened(x), *args, **kwargs), x)
+
+    return wide  # type: ignore[return-value]
 
 
 def _float(x: Any) -> Array:
@@ -95,34 +109,34 @@ def _float(x: Any) -> Array:
 # ---- in pieces
 
 
-@_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.")
+@_activation("wf.array([-2.0, 0.0, 3.0])", "[0.0, 0.0, 1.0]", "McCulloch, Pitts: A logical calculus. 1943.", exact=True)
 def step(x: Any) -> Array:
     """1 above 0, else 0; the gradient is 0 everywhere."""
     x = stop_gradient(_float(x))
     return where(x > 0, 1, where(x <= 0, 0, x))
 
 
-@_activation("wf.array([-2.0, 3.0])", "[-2.0, 3.0]")
+@_activation("wf.array([-2.0, 3.0])", "[-2.0, 3.0]", exact=True)
 def identity(x: Any) -> Array:
     """x itself."""
     return _float(x)
 
 
-@_activation("wf.array([-2.0, 0.1, 0.75])", "[-2.0, 0.0, 0.75]")
+@_activation("wf.array([-2.0, 0.1, 0.75])", "[-2.0, 0.0, 0.75]", exact=True)
 def hardshrink(x: Any, lambd: Any = 0.5) -> Array:
     """x outside ``[-lambd, lambd]``, else 0."""
     x = _float(x)
     return where(absolute(x) <= lambd, 0, x)
 
 
-@_activation("wf.array([-2.0, 0.1, 0.75])", "[-1.5, 0.0, 0.25]", "Donoho: De-noising by soft-thresholding. 1995.")
+@_activation("wf.array([-2.0, 0.1, 0.75])", "[-1.5, 0.0, 0.25]", "Donoho: De-noising by soft-thresholding. 1995.", exact=True)
 def softshrink(x: Any, lambd: Any = 0.5) -> Array:
     """x moved towards 0 by ``lambd``, and 0 where it would cross."""
     x = _float(x)
     return where(absolute(x) <= lambd, 0, where(x < 0, x + lambd, x - lambd))
 
 
-@_activation("wf.array([-2.0, 0.1, 0.75]), 0.5, 9.0", "[9.0, 9.0, 0.75]")
+@_activation("wf.array([-2.0, 0.1, 0.75]), 0.5, 9.0", "[9.0, 9.0, 0.75]", exact=True)
 def threshold(x: Any, threshold: Any, value: Any) -> Array:
     """x above ``threshold``, else ``value``."""
     x = _float(x)
@@ -136,34 +150,34 @@ def hardsigmoid(x: Any) -> Array:
     return where(x <= -3, 0, where(x >= 3, 1, x * (1.0 / 6.0) + 0.5))
 
 
-@_activation("wf.array([-4.0, 0.25, 1.5])", "[-1.0, 0.25, 1.0]", "Collobert: Large scale machine learning. 2004.")
+@_activation("wf.array([-4.0, 0.25, 1.5])", "[-1.0, 0.25, 1.0]", "Collobert: Large scale machine learning. 2004.", exact=True)
 def hardtanh(x: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Array:
     """x held between ``min_val`` and ``max_val``; the slope at the bounds is 0."""
     x = _float(x)
     return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 
-@_activation("wf.array([-1.0, 2.0])", "[0.0, 2.0]", "Nair, Hinton: Rectified linear units. 2010.")
+@_activation("wf.array([-1.0, 2.0])", "[0.0, 2.0]", "Nair, Hinton: Rectified linear units. 2010.", exact=True)
 def relu(x: Any) -> Array:
     """max(x, 0); the slope at 0 is 0."""
     x = _float(x)
     return where(x <= 0, 0, x)
 
 
-@_activation("wf.array([-1.0, 2.0, 9.0])", "[0.0, 2.0, 6.0]", "Krizhevsky: Convolutional deep belief networks. 2010.")
+@_activation("wf.array([-1.0, 2.0, 9.0])", "[0.0, 2.0, 6.0]", "Krizhevsky: Convolutional deep belief networks. 2010.", exact=True)
 def relu6(x: Any) -> Array:
     """x held between 0 and 6."""
     return hardtanh(x, 0.0, 6.0)
 
 
-@_activation("wf.array([-1.0, 2.0]), 0.25", "[-0.25, 2.0]", "Maas et al.: Rectifier nonlinearities. 2013.")
+@_activation("wf.array([-1.0, 2.0]), 0.25", "[-0.25, 2.0]", "Maas et al.: Rectifier nonlinearities. 2013.", exact=True)
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Array:
     """x above 0, ``negative_slope * x`` below."""
     x = _float(x)
     return where(x > 0, x, x * negative_slope)
 
 
-@_activation("wf.array([-1.0, 2.0]), wf.array([0.25])", "[-0.25, 2.0]", "He et al.: Delving deep into rectifiers. 2015.")
+@_activation("wf.array([-1.0, 2.0]), wf.array([0.25])", "[-0.25, 2.0]", "He et al.: Deep into rectifiers. 2015.", exact=True)
 def prelu(x: Any, weight: Any) -> Array:
     """x above 0, ``weight * x`` below, the weight being learned."""
     x = _float(x)
@@ -227,7 +241,7 @@ def softsign(x: Any) -> Array:
     return x / (absolute(x) + 1)
 
 
-@_activation("wf.array([0.0])", "[0.0]")
+@_activation("wf.array([0.0])", "[0.0]", exact=True)
 def tanh(x: Any) -> Array:
     """The hyperbolic tangent."""
     return _tanh(x)

@@ -54,7 +54,9 @@ class MultiHeadAttention(Module):
     ) -> None:
         super().__init__()
         kdim, vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
-        extents("MultiHeadAttention", embed_dim=embed_dim, num_heads=num_heads, kdim=kdim, vdim=vdim)
+        embed_dim, num_heads, kdim, vdim = extents(
+            "MultiHeadAttention", embed_dim=embed_dim, num_heads=num_heads, kdim=kdim, vdim=vdim
+        )
         if embed_dim % num_heads:
             raise ShapeError(f"MultiHeadAttention: embed_dim={embed_dim} must be a multiple of num_heads={num_heads}")
         if not 0.0 <= dropout <= 1.0:
@@ -98,8 +100,9 @@ class MultiHeadAttention(Module):
         ShapeError, DTypeError
         """
         own = key is None and value is None
-        key = query if key is None else key
-        value = key if value is None else value
+        query = asarray(query)
+        key = query if key is None else asarray(key)
+        value = key if value is None else asarray(value)
         self._check(query, key, value)
         if query.ndim == 2:
             query, key, value = (a.reshape((1, *a.shape)) for a in (query, key, value))

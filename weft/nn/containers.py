@@ -7,7 +7,9 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.nn.module import Module
+from weft.functions.creation import asarray
+from weft.nn.module import Module, modules_in
+from weft.nn.sizes import whole
 from weft.transforms.tree import structure_changed
 
 
@@ -84,8 +86,12 @@ class Sequential(Module):
         return x
 
     def children(self) -> Iterator[tuple[str, Module]]:
-        """(name given or position, layer): parameters are named ``0.weight`` as in PyTorch."""
-        return ((name or str(i), layer) for i, (name, layer) in enumerate(zip(self.given, self.layers, strict=True)))
+        """(name given or position, layer): parameters are named ``0.weight`` as in PyTorch; then what a subclass adds."""
+        for i, (name, layer) in enumerate(zip(self.given, self.layers, strict=True)):
+            yield name or str(i), layer
+        for name, value in self.__dict__.items():
+            if name != "layers":
+                yield from modules_in(name, value)
 
     def append(self, layer: Module, name: str | None = None) -> Sequential:
         """Add a layer (or a function) at the end; returns itself."""
@@ -120,10 +126,11 @@ class Sequential(Module):
             if layer not in names:
                 raise KeyError(f"Sequential: no layer is called {layer!r}; there are {', '.join(names) or 'none'}")
             return names.index(layer)
-        if isinstance(layer, int):
-            if not -len(self) <= layer < len(self):
-                raise IndexError(f"Sequential: position {layer}, but there are {len(self)} layers")
-            return layer % len(self)
+        position = None if isinstance(layer, Module) else whole(layer)
+        if position is not None:
+            if not -len(self) <= position < len(self):
+                raise IndexError(f"Sequential: position {position}, but there are {len(self)} layers")
+            return position % len(self)
         for i, own in enumerate(self.layers):
             if own is layer:
                 return i
@@ -184,7 +191,8 @@ class Residual(Module):
         self.inner = layers[0] if len(layers) == 1 and isinstance(layers[0], Module) else Sequential(*layers)
         self.shortcut = shortcut
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
         y = self.inner(x)
         near = x if self.shortcut is None else self.shortcut(x)
         if near.shape != y.shape:

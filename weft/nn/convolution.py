@@ -6,10 +6,14 @@ from typing import Any
 
 from weft.array import Array, operands, wrap
 from weft.errors import DTypeError, ShapeError, renamed
+from weft.functions.creation import asarray
+from weft.functions.joining import pad
 from weft.functions.manipulation import flip, permute_dims
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE, bind
-from weft.nn.sizes import each, images
+from weft.nn.sizes import each, images, whole
+
+PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names and wf.pad's
 
 
 def _add_bias(y: Array, bias: Array | None, spatial: int, name: str) -> Array:
@@ -18,6 +22,14 @@ def _add_bias(y: Array, bias: Array | None, spatial: int, name: str) -> Array:
     if bias.shape != (y.shape[1],):
         raise ShapeError(f"{name}: bias must be ({y.shape[1]},), one a channel of the result, not {bias.shape}")
     return y + bias.reshape((1, -1) + (1,) * spatial)
+
+
+def padded(x: Any, spatial: int, weight: Array, padding: Any, stride: Any, dilation: Any, mode: str, name: str) -> Array:
+    """``x`` with what the convolution's ``padding`` would add, filled by a mode of :data:`PADDING` other than zeros."""
+    x = asarray(x)
+    images(name, x.shape, spatial)
+    pads = _pads(padding, weight.shape[2:], stride, dilation, name)
+    return pad(x, [(0, 0), (0, 0), *pads], mode=PADDING[mode])
 
 
 def _pads(padding: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...], name: str):
@@ -36,8 +48,8 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
     images(name, x.shape, spatial)
     if w.ndim != spatial + 2:
         raise ShapeError(f"{name}: w must have {spatial + 2} dimensions, not shape {w.shape}")
-    if not isinstance(groups, int) or groups < 1 or w.shape[0] % groups:
-        raise ShapeError(f"{name}: groups={groups!r} must be a positive int that divides axis 0 of w {w.shape}")
+    if groups < 1 or w.shape[0] % groups:
+        raise ShapeError(f"{name}: groups={groups} must be a positive int that divides axis 0 of w {w.shape}")
     if x.shape[1] != channels:
         raise ShapeError(
             f"{name}: x {x.shape} has {x.shape[1]} channels, w {w.shape} takes {channels}"
@@ -53,9 +65,10 @@ def _bound(name: str, x: Node, w: Node, **params: Any) -> Node:
 
 
 def convolve(
-    name: str, spatial: int, x: Array, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
+    name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int,
 ) -> Array:
     """The convolution of any number of spatial dimensions; see :func:`conv2d`."""
+    x, groups = asarray(x), whole(groups) or 0
     _check(name, x, w, spatial, w.shape[1] * groups if w.ndim > 1 else 0, groups)
     s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
     a, b = operands(x, w)
@@ -68,10 +81,11 @@ def convolve(
 
 
 def transposed(
-    name: str, spatial: int, x: Array, w: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
+    name: str, spatial: int, x: Any, w: Array, bias: Array | None, stride: Any, padding: Any, output_padding: Any,
     groups: int, dilation: Any,
 ) -> Array:
     """The transpose of :func:`convolve` as a linear map: x with zeros between its elements, the window turned round."""
+    x, groups = asarray(x), whole(groups) or 0
     _check(name, x, w, spatial, w.shape[0], groups)
     s, d = each(stride, spatial, f"{name}: stride", 1), each(dilation, spatial, f"{name}: dilation", 1)
     p, extra = each(padding, spatial, f"{name}: padding"), each(output_padding, spatial, f"{name}: output_padding")

@@ -7,7 +7,8 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.nn.convolution import convolve, transposed
+from weft.functions.creation import asarray
+from weft.nn.convolution import PADDING, convolve, padded, transposed
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.sizes import each, extents, first_batch, images
 
@@ -16,28 +17,26 @@ class _Conv(Module):
     spatial = 2
     turned = False  # whether this is a transposed convolution: weight (in, out / groups, ...)
 
-    in_channels: int | None
-
     def _start(
-        self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+        self, in_channels: int | None, out_channels: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, groups: int,
         bias: bool,
     ) -> None:
         n, name = self.spatial, type(self).__name__
-        extents(name, out_channels=out_channels, groups=groups)
-        self.out_channels, self.groups = out_channels, groups
-        self.kernel_size = each(kernel_size, n, "kernel_size", 1)
-        self.stride, self.dilation = each(stride, n, "stride", 1), each(dilation, n, "dilation", 1)
-        self.padding = padding if isinstance(padding, str) and not self.turned else each(padding, n, "padding")
-        self.has_bias = bias
-        self.in_channels = in_channels
+        self.out_channels, self.groups = extents(name, out_channels=out_channels, groups=groups)
+        self.kernel_size = each(kernel_size, n, f"{name}: kernel_size", 1)
+        self.stride, self.dilation = each(stride, n, f"{name}: stride", 1), each(dilation, n, f"{name}: dilation", 1)
+        named = isinstance(padding, str) and not self.turned
+        self.padding = padding if named else each(padding, n, f"{name}: padding")
+        self.has_bias = bool(bias)
+        self.in_channels: int | None = None
         self.weight: Array | None = None
         self.bias: Array | None = None
         if in_channels is not None:
             self._make(in_channels)
 
-    def _make(self, in_channels: int) -> None:
+    def _make(self, channels: int) -> None:
         name = type(self).__name__
-        extents(name, in_channels=in_channels)
+        (in_channels,) = extents(name, in_channels=channels)
         if in_channels % self.groups or self.out_channels % self.groups:
             raise ShapeError(
                 f"{name}: groups={self.groups} must divide in_channels={in_channels} and out_channels={self.out_channels}"
@@ -48,12 +47,13 @@ class _Conv(Module):
         self.weight = uniform_parameter((first, second // self.groups, *self.kernel_size), limit)
         self.bias = uniform_parameter((self.out_channels,), limit) if self.has_bias else None
 
-    def weights(self, x: Array) -> Array:
+    def weights(self, x: Any) -> Array:
         """The weight, made now if ``in_channels`` was left out."""
         if self.weight is None:
             first_batch(self, "in_channels")
-            images(type(self).__name__, x.shape, self.spatial)
-            self._make(x.shape[1])
+            shape = asarray(x).shape
+            images(type(self).__name__, shape, self.spatial)
+            self._make(shape[1])
         assert self.weight is not None
         return self.weight
 
@@ -70,11 +70,13 @@ class Conv2d(_Conv):
 
     Parameters
     ----------
-    in_channels : int, or None to take it from the first batch
+    in_channels : int, or None (or left out) to take it from the first batch
     out_channels : int
     kernel_size, stride, padding, dilation : int or pair; padding also "same" or "valid"
     groups : int
     bias : bool
+    padding_mode : what padding is filled with: "zeros", "reflect" (the image mirrored, its edge not repeated),
+        "replicate" (its edge) or "circular" (its other side)
 
     Raises
     ------
@@ -91,16 +93,24 @@ class Conv2d(_Conv):
     """
 
     def __init__(
-        self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-        groups: int = 1, bias: bool = True,
+        self, in_channels: int | None = None, out_channels: int | None = None, kernel_size: Any = None, stride: Any = 1,
+        padding: Any = 0, dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
     ) -> None:
         super().__init__()
+        if padding_mode not in PADDING:
+            known = ", ".join(map(repr, PADDING))
+            raise ValueError(f"{type(self).__name__}: padding_mode must be one of {known}, not {padding_mode!r}")
+        self.padding_mode = padding_mode
         self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 
-    def forward(self, x: Array) -> Array:
-        name = f"conv{self.spatial}d"
-        weight = self.weights(x)
-        return convolve(name, self.spatial, x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    def forward(self, x: Any) -> Array:
+        name, n, weight, padding = f"conv{self.spatial}d", self.spatial, self.weights(x), self.padding
+        if self.padding_mode != "zeros":
+            x, padding = padded(x, n, weight, padding, self.stride, self.dilation, self.padding_mode, name), 0
+        return convolve(name, n, x, weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.padding_mode == "zeros" else f", padding_mode={self.padding_mode!r}")
 
 
 class Conv1d(Conv2d):
@@ -152,7 +162,7 @@ class ConvTranspose2d(_Conv):
 
     Parameters
     ----------
-    in_channels : int, or None to take it from the first batch
+    in_channels : int, or None (or left out) to take it from the first batch
     out_channels : int
     kernel_size, stride, padding, output_padding, dilation : int or pair
     groups : int
@@ -173,14 +183,14 @@ class ConvTranspose2d(_Conv):
     turned = True
 
     def __init__(
-        self, in_channels: int | None, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+        self, in_channels: int | None = None, out_channels: int | None = None, kernel_size: Any = None, stride: Any = 1,
+        padding: Any = 0, output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
     ) -> None:
         super().__init__()
-        self.output_padding = each(output_padding, self.spatial, "output_padding")
+        self.output_padding = each(output_padding, self.spatial, f"{type(self).__name__}: output_padding")
         self._start(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return transposed(
             f"conv_transpose{self.spatial}d", self.spatial, x, self.weights(x), self.bias, self.stride, self.padding,
             self.output_padding, self.groups, self.dilation,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.array import Array
 from weft.functions import random
 from weft.functions.choosing import where
+from weft.functions.creation import asarray
 from weft.nn.module import Module
+from weft.nn.sizes import images
 
 
-def dropout(x: Array, p: float = 0.5, training: bool = True) -> Array:
+def dropout(x: Any, p: float = 0.5, training: bool = True) -> Array:
     """Zero each element with probability ``p`` and scale the rest by 1 / (1 - p); nothing when not training.
 
     Srivastava et al.: Dropout. 2014.
@@ -36,11 +40,17 @@ def dropout(x: Array, p: float = 0.5, training: bool = True) -> Array:
     """
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: p must lie between 0 and 1, not {p}")
-    if not training or p == 0.0:
+    x = asarray(x)
+    return _dropped(x, p, x.shape) if training else x
+
+
+def _dropped(x: Array, p: float, shape: tuple[int, ...]) -> Array:
+    """``shape`` is how many are drawn; it broadcasts against ``x``."""
+    if p == 0.0:
         return x
     if p == 1.0:
         return x * 0
-    keep = random.bernoulli(1.0 - p, x.shape)
+    keep = random.bernoulli(1.0 - p, shape)
     return where(keep, x * (1.0 / (1.0 - p)), 0)
 
 
@@ -66,11 +76,84 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         if not 0.0 <= p <= 1.0:
-            raise ValueError(f"Dropout: p must lie between 0 and 1, not {p}")
+            raise ValueError(f"{type(self).__name__}: p must lie between 0 and 1, not {p}")
         self.p = p
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+class Dropout2d(Dropout):
+    """Dropout of whole channels of images (N, C, H, W): neighbouring pixels are too alike to be dropped one by one.
+
+    Tompson et al.: Efficient object localization using convolutional networks. 2015.
+
+    Parameters
+    ----------
+    p : float in [0, 1], the probability that a channel of an image is zeroed
+
+    Raises
+    ------
+    ValueError
+        ``p`` is not in [0, 1].
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Dropout2d(0.5).eval()(wf.ones((1, 2, 1, 1))).tolist()
+    [[[[1.0]], [[1.0]]]]
+    """
+
+    spatial = 2
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        images(type(self).__name__, x.shape, self.spatial)
+        return _dropped(x, self.p, (*x.shape[:2], *(1,) * self.spatial)) if self.training else x
+
+
+class Dropout1d(Dropout2d):
+    """As :class:`Dropout2d`, for (N, C, L).
+
+    Parameters
+    ----------
+    p : float in [0, 1], the probability that a channel is zeroed
+
+    Raises
+    ------
+    ValueError
+        ``p`` is not in [0, 1].
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Dropout1d(0.5)(wf.ones((1, 8, 4))).shape
+    (1, 8, 4)
+    """
+
+    spatial = 1
+
+
+class Dropout3d(Dropout2d):
+    """As :class:`Dropout2d`, for (N, C, D, H, W).
+
+    Parameters
+    ----------
+    p : float in [0, 1], the probability that a channel is zeroed
+
+    Raises
+    ------
+    ValueError
+        ``p`` is not in [0, 1].
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.Dropout3d(0.5)(wf.ones((1, 8, 2, 2, 2))).shape
+    (1, 8, 2, 2, 2)
+    """
+
+    spatial = 3

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import DTypeError
+from weft.errors import DTypeError, ShapeError
 from weft.functions import random
 from weft.functions.choosing import where
 from weft.functions.creation import asarray
@@ -34,6 +34,8 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     ------
     DTypeError
         when ``input`` does not hold integers.
+    ShapeError
+        when ``weight`` is no table.
     IndexError
         when an index that can be looked at is out of range; inside jit indices are held within the table.
 
@@ -46,6 +48,8 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     rows = weight.shape[0]
     known = None if isinstance(input, Array) and input.node.value is None else np.asarray(input)
     index = input if isinstance(input, Array) else asarray(input)
+    if weight.ndim != 2:
+        raise ShapeError(f"embedding: weight must be (num_embeddings, embedding_dim), not {weight.shape}")
     if index.dtype.kind not in "iu":
         raise DTypeError(f"embedding: input must hold integers, not {index.dtype}")
     if known is not None and known.size and (known.min() < -rows or known.max() >= rows):
@@ -89,12 +93,12 @@ class Embedding(Module):
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, sparse: bool = False,
     ) -> None:
         super().__init__()
-        extents("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
-        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            raise IndexError(f"Embedding: padding_idx={padding_idx}, but there are {num_embeddings} rows")
-        self.num_embeddings, self.embedding_dim, self.sparse = num_embeddings, embedding_dim, sparse
-        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight = asarray(random.normal(size=(num_embeddings, embedding_dim)))
+        rows, width = extents("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        if padding_idx is not None and not -rows <= padding_idx < rows:
+            raise IndexError(f"Embedding: padding_idx={padding_idx}, but there are {rows} rows")
+        self.num_embeddings, self.embedding_dim, self.sparse = rows, width, sparse
+        self.padding_idx = None if padding_idx is None else padding_idx % rows
+        self.weight = asarray(random.normal(size=(rows, width)))
         if self.padding_idx is not None:
             self.weight[self.padding_idx] = 0.0
 

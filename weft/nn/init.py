@@ -17,10 +17,12 @@ from weft.functions import random
 from weft.functions.choosing import clip
 from weft.functions.creation import asarray, full
 from weft.functions.elementwise import erf
+from weft.nn.sizes import whole
 
 __all__ = [
     "calculate_gain", "constant", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform", "kaiming_normal",
-    "kaiming_uniform", "normal", "ones", "orthogonal", "truncated_normal", "uniform", "xavier_normal", "xavier_uniform", "zeros",
+    "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal", "truncated_normal", "uniform",
+    "xavier_normal", "xavier_uniform", "zeros",
 ]
 
 Shape = Array | Sequence[int] | int
@@ -29,7 +31,14 @@ Shape = Array | Sequence[int] | int
 def _target(shape: Any) -> tuple[tuple[int, ...], Any]:
     if isinstance(shape, Array):
         return shape.shape, shape.dtype
-    return ((shape,) if isinstance(shape, int) else tuple(shape)), np.dtype(np.float32)
+    width = whole(shape)
+    return (tuple(shape) if width is None else (width,)), np.dtype(np.float32)
+
+
+def _drawn(draw: Any, first: float, second: float, shape: Shape) -> Array:
+    """Random numbers of the shape and dtype; those of 16 bits are drawn in float32."""
+    size, dtype = _target(shape)
+    return _typed(draw(first, second, size, dtype=dtype if dtype.itemsize > 4 else np.float32), dtype)
 
 
 def _typed(x: Array, dtype: Any) -> Array:
@@ -116,8 +125,7 @@ def uniform(shape: Shape, a: float = 0.0, b: float = 1.0) -> Array:
     >>> wf.nn.init.uniform((3, 2), -1.0, 1.0).shape
     (3, 2)
     """
-    size, dtype = _target(shape)
-    return _typed(random.uniform(a, b, size), dtype)
+    return _drawn(random.uniform, a, b, shape)
 
 
 def normal(shape: Shape, mean: float = 0.0, std: float = 1.0) -> Array:
@@ -138,8 +146,7 @@ def normal(shape: Shape, mean: float = 0.0, std: float = 1.0) -> Array:
     >>> wf.nn.init.normal((3, 2), std=0.1).shape
     (3, 2)
     """
-    size, dtype = _target(shape)
-    return _typed(random.normal(mean, std, size), dtype)
+    return _drawn(random.normal, mean, std, shape)
 
 
 def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Array:
@@ -350,6 +357,61 @@ def kaiming_normal(shape: Shape, a: float = 0.0, mode: str = "fan_in", nonlinear
     (4, 3)
     """
     return normal(shape, 0.0, _kaiming("kaiming_normal", shape, a, mode, nonlinearity))
+
+
+def lecun_uniform(shape: Shape) -> Array:
+    """Uniform with deviation 1 / sqrt(fan in).
+
+    LeCun et al.: Efficient backprop. 1998.
+
+    Parameters
+    ----------
+    shape : shape or array (out, in, ...)
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError
+        There are less than two dimensions, or no elements.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.init.lecun_uniform((4, 3)).shape
+    (4, 3)
+    """
+    limit = math.sqrt(3.0) * _kaiming("lecun_uniform", shape, 0.0, "fan_in", "linear")
+    return uniform(shape, -limit, limit)
+
+
+def lecun_normal(shape: Shape) -> Array:
+    """Normal with deviation 1 / sqrt(fan in): what :class:`weft.nn.SELU` needs.
+
+    Klambauer et al.: Self-normalizing neural networks. 2017.
+
+    Parameters
+    ----------
+    shape : as in :func:`lecun_uniform`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ShapeError
+        As :func:`lecun_uniform`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nn.init.lecun_normal((4, 3)).shape
+    (4, 3)
+    """
+    return normal(shape, 0.0, _kaiming("lecun_normal", shape, 0.0, "fan_in", "linear"))
 
 
 def orthogonal(shape: Shape, gain: float = 1.0) -> Array:

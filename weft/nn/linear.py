@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from weft.array import Array, operands, wrap
 from weft.errors import ShapeError
+from weft.functions.creation import asarray
 from weft.graph.primitives import TABLE, bind
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.sizes import extents, first_batch
 
 
-def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
     """``x @ weight.T + bias``.
 
     Parameters
@@ -25,7 +28,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     Raises
     ------
     ShapeError
-        when the last dimension of ``x`` is not ``in_features``.
+        when the last dimension of ``x`` is not ``in_features``, or the bias has another shape.
 
     Examples
     --------
@@ -33,17 +36,26 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     >>> wf.nn.linear(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
+    x = asarray(x)
+    if weight.ndim != 2:
+        raise ShapeError(f"linear: weight must be (out_features, in_features), not {weight.shape}")
     if x.ndim < 1 or x.shape[-1] != weight.shape[1]:
         raise ShapeError(
             f"linear: x has shape {x.shape}, its last dimension must be in_features = {weight.shape[1]} "
             f"(weight is {weight.shape})" + ("; flatten images first" if x.ndim == 4 else "")
         )
+    _check_bias("linear", bias, weight.shape[0])
     a, w = operands(x, weight)
     y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ())))
     return y if bias is None else y + bias
 
 
-def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = None) -> Array:
+def _check_bias(name: str, bias: Array | None, width: int) -> None:
+    if bias is not None and bias.shape != (width,):
+        raise ShapeError(f"{name}: bias must be ({width},), one a feature of the result, not {bias.shape}")
+
+
+def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None) -> Array:
     """``y[..., o] = input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]``, summed over i and j.
 
     Parameters
@@ -68,6 +80,7 @@ def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = N
     >>> wf.nn.bilinear(wf.ones((2, 3)), wf.ones((2, 4)), wf.ones((5, 3, 4))).shape
     (2, 5)
     """
+    input1, input2 = asarray(input1), asarray(input2)
     if weight.ndim != 3 or input1.ndim < 1 or input2.ndim < 1 or input1.shape[:-1] != input2.shape[:-1]:
         raise ShapeError(
             f"bilinear: inputs {input1.shape} and {input2.shape} must agree up to the last dimension, weight {weight.shape} must "
@@ -75,6 +88,7 @@ def bilinear(input1: Array, input2: Array, weight: Array, bias: Array | None = N
         )
     if (input1.shape[-1], input2.shape[-1]) != weight.shape[1:]:
         raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must end in in1 and in2 of weight {weight.shape}")
+    _check_bias("bilinear", bias, weight.shape[0])
     a, w = operands(input1, weight)
     half = wrap(bind(TABLE["dot_general"], a, w, contract=((input1.ndim - 1,), (1,)), batch=((), ())))
     y = (half * input2.reshape((*input2.shape[:-1], 1, input2.shape[-1]))).sum(axis=-1)
@@ -86,7 +100,7 @@ class Linear(Module):
 
     Parameters
     ----------
-    in_features : int, or None to take it from the first batch
+    in_features : int, or None (or left out) to take it from the first batch
     out_features : int
     bias : bool
 
@@ -102,30 +116,31 @@ class Linear(Module):
     >>> import weft as wf
     >>> wf.nn.Linear(3, 2)(wf.ones((5, 3))).shape
     (5, 2)
-    >>> wf.nn.Linear(None, 2)(wf.ones((5, 7))).shape
+    >>> wf.nn.Linear(out_features=2)(wf.ones((5, 7))).shape
     (5, 2)
     """
 
-    def __init__(self, in_features: int | None, out_features: int, bias: bool = True) -> None:
+    def __init__(self, in_features: int | None = None, out_features: int | None = None, bias: bool = True) -> None:
         super().__init__()
-        extents("Linear", out_features=out_features)
         self.in_features: int | None = None
-        self.out_features, self.has_bias = out_features, bias
+        (self.out_features,) = extents("Linear", out_features=out_features)
+        self.has_bias = bool(bias)
         self.weight: Array | None = None
         self.bias: Array | None = None
         if in_features is not None:
             self._make(in_features)
 
-    def _make(self, in_features: int) -> None:
-        extents("Linear", in_features=in_features)
+    def _make(self, width: int) -> None:
+        (in_features,) = extents("Linear", in_features=width)
         self.in_features = in_features
         limit = in_features**-0.5
         self.weight = uniform_parameter((self.out_features, in_features), limit)
         self.bias = uniform_parameter((self.out_features,), limit) if self.has_bias else None
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         if self.weight is None:
             first_batch(self, "in_features")
+            x = asarray(x)
             if x.ndim < 1:
                 raise ShapeError("Linear: x has no dimensions")
             self._make(x.shape[-1])
@@ -141,7 +156,7 @@ class Bilinear(Module):
 
     Parameters
     ----------
-    in1_features, in2_features : int, or None to take them from the first batch
+    in1_features, in2_features : int, or None (or left out) to take them from the first batch
     out_features : int
     bias : bool
 
@@ -157,25 +172,30 @@ class Bilinear(Module):
     (2, 5)
     """
 
-    def __init__(self, in1_features: int | None, in2_features: int | None, out_features: int, bias: bool = True) -> None:
+    def __init__(
+        self, in1_features: int | None = None, in2_features: int | None = None, out_features: int | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
-        extents("Bilinear", out_features=out_features)
-        self.in1_features, self.in2_features = in1_features, in2_features
-        self.out_features, self.has_bias = out_features, bias
+        (self.out_features,) = extents("Bilinear", out_features=out_features)
+        self.in1_features, self.in2_features, self.has_bias = in1_features, in2_features, bool(bias)
         self.weight: Array | None = None
         self.bias: Array | None = None
         if in1_features is not None and in2_features is not None:
             self._make(in1_features, in2_features)
 
     def _make(self, first: int, second: int) -> None:
-        extents("Bilinear", in1_features=first, in2_features=second)
+        first, second = extents("Bilinear", in1_features=first, in2_features=second)
         self.in1_features, self.in2_features = first, second
         self.weight = uniform_parameter((self.out_features, first, second), first**-0.5)
         self.bias = uniform_parameter((self.out_features,), first**-0.5) if self.has_bias else None
 
-    def forward(self, input1: Array, input2: Array) -> Array:
+    def forward(self, input1: Any, input2: Any) -> Array:
         if self.weight is None:
             first_batch(self, "in1_features or in2_features")
+            input1, input2 = asarray(input1), asarray(input2)
+            if not (input1.ndim and input2.ndim):
+                raise ShapeError(f"Bilinear: inputs {input1.shape} and {input2.shape} must have one dimension or more")
             self._make(self.in1_features or input1.shape[-1], self.in2_features or input2.shape[-1])
         assert self.weight is not None
         return bilinear(input1, input2, self.weight, self.bias)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array import Array
-from weft.errors import ShapeError
+from weft.convert import cast
+from weft.dtypes import as_dtype, float32, is_float
+from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
 from weft.transforms.tree import register_module, structure_changed
 
@@ -29,7 +31,8 @@ class Module:
     """A layer or a model: write ``__init__`` and ``forward``.
 
     Arrays assigned as attributes are parameters when they hold floating-point numbers and are not named in
-    ``buffers``. Assigning to an existing Array attribute writes its contents, so a jitted step keeps working.
+    ``buffers``. Assigning to an existing Array attribute writes its contents, so a jitted step keeps working; to share
+    a parameter, use the layer that holds it in both places, or its Array: ``wf.nn.linear(x, self.embed.weight)``.
 
     Raises
     ------
@@ -80,26 +83,28 @@ class Module:
     def children(self) -> Iterator[tuple[str, Module]]:
         """(name, Module) of the modules directly inside, lists and dicts of modules included."""
         for name, value in self.__dict__.items():
-            yield from _modules(name, value)
+            yield from modules_in(name, value)
 
     def modules(self) -> Iterator[tuple[str, Module]]:
-        """(dotted name, Module) of this module (name "") and everything inside it."""
-        yield "", self
-        for name, child in self.children():
-            for inner, module in child.modules():
-                yield (f"{name}.{inner}" if inner else name), module
+        """(dotted name, Module) of this module (name "") and all inside it; what is shared comes once, by its first name."""
+        return _walk("", self, set())
+
+    def _held(self) -> Iterator[tuple[str, str, Module, Array]]:
+        """(dotted name, attribute, module, Array) of every Array, each once."""
+        seen: set[int] = set()
+        for prefix, module in self.modules():
+            for attribute, value in module.__dict__.items():
+                for name, array in _found(Array, attribute, value):
+                    if id(array) not in seen:
+                        seen.add(id(array))
+                        yield (f"{prefix}.{name}" if prefix else name), attribute, module, array
 
     def arrays(self) -> dict[str, Array]:
-        """Every Array by dotted name, parameters and buffers."""
-        return {
-            (f"{prefix}.{name}" if prefix else name): value
-            for prefix, module in self.modules()
-            for name, value in module.__dict__.items()
-            if isinstance(value, Array)
-        }
+        """Every Array by dotted name, parameters and buffers; what is shared comes once, by its first name."""
+        return {name: value for name, _, _, value in self._held()}
 
     def parameters(self) -> dict[str, Array]:
-        """The trainable Arrays by dotted name.
+        """The trainable Arrays by dotted name; what is shared comes once, by its first name.
 
         Examples
         --------
@@ -108,10 +113,8 @@ class Module:
         ['bias', 'weight']
         """
         return {
-            (f"{prefix}.{name}" if prefix else name): value
-            for prefix, module in self.modules()
-            for name, value in module.__dict__.items()
-            if isinstance(value, Array) and name not in module.buffers and value.dtype.kind not in "iub"
+            name: value for name, attribute, module, value in self._held()
+            if attribute not in module.buffers and value.dtype.kind not in "iub"
         }
 
     def train(self, mode: bool = True) -> Module:
@@ -124,6 +127,41 @@ class Module:
     def eval(self) -> Module:
         """The opposite of :meth:`train`."""
         return self.train(False)
+
+    def astype(self, dtype: Any) -> Module:
+        """Keep the floating-point parameters in another dtype; returns itself.
+
+        Layers compute in float32 where they are kept in float16 or bfloat16. Buffers, such as running statistics, then
+        are float32.
+
+        Parameters
+        ----------
+        dtype : float dtype
+
+        Returns
+        -------
+        Module : itself
+
+        Raises
+        ------
+        DTypeError
+            ``dtype`` is no float dtype.
+
+        Examples
+        --------
+        >>> import weft as wf
+        >>> net = wf.nn.Linear(3, 2).astype("bfloat16")
+        >>> net(wf.ones((5, 3), dtype="bfloat16")).dtype
+        dtype(bfloat16)
+        """
+        kept = as_dtype(dtype)
+        if not is_float(kept):
+            raise DTypeError(f"astype: dtype must be a float dtype, not {kept}")
+        trained = self.parameters()
+        for name, a in self.arrays().items():
+            if is_float(a.dtype):
+                a._set(cast(a.node, kept if name in trained or kept.itemsize >= 4 else float32))
+        return self
 
     def save(self, path: str | os.PathLike, dtype: Any = None) -> None:
         """Write every array of this module to a safetensors file, with checksums; never half a file.
@@ -195,15 +233,28 @@ class Module:
         return ""
 
 
-def _modules(name: str, value: Any) -> Iterator[tuple[str, Module]]:
-    if isinstance(value, Module):
+def _walk(name: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
+    if id(module) not in seen:
+        seen.add(id(module))
+        yield name, module
+        for inner, child in module.children():
+            yield from _walk(f"{name}.{inner}" if name else inner, child, seen)
+
+
+def modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
+    """(name, Module) of what an attribute holds: a module, or lists and dicts of modules."""
+    return _found(Module, name, value)
+
+
+def _found(kind: type, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, kind):
         yield name, value
     elif isinstance(value, list | tuple):
         for i, item in enumerate(value):
-            yield from _modules(f"{name}.{i}", item)
+            yield from _found(kind, f"{name}.{i}", item)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _modules(f"{name}.{key}", item)
+            yield from _found(kind, f"{name}.{key}", item)
 
 
 def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:

@@ -7,18 +7,11 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
+from weft.functions.creation import asarray
 from weft.functions.elementwise import sqrt, stop_gradient
 from weft.functions.joining import pad
-
-_SMALL = ("float16", "bfloat16")
-
-
-def _wide(x: Array) -> Array:
-    return x.astype("float32") if x.dtype.name in _SMALL or x.dtype.kind in "iub" else x
-
-
-def _back(y: Array, x: Array) -> Array:
-    return y.astype(x.dtype) if x.dtype.name in _SMALL else y
+from weft.functions.storage import narrowed, widened
+from weft.nn.sizes import extents, whole
 
 
 def _standard(x: Array, axes: tuple[int, ...], eps: float) -> Array:
@@ -44,8 +37,8 @@ def _channels(name: str, x: Array, *parameters: Array | None) -> tuple[int, ...]
 
 
 def batch_norm(
-    x: Array, running_mean: Array | None, running_var: Array | None, weight: Array | None = None, bias: Array | None = None,
-    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+    x: Any, running_mean: Array | None, running_var: Array | None, weight: Array | None = None, bias: Array | None = None,
+    training: bool = False, momentum: float | Array = 0.1, eps: float = 1e-5,
 ) -> Array:
     """Each channel at mean 0 and variance 1 over the batch; outside of training by the running statistics.
 
@@ -77,11 +70,12 @@ def batch_norm(
     >>> wf.nn.batch_norm(x, None, None, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
+    x = asarray(x)
     shape = _channels("batch_norm", x, running_mean, running_var, weight, bias)
-    wide = _wide(x)
+    wide = widened(x)
     if not training and running_mean is not None and running_var is not None:
         scale = 1.0 / sqrt(running_var + eps)
-        return _back(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
+        return narrowed(_affine((wide - running_mean.reshape(shape)) * scale.reshape(shape), weight, bias, shape), x)
     count = x.size // x.shape[1] if x.shape[1] else 0
     if count < 2:
         raise ShapeError(f"batch_norm: x {x.shape} has {count} value a channel; the variance needs two or more")
@@ -92,11 +86,11 @@ def batch_norm(
     if training and running_mean is not None and running_var is not None:
         for running, new in ((running_mean, mean), (running_var, var * (count / (count - 1)))):
             running[...] = running * (1.0 - momentum) + stop_gradient(new) * momentum
-    return _back(_affine(centred / sqrt(var + eps).reshape(shape), weight, bias, shape), x)
+    return narrowed(_affine(centred / sqrt(var + eps).reshape(shape), weight, bias, shape), x)
 
 
 def layer_norm(
-    x: Array, normalized_shape: int | Sequence[int], weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
+    x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
 ) -> Array:
     """The last dimensions at mean 0 and variance 1.
 
@@ -124,13 +118,14 @@ def layer_norm(
     >>> wf.nn.layer_norm(wf.array([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
+    x = asarray(x)
     shape = _last("layer_norm", x, normalized_shape, weight, bias)
-    y = _standard(_wide(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
-    return _back(_affine(y, weight, bias, shape), x)
+    y = _standard(widened(x), tuple(range(x.ndim - len(shape), x.ndim)), eps)
+    return narrowed(_affine(y, weight, bias, shape), x)
 
 
 def rms_norm(
-    x: Array, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6,
+    x: Any, normalized_shape: int | Sequence[int], weight: Array | None = None, eps: float = 1e-6,
 ) -> Array:
     """The last dimensions divided by their root mean square.
 
@@ -155,14 +150,16 @@ def rms_norm(
     >>> wf.nn.rms_norm(wf.array([[3.0, -3.0]]), 2, eps=0.0).tolist()
     [[1.0, -1.0]]
     """
+    x = asarray(x)
     shape = _last("rms_norm", x, normalized_shape, weight)
-    wide = _wide(x)
+    wide = widened(x)
     square = (wide * wide).mean(axis=tuple(range(x.ndim - len(shape), x.ndim)), keepdims=True)
-    return _back(_affine(wide / sqrt(square + eps), weight, None, shape), x)
+    return narrowed(_affine(wide / sqrt(square + eps), weight, None, shape), x)
 
 
 def _last(name: str, x: Array, normalized_shape: Any, *parameters: Array | None) -> tuple[int, ...]:
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    width = whole(normalized_shape)
+    shape = tuple(normalized_shape) if width is None else (width,)
     if not shape or x.shape[-len(shape):] != shape:
         raise ShapeError(f"{name}: x {x.shape} must end in normalized_shape {shape}")
     for p in parameters:
@@ -172,7 +169,7 @@ def _last(name: str, x: Array, normalized_shape: Any, *parameters: Array | None)
 
 
 def group_norm(
-    x: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
+    x: Any, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5,
 ) -> Array:
     """Each group of channels of each sample at mean 0 and variance 1.
 
@@ -200,15 +197,16 @@ def group_norm(
     >>> wf.nn.group_norm(wf.array([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
     """
+    x, groups = asarray(x), whole(num_groups) or 0
     shape = _channels("group_norm", x, weight, bias)
-    if not isinstance(num_groups, int) or num_groups < 1 or x.shape[1] % num_groups:
+    if groups < 1 or x.shape[1] % groups:
         raise ShapeError(f"group_norm: num_groups={num_groups!r} must divide the {x.shape[1]} channels of x {x.shape}")
-    grouped = _wide(x).reshape((x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]))
+    grouped = widened(x).reshape((x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     y = _standard(grouped, tuple(range(2, grouped.ndim)), eps).reshape(x.shape)
-    return _back(_affine(y, weight, bias, shape), x)
+    return narrowed(_affine(y, weight, bias, shape), x)
 
 
-def instance_norm(x: Array, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
+def instance_norm(x: Any, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5) -> Array:
     """Each channel of each sample at mean 0 and variance 1.
 
     Ulyanov et al.: Instance normalization. 2016.
@@ -234,13 +232,14 @@ def instance_norm(x: Array, weight: Array | None = None, bias: Array | None = No
     >>> wf.nn.instance_norm(wf.array([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
+    x = asarray(x)
     shape = _channels("instance_norm", x, weight, bias)
     if x.ndim < 3:
         raise ShapeError(f"instance_norm: x must be (N, C, ...) with a spatial dimension, not {x.shape}")
-    return _back(_affine(_standard(_wide(x), tuple(range(2, x.ndim)), eps), weight, bias, shape), x)
+    return narrowed(_affine(_standard(widened(x), tuple(range(2, x.ndim)), eps), weight, bias, shape), x)
 
 
-def local_response_norm(x: Array, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Array:
+def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Array:
     """Each element divided by ``(k + alpha * mean of the squares of size neighbouring channels) ** beta``.
 
     Krizhevsky et al.: ImageNet classification with deep convolutional neural networks. 2012. Channels outside
@@ -267,12 +266,12 @@ def local_response_norm(x: Array, size: int, alpha: float = 1e-4, beta: float = 
     >>> wf.nn.local_response_norm(wf.array([[1.0, 2.0]]), 1, alpha=1.0, beta=1.0).tolist()
     [[0.5, 0.4000000059604645]]
     """
+    x = asarray(x)
     _channels("local_response_norm", x)
-    if not isinstance(size, int) or size < 1:
-        raise ShapeError(f"local_response_norm: size must be a positive int, not {size!r}")
-    wide = _wide(x)
+    (size,) = extents("local_response_norm", size=size)
+    wide = widened(x)
     square = pad(wide * wide, [(0, 0), (size // 2, (size - 1) // 2)] + [(0, 0)] * (x.ndim - 2))
     total = square[:, : x.shape[1]]
     for first in range(1, size):
         total = total + square[:, first : first + x.shape[1]]
-    return _back(wide / (total * (alpha / size) + k) ** beta, x)
+    return narrowed(wide / (total * (alpha / size) + k) ** beta, x)

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import ones, zeros
+from weft.functions.creation import asarray, ones, zeros
 from weft.nn import normalization as N
 from weft.nn.module import Module
 from weft.nn.sizes import NAMES, extents, first_batch
@@ -23,9 +23,9 @@ class BatchNorm2d(Module):
 
     Parameters
     ----------
-    num_features : int, or None to take it from the first batch
+    num_features : int, or None (or left out) to take it from the first batch
     eps : float
-    momentum : float, the share of the new statistics
+    momentum : float, the share of the new statistics; None for the mean over all batches so far
     affine : bool, whether there are a weight and a bias
     track_running_stats : bool; without them the batch's statistics are used always
 
@@ -43,15 +43,15 @@ class BatchNorm2d(Module):
     (2, 3, 4, 4)
     """
 
-    buffers = ("running_mean", "running_var")
+    buffers = ("running_mean", "running_var", "num_batches_tracked")
     ranks: tuple[int, ...] = (4,)
 
     def __init__(
-        self, num_features: int | None, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True,
+        self, num_features: int | None = None, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
         track_running_stats: bool = True,
     ) -> None:
         super().__init__()
-        if not 0.0 <= momentum <= 1.0:
+        if momentum is not None and not 0.0 <= momentum <= 1.0:
             raise ValueError(f"{type(self).__name__}: momentum must lie between 0 and 1, not {momentum}")
         self.num_features: int | None = None
         self.eps, self.momentum = eps, momentum
@@ -60,18 +60,21 @@ class BatchNorm2d(Module):
         self.bias: Array | None = None
         self.running_mean: Array | None = None
         self.running_var: Array | None = None
+        self.num_batches_tracked: Array | None = None  # where ``momentum`` is None
         if num_features is not None:
             self._make(num_features)
 
-    def _make(self, count: int) -> None:
-        extents(type(self).__name__, num_features=count)
+    def _make(self, width: int) -> None:
+        (count,) = extents(type(self).__name__, num_features=width)
         self.num_features = count
         if self.affine:
             self.weight, self.bias = ones((count,)), zeros((count,))
         if self.track_running_stats:
             self.running_mean, self.running_var = zeros((count,)), ones((count,))
+            self.num_batches_tracked = zeros((), dtype="int64") if self.momentum is None else None
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
         if x.ndim not in self.ranks:
             wanted = " or ".join("(N, C)" if r == 2 else NAMES[r - 2] for r in self.ranks)
             raise ShapeError(f"{type(self).__name__}: x must be {wanted}, not {x.shape}")
@@ -79,8 +82,17 @@ class BatchNorm2d(Module):
             first_batch(self, "num_features")
             self._make(x.shape[1])
         return N.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self.momentum, self.eps
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(), self.eps
         )
+
+    def _share(self) -> float | Array:
+        """The share of this batch in the running statistics."""
+        count = self.num_batches_tracked
+        if count is None:
+            return 0.0 if self.momentum is None else self.momentum
+        if self.training:
+            count[...] = count + 1
+        return 1.0 / count.astype("float32")
 
     def extra_repr(self) -> str:
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"
@@ -162,7 +174,7 @@ class LayerNorm(Module):
         self.weight = ones(self.normalized_shape) if elementwise_affine else None
         self.bias = zeros(self.normalized_shape) if elementwise_affine and bias else None
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return N.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -198,7 +210,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.weight = ones(self.normalized_shape) if elementwise_affine else None
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return N.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -212,7 +224,8 @@ class GroupNorm(Module):
 
     Parameters
     ----------
-    num_groups, num_channels : int; num_groups divides num_channels
+    num_groups : int, a divisor of ``num_channels``
+    num_channels : int, or None (or left out) to take it from the first batch
     eps : float
     affine : bool, whether there are a weight and a bias
 
@@ -228,16 +241,32 @@ class GroupNorm(Module):
     (2, 4, 5)
     """
 
-    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(self, num_groups: int, num_channels: int | None = None, eps: float = 1e-5, affine: bool = True) -> None:
         super().__init__()
-        extents("GroupNorm", num_groups=num_groups, num_channels=num_channels)
-        if num_channels % num_groups:
-            raise ShapeError(f"GroupNorm: num_groups={num_groups} must divide num_channels={num_channels}")
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        self.weight = ones((num_channels,)) if affine else None
-        self.bias = zeros((num_channels,)) if affine else None
+        (self.num_groups,) = extents("GroupNorm", num_groups=num_groups)
+        self.num_channels: int | None = None
+        self.eps, self.affine = eps, affine
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if num_channels is not None:
+            self._make(num_channels)
 
-    def forward(self, x: Array) -> Array:
+    def _make(self, width: int) -> None:
+        (channels,) = extents("GroupNorm", num_channels=width)
+        if channels % self.num_groups:
+            raise ShapeError(f"GroupNorm: num_groups={self.num_groups} must divide num_channels={channels}")
+        self.num_channels = channels
+        self.weight = ones((channels,)) if self.affine else None
+        self.bias = zeros((channels,)) if self.affine else None
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        if self.num_channels is None and x.ndim > 1:
+            first_batch(self, "num_channels")
+            self._make(x.shape[1])
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            known = "" if self.num_channels is None else f" with C = {self.num_channels}"
+            raise ShapeError(f"GroupNorm: x must be (N, C, ...){known}, not {x.shape}")
         return N.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
@@ -251,7 +280,7 @@ class InstanceNorm2d(Module):
 
     Parameters
     ----------
-    num_features : int
+    num_features : int, or None (or left out) to take it from the first batch
     eps : float
     affine : bool, whether there are a weight and a bias
 
@@ -269,16 +298,29 @@ class InstanceNorm2d(Module):
 
     spatial = 2
 
-    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:
+    def __init__(self, num_features: int | None = None, eps: float = 1e-5, affine: bool = False) -> None:
         super().__init__()
-        extents(type(self).__name__, num_features=num_features)
-        self.num_features, self.eps = num_features, eps
-        self.weight = ones((num_features,)) if affine else None
-        self.bias = zeros((num_features,)) if affine else None
+        self.num_features: int | None = None
+        self.eps, self.affine = eps, affine
+        self.weight: Array | None = None
+        self.bias: Array | None = None
+        if num_features is not None:
+            self._make(num_features)
 
-    def forward(self, x: Array) -> Array:
+    def _make(self, width: int) -> None:
+        (count,) = extents(type(self).__name__, num_features=width)
+        self.num_features = count
+        self.weight = ones((count,)) if self.affine else None
+        self.bias = zeros((count,)) if self.affine else None
+
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        if self.num_features is None and x.ndim == self.spatial + 2:
+            first_batch(self, "num_features")
+            self._make(x.shape[1])
         if x.ndim != self.spatial + 2 or x.shape[1] != self.num_features:
-            wanted = f"{NAMES[self.spatial]} with C = {self.num_features}"
+            known = "" if self.num_features is None else f" with C = {self.num_features}"
+            wanted = NAMES[self.spatial] + known
             raise ShapeError(f"{type(self).__name__}: x must be {wanted}, not {x.shape}")
         return N.instance_norm(x, self.weight, self.bias, self.eps)
 
@@ -353,9 +395,10 @@ class LocalResponseNorm(Module):
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
+        (self.size,) = extents("LocalResponseNorm", size=size)
+        self.alpha, self.beta, self.k = alpha, beta, k
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return N.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 
     def extra_repr(self) -> str:
@@ -363,7 +406,5 @@ class LocalResponseNorm(Module):
 
 
 def _shape(layer: str, shape: Any) -> tuple[int, ...]:
-    found = (shape,) if isinstance(shape, int) else tuple(shape)
-    for n in found:
-        extents(layer, normalized_shape=n)
-    return found
+    given = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    return tuple(extents(layer, normalized_shape=n)[0] for n in given)

@@ -15,72 +15,99 @@ from weft.functions.elementwise import abs as absolute
 from weft.functions.indexing import take
 from weft.functions.linalg import tensordot
 from weft.functions.manipulation import moveaxis
+from weft.functions.storage import narrowed, widened
 from weft.graph.primitives import TABLE, bind
-from weft.nn.sizes import each, images
+from weft.nn.sizes import each, images, whole
+
+Places = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
 
 
-def _window(name: str, spatial: int, x: Array, kind: str, kernel_size: Any, stride: Any, padding: Any) -> Array:
+def _places(name: str, spatial: int, x: Array, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool) -> Places:
+    """Window, stride and padding (low, high) of each dimension."""
     images(name, x.shape, spatial)
     k = each(kernel_size, spatial, f"{name}: kernel_size", 1)
     s = k if stride is None else each(stride, spatial, f"{name}: stride", 1)
     p = each(padding, spatial, f"{name}: padding")
     if any(2 * a > b for a, b in zip(p, k, strict=True)):
         raise ShapeError(f"{name}: padding {p} is more than half the window {k}")
+    rest = [_rest(*at) if ceil_mode else 0 for at in zip(x.shape[2:], k, s, p, strict=True)]
+    return k, s, tuple((a, a + b) for a, b in zip(p, rest, strict=True))
+
+
+def _rest(n: int, k: int, s: int, p: int) -> int:
+    """How far a last window sticks out that begins inside the image or the padding before it."""
+    over = n + 2 * p - k
+    start = -(-over // s) * s
+    return start - over if over >= 0 and start < n + p else 0
+
+
+def _reduced(name: str, kind: str, x: Array, places: Places) -> Array:
+    k, s, p = places
     try:
-        return wrap(bind(TABLE["reduce_window"], as_node(x), kind=kind, window=k, stride=s, padding=tuple((a, a) for a in p)))
+        return wrap(bind(TABLE["reduce_window"], as_node(x), kind=kind, window=k, stride=s, padding=p))
     except (ShapeError, DTypeError) as error:
         raise renamed(error, name) from None
 
 
-def max_pool(spatial: int, x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def max_pool(
+    spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+) -> Array:
     """The largest element of each window, over ``spatial`` dimensions; see :func:`max_pool2d`."""
-    return _window(f"max_pool{spatial}d", spatial, x, "max", kernel_size, stride, padding)
+    x, name = asarray(x), f"max_pool{spatial}d"
+    return _reduced(name, "max", x, _places(name, spatial, x, kernel_size, stride, padding, ceil_mode))
 
 
 def avg_pool(
-    spatial: int, x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True,
+    spatial: int, x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True,
+    ceil_mode: bool = False,
 ) -> Array:
     """The mean of each window, over ``spatial`` dimensions; see :func:`avg_pool2d`."""
-    name = f"avg_pool{spatial}d"
-    k, p = each(kernel_size, spatial, f"{name}: kernel_size", 1), each(padding, spatial, f"{name}: padding")
-    total = _window(name, spatial, x, "sum", k, stride, p)
-    if count_include_pad or not any(p):
-        return total / float(math.prod(k))
-    s = k if stride is None else each(stride, spatial, f"{name}: stride", 1)
+    x, name = asarray(x), f"avg_pool{spatial}d"
+    places = k, s, p = _places(name, spatial, x, kernel_size, stride, padding, ceil_mode)
+    total = _reduced(name, "sum", widened(x), places)
     counts: Any = np.ones((1,) * spatial)
-    for d, (n, size, step, low) in enumerate(zip(x.shape[2:], k, s, p, strict=True)):
+    for d, (n, size, step, (low, _)) in enumerate(zip(x.shape[2:], k, s, p, strict=True)):
         first = np.arange(total.shape[2 + d]) * step - low
-        inside = np.minimum(first + size, n) - np.maximum(first, 0)
+        begin, end = (-low, n + low) if count_include_pad else (0, n)  # what ceil_mode adds at the end never counts
+        inside = np.minimum(first + size, end) - np.maximum(first, begin)
         counts = counts * inside.reshape([-1 if a == d else 1 for a in range(spatial)])
-    return total * asarray((1.0 / counts).astype(total.dtype))
+    if (counts == math.prod(k)).all():
+        return narrowed(total / float(math.prod(k)), x)
+    return narrowed(total * asarray((1.0 / counts).astype(total.dtype)), x)
 
 
-def lp_pool(spatial: int, x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def lp_pool(
+    spatial: int, x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+) -> Array:
     """The p-norm of each window, over ``spatial`` dimensions; see :func:`lp_pool2d`."""
-    name = f"lp_pool{spatial}d"
+    x, name = asarray(x), f"lp_pool{spatial}d"
     if not norm_type >= 1:
         raise ValueError(f"{name}: norm_type must be at least 1, not {norm_type}")
+    places = _places(name, spatial, x, kernel_size, stride, padding, ceil_mode)
     if norm_type == math.inf:
-        return _window(name, spatial, absolute(x), "max", kernel_size, stride, padding)
+        return _reduced(name, "max", absolute(x), places)
+    wide = widened(x)
     if norm_type == 1:
-        return _window(name, spatial, absolute(x), "sum", kernel_size, stride, padding)
-    power = x * x if norm_type == 2 else absolute(x) ** float(norm_type)
-    total = _window(name, spatial, power, "sum", kernel_size, stride, padding)
-    empty = total == 0  # the root has no slope there: the gradient is taken as 0
-    return where(empty, 0, where(empty, 1, total) ** (1.0 / norm_type))
+        norm = _reduced(name, "sum", absolute(wide), places)
+    else:
+        total = _reduced(name, "sum", wide * wide if norm_type == 2 else absolute(wide) ** float(norm_type), places)
+        empty = total == 0  # the root has no slope there: the gradient is taken as 0
+        norm = where(empty, 0, where(empty, 1, total) ** (1.0 / norm_type))
+    return narrowed(norm, x)
 
 
-def max_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
     """The largest element of each window; the gradient goes to the first of equals.
 
     Parameters
     ----------
     x : (N, C, H, W)
     kernel_size, stride, padding : int or pair; stride defaults to kernel_size
+    ceil_mode : bool, whether a last window that sticks out of the image counts too, if it begins inside
 
     Returns
     -------
-    (N, C, (H + 2 * padding - kernel_size) // stride + 1, ...)
+    (N, C, (H + 2 * padding - kernel_size) // stride + 1, ...), with ``ceil_mode`` rounded up
 
     Raises
     ------
@@ -93,16 +120,16 @@ def max_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
     >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
     (2, 3, 4, 4)
     """
-    return max_pool(2, x, kernel_size, stride, padding)
+    return max_pool(2, x, kernel_size, stride, padding, ceil_mode)
 
 
-def max_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
     """:func:`max_pool2d` with one spatial dimension.
 
     Parameters
     ----------
     x : (N, C, L)
-    kernel_size, stride, padding : int; stride defaults to kernel_size
+    kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`, for one dimension
 
     Returns
     -------
@@ -119,16 +146,16 @@ def max_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
     >>> wf.nn.max_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
     [[[3.0, 2.0]]]
     """
-    return max_pool(1, x, kernel_size, stride, padding)
+    return max_pool(1, x, kernel_size, stride, padding, ceil_mode)
 
 
-def max_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def max_pool3d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> Array:
     """:func:`max_pool2d` with three spatial dimensions.
 
     Parameters
     ----------
     x : (N, C, D, H, W)
-    kernel_size, stride, padding : int or triple; stride defaults to kernel_size
+    kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`, for three dimensions
 
     Returns
     -------
@@ -145,17 +172,19 @@ def max_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0)
     >>> wf.nn.max_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
     (1, 2, 2, 2, 2)
     """
-    return max_pool(3, x, kernel_size, stride, padding)
+    return max_pool(3, x, kernel_size, stride, padding, ceil_mode)
 
 
-def avg_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
+def avg_pool2d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
+) -> Array:
     """The mean of each window.
 
     Parameters
     ----------
-    x, kernel_size, stride, padding : as in :func:`max_pool2d`
+    x, kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`
     count_include_pad : bool
-        Whether padding counts as zeros, or not at all.
+        Whether padding counts as zeros, or not at all. What sticks out with ``ceil_mode`` never counts.
 
     Returns
     -------
@@ -172,16 +201,18 @@ def avg_pool2d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0,
     >>> float(wf.nn.avg_pool2d(wf.ones((1, 1, 2, 2)), 2).sum())
     1.0
     """
-    return avg_pool(2, x, kernel_size, stride, padding, count_include_pad)
+    return avg_pool(2, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
-def avg_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
+def avg_pool1d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
+) -> Array:
     """:func:`avg_pool2d` with one spatial dimension.
 
     Parameters
     ----------
     x : (N, C, L)
-    kernel_size, stride, padding, count_include_pad : as in :func:`avg_pool2d`
+    kernel_size, stride, padding, count_include_pad, ceil_mode : as in :func:`avg_pool2d`
 
     Returns
     -------
@@ -198,16 +229,18 @@ def avg_pool1d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0,
     >>> wf.nn.avg_pool1d(wf.array([[[1.0, 3.0, 2.0, 0.0]]]), 2).tolist()
     [[[2.0, 1.0]]]
     """
-    return avg_pool(1, x, kernel_size, stride, padding, count_include_pad)
+    return avg_pool(1, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
-def avg_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Array:
+def avg_pool3d(
+    x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
+) -> Array:
     """:func:`avg_pool2d` with three spatial dimensions.
 
     Parameters
     ----------
     x : (N, C, D, H, W)
-    kernel_size, stride, padding, count_include_pad : as in :func:`avg_pool2d`
+    kernel_size, stride, padding, count_include_pad, ceil_mode : as in :func:`avg_pool2d`
 
     Returns
     -------
@@ -224,17 +257,19 @@ def avg_pool3d(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0,
     >>> wf.nn.avg_pool3d(wf.ones((1, 2, 4, 4, 4)), 2).shape
     (1, 2, 2, 2, 2)
     """
-    return avg_pool(3, x, kernel_size, stride, padding, count_include_pad)
+    return avg_pool(3, x, kernel_size, stride, padding, count_include_pad, ceil_mode)
 
 
-def lp_pool2d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def lp_pool2d(
+    x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+) -> Array:
     """The p-norm ``sum(abs(x) ** p) ** (1 / p)`` of each window. Where a window holds only zeros its gradient is 0.
 
     Sermanet et al.: Convolutional neural networks applied to house numbers digit classification. 2012.
 
     Parameters
     ----------
-    x, kernel_size, stride, padding : as in :func:`max_pool2d`
+    x, kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`
     norm_type : number
         p, at least 1, or ``wf.inf`` for the largest magnitude.
 
@@ -253,16 +288,18 @@ def lp_pool2d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, 
     >>> wf.nn.lp_pool2d(wf.array([[[[3.0, 0.0], [0.0, -4.0]]]]), 2, 2).tolist()
     [[[[5.0]]]]
     """
-    return lp_pool(2, x, norm_type, kernel_size, stride, padding)
+    return lp_pool(2, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
-def lp_pool1d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def lp_pool1d(
+    x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+) -> Array:
     """:func:`lp_pool2d` with one spatial dimension.
 
     Parameters
     ----------
     x : (N, C, L)
-    norm_type, kernel_size, stride, padding : as in :func:`lp_pool2d`
+    norm_type, kernel_size, stride, padding, ceil_mode : as in :func:`lp_pool2d`
 
     Returns
     -------
@@ -279,16 +316,18 @@ def lp_pool1d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, 
     >>> wf.nn.lp_pool1d(wf.array([[[3.0, -4.0]]]), 2, 2).tolist()
     [[[5.0]]]
     """
-    return lp_pool(1, x, norm_type, kernel_size, stride, padding)
+    return lp_pool(1, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
-def lp_pool3d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> Array:
+def lp_pool3d(
+    x: Any, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+) -> Array:
     """:func:`lp_pool2d` with three spatial dimensions.
 
     Parameters
     ----------
     x : (N, C, D, H, W)
-    norm_type, kernel_size, stride, padding : as in :func:`lp_pool2d`
+    norm_type, kernel_size, stride, padding, ceil_mode : as in :func:`lp_pool2d`
 
     Returns
     -------
@@ -305,7 +344,7 @@ def lp_pool3d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, 
     >>> wf.nn.lp_pool3d(wf.ones((1, 1, 2, 2, 2)), 1, 2).tolist()
     [[[[[8.0]]]]]
     """
-    return lp_pool(3, x, norm_type, kernel_size, stride, padding)
+    return lp_pool(3, x, norm_type, kernel_size, stride, padding, ceil_mode)
 
 
 # ---- regions by the size of the result
@@ -313,11 +352,11 @@ def lp_pool3d(x: Array, norm_type: float, kernel_size: Any, stride: Any = None, 
 
 def _outputs(name: str, spatial: int, x: Array, output_size: Any) -> tuple[int, ...]:
     images(name, x.shape, spatial)
-    given = (output_size,) * spatial if isinstance(output_size, int | None) else tuple(output_size)
+    given = tuple(output_size) if isinstance(output_size, tuple | list) else (output_size,) * spatial
     if len(given) != spatial:
         raise ShapeError(f"{name}: output_size {output_size!r} must be an int, None or {spatial} of these")
-    found = tuple(n if o is None else o for o, n in zip(given, x.shape[2:], strict=True))
-    if not all(isinstance(o, int) and 1 <= o for o in found):
+    found = tuple(n if o is None else whole(o) or 0 for o, n in zip(given, x.shape[2:], strict=True))
+    if min(found) < 1:
         raise ShapeError(f"{name}: output_size {output_size!r} must hold positive ints")
     return found
 
@@ -334,24 +373,27 @@ def _even(x: Array, out: tuple[int, ...]) -> tuple[int, ...] | None:
     return None if any(n % o for n, o in pairs) else tuple(n // o for n, o in pairs)
 
 
-def adaptive_avg_pool(spatial: int, x: Array, output_size: Any) -> Array:
+def adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Array:
     """The mean of each region, such that the result has ``output_size``; see :func:`weft.nn.AdaptiveAvgPool2d`."""
+    x = asarray(x)
     out = _outputs(f"adaptive_avg_pool{spatial}d", spatial, x, output_size)
     if all(o == 1 for o in out):
         return x.mean(axis=tuple(range(2, 2 + spatial)), keepdims=True)
     window = _even(x, out)
     if window is not None:
         return avg_pool(spatial, x, window)
+    mean = widened(x)
     for axis, o in enumerate(out, 2):  # a product with the regions' shares, one axis after the other
         first, last = _regions(x.shape[axis], o)
         at = np.arange(x.shape[axis])[:, None]
         shares = ((at >= first) & (at < last)) / (last - first)
-        x = moveaxis(tensordot(x, asarray(shares.astype(x.dtype)), ((axis,), (0,))), -1, axis)
-    return x
+        mean = moveaxis(tensordot(mean, asarray(shares.astype(mean.dtype)), ((axis,), (0,))), -1, axis)
+    return narrowed(mean, x)
 
 
-def adaptive_max_pool(spatial: int, x: Array, output_size: Any) -> Array:
+def adaptive_max_pool(spatial: int, x: Any, output_size: Any) -> Array:
     """The largest of each region, such that the result has ``output_size``; see :func:`weft.nn.AdaptiveMaxPool2d`."""
+    x = asarray(x)
     out = _outputs(f"adaptive_max_pool{spatial}d", spatial, x, output_size)
     window = _even(x, out)
     if window is not None:
@@ -363,7 +405,7 @@ def adaptive_max_pool(spatial: int, x: Array, output_size: Any) -> Array:
     return x
 
 
-def maxout(x: Array, kernel_size: int) -> Array:
+def maxout(x: Any, kernel_size: int) -> Array:
     """The largest of each ``kernel_size`` neighbouring channels.
 
     Goodfellow et al.: Maxout networks. 2013.
@@ -388,6 +430,7 @@ def maxout(x: Array, kernel_size: int) -> Array:
     >>> wf.nn.maxout(wf.array([[1.0, 3.0, 5.0, 2.0]]), 2).tolist()
     [[3.0, 5.0]]
     """
-    if x.ndim < 2 or not isinstance(kernel_size, int) or kernel_size < 1 or x.shape[1] % kernel_size:
+    x, k = asarray(x), whole(kernel_size) or 0
+    if x.ndim < 2 or k < 1 or x.shape[1] % k:
         raise ShapeError(f"maxout: the channels (axis 1) of x {x.shape} must be a multiple of kernel_size={kernel_size!r}")
-    return x.reshape((x.shape[0], x.shape[1] // kernel_size, kernel_size, *x.shape[2:])).max(axis=2)
+    return x.reshape((x.shape[0], x.shape[1] // k, k, *x.shape[2:])).max(axis=2)

@@ -6,22 +6,26 @@ import inspect
 from typing import Any
 
 from weft.array import Array
+from weft.functions.creation import asarray
 from weft.nn import pooling as P
 from weft.nn.module import Module
-from weft.nn.sizes import NAMES, each
+from weft.nn.sizes import NAMES, each, extents, images
 
 
 class _Pool(Module):
     spatial = 2
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> None:
         super().__init__()
-        self.kernel_size = each(kernel_size, self.spatial, "kernel_size", 1)
-        self.stride = self.kernel_size if stride is None else each(stride, self.spatial, "stride", 1)
-        self.padding = each(padding, self.spatial, "padding")
+        name = type(self).__name__
+        self.kernel_size = each(kernel_size, self.spatial, f"{name}: kernel_size", 1)
+        self.stride = self.kernel_size if stride is None else each(stride, self.spatial, f"{name}: stride", 1)
+        self.padding = each(padding, self.spatial, f"{name}: padding")
+        self.ceil_mode = bool(ceil_mode)
 
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return text + (", ceil_mode=True" if self.ceil_mode else "")
 
 
 class MaxPool2d(_Pool):
@@ -43,8 +47,8 @@ class MaxPool2d(_Pool):
     (1, 1, 2, 2)
     """
 
-    def forward(self, x: Array) -> Array:
-        return P.max_pool(self.spatial, x, self.kernel_size, self.stride, self.padding)
+    def forward(self, x: Any) -> Array:
+        return P.max_pool(self.spatial, x, self.kernel_size, self.stride, self.padding, self.ceil_mode)
 
 
 class AvgPool2d(_Pool):
@@ -66,12 +70,18 @@ class AvgPool2d(_Pool):
     (1, 1, 2, 2)
     """
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> None:
-        super().__init__(kernel_size, stride, padding)
-        self.count_include_pad = count_include_pad
+    def __init__(
+        self, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True, ceil_mode: bool = False,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.count_include_pad = bool(count_include_pad)
 
-    def forward(self, x: Array) -> Array:
-        return P.avg_pool(self.spatial, x, self.kernel_size, self.stride, self.padding, self.count_include_pad)
+    def forward(self, x: Any) -> Array:
+        settings = self.kernel_size, self.stride, self.padding, self.count_include_pad, self.ceil_mode
+        return P.avg_pool(self.spatial, x, *settings)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.count_include_pad else ", count_include_pad=False")
 
 
 class LPPool2d(_Pool):
@@ -93,12 +103,14 @@ class LPPool2d(_Pool):
     [[[[2.0, 2.0], [2.0, 2.0]]]]
     """
 
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
+    def __init__(
+        self, norm_type: float, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding, ceil_mode)
         self.norm_type = norm_type
 
-    def forward(self, x: Array) -> Array:
-        return P.lp_pool(self.spatial, x, self.norm_type, self.kernel_size, self.stride, self.padding)
+    def forward(self, x: Any) -> Array:
+        return P.lp_pool(self.spatial, x, self.norm_type, self.kernel_size, self.stride, self.padding, self.ceil_mode)
 
     def extra_repr(self) -> str:
         return f"{self.norm_type}, " + super().extra_repr()
@@ -131,7 +143,7 @@ class AdaptiveAvgPool2d(Module):
         super().__init__()
         self.output_size = tuple(output_size) if isinstance(output_size, list) else output_size
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return P.adaptive_avg_pool(self.spatial, x, self.output_size)
 
     def extra_repr(self) -> str:
@@ -157,7 +169,7 @@ class AdaptiveMaxPool2d(AdaptiveAvgPool2d):
     (1, 4, 2, 2)
     """
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return P.adaptive_max_pool(self.spatial, x, self.output_size)
 
 
@@ -188,8 +200,9 @@ class GlobalAvgPool2d(Module):
         super().__init__()
         self.keepdims = keepdims
 
-    def forward(self, x: Array) -> Array:
-        P.images(type(self).__name__, x.shape, self.spatial)
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        images(type(self).__name__, x.shape, self.spatial)
         return x.mean(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
@@ -212,8 +225,9 @@ class GlobalMaxPool2d(GlobalAvgPool2d):
     (2, 3)
     """
 
-    def forward(self, x: Array) -> Array:
-        P.images(type(self).__name__, x.shape, self.spatial)
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
+        images(type(self).__name__, x.shape, self.spatial)
         return x.max(axis=tuple(range(2, x.ndim)), keepdims=self.keepdims)
 
 
@@ -272,9 +286,9 @@ class MaxOut(Module):
 
     def __init__(self, kernel_size: int) -> None:
         super().__init__()
-        self.kernel_size = kernel_size
+        (self.kernel_size,) = extents("MaxOut", kernel_size=kernel_size)
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return P.maxout(x, self.kernel_size)
 
     def extra_repr(self) -> str:

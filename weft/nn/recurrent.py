@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.errors import ShapeError
-from weft.functions.creation import zeros
+from weft.functions.creation import asarray, zeros
 from weft.functions.elementwise import maximum, stop_gradient, tanh
 from weft.functions.joining import concatenate, stack
 from weft.nn.dropout import dropout
@@ -62,15 +62,15 @@ class _Recurrent(Module):
     late = 0  # gates, the last ones, whose bias_hh is added inside the loop
 
     def __init__(
-        self, input_size: int | None, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
-        dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
+        self, input_size: int | None = None, hidden_size: int | None = None, num_layers: int = 1, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
     ) -> None:
         super().__init__()
-        extents(type(self).__name__, hidden_size=hidden_size, num_layers=num_layers)
+        self.hidden_size, self.num_layers = extents(type(self).__name__, hidden_size=hidden_size, num_layers=num_layers)
         if not 0.0 <= dropout <= 1.0:
             raise ValueError(f"{type(self).__name__}: dropout must lie between 0 and 1, not {dropout}")
         self.input_size: int | None = None
-        self.hidden_size, self.num_layers, self.has_bias = hidden_size, num_layers, bool(bias)
+        self.has_bias = bool(bias)
         self.batch_first, self.dropout = bool(batch_first), float(dropout)
         self.bidirectional, self.stateful = bool(bidirectional), bool(stateful)
         self.hidden: Array | None = None
@@ -78,8 +78,8 @@ class _Recurrent(Module):
         if input_size is not None:
             self._make(input_size)
 
-    def _make(self, input_size: int) -> None:
-        extents(type(self).__name__, input_size=input_size)
+    def _make(self, width: int) -> None:
+        (input_size,) = extents(type(self).__name__, input_size=width)
         self.input_size = input_size
         wide, limit = self.gates * self.hidden_size, self.hidden_size**-0.5
         for layer in range(self.num_layers):
@@ -102,8 +102,9 @@ class _Recurrent(Module):
         """Forget the state that a stateful layer kept: the next batch starts from zeros."""
         self.hidden = self.cell = None
 
-    def _forward(self, x: Array, given: State | None) -> tuple[Array, State]:
+    def _forward(self, x: Any, given: State | None) -> tuple[Array, State]:
         name = type(self).__name__
+        x = asarray(x)
         single = x.ndim == 2
         if x.ndim not in (2, 3):
             layout = "(batch, steps, features)" if self.batch_first else "(steps, batch, features)"
@@ -144,8 +145,7 @@ class _Recurrent(Module):
             given, single = (self.hidden,) if self.cell is None else (self.hidden, self.cell), False
         if given is None:
             return None
-        if single:
-            given = tuple([s[:, None] for s in given])
+        given = tuple([asarray(s)[:, None] if single else asarray(s) for s in given])
         wanted = (self.num_layers * len(self._ends), batch, self.hidden_size)
         for s in given:
             if tuple(s.shape) != wanted:
@@ -164,6 +164,7 @@ class _Recurrent(Module):
         step = self._step()
         if start is None:
             start = tuple([zeros((x.shape[1], self.hidden_size), dtype=gates[0].dtype)] * self.states)
+        start = tuple([s if s.dtype == gates[0].dtype else s.astype(gates[0].dtype) for s in start])
 
         def one(state: State, g: Gates) -> tuple[State, Array]:
             state = step(state, g, w_hh, b_hh)
@@ -189,7 +190,7 @@ class RNN(_Recurrent):
 
     Parameters
     ----------
-    input_size : int, or None to take it from the first batch
+    input_size : int, or None (or left out) to take it from the first batch
     hidden_size : int
     num_layers : int, each reads what the one before gives
     nonlinearity : "tanh" or "relu"
@@ -215,8 +216,8 @@ class RNN(_Recurrent):
     """
 
     def __init__(
-        self, input_size: int | None, hidden_size: int, num_layers: int = 1, nonlinearity: str = "tanh", bias: bool = True,
-        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
+        self, input_size: int | None = None, hidden_size: int | None = None, num_layers: int = 1, nonlinearity: str = "tanh",
+        bias: bool = True, batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, stateful: bool = False,
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNN: nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
@@ -226,7 +227,7 @@ class RNN(_Recurrent):
     def _step(self) -> Step:
         return _simple(self.nonlinearity)
 
-    def forward(self, x: Array, h0: Array | None = None) -> tuple[Array, Array]:
+    def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
         """(output of every step, last state of every layer and direction)."""
         y, (h,) = self._forward(x, None if h0 is None else (h0,))
         return y, h
@@ -237,7 +238,7 @@ class LSTM(_Recurrent):
 
     Parameters
     ----------
-    input_size : int, or None to take it from the first batch
+    input_size : int, or None (or left out) to take it from the first batch
     hidden_size : int
     num_layers, bias, batch_first, dropout, bidirectional, stateful : as for :class:`RNN`
 
@@ -260,8 +261,10 @@ class LSTM(_Recurrent):
     def _step(self) -> Step:
         return _lstm
 
-    def forward(self, x: Array, state: tuple[Array, Array] | None = None) -> tuple[Array, tuple[Array, Array]]:
+    def forward(self, x: Any, state: tuple[Array, Array] | None = None) -> tuple[Array, tuple[Array, Array]]:
         """(output of every step, (last hidden state, last cell state) of every layer and direction)."""
+        if state is not None and not (isinstance(state, tuple | list) and len(state) == 2):
+            raise TypeError(f"LSTM: state must be a pair (hidden, cell), not {type(state).__name__}")
         y, (h, c) = self._forward(x, None if state is None else tuple(state))
         return y, (h, c)
 
@@ -271,7 +274,7 @@ class GRU(_Recurrent):
 
     Parameters
     ----------
-    input_size : int, or None to take it from the first batch
+    input_size : int, or None (or left out) to take it from the first batch
     hidden_size : int
     num_layers, bias, batch_first, dropout, bidirectional, stateful : as for :class:`RNN`
 
@@ -294,7 +297,7 @@ class GRU(_Recurrent):
     def _step(self) -> Step:
         return _gru
 
-    def forward(self, x: Array, h0: Array | None = None) -> tuple[Array, Array]:
+    def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
         """(output of every step, last state of every layer and direction)."""
         y, (h,) = self._forward(x, None if h0 is None else (h0,))
         return y, h

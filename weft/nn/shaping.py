@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 from weft.array import Array
-from weft.errors import ShapeError
+from weft.errors import AxisError, ShapeError
+from weft.functions.creation import asarray
 from weft.nn.module import Module
+from weft.nn.sizes import whole
 
 
-def flatten(x: Array, start_dim: int = 1, end_dim: int = -1) -> Array:
+def flatten(x: Any, start_dim: int = 1, end_dim: int = -1) -> Array:
     """Merge the dimensions from ``start_dim`` to ``end_dim`` into one.
 
     Parameters
@@ -22,17 +24,25 @@ def flatten(x: Array, start_dim: int = 1, end_dim: int = -1) -> Array:
     -------
     Array, a view
 
+    Raises
+    ------
+    AxisError
+        when ``x`` has no such dimensions.
+
     Examples
     --------
     >>> import weft as wf
     >>> wf.nn.flatten(wf.ones((2, 3, 4))).shape
     (2, 12)
     """
+    x = asarray(x)
+    for name, dim in (("start_dim", start_dim), ("end_dim", end_dim)):
+        if not -x.ndim <= dim < x.ndim:
+            raise AxisError(f"flatten: {name}={dim}, but x has shape {x.shape}")
     start, end = start_dim % x.ndim, end_dim % x.ndim
-    size = 1
-    for extent in x.shape[start : end + 1]:
-        size *= extent
-    return x.reshape(x.shape[:start] + (size,) + x.shape[end + 1 :])
+    if start > end:
+        raise AxisError(f"flatten: start_dim={start_dim} lies behind end_dim={end_dim} for x {x.shape}")
+    return x.reshape((*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
 class Flatten(Module):
@@ -53,7 +63,7 @@ class Flatten(Module):
         super().__init__()
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
         return flatten(x, self.start_dim, self.end_dim)
 
 
@@ -79,11 +89,12 @@ class Reshape(Module):
     def __init__(self, *shape: int | tuple[int, ...]) -> None:
         super().__init__()
         given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        self.shape: tuple[int, ...] = tuple(given)
-        if not all(isinstance(n, int) for n in self.shape) or sum(n == -1 for n in self.shape) > 1:
-            raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {self.shape}")
+        self.shape = tuple(n for n in map(whole, given) if n is not None)
+        if len(self.shape) < len(given) or min(self.shape, default=0) < -1 or self.shape.count(-1) > 1:
+            raise ShapeError(f"Reshape: shape must be ints, at most one of them -1, not {tuple(given)}")
 
-    def forward(self, x: Array) -> Array:
+    def forward(self, x: Any) -> Array:
+        x = asarray(x)
         rest = math.prod(x.shape[1:])
         known = math.prod(n for n in self.shape if n != -1)
         if x.ndim < 1 or (rest != known if -1 not in self.shape else not known or rest % known):

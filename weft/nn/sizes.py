@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from weft.cell import LOCAL
@@ -10,10 +11,21 @@ from weft.errors import ShapeError, TraceError
 NAMES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
 
+def whole(value: Any) -> int | None:
+    """``value`` as an int where it is one: NumPy's integers are (``labels.max() + 1``), bools are not."""
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
+
+
 def each(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
     """``value`` as ``count`` ints, each at least ``least``."""
-    found = (value,) * count if isinstance(value, int) else tuple(value) if isinstance(value, tuple | list) else ()
-    if len(found) != count or not all(isinstance(v, int) for v in found):
+    given = tuple(value) if isinstance(value, tuple | list) else (value,) * count
+    found = tuple(n for n in map(whole, given) if n is not None)
+    if not len(found) == len(given) == count:
         many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints"}[count]
         raise ShapeError(f"{name} must be an int or {many}, not {value!r}")
     if min(found) < least:
@@ -21,11 +33,15 @@ def each(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
     return found
 
 
-def extents(layer: str, **extents: Any) -> None:
-    """Refuse widths that are not positive ints."""
-    for name, value in extents.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+def extents(layer: str, **named: Any) -> tuple[int, ...]:
+    """Widths as ints; refused where they are not positive."""
+    found = []
+    for name, value in named.items():
+        n = whole(value)
+        if n is None or n < 1:
             raise ShapeError(f"{layer}: {name} must be a positive int, not {value!r}")
+        found.append(n)
+    return tuple(found)
 
 
 def images(function: str, shape: tuple[int, ...], spatial: int) -> None:
@@ -43,7 +59,7 @@ def first_batch(layer: Any, what: str) -> None:
         )
 
 
-_INFERRED = ("in_features", "in_channels", "num_features", "in1_features", "in2_features")
+_INFERRED = ("in_features", "in_channels", "num_features", "num_channels", "in1_features", "in2_features", "input_size")
 
 
 def waits_for_a_batch(model: Any) -> bool:

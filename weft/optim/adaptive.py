@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.functions.creation import ones
+from weft.functions.creation import full, ones
 from weft.functions.elementwise import minimum, sqrt
 from weft.optim.optimizer import Optimizer, state_dtype
 
@@ -17,12 +17,13 @@ class AdaGrad(Optimizer):
     ----------
     lr : float, the learning rate
     eps : float, added to the root
+    initial_accumulator_value : float, what the sum begins with
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
     ------
     ValueError
-        As :class:`Optimizer`.
+        A negative ``initial_accumulator_value``; else as :class:`Optimizer`.
 
     References
     ----------
@@ -39,9 +40,16 @@ class AdaGrad(Optimizer):
 
     slots = ("sum",)
 
-    def __init__(self, lr: float = 0.01, eps: float = 1e-10, **options: Any) -> None:
-        self.eps = eps
+    def __init__(self, lr: float = 0.01, eps: float = 1e-10, initial_accumulator_value: float = 0.0, **options: Any) -> None:
+        self.eps, self.initial_accumulator_value = eps, initial_accumulator_value
         super().__init__(lr, **options)
+
+    def check(self) -> None:
+        first = self.initial_accumulator_value
+        self._need(first >= 0, f"initial_accumulator_value must not be negative, not {first}")
+
+    def start(self, slot: str, p: Array) -> Array:
+        return full(p.shape, self.initial_accumulator_value, dtype=state_dtype(p.dtype))
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         total = state["sum"] + g * g
@@ -57,6 +65,7 @@ class RMSprop(Optimizer):
     rho : float in [0, 1), decay of the mean (the lecture has 0.9)
     eps : float, added to the root
     momentum : float in [0, 1)
+    centered : bool, divide by the root of the running variance (below a constant gradient steps grow)
     options : weight_decay, schedule, clip_value, clip_norm, groups: see :class:`Optimizer`
 
     Raises
@@ -77,21 +86,32 @@ class RMSprop(Optimizer):
     [0.5, 2.5]
     """
 
-    def __init__(self, lr: float = 0.01, rho: float = 0.99, eps: float = 1e-8, momentum: float = 0.0, **options: Any) -> None:
-        self.rho, self.eps, self.momentum = rho, eps, momentum
+    def __init__(
+        self, lr: float = 0.01, rho: float = 0.99, eps: float = 1e-8, momentum: float = 0.0, centered: bool = False,
+        **options: Any,
+    ) -> None:
+        self.rho, self.eps, self.momentum, self.centered = rho, eps, momentum, centered
         super().__init__(lr, **options)
 
     def check(self) -> None:
         self._need_fractions(rho=self.rho, momentum=self.momentum)
-        self.slots = ("square", "velocity") if self.momentum else ("square",)
+        self.slots = ("square",) + ("mean",) * bool(self.centered) + ("velocity",) * bool(self.momentum)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
-        square = self.rho * state["square"] + (1 - self.rho) * (g * g)
-        move = g / (sqrt(square) + self.eps)
-        if not self.momentum:
-            return p - lr * move, {"square": square}
-        v = self.momentum * state["velocity"] + move
-        return p - lr * v, {"square": square, "velocity": v}
+        if self.centered:
+            new = _variance(g, state["mean"], state["square"], self.rho)
+        else:
+            new = {"square": self.rho * state["square"] + (1 - self.rho) * (g * g)}
+        move = g / (sqrt(new["square"]) + self.eps)
+        if self.momentum:
+            new["velocity"] = move = self.momentum * state["velocity"] + move
+        return p - lr * move, new
+
+
+def _variance(g: Array, mean: Array, variance: Array, rho: float) -> dict[str, Array]:
+    """Running mean and variance. Mean square less squared mean, as a recurrence of its own: it cannot turn negative."""
+    off = g - mean
+    return {"mean": mean + (1 - rho) * off, "square": rho * (variance + (1 - rho) * (off * off))}
 
 
 class RMSpropGraves(Optimizer):
@@ -123,7 +143,7 @@ class RMSpropGraves(Optimizer):
     [0.541, 2.459]
     """
 
-    slots = ("mean", "variance", "velocity")
+    slots = ("mean", "square", "velocity")
 
     def __init__(self, lr: float = 1e-4, rho: float = 0.95, momentum: float = 0.9, eps: float = 1e-4, **options: Any) -> None:
         self.rho, self.momentum, self.eps = rho, momentum, eps
@@ -133,12 +153,9 @@ class RMSpropGraves(Optimizer):
         self._need_fractions(rho=self.rho, momentum=self.momentum)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
-        # n - m * m of the paper, as a recurrence of its own: it cannot turn negative
-        off = g - state["mean"]
-        mean = state["mean"] + (1 - self.rho) * off
-        variance = self.rho * (state["variance"] + (1 - self.rho) * (off * off))
-        v = self.momentum * state["velocity"] - lr * g / sqrt(variance + self.eps)
-        return p + v, {"mean": mean, "variance": variance, "velocity": v}
+        new = _variance(g, state["mean"], state["square"], self.rho)
+        v = self.momentum * state["velocity"] - lr * g / sqrt(new["square"] + self.eps)
+        return p + v, {**new, "velocity": v}
 
 
 class AdaDelta(Optimizer):

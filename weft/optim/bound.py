@@ -53,7 +53,7 @@ class AdaBound(Adam):
         self._need(0 < self.gamma < 1, f"gamma must lie in (0, 1), not {self.gamma}")
 
     def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
-        final = self.final_lr / self.lr * lr
+        final = self.final_lr / self._first_lr * lr
         low, high = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
         rate = lr * debias(self.betas[1], t) ** 0.5 / debias(self.betas[0], t)
         return minimum(maximum(rate / (sqrt(v) + self.eps), low), high) * m

@@ -35,7 +35,7 @@ def global_norm(gradients: Any) -> Array:
     5.0
     """
     total: Any = 0.0
-    for leaf in _leaves(gradients)[0]:
+    for leaf in {id(leaf): leaf for leaf in _leaves(gradients)[0]}.values():  # that of a shared parameter counts once
         if isinstance(leaf, Array):
             wide = leaf if leaf.dtype.itemsize >= 4 else leaf.astype(np.dtype(np.float32))
             total = total + (wide * wide).sum()

@@ -18,16 +18,19 @@ from weft.graph.node import Node
 from weft.nn.module import Module
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
+from weft.transforms.tree import structure_changed, structure_key
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-_OF_THE_WHOLE = ("groups", "schedule", "clip_norm", "clip_value", "state", "step_count", "shared")
+_STATE = ("state", "step_count", "shared", "slots")  # what is no option
+_OF_THE_WHOLE = ("groups", "schedule", "clip_norm", "clip_value", *_STATE)
 
 
 class Optimizer:
     """Base of the optimizers: subclasses give ``slots`` (names of the state) and ``rule``.
 
-    ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state. Inside
-    ``wf.jit`` options are constants of the compiled step: what changes from step to step is ``update``'s ``lr`` or a schedule.
+    ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state. Options may be
+    set between steps (``optimizer.weight_decay = 0``); inside ``wf.jit`` they are constants of the compiled step, which is
+    then compiled anew. ``lr`` is none: it is read when the step runs, as are ``update``'s ``lr`` and a schedule.
 
     Parameters
     ----------
@@ -83,14 +86,52 @@ class Optimizer:
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
-        self._members: dict[tuple[str, ...], Optimizer] = {}
+        self._rate: Array | None = None
+        self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
+        self._members: dict[tuple[str, ...], Optimizer] = {}
         self._need(lr > 0, f"lr must be positive, not {lr}")
         for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
             self._need(limit is None or limit > 0, f"{name} must be positive, not {limit}")
         self._checked()
         for pattern in self.groups:
             self._member((pattern,))
+
+    @property
+    def lr(self) -> float:
+        """The learning rate. Setting it compiles nothing new: a jitted step reads it when it runs."""
+        return vars(self)["lr"]
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        vars(self)["lr"] = value
+        if vars(self).get("_rate") is not None:
+            self._rate[...] = value  # type: ignore[index]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """An option that is set later counts for groups without one of their own, and jitted functions look again."""
+        made = "_members" in vars(self)
+        if made and name == "groups":
+            raise ValueError(f"{type(self).__name__}: groups are fixed when the optimizer is made; make another one")
+        before = vars(self).get(name)
+        object.__setattr__(self, name, value)
+        if name[0] == "_" or name in _STATE:
+            return
+        if made:
+            try:
+                self._checked()
+            except ValueError:
+                object.__setattr__(self, name, before)
+                raise
+            for key, member in self._members.items():
+                if not any(name in self.groups[pattern] for pattern in key):
+                    setattr(member, name, value)
+        if name != "lr":
+            structure_changed()
+
+    def __structure__(self) -> Any:
+        """The options, which are constants of a jitted step."""
+        return tuple((n, structure_key(v)) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr"))
 
     def init(self, model: Any) -> Optimizer:
         """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.
@@ -100,7 +141,8 @@ class Optimizer:
         ValueError
             when a pattern of ``groups`` matches no parameter.
         """
-        self.step_count = zeros((), dtype=FLOAT32)
+        self.step_count = zeros((), dtype="int32")
+        self._rate = full((), self.lr, dtype=FLOAT64)
         self.state, self._keys = {}, {}
         for member in (self, *self._members.values()):
             member.shared = {}
@@ -130,7 +172,7 @@ class Optimizer:
         parameters, slopes = named_arrays(model), named_arrays(gradients)
         if self.step_count is None:
             self.init(model)
-        elif any(name not in self.state for name in parameters):
+        elif any(name not in self._keys or self._lacks(name) for name in parameters):
             self._grow(parameters)
         assert self.step_count is not None
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
@@ -145,15 +187,15 @@ class Optimizer:
             rows[name], slopes[name] = touched or (None, slopes[name])
         slopes = self._clipped({name: slopes[name] for name in moving})
         self.step_count[...] = self.step_count + 1
-        factor = 1.0 if self.schedule is None else self.schedule(self.step_count - 1)
+        factor = 1.0 if self.schedule is None else self.schedule((self.step_count - 1).astype(FLOAT32))
         steps: dict[tuple[str, ...], _Step] = {}
         for name, p in moving.items():
             key = self._keys[name]
             member = self._member(key)
             if key not in steps:
-                rate = lr if lr is not None and not any("lr" in self.groups[pattern] for pattern in key) else member.lr
                 wide = any(q.dtype == FLOAT64 for other, q in moving.items() if self._keys[other] == key)
-                t = self.step_count.astype(FLOAT64) if wide else self.step_count
+                t = self.step_count.astype(FLOAT64 if wide else FLOAT32)
+                rate = self._rate_of(key, lr, t.dtype)
                 steps[key] = _Step(rate if self.schedule is None else rate * factor, t, member._numbers_of(t, loss))
             member._write(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
 
@@ -195,6 +237,7 @@ class Optimizer:
             self._need(0.0 <= value < 1.0, f"{name} must lie in [0, 1), not {value}")
 
     def _checked(self) -> None:
+        self._need(self.lr >= 0, f"lr must not be negative, not {self.lr}")
         self._need(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
         self.check()
 
@@ -204,31 +247,47 @@ class Optimizer:
             return self
         if key not in self._members:
             member = copy.copy(self)
-            member.groups, member._members, member._keys = {}, {}, {}
-            member.state, member.shared, member.step_count = {}, {}, None
-            allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE and n != "slots"]
+            own: dict[str, Any] = {
+                "groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None, "_rate": None,
+            }
+            allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE]
             for pattern in key:
                 for option, value in self.groups[pattern].items():
                     self._need(option in allowed, f"group {pattern!r}: no option {option!r}; there are {', '.join(allowed)}")
-                    setattr(member, option, value)
-            self._need(member.lr >= 0, f"group {', '.join(key)!r}: lr must not be negative, not {member.lr}")
+                    own[option] = value
+            own["_first_lr"] = own.get("lr", self._first_lr)
+            vars(member).update(own)
             member._checked()
             self._members[key] = member
         return self._members[key]
 
+    def _rate_of(self, key: tuple[str, ...], lr: float | Array | None, dtype: np.dtype) -> Any:
+        """The learning rate of a group: its own, or what was given for this step, or the optimizer's when the step runs."""
+        if any("lr" in self.groups[pattern] for pattern in key):
+            return self._member(key).lr
+        assert self._rate is not None
+        return self._rate.astype(dtype) if lr is None else lr
+
+    def _lacks(self, name: str) -> bool:
+        """Whether a parameter needs state that it has not."""
+        member = self._member(self._keys[name])
+        return bool(member.lr) and not set(member.slots) <= self.state[name].keys()
+
     def _grow(self, parameters: dict[str, Array]) -> None:
-        """State for parameters that have none yet."""
+        """State that parameters need and have not."""
         for pattern in self.groups:
             if not any(matches(name, pattern) for name in parameters):
                 names = ", ".join(parameters)
                 raise ValueError(f"{type(self).__name__}: group {pattern!r} matches no parameter; there are {names}")
         for name, p in parameters.items():
-            if name in self.state:
-                continue
             key = self._keys[name] = tuple(pattern for pattern in self.groups if matches(name, pattern))
-            member = self._member(key)
-            self.state[name] = {slot: member.start(slot, p) for slot in member.slots} if member.lr else {}
-            for number, first in member.shared_start.items() if member.lr else ():
+            member, kept = self._member(key), self.state.setdefault(name, {})
+            if not member.lr:
+                continue
+            for slot in member.slots:
+                if slot not in kept:
+                    kept[slot] = member.start(slot, p)
+            for number, first in member.shared_start.items():
                 if number not in member.shared:
                     member.shared[number] = full((), first, dtype=FLOAT64 if p.dtype == FLOAT64 else FLOAT32)
 

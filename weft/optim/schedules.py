@@ -7,7 +7,7 @@ function of that Array is a schedule; those made here say what they are when the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +152,61 @@ def cosine(steps: int, least: float = 0.0) -> Schedule:
     return Schedule(_cosine, {"steps": steps, "least": least})
 
 
+def linear(steps: int, least: float = 0.0) -> Schedule:
+    """A straight line from 1 to ``least`` in ``steps`` steps, then ``least``.
+
+    Parameters
+    ----------
+    steps : int, at least 1
+    least : float, the factor at the end
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        ``steps`` is below 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.linear(4)(wf.array([0.0, 1.0, 4.0, 9.0])).tolist()
+    [1.0, 0.75, 0.0, 0.0]
+    """
+    _steps("linear", "steps", steps)
+    return Schedule(_linear, {"steps": steps, "least": least})
+
+
+def multistep(milestones: Sequence[int], factor: float = 0.1) -> Schedule:
+    """Multiplied by ``factor`` after each of these numbers of steps.
+
+    Parameters
+    ----------
+    milestones : ints, at least 1
+    factor : float
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        A milestone is below 1.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.optim.schedules.multistep([10, 15], 0.5)(wf.array([0.0, 9.0, 10.0, 15.0])).tolist()
+    [1.0, 1.0, 0.5, 0.25]
+    """
+    for m in milestones:
+        _steps("multistep", "a milestone", m)
+    return Schedule(_multistep, {"milestones": tuple(milestones), "factor": factor})
+
+
 def warmup(steps: int, then: Callable[[Array], Any] | None = None) -> Schedule:
     """Linear from ``1 / steps`` to 1 in the first ``steps`` steps; then the schedule ``then``, counted from there.
 
@@ -194,6 +249,14 @@ def _exponential(count: Array, factor: float) -> Any:
 
 def _cosine(count: Array, steps: int, least: float) -> Any:
     return least + (1 - least) * 0.5 * (1 + cos(minimum(count, steps) * (math.pi / steps)))
+
+
+def _linear(count: Array, steps: int, least: float) -> Any:
+    return 1 - minimum(count / steps, 1) * (1 - least)
+
+
+def _multistep(count: Array, milestones: tuple[int, ...], factor: float) -> Any:
+    return factor ** sum((count >= m).astype(count.dtype) for m in milestones)
 
 
 def _warmup(count: Array, steps: int, then: Callable[[Array], Any] | None) -> Any:

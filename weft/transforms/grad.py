@@ -29,7 +29,8 @@ _IDENTITY = TABLE["identity"]
 class _Argument:
     """One differentiated argument: what the function is called with, and the nodes to differentiate by."""
 
-    def __init__(self, value: Any, what: str) -> None:
+    def __init__(self, value: Any, what: str, known: dict[int, Node]) -> None:
+        """``known``: the fresh nodes of parameters that were met before; a shared one is one variable."""
         self.leaves: list[Any]
         if not is_container(value):
             self.leaves, self.structure = [value], None
@@ -47,10 +48,15 @@ class _Argument:
                 self.nodes.append(None)
                 given.append(leaf)
                 continue
+            if id(leaf) in in_modules and id(leaf) in known:
+                self.nodes.append(known[id(leaf)])
+                given.append(leaf)
+                continue
             node = as_node(leaf)
             fresh = bind(_IDENTITY, node)
             self.nodes.append(fresh)
             if id(leaf) in in_modules:
+                known[id(leaf)] = fresh
                 assert isinstance(leaf, Array)
                 self.swapped.append((leaf, node, fresh))
                 given.append(leaf)
@@ -78,8 +84,11 @@ class _Argument:
                 array._set(handle._node)
 
     def result(self, gradients: list[Node]) -> Any:
-        found = iter(gradients)
-        out = [wrap(next(found)) if n is not None else _zero(leaf) for n, leaf in zip(self.nodes, self.leaves, strict=True)]
+        found: dict[int, Array] = {}  # a shared parameter has one gradient
+        for n, gradient in zip((n for n in self.nodes if n is not None), gradients, strict=True):
+            if id(n) not in found:
+                found[id(n)] = wrap(gradient)
+        out = [_zero(leaf) if n is None else found[id(n)] for n, leaf in zip(self.nodes, self.leaves, strict=True)]
         return out[0] if self.structure is None else unflatten(self.structure, out)
 
 
@@ -182,7 +191,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         name = _name(f)
         numbers = _numbers(argnums, len(args), name)
-        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}") for n in numbers}
+        known: dict[int, Node] = {}
+        chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", known) for n in numbers}
         called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
         out = _call(f, called, kwargs, list(chosen.values()))
         aux = None
@@ -271,7 +281,8 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     (array([ 2., 40.], dtype=float32),)
     """
     name = _name(f)
-    chosen = [_Argument(p, f"vjp of {name}: argument {k}") for k, p in enumerate(primals)]
+    known: dict[int, Node] = {}
+    chosen = [_Argument(p, f"vjp of {name}: argument {k}", known) for k, p in enumerate(primals)]
     out = _call(f, [c.value for c in chosen], {}, chosen)
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]

@@ -22,7 +22,7 @@ from weft.transforms import warm
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
-from weft.transforms.tree import Structure, flatten, is_container, is_module, structure_key, unflatten
+from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, structure_key, unflatten
 
 
 class Jitted:
@@ -184,7 +184,7 @@ def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
 
 
 def _static_key(x: Any) -> Any:
-    if is_module(x):
+    if has_structure(x):
         return structure_key(x)
     if isinstance(x, Array | np.ndarray):
         raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")

@@ -6,7 +6,7 @@ import functools
 import types
 from typing import Any
 
-from weft.transforms.tree import is_module
+from weft.transforms.tree import has_structure
 
 
 def modules_of(f: Any) -> tuple[Any, ...]:
@@ -19,7 +19,7 @@ def modules_of(f: Any) -> tuple[Any, ...]:
         if id(item) in seen or isinstance(item, int | float | str | bytes | type | types.ModuleType | None):
             continue
         seen.add(id(item))
-        if is_module(item):
+        if has_structure(item):
             found[id(item)] = item
         elif isinstance(item, types.FunctionType):
             stack.extend(cells_of(item))

@@ -44,6 +44,11 @@ def is_module(x: Any) -> bool:
     return type(x) in _MODULES
 
 
+def has_structure(x: Any) -> bool:
+    """Whether ``x`` is known to ``jit`` by identity and structure: a module, or what has a method ``__structure__``."""
+    return type(x) in _MODULES or hasattr(type(x), "__structure__")
+
+
 def is_container(x: Any) -> bool:
     """Whether ``x`` is a tree with something inside, not a leaf."""
     return isinstance(x, dict | list | tuple) or is_module(x) or (dataclasses.is_dataclass(x) and not isinstance(x, type))
@@ -213,6 +218,8 @@ def structure_key(x: Any) -> Any:
         return tuple((k, structure_key(v)) for k, v in x.items())
     if isinstance(x, list | tuple):
         return tuple(map(structure_key, x))
+    if hasattr(type(x), "__structure__"):
+        return (id(x), x.__structure__())
     try:
         hash(x)
     except TypeError:
