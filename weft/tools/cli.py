@@ -140,10 +140,12 @@ def _profile(arguments: argparse.Namespace, net, split, history) -> None:
     count = -(-len(split.x_train) // arguments.batch_size)
     if history.seconds:
         compiled = ", compiling among it" if len(history.seconds) == 1 else ""
-        print(
-            f"An epoch: {count:,} steps, {count * found.seconds:.3g} s of the {min(history.seconds):.3g} s measured{compiled}; "
-            "the rest is the loop around them: drawing batches, reading the loss, and other programs on this machine."
-        )
+        steps, measured = count * found.seconds, min(history.seconds)
+        if steps < measured:
+            rest = "the rest is the loop around them: drawing batches, reading the loss, and other programs on this machine"
+        else:
+            rest = "fit makes many short steps in one native call, without Python between them"
+        print(f"An epoch: {count:,} steps, {steps:.3g} s one by one; measured were {measured:.3g} s{compiled}: {rest}.")
     if arguments.profile:
         found.save(arguments.profile)
         print(f"profile: {arguments.profile}")
