@@ -52,7 +52,7 @@ def fit(
     resume: bool | None = None,
     show: bool = True,
 ) -> History:
-    """Train ``model`` on ``x``, ``y``; every step is one native call.
+    """Train ``model`` on ``x``, ``y``; every step is one native call, or where steps are short, many steps are.
 
     Parameters
     ----------
