@@ -61,7 +61,8 @@ from weft.functions.linalg import (
 )
 from weft.functions.creation import (
     array as array, asarray as asarray, astype as astype, copy as copy, empty as empty,
-    empty_like as empty_like, from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones, ones_like as ones_like, zeros as zeros, zeros_like as zeros_like,
+    empty_like as empty_like, from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones,
+    ones_like as ones_like, zeros as zeros, zeros_like as zeros_like,
 )
 from weft.functions.ranges import arange as arange, linspace as linspace, meshgrid as meshgrid
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
