@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 LEARNER = {"batch": 8, "steps": 100}  # conv 10 3x3, pool 2, dense 100, dense 10; Adam
-KERAS = {"batch": 128, "classes": 10, "lr": 1.0, "rho": 0.95, "eps": 1e-7}
+KERAS = {"batch": 128, "classes": 10, "lr": 1.0, "rho": 0.95, "eps": 1e-6}
 LORENZ = {"lr": 0.01, "steps": 100}
 COMPARED = 5  # steps whose losses are compared
 
