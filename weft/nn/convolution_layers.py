@@ -84,6 +84,8 @@ class Conv2d(_Conv):
         Sizes that are not positive, or ``groups`` that does not divide the channels; called: as :func:`weft.nn.conv2d`.
     TraceError
         The first batch comes inside jit or grad, and ``in_channels`` was left out.
+    ValueError
+        Another ``padding_mode``.
 
     Examples
     --------
@@ -118,11 +120,11 @@ class Conv1d(Conv2d):
 
     Parameters
     ----------
-    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias : as in :class:`Conv2d`
+    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode : as in :class:`Conv2d`
 
     Raises
     ------
-    ShapeError, TraceError
+    ShapeError, TraceError, ValueError
         As :class:`Conv2d`.
 
     Examples
@@ -140,11 +142,11 @@ class Conv3d(Conv2d):
 
     Parameters
     ----------
-    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias : as in :class:`Conv2d`
+    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode : as in :class:`Conv2d`
 
     Raises
     ------
-    ShapeError, TraceError
+    ShapeError, TraceError, ValueError
         As :class:`Conv2d`.
 
     Examples

@@ -33,7 +33,7 @@ class MaxPool2d(_Pool):
 
     Parameters
     ----------
-    kernel_size, stride, padding : as in :func:`weft.nn.max_pool2d`
+    kernel_size, stride, padding, ceil_mode : as in :func:`weft.nn.max_pool2d`
 
     Raises
     ------
@@ -56,7 +56,7 @@ class AvgPool2d(_Pool):
 
     Parameters
     ----------
-    kernel_size, stride, padding, count_include_pad : as in :func:`weft.nn.avg_pool2d`
+    kernel_size, stride, padding, count_include_pad, ceil_mode : as in :func:`weft.nn.avg_pool2d`
 
     Raises
     ------
@@ -89,7 +89,7 @@ class LPPool2d(_Pool):
 
     Parameters
     ----------
-    norm_type, kernel_size, stride, padding : as in :func:`weft.nn.lp_pool2d`
+    norm_type, kernel_size, stride, padding, ceil_mode : as in :func:`weft.nn.lp_pool2d`
 
     Raises
     ------

@@ -244,8 +244,8 @@ class LSTM(_Recurrent):
 
     Raises
     ------
-    ShapeError, ValueError, TraceError
-        As :class:`RNN`.
+    ShapeError, ValueError, TraceError, TypeError
+        As :class:`RNN`; called with a state that is no pair.
 
     Examples
     --------

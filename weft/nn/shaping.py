@@ -52,6 +52,11 @@ class Flatten(Module):
     ----------
     start_dim, end_dim : int
 
+    Raises
+    ------
+    AxisError
+        Called: as :func:`weft.nn.flatten`.
+
     Examples
     --------
     >>> import weft as wf
