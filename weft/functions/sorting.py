@@ -12,7 +12,6 @@ from weft.array import Array, wrap
 from weft.convert import numpy_node, operands
 from weft.errors import ShapeError
 from weft.functions.common import INT64, Node, axis_index, cast, node, number, op, reshaped
-from weft.functions.indexing import take_along_axis
 
 
 def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
@@ -51,15 +50,15 @@ def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: 
 def _argsort(value: Node, axis: int, descending: bool) -> Node:
     if not descending:
         return op("argsort", value, axis=axis)
-    start = tuple(n - 1 if a == axis and n else 0 for a, n in enumerate(value.shape))
-    step = tuple(-1 if a == axis else 1 for a in range(len(value.shape)))
-
-    def turned(x: Node) -> Node:
-        return op("slice", x, start=start, step=step, shape=x.shape)
-
     # the last of equals first, and all of it turned round: equal elements keep their order
-    place = op("argsort", turned(value), axis=axis)
-    return turned(op("subtract", number(max(value.shape[axis] - 1, 0), INT64), place))
+    place = op("argsort", _turned(value, axis), axis=axis)
+    return _turned(op("subtract", number(max(value.shape[axis] - 1, 0), INT64), place), axis)
+
+
+def _turned(x: Node, axis: int) -> Node:
+    start = tuple(n - 1 if a == axis and n else 0 for a, n in enumerate(x.shape))
+    step = tuple(-1 if a == axis else 1 for a in range(len(x.shape)))
+    return op("slice", x, start=start, step=step, shape=x.shape)
 
 
 def sort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
@@ -90,7 +89,8 @@ def sort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: boo
     axis = axis_index(axis, len(value.shape), "sort")
     if 0 in value.shape:
         return wrap(value)
-    return take_along_axis(wrap(value), wrap(_argsort(value, axis, descending)), axis)
+    up = op("sort", value, axis=axis)
+    return wrap(_turned(up, axis) if descending else up)
 
 
 def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> Array:

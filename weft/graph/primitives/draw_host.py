@@ -26,3 +26,13 @@ def argsort(rng: np.random.Generator) -> Iterable[Sample]:
 def argsort_errors() -> Iterable[ErrorSample]:
     yield ErrorSample((np.ones((2, 3), np.float32),), {"axis": 2}, AxisError, r"argsort: axis 2 is out of range")
     yield ErrorSample((np.ones((2, 3), np.complex64),), {"axis": 0}, DTypeError, r"argsort: x is complex64")
+
+
+def sort(rng: np.random.Generator) -> Iterable[Sample]:
+    yield from argsort(rng)
+    yield Sample((numbers(rng, (4, 9)),), {"axis": 1}, "usual")
+
+
+def sort_errors() -> Iterable[ErrorSample]:
+    yield ErrorSample((np.ones((2, 3), np.float32),), {"axis": 2}, AxisError, r"sort: axis 2 is out of range")
+    yield ErrorSample((np.ones((2, 3), np.complex64),), {"axis": 0}, DTypeError, r"sort: x is complex64")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.call import call
+from weft.graph.primitives.call import call, full, reshape
 from weft.graph.primitives.common import Batched, Later, front, traffic, zero_vjp
 from weft.graph.primitives.kinds import ALL, INT64
 from weft.graph.primitives.rules import check_axis, dtype_error
@@ -16,10 +16,14 @@ from weft.graph.primitives.table import Cost, Primitive, register
 draw = Later("draw_host")
 
 
-def _argsort_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
+def _checked(name: str, x: Node, axis: int) -> None:
     if x.dtype not in ALL:
-        raise dtype_error("argsort", (x,), ("x",), ALL)
-    check_axis("argsort", axis, len(x.shape))
+        raise dtype_error(name, (x,), ("x",), ALL)
+    check_axis(name, axis, len(x.shape))
+
+
+def _argsort_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
+    _checked("argsort", x, axis)
     return x.shape, INT64
 
 
@@ -31,6 +35,31 @@ def _argsort_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int
     return call.argsort(front(inputs[0], dims[0]), axis=axis + 1), 0
 
 
+def _sort_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
+    _checked("sort", x, axis)
+    return x.shape, x.dtype
+
+
+def _sort(x: np.ndarray, axis: int) -> np.ndarray:
+    return np.sort(x, axis=axis)  # without indices NumPy sorts in vector registers
+
+
+def _sort_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node | None, ...]:
+    """Each element's derivative goes to where it came from; of equal elements, in their order."""
+    places = [
+        call.argsort(x, axis=axis) if a == axis
+        else reshape(call.iota(shape=(n,), dtype=INT64, axis=0), tuple(n if d == a else 1 for d in range(len(x.shape))))
+        for a, n in enumerate(x.shape)
+    ]
+    if not x.size:
+        return (g,)
+    return (call.scatter(full(0, x.shape, x.dtype), g, *places, axes=tuple(range(len(x.shape))), mode="own"),)
+
+
+def _sort_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
+    return call.sort(front(inputs[0], dims[0]), axis=axis + 1), 0
+
+
 def _argsort_cost(node: Node) -> Cost:
     return Cost(node.size * max(1, node.shape[node.params["axis"]].bit_length()), traffic(node))
 
@@ -38,4 +67,7 @@ def _argsort_cost(node: Node) -> Cost:
 register(Primitive(
     "argsort", "host", _argsort_rule, _argsort, None, zero_vjp, _argsort_batch, _argsort_cost, draw.argsort, draw.argsort_errors,
     True,
+))
+register(Primitive(
+    "sort", "host", _sort_rule, _sort, None, _sort_vjp, _sort_batch, _argsort_cost, draw.sort, draw.sort_errors, True,
 ))
