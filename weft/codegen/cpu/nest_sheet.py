@@ -15,6 +15,7 @@ from weft.codegen.cpu.env import Env, dependencies, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Nest, lanes_for, strides_along
+from weft.codegen.cpu.nest_early import early
 from weft.codegen.cpu.nest_tiles import update
 from weft.codegen.cpu.parts import Part, size_of, walk
 from weft.codegen.cpu.row_lanes import const_mask
@@ -64,6 +65,7 @@ class Sheet:
             self.hi = f.minimum(end, self.main)
         self.last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
         self.results: dict[int, tuple[Reduction, list[str]]] = {}
+        self.early = early(n)
 
     def array(self, type_: str) -> str:
         return self.n.f.local(f"[{self.width + self.lanes} x {type_}]", 64)
@@ -112,6 +114,7 @@ class Sheet:
         if stage.reductions:
             self._reduce(stage, ready, accs)
             return
+        kept = self.early if stage is self.n.part.stages[-1] else []
         if size_of(stage.axes) == 0:
             return
 
@@ -119,6 +122,10 @@ class Sheet:
             for shift in shifts:
                 env = self.env(mask, shift)
                 self._fill(env, place, shift, ready, accs)
+                for e in kept:
+                    env.streamed = None  # what was written a moment ago is in a cache
+                    dependencies(e.again, self.n.base.deps)
+                    self.n.levels[-1].memo[env.tag, id(e.again)] = self.n.value(e.load, env)
                 for s in stage.stores:
                     self.n.store(s, env)
 
@@ -181,6 +188,7 @@ class Sheet:
         n, f = self.n, self.n.f
         total, block = stage.axes[0].extent, stage.reductions[0].order.block
         axis = stage.axes[0].id
+        mine = [e for e in self.early if n.part.stages[e.maker] is stage]
         acc = {r.id: [self.array(t) for t in reduce.state_types(r)] for r in stage.reductions}
         sums = acc if total <= block else {r.id: [self.array(t) for t in reduce.state_types(r)] for r in stage.reductions}
 
@@ -205,6 +213,9 @@ class Sheet:
                     position = f.add(k, row) if any(reduce.is_position(r) for r in stage.reductions) else 0
                     for r in stage.reductions:
                         states[r.id] = update(n, r, env, states[r.id], position)
+                    env.streamed = None
+                    for e in mine:
+                        n.store(e.store, env)
                 for r in stage.reductions:
                     for a, t, s in zip(acc[r.id], reduce.state_types(r), states[r.id], strict=True):
                         self.store(s, a, t, place, 0)

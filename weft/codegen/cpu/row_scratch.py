@@ -14,7 +14,7 @@ from weft.codegen.cpu.types import llvm_type, wide
 from weft.schedule.kernel import Access, Affine, Stage, Value
 
 LEAST = 20  # instructions that make keeping a value worth a store and a load
-MOST_BYTES = 16 << 10
+SHARE = 8  # of the second cache: the row itself, and what is made of it, lie there too
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Kept:
     array: str
 
 
-class _Canon:
+class Canon:
     """Numbers of values with one axis replaced by a placeholder: equal numbers, equal values."""
 
     def __init__(self) -> None:
@@ -67,8 +67,8 @@ class _Canon:
 
 def shared(n: Nest) -> list[Kept]:
     """What the part's rows keep: values of reducing stages that later stages over equally long axes use again."""
-    stages = n.part.stages
-    canon = _Canon()
+    stages, most = n.part.stages, n.isa.l2 // SHARE
+    canon = Canon()
     out: list[Kept] = []
     made: dict[tuple[int, int], Kept] = {}  # (extent, number) -> array
     seen: dict[tuple[int, int], tuple[Value, int]] = {}
@@ -94,7 +94,7 @@ def shared(n: Nest) -> list[Kept]:
                     value, maker = seen[key]
                     type_ = llvm_type(v.dtype)
                     size = (axis.extent + 64) * v.dtype.itemsize
-                    if sum((x.value.dtype.itemsize * axis.extent for x in out), size) <= MOST_BYTES:
+                    if sum((x.value.dtype.itemsize * axis.extent for x in out), size) <= most:
                         kept = Kept(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
                         out.append(kept)
                         made[key] = kept
