@@ -12,7 +12,7 @@ import pytest
 
 from weft.codegen.cpu.gemm import generate_gemm
 from weft.codegen.cpu.gemm_match import match_product
-from weft.codegen.cpu.gemm_plan import Plan, make_plan
+from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
 from weft.codegen.cpu.isa import ISA, host_isa
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 
@@ -279,6 +279,17 @@ def test_batched(batch, m, n, k):
         c = np.full((batch, m, n), np.nan, F4)
         Compiled(product(m, n, k, F4, ta, tb, batch=batch))(a, b, c, step=1)
         close(c, np.swapaxes(a, 1, 2) if ta else a, np.swapaxes(b, 1, 2) if tb else b, F4)
+
+
+@pytest.mark.parametrize("m,n,k,swapped", [(661, 33, 70, True), (661, 36, 70, False), (1003, 9, 300, True), (661, 33, 60, False)])
+def test_a_tall_operand_that_lies_along_its_rows_changes_sides(m, n, k, swapped):
+    """The gradient of a large table: many rows, few columns, both operands k by k in memory."""
+    rng = np.random.default_rng()
+    kernel = product(m, n, k, F4, ta=True)
+    assert should_swap(match_product(kernel), host_isa().lanes(4)) == swapped
+    a, b, c = random(rng, (k, m)), random(rng, (k, n)), np.full((m, n), np.nan, F4)
+    Compiled(kernel)(a, b, c, step=1)
+    close(c, a.T, b, F4)
 
 
 def groups(axes_merge: bool) -> tuple[Kernel, tuple[int, ...]]:

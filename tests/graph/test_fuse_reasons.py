@@ -148,6 +148,13 @@ def host() -> tuple[Case, Case]:
     return ([x], [op("argsort", op("exp", x), axis=1)]), ([x], [op("argmax", op("exp", x), axes=(1,), keepdims=False)])
 
 
+def stored() -> tuple[Case, Case]:
+    x, w = leaf(4, 6), leaf(6, 5)
+    p = product(x, w)
+    square = op("square", p)
+    return ([x, w], [op("multiply", p, op("reduce_sum", square, axes=(0, 1), keepdims=False))]), ([x, w], [p, square])
+
+
 def running() -> tuple[Case, Case]:
     x = leaf(4, 6)
     return ([x], [op("cumulative_sum", op("exp", x), axis=1)]), ([x], [op("reduce_sum", op("exp", x), axes=(1,), keepdims=False)])
@@ -157,7 +164,7 @@ CASES = {
     "OTHER_INDEX": other_index, "RESHAPE": reshape, "TWO_PRODUCTS": two_products, "PRODUCT_OPERAND": product_operand,
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
     "TOO_LARGE": too_large, "GATHERED": gathered, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single, "MOVED": moved,
-    "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running,
+    "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 

@@ -165,13 +165,37 @@ class _Slots:
                 root = slot.of if slot.kind == "alias" else i
                 if self.slots[root].kind == "arena":
                     lives[root] = (lives[root][0] if root in lives else k, k)
+        merged = self._merged(steps, lives)
         roots = list(lives)
         sizes = [self._nbytes(self.slots[r]) for r in roots]
         offsets, size = arena(sizes, [lives[r] for r in roots])
         place = dict(zip(roots, offsets, strict=True))
         return tuple([
-            replace(s, offset=place.get(s.id, 0)) if s.kind == "arena" else s for s in self.slots
+            replace(s, offset=place.get(merged.get(s.id, s.id), 0)) if s.kind == "arena" else s for s in self.slots
         ]), size
+
+    def _merged(self, steps: list[Step], lives: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """Temporaries that lie where one lay that their kernel reads last: slot -> the first that lay there.
+
+        ``lives`` then holds the first ones only, with the life of all that lie there.
+        """
+        first: dict[int, int] = {}
+        for k, step in enumerate(steps):
+            if not isinstance(step, Call):
+                continue
+            count = len(step.kernel.inputs)
+            given = [self.slots[a].of if self.slots[a].kind == "alias" else a for a in step.args]
+            taken: set[int] = set()
+            for i, o in in_place(step.kernel):
+                a, b = given[i], given[count + o]
+                here = first.get(a, a)
+                if here not in lives or b not in lives or given.count(a) > 1 or taken & {a, b}:
+                    continue
+                if lives[here][1] == k == lives[b][0] and self._nbytes(self.slots[a]) == self._nbytes(self.slots[b]):
+                    first[b] = here
+                    lives[here] = lives[here][0], lives.pop(b)[1]
+                    taken |= {a, b}
+        return first
 
     @staticmethod
     def _nbytes(slot: Slot) -> int:

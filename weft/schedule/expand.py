@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,16 +17,27 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
 from weft.schedule import index as ix
 from weft.schedule import reasons
+from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
 from weft.schedule.index import ZERO, Guard, Index
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Value, along
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure
+from weft.schedule.structure import FACTOR, Structure
 from weft.schedule.values import INT64, Machine, order_of, tag
 from weft.schedule.view import View
 
 UINT64 = np.dtype(np.uint64)
 INDEX = np.dtype(np.int32)  # of a place in a window
+
+
+@dataclass(slots=True)
+class Held:
+    """A reduction that an earlier phase computed at ``index`` as ``value``; where asked for, ``stores`` keep it in ``buffer``."""
+
+    index: Index
+    value: Value
+    stores: list[Store]
+    buffer: Buffer | None = None
 
 
 class Scope:
@@ -53,6 +65,7 @@ class Expander:
         self.reductions = 0
         self.gathers = False
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
+        self.held: dict[Node, Held] = {}  # the others, of earlier phases
         self.product: tuple[Node, Index, Value] | None = None
         self.scope = Scope()
         self._rules: dict[str, Callable[[Node, Index, tuple[Guard, ...]], Value]] = {
@@ -293,8 +306,21 @@ class Expander:
                 raise Boundary(reasons.OTHER_INDEX)
         value = scope.accs.get(node)
         if value is None:
-            value = scope.accs[node] = self._shared_reduction(node, index, facts.depth)
+            held = self.held.get(node)
+            if held is not None and node.inputs[0].size >= FACTOR * node.size:
+                value = self._kept(node, index, held)
+            else:
+                value = self._shared_reduction(node, index, facts.depth)
+            scope.accs[node] = value
         return value
+
+    def _kept(self, node: Node, index: Index, held: Held) -> Value:
+        """A reduction of an earlier phase, from memory: cheaper than to read all of its operand again."""
+        if held.buffer is None:
+            held.buffer = Buffer(len(self.scratch), node.dtype, node.shape, "kernel")
+            self.scratch.append(held.buffer)
+            held.stores.append(Store(Access(held.buffer, held.index), held.value))
+        return self.m.load(Access(held.buffer, tuple([ZERO if n == 1 else i for i, n in zip(index, node.shape, strict=True)])))
 
     def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         if node.op.name == "reduce_window":
@@ -323,6 +349,11 @@ class Expander:
                 outer = ZERO if d in reduced else next(kept)
                 inner.append(along(own[d]) if d in own else outer)
             value, monoid = self.at(operand, tuple(inner)), node.op.monoid
+            if monoid == "sum" and len(axes) == 1 and value.dtype == node.dtype:
+                one = chosen(self.m, value, axes[0])
+                if one is not None:
+                    self.gathers = True
+                    return one
         return self.reduce(node, axes, monoid, value, False, reductions)
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:

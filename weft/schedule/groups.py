@@ -64,6 +64,7 @@ class Grouping:
             for p in view.sources[node]:
                 self._try(p, node)
         self._siblings()
+        self._hand_over()
 
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
         """The nodes that others read, or that the graph returns."""
@@ -189,6 +190,55 @@ class Grouping:
                 continue
             if self._plan(a, b) is None:
                 self._merge(a, b)
+
+    def _hand_over(self) -> None:
+        """A result that one other kernel alone reads is made there, where that reads no more memory: it is never stored.
+
+        So the square of a gradient, for the norm of all, is no second result of the gradient's product.
+        """
+        moved = False
+        for node in reversed(self.view.real):
+            a = self.of[node]
+            if node.op.kind != "elementwise" or node.op.heavy or len(a.nodes) == 1 or node in self.view.outputs:
+                continue
+            homes = {self.of[r] for r in self.view.readers[node]}
+            if len(homes) == 1 and a not in homes:
+                moved = self._handed_over(node, a, homes.pop()) or moved
+        if moved:
+            unique = set(self.of.values())
+            for g in unique:
+                g.before = {self.of[p] for n in g.nodes for p in self.view.sources[n]} - {g}
+                g.after = set()
+            for g in unique:
+                for p in g.before:
+                    p.after.add(g)
+
+    def _handed_over(self, node: Node, a: Group, b: Group) -> bool:
+        """Move one node from a to b, where that saves memory traffic."""
+        view, weight = self.view, HEAVY_WEIGHT if node.op.heavy else 1
+        if b.nodes[0].op.kind in ("host", "control") or b.nodes[0].op.name == "item" or b.weight + weight > LARGEST:
+            return False
+        if any(node in edge for edge in self.banned):
+            return False
+        if any(self.of[p] is a and p not in view.outputs and all(self.of[r] is a for r in view.readers[p])
+               for p in view.sources[node]):
+            return False  # it would be stored for this alone
+        known = {m for n in b.nodes for m in view.memory_below(n)}
+        if sum(m.nbytes for m in view.memory_below(node) if m not in known) > node.nbytes:
+            return False
+        rest = [n for n in a.nodes if n is not node]
+        more = sorted([*b.nodes, node], key=view.number.__getitem__)
+        try:
+            for nodes in (rest, more):
+                Structure(view, nodes, self.stored(nodes, frozenset(nodes)))
+        except Boundary:
+            return False
+        a.nodes, b.nodes = rest, more
+        a.weight, b.weight = a.weight - weight, b.weight + weight
+        a.shape = b.shape = None
+        self.of[node] = b
+        self.reasons.update({(p, node): reasons.STORED for p in view.sources[node] if self.of[p] is a})
+        return True
 
     def refusals(self) -> list[Refusal]:
         """Every edge between two kernels with its reason; a circle only where it is the only reason."""

@@ -85,6 +85,8 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
                 extents[axis.id] = axis.extent
                 count *= axis.extent
             for access in (*loads(values_of(stage)), *(s.access for s in stage.stores)):
+                if access.buffer.scope != "arg":
+                    continue
                 box = _box(access, extents, count)
                 if box not in (found := boxes.setdefault(access.buffer.id, [])):
                     found.append(box)

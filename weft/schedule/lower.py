@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from weft.graph.node import Node, Shape
 from weft.schedule import lower_index, lower_product, reasons
-from weft.schedule.expand import Expander, Scope
+from weft.schedule.expand import Expander, Held, Scope
 from weft.schedule.facts import ends_kernel
 from weft.schedule.index import ZERO, Guard, Index, always
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
@@ -58,6 +58,8 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
     for phase in phases:
         stages = []
         for stage in phase.stages:
+            if isinstance(stage, Stage) and not (stage.reductions or stage.stores):
+                continue
             stages.append(_replace_stores(stage, tuple([place(s) for s in stage.stores])))  # type: ignore[arg-type]
         done.append(Phase(phase.axes, tuple(stages)))
     kernel = Kernel(
@@ -232,13 +234,24 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
         tokens = tuple([st.find(t) if t else 0 for t in below.dims])
         index, own, reductions, _ = _stage_index(x, tokens, n.inputs[0].shape, below.depth + 1)
         axes = tuple([own[d] for d in n.params["axes"] if d in own])
-        x.complete[n] = x.reduce(n, axes, n.op.monoid, x.at(n.inputs[0], index), True, reductions)
+        value = x.at(n.inputs[0], index)
+        if all(a in scope.axes for a in axes) and value.op != "acc":  # a number a row: made with the row, summed at the end
+            kept = Buffer(len(x.scratch), value.dtype, tuple([a.extent for a in axes]), "kernel")
+            x.scratch.append(kept)
+            place = Access(kept, tuple([ZERO if a.extent == 1 else along(a) for a in axes]))
+            x.stage(below.depth + 1, ())[2].append(Store(place, value))
+            value, reductions = x.m.load(place), x.stage(below.depth + 2, ())[1]
+        x.complete[n] = x.reduce(n, axes, n.op.monoid, value, True, reductions)
     for n in stores:
         level = st.facts[n].depth + 1 if st.facts[n].needs else 1
         index, _, _, pending = _stage_index(x, st.tokens(n), n.shape, level)
         pending.append(Pending(n, index, (), x.at(n, index)))
-    stages = sorted(scope.stages.items(), key=lambda item: item[0][0])
-    return Phase(tuple(scope.axes), tuple([Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in stages]))
+    late: list[Store] = []  # what later phases ask for
+    for n, value in scope.accs.items():
+        x.held.setdefault(n, Held(tuple([scope.at[t] if t else ZERO for t in st.tokens(n)]), value, late))
+    made = sorted(scope.stages.items(), key=lambda item: item[0][0])
+    stages = [Stage(axes, tuple(r), tuple(s)) for _, (axes, r, s) in made]
+    return Phase(tuple(scope.axes), (*stages, Stage((), (), late)))  # type: ignore[arg-type]
 
 
 def _stage_index(x: Expander, tokens: tuple[int, ...], shape: Shape, level: int):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Store, Value
 
 ALIGN = 64
-_Read = tuple[int, int, int, bool, Affine]  # phase, stage, first store that needs it, whether a product's operand, offset
-_Write = tuple[int, int, int, Affine, bool, int]  # phase, stage, which store, offset, whether it is guarded or adds
+_Read = tuple[int, int, int, bool, Access]  # phase, stage, first store that needs it, whether a product's operand, place
+_Write = tuple[int, int, int, Access, bool, int]  # phase, stage, which store, place, whether it is guarded or adds
 # (``own`` is neither), and the input of which it is a copy, element by element, or -1
 
 
@@ -83,7 +83,7 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
 
     Legal where the input is read, from the first phase that writes the output on, only where and when the
     output's own element is written, or earlier in the same shared iteration. An element's stores are made one after
-    the other, so what only a later store needs is read too late.
+    the other, so what only a later store needs is read too late; what a carried reduction reads is read last of all.
     """
     out = []
     sizes = {_size(o.shape) for o in kernel.outputs}
@@ -94,13 +94,18 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
         for s, stage in enumerate(phase.stages):
             operands = {id(a) for a in loads([stage.a, stage.b])} if isinstance(stage, Contraction) else set()
             for access, when in _in_order(stage):
-                if access.buffer.id in wanted:
-                    reads.setdefault(access.buffer.id, []).append((p, s, when, id(access) in operands, access.flat()))
+                if access.buffer.id in wanted and access.buffer.scope == "arg":
+                    reads.setdefault(access.buffer.id, []).append((p, s, when, id(access) in operands, access))
+            carried = [r.value for r in getattr(stage, "reductions", ()) if r.carried]
+            for access in loads(carried):  # code generators reduce over shared axes once all their iterations are done
+                if access.buffer.id in wanted and access.buffer.scope == "arg":
+                    reads.setdefault(access.buffer.id, []).append((p, len(phase.stages), -1, False, access))
             for k, store in enumerate(stage.stores):
                 at = store.access
+                if at.buffer.scope != "arg":
+                    continue
                 special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
-                aim = at.flat()
-                writes.setdefault(at.buffer.id, []).append((p, s, k, aim, special, _copied(store, aim)))
+                writes.setdefault(at.buffer.id, []).append((p, s, k, at, special, _copied(store, at.flat())))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
@@ -144,8 +149,10 @@ def _copied(store: Store, aim: Affine) -> int:
 
 
 def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
-    phase, stage, when, operand, flat = read
-    for p, s, k, aim, special, _ in writes:
+    phase, stage, when, operand, access = read
+    flat = access.flat()
+    for p, s, k, target, special, _ in writes:
+        aim = target.flat()
         if phase < p:
             continue
         if operand or phase > p or special:
@@ -157,6 +164,8 @@ def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
         if stage > s or not kernel.phases[p].axes:
             return False
         shared = {a.id for a in kernel.phases[p].axes}
+        if flat.gather and not special and _within_row(kernel, p, target, shared, access):
+            continue
         if _only(flat, shared) != _only(aim, shared) or not _same_row(kernel, p, aim, shared, flat):
             return False
     return True
@@ -164,6 +173,21 @@ def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
 
 def _only(flat: Affine, axes: set[int]) -> tuple:
     return tuple(t for t in flat.terms if t[0] in axes)
+
+
+def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: Access) -> bool:
+    """Whether an earlier stage's read at a gathered index stays inside a row that its own shared iteration writes as a whole."""
+    extents = {a.id: a.extent for s in kernel.phases[p].stages for a in _axes(s)}
+    if read.buffer.shape != target.buffer.shape:
+        return False
+    for r, t, n in zip(read.index, target.index, target.buffer.shape, strict=True):
+        run = t.axis()
+        if t.gather or {a for a, _ in r.terms} - shared:
+            return False
+        whole = run is not None and run not in shared and extents[run] == n
+        if not whole and (r.gather or (r.const, r.terms) != (t.const, t.terms) or {a for a, _ in t.terms} - shared):
+            return False
+    return True
 
 
 def _same_row(kernel: Kernel, p: int, target: Affine, shared: set[int], read: Affine) -> bool:

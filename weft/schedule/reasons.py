@@ -21,6 +21,7 @@ IN_PLACE = "a scatter or a partial write ends its kernel"
 HOST = "it runs in NumPy"
 LOOP = "a loop is a step of its own: what it reads and what it gives lies in memory"
 RUNNING = "a running sum is computed along an ordered axis of its own"
+STORED = "it is quickly made of what is stored anyway, so the kernel that reads it makes it"
 UNRELATED = "no operation joins them"
 
 

@@ -5,7 +5,7 @@ Values are directed graphs; nothing here or in the printer walks them as trees.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,10 @@ class Machine:
         if value is None:
             value = self._known[key] = Value(op, args, dtype, attr)
         return value
+
+    def made(self, op: str, args: Sequence[Value], dtype: np.dtype) -> Value:
+        """An operation of a known dtype on other operands."""
+        return self._make(op, tuple(args), dtype)
 
     def __getattr__(self, op: str) -> Callable[..., Value]:
         if op not in MACHINE:

@@ -144,7 +144,8 @@ class _Check:
             for a in loops:
                 if a.extent > 1 and a.id not in used:
                     self.fail(f"output {s.access.buffer.id} is stored {a.extent} times along axis {a.id}")
-            self.written[s.access.buffer.id] = self.written.get(s.access.buffer.id, 0) + count
+            if s.access.buffer.scope == "arg":
+                self.written[s.access.buffer.id] = self.written.get(s.access.buffer.id, 0) + count
 
     def value(self, value: Value) -> None:
         stack = [value]

@@ -156,6 +156,19 @@ class View:
                 stack.extend(reversed(n.inputs))
         return tuple(out)
 
+    def memory_below(self, node: Node) -> set[Node]:
+        """The arrays that a node reads if it is computed alone: real ones, and those that lie in memory."""
+        out: set[Node] = set()
+        stack = list(node.inputs)
+        while stack:
+            n = stack.pop()
+            if n in self._real or self.stored(n):
+                if n.op.name != "scalar":
+                    out.add(n)
+            else:
+                stack.extend(n.inputs)
+        return out
+
     def _link(self) -> None:
         for node in self.real:
             self.sources[node] = () if self.leaf(node) else self.below(node)

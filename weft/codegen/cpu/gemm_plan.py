@@ -78,11 +78,14 @@ def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int
 
 def should_swap(p: Product, lanes: int) -> bool:
     """Vectorise along m? Where the results lie along m in memory, where n is too short for a vector, or where b would be
-    transposed for a few rows, which fill a vector themselves: then they are transposed, and b is read number by number."""
+    transposed for a few rows, which fill a vector themselves: then they are transposed, and b is read number by number.
+    And where a is far larger than b, and lies along m as b along n: then a is copied in vectors, not a few numbers at a time."""
     if p.rows >= lanes and _stores_along(p, p.m) > _stores_along(p, p.n):
         return True
     if p.rows in (lanes, 2 * lanes) and p.columns >= 2 * p.rows and p.b.k == 1 and p.b.free not in (0, 1):
         return p.b.buffer.dtype == p.accum
+    if p.a.free == p.b.free == 1 and p.columns >= lanes and p.rows >= 20 * p.columns and p.k >= 64:
+        return len(p.stores) == 1 and p.stores[0].value.op == "acc"  # what else is read or stored lies along n
     return p.columns < lanes and p.rows > p.columns
 
 

@@ -70,15 +70,30 @@ def _vjp(g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair) -> t
     lead = tuple(range(nb))
     of_a, of_b = tuple(range(nb, nb + na)), tuple(range(nb + na, nb + na + len(free_b)))
 
-    # g . b over b's free axes: dimensions come as batch, a's free axes, then b's contracted axes in b's order
+    # over b's free axes: dimensions come as batch, a's free axes, then b's contracted axes in b's order; the operands'
+    # order is the one that leaves less to permute, so that a gradient is stored as the optimizer reads it beside its parameter
     rest = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
-    da = _product(g, b, (of_b, free_b), (lead, batch[1]))
-    da = permute(da, inverse(batch[0] + free_a + tuple(contract[0][i] for i in rest)))
+    there = tuple(contract[0][i] for i in rest)
+    if _ahead(there, free_a):
+        da = _product(b, g, (free_b, of_b), (batch[1], lead))
+        da = permute(da, inverse(batch[0] + there + free_a))
+    else:
+        da = _product(g, b, (of_b, free_b), (lead, batch[1]))
+        da = permute(da, inverse(batch[0] + free_a + there))
 
-    # a . g over a's free axes: batch, a's contracted axes in a's order, b's free axes
+    # over a's free axes: batch, a's contracted axes in a's order, b's free axes
     rest = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
+    there = tuple(contract[1][i] for i in rest)
+    if _ahead(free_b, there):
+        db = _product(g, a, (of_a, free_a), (lead, batch[0]))
+        return da, permute(db, inverse(batch[1] + free_b + there))
     db = _product(a, g, (free_a, of_a), (batch[0], lead))
-    return da, permute(db, inverse(batch[1] + tuple(contract[1][i] for i in rest) + free_b))
+    return da, permute(db, inverse(batch[1] + there + free_b))
+
+
+def _ahead(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether all axes of one group lie in front of another's."""
+    return bool(one and other) and max(one) < min(other)
 
 
 def _product(a: Node, b: Node, contract: Pair, batch: Pair) -> Node:
