@@ -48,8 +48,8 @@ class PerLayer(Optimizer):
                     self.parts[key] = optimizer(layer.opt, layer.opt_dic), []
                 self.parts[key][1].append(prefix + ".")
 
-    @property
-    def lr(self) -> float:  # type: ignore[misc]
+    @property  # type: ignore[misc]
+    def lr(self) -> float:
         """That of the first layer; each layer keeps its own."""
         return next((part.lr for part, _ in self.parts.values()), 0.0)
 
