@@ -166,6 +166,20 @@ def test_counters_of_pytorch_are_passed_over(tmp_path: Path) -> None:
             model.load(path)
 
 
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+def test_the_state_between_batches_is_no_weight(tmp_path: Path, kind: str) -> None:
+    path, x = tmp_path / "w", wf.array(rng.normal(size=(2, 4, 3)).astype("f4"))
+    model, fresh = (wf.nn.Sequential(getattr(wf.nn, kind)(3, 5, batch_first=True, stateful=True)) for _ in range(2))
+    first = model[0](x)[0].numpy()
+    kept = model[0].hidden.numpy().copy()
+    model.save(path)
+    assert np.allclose(fresh.load(path)[0](x)[0].numpy(), first, atol=1e-6) and kept.any()
+    assert (model.load(path)[0].hidden.numpy() == kept).all()  # loading weights does not touch it
+    wf.io.save(path, model.arrays())  # a file that has it is read all the same
+    assert wf.io.load(path)["0.hidden"].shape == (1, 2, 5)
+    fresh.load(path)
+
+
 def test_a_header_of_any_length_and_many_names(tmp_path: Path) -> None:
     """Data need not begin at a multiple of their element's size."""
     value = rng.normal(size=5)

@@ -21,7 +21,8 @@ COUNTER = "num_batches_tracked"  # PyTorch's batch norm counts its batches; noth
 def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = None) -> None:
     """Write a Module's arrays, or a dict of Arrays, to a safetensors file with a checksum of each.
 
-    The file is written beside ``path`` and renamed: there is always the old file or the new one, whole.
+    The file is written beside ``path`` and renamed: there is always the old file or the new one, whole. What a stateful layer
+    keeps between batches is no weight, and is left out.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
     stored = None if dtype is None else as_dtype(dtype)
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
-    named = arrays.arrays() if isinstance(arrays, Module) else arrays
+    named = _lasting(arrays) if isinstance(arrays, Module) else arrays
     content = {}
     for name, array in named.items():
         held = array.numpy() if isinstance(array, Array) else np.asarray(array)
@@ -113,9 +114,10 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
     >>> bool((wf.io.load_into(other, path).weight == net.weight).all())
     True
     """
-    fresh, own = _read(path), model.arrays()
+    fresh, own = _read(path), _lasting(model)
     missing = sorted(own.keys() - fresh.keys())
-    foreign = sorted(n for n in fresh.keys() - own.keys() if not _is_counter(n, fresh[n]))
+    passing = _passing(model)
+    foreign = sorted(n for n in fresh.keys() - own.keys() if n not in passing and not _is_counter(n, fresh[n]))
     if missing or foreign:
         raise DataError(
             f"{path} does not fit the model: missing {_few(missing)}, not in the model {_few(foreign)}" + _unmade(model, foreign)
@@ -153,6 +155,18 @@ def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
             f"(the largest is {largest:.6g})"
         )
     return out
+
+
+def _lasting(model: Module) -> dict[str, Array]:
+    """A model's arrays without what stateful layers keep between batches."""
+    passing = _passing(model)
+    return {name: array for name, array in model.arrays().items() if name not in passing}
+
+
+def _passing(model: Module) -> set[str]:
+    """Names of what stateful layers keep between batches, whether it is there or not."""
+    layers = [(prefix, m) for prefix, m in model.modules() if hasattr(m, "reset_state")]
+    return {f"{prefix}.{name}" if prefix else name for prefix, m in layers for name in m.buffers}
 
 
 def _is_counter(name: str, array: np.ndarray) -> bool:
