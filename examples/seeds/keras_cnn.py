@@ -4,8 +4,8 @@
     python examples/seeds/keras_cnn.py --data digits      # the digits that come with weft, seconds
     python examples/seeds/keras_cnn.py --plain            # the last weights, not the mean of the last steps
 
-Adadelta runs at rate 1.0 with eps 1e-6, as in the Keras that the header's figure comes from; newer Keras takes 0.001 unless
-told, and then learns slowly. At this rate the last steps still jump about by a tenth of a percent, which a moving average of
+Adadelta runs at rate 1.0 with eps 1e-6, as early versions of Keras had it; newer Keras takes 0.001 unless told, and then
+learns slowly. At this rate the last steps still jump about by a tenth of a percent, which a moving average of
 the weights smoothes.
 """
 
