@@ -105,8 +105,9 @@ class Optimizer:
     @lr.setter
     def lr(self, value: float) -> None:
         vars(self)["lr"] = value
-        if vars(self).get("_rate") is not None:
-            self._rate[...] = value  # type: ignore[index]
+        rate = vars(self).get("_rate")  # none before init
+        if rate is not None:
+            rate[...] = value
 
     def __setattr__(self, name: str, value: Any) -> None:
         """An option that is set later counts for groups without one of their own, and jitted functions look again."""

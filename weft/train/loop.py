@@ -192,7 +192,7 @@ class Run:
         """The updates of an epoch, in tuples of those that one native call makes."""
         size, state = self.stepper.accumulate, self.state
         left = 0 if self.feed.steps is None else (state.epochs - state.epoch + 1) * self.feed.steps - state.batch
-        updates = zip(keys) if size == 1 else _groups(keys, size)  # noqa: B905  of one sequence: tuples of one
+        updates = ((key,) for key in keys) if size == 1 else _groups(keys, size)
         return self.pace.blocks(updates, left, lambda: MANY if every is None else every - state.step % every)
 
     def _close(self, bar: Any) -> bool:

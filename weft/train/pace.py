@@ -56,7 +56,7 @@ class Pace:
             if len(block) == self.count and len(block[-1][0]) == len(update[0]):
                 yield block
             else:
-                yield from zip(block)  # noqa: B905  of one sequence: tuples of one
+                yield from ((update,) for update in block)
 
     def advance(self, block: tuple[Keys, ...], lr: float) -> list[Figures]:
         """Make the updates of a block."""
