@@ -7,6 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
@@ -19,6 +20,14 @@ ALLOWED_SKIPS = {
     if line.split("#")[0].strip()
 }
 _foreign_skips: list[str] = []
+
+
+@pytest.fixture
+def rng(request) -> np.random.Generator:
+    """Fresh random data for every run; the seed is printed when a test fails."""
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    request.node.add_report_section("call", "seed", f"seed {seed}")
+    return np.random.default_rng(seed)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

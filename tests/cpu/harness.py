@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from weft.codegen.cpu.generate import Generated
-from weft.codegen.cpu.isa import host_isa
+from weft.codegen.cpu.isa import ISA, host_isa, isa_of
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Value, along
 
 _SUPPORT = """
@@ -30,6 +30,24 @@ done:
 """
 
 
+_WIDER = {"avx2": ("avx512", "avx10", "amx", "evex512"), "sse": ("avx", "amx", "evex512", "fma", "f16c", "xop", "va", "vpcl")}
+
+
+@lru_cache(maxsize=1)
+def isas() -> dict[str, ISA]:
+    """The targets that this machine can run: its own, and those of older processors of its kind."""
+    import llvmlite.binding as llvm
+
+    found = {"host": host_isa()}
+    have = dict(llvm.get_host_cpu_features())
+    for name, gone in _WIDER.items():
+        less = {feature: on and not feature.startswith(gone) for feature, on in have.items()}
+        isa = isa_of(less, host_isa().l1, host_isa().l2)
+        if isa.bits < min(i.bits for i in found.values()):
+            found[name] = isa
+    return found
+
+
 @lru_cache(maxsize=1)
 def machine():
     import llvmlite.binding as llvm
@@ -37,15 +55,15 @@ def machine():
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()
-    return llvm, lambda: target.create_target_machine(cpu="", features=host_isa().features, opt=2, jit=True)
+    return llvm, lambda isa: target.create_target_machine(cpu="", features=isa.features, opt=2, jit=True)
 
 
-def compile_ir(ir: str):
+def compile_ir(ir: str, isa: ISA | None = None):
     """An execution engine (keep it) whose functions can be called."""
     llvm, make = machine()
     module = llvm.parse_assembly(ir)
     module.verify()
-    tm = make()
+    tm = make(isa or host_isa())
     pb = llvm.create_pass_builder(tm, llvm.create_pipeline_tuning_options())
     pm = llvm.create_new_function_pass_manager()
     pm.add_sroa_pass()
@@ -62,7 +80,7 @@ def compile_ir(ir: str):
 def assembly(ir: str) -> str:
     llvm, make = machine()
     module = llvm.parse_assembly(ir)
-    tm = make()
+    tm = make(host_isa())
     pb = llvm.create_pass_builder(tm, llvm.create_pipeline_tuning_options())
     pm = llvm.create_new_function_pass_manager()
     pm.add_sroa_pass()
@@ -75,9 +93,9 @@ def assembly(ir: str) -> str:
 class Compiled:
     """``compiled(inputs, outputs, scalars)`` runs the kernel once."""
 
-    def __init__(self, generated: Generated, kernel: Kernel) -> None:
+    def __init__(self, generated: Generated, kernel: Kernel, isa: ISA | None = None) -> None:
         self.generated, self.kernel = generated, kernel
-        self.engine = compile_ir(generated.ir)
+        self.engine = compile_ir(generated.ir, isa)
         self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.get_function_address(generated.symbol))
         self.scratch = np.zeros(generated.scratch + generated.worker_scratch + 128, np.uint8)
 

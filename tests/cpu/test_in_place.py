@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+from cross import check_in_place
+from harness import acc, access, buffers, compile_kernel, fresh, load, op
 
 import weft as wf
+from weft.schedule.evaluate import evaluate
+from weft.schedule.kernel import Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store
+from weft.schedule.memory import in_place
+from weft.schedule.verify import verify
+
+F32 = np.dtype(np.float32)
 
 
 def test_a_sum_over_all_rows_sees_the_state_before_its_update() -> None:
@@ -29,3 +37,39 @@ def test_a_sum_over_all_rows_sees_the_state_before_its_update() -> None:
         np.testing.assert_allclose(total, (want * top).sum(), rtol=1e-4, atol=1e-2)
         want = np.exp(want - top) / np.exp(want - top).sum(axis=1, keepdims=True)
         np.testing.assert_allclose(state["x"].numpy(), want, rtol=1e-5)
+
+
+def _pairs(kernel: Kernel) -> set[tuple[int, int]]:
+    return set(in_place(kernel))
+
+
+def test_stores_read_again_what_the_reductions_of_their_stage_read():
+    """{acc = sum b0; b2 = b1; b3 = b0}: b2 must not lie where b0 lies, since b0 is read again for b3 after b2 is written."""
+    b0, b1, b2, b3 = buffers(*[(F32, (70,))] * 4)
+    i = Axis(0, 70)
+    total = Reduction(0, (i,), "sum", load(b0, i), F32, F32, Order(32, 4096))
+    stores = (Store(access(b2, i), load(b1, i)), Store(access(b3, i), load(b0, i)))
+    kernel = Kernel("again", (Phase((), (Stage((i,), (total,), stores),)),), (b0, b1), (b2, b3))
+    assert (0, 0) not in _pairs(kernel)
+    assert {(0, 1), (1, 0)} <= _pairs(kernel)
+
+
+def test_reductions_in_another_order_come_before_the_stores(rng):
+    """Two sums of one stage run along different axes: both are over before the stage writes over what they read."""
+    shape = (9, 9)
+    b0, b1 = buffers((F32, shape), (F32, shape))
+    b2 = Buffer(2, np.dtype(np.int64), ())
+    i, j = Axis(0, 9), Axis(1, 9)
+    first = Reduction(0, (i, j), "argmax", load(b0, i, j), F32, np.dtype(np.int64), Order(32, 4096))
+    second = Reduction(1, (j, i), "argmax", load(b0, i, j), F32, np.dtype(np.int64), Order(32, 4096))
+    stage = Stage((i, j), (first, second), (Store(access(b1, i, j), op("neg", load(b0, i, j))),))
+    last = Phase((), (Stage((), (), (Store(access(b2), acc(1, np.int64)),)),))
+    kernel = Kernel("turned", (Phase((), (stage,)), last), (b0,), (b1, b2))
+    verify(kernel)
+    x = rng.normal(size=shape).astype(F32)
+    compiled = compile_kernel(kernel)
+    out = [fresh(b.dtype, b.shape) for b in kernel.outputs]
+    compiled([x], out)
+    assert int(out[1]) == int(np.argmax(x.T))
+    assert (0, 0) in _pairs(kernel)
+    check_in_place(compiled, [x], (), (0, 0), out, evaluate(kernel, [x])[0])

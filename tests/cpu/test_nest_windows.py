@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cross import TABLE, bind, leaf, run_both
+from harness import isas
 
 # size, window, stride, padding: rows longer and shorter than a vector, gaps, overlap, padding
 WINDOWS = [
@@ -17,8 +18,8 @@ def place(window: int, stride: int, padding: int) -> dict:
     return {"window": (window, window), "stride": (stride, stride), "padding": ((padding, padding),) * 2}
 
 
-def check(inputs, arrays, outputs, exact=True):
-    for _, got, want in run_both(inputs, arrays, outputs):
+def check(inputs, arrays, outputs, exact=True, isa=None):
+    for _, got, want in run_both(inputs, arrays, outputs, isa):
         for g, w in zip(got, want, strict=True):
             if exact:
                 np.testing.assert_array_equal(g, w)
@@ -47,6 +48,22 @@ def test_one_more_than_a_vector(rng, dtype, width):
     padded = bind(TABLE["pad"], n, low=(0, 1, 1, 1), high=(0, 1, 0, 1), value=3)
     turned = bind(TABLE["slice"], padded, start=(0, 0, 0, width + 1), step=(1, 1, 1, -1), shape=padded.shape)
     check([n], [x], [bind(TABLE["add"], padded, turned)])
+
+
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("stride", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 30])
+def test_gradient_of_one_padded_row(rng, size, stride, isa):
+    """The guard that all stores share moves with the axis inside the lanes."""
+    window, padding = max(2, stride), 1
+    count = (size + 2 * padding - window) // stride + 1
+    if count < 1:
+        return
+    g = rng.normal(size=(2, 5, count)).astype(np.float32)
+    at = rng.integers(0, window, g.shape).astype(np.int32)
+    inputs = [leaf(g), leaf(at)]
+    out = bind(TABLE["window_gather"], *inputs, size=(size,), window=(window,), stride=(stride,), padding=((padding, padding),))
+    check(inputs, [g, at], [out, bind(TABLE["square"], out)], isa=isas()[isa])
 
 
 @pytest.mark.parametrize("case", WINDOWS)

@@ -7,13 +7,13 @@ of its inputs and outputs as its `bytes` say. Small shapes only: every loop beco
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Store, Value
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value
 
 Array = Any
 
@@ -27,7 +27,9 @@ class Traffic:
     touched: int
 
 
-def evaluate(kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any] = ()) -> tuple[list[np.ndarray], list[Traffic]]:
+def evaluate(
+    kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any] = (), shared: Sequence[tuple[int, int]] = (),
+) -> tuple[list[np.ndarray], list[Traffic]]:
     """Outputs of a kernel, and the traffic of each input and output buffer, in order.
 
     Parameters
@@ -35,13 +37,15 @@ def evaluate(kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any
     kernel : Kernel
     inputs : arrays of the shapes and dtypes of ``kernel.inputs``
     scalars : numbers, one for each of ``kernel.scalars``
+    shared : (input, output) positions that are one piece of memory; then iterations run one by one, and every loop
+        reads for itself what it needs, as compiled kernels do. ``inputs`` are not written.
 
     Raises
     ------
     IndexError
         An access is out of bounds. Elements that no store writes are left as a pattern (NaN or 77).
     """
-    run = _Run(kernel, inputs, scalars)
+    run = _Run(kernel, inputs, scalars, shared)
     with np.errstate(all="ignore"):
         for phase in kernel.phases:
             run.phase(phase)
@@ -54,7 +58,9 @@ def evaluate(kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any
 
 
 class _Run:
-    def __init__(self, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any]) -> None:
+    def __init__(
+        self, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any], shared: Sequence[tuple[int, int]],
+    ) -> None:
         self.kernel = kernel
         self.memory: dict[tuple[int, str], np.ndarray] = {}
         self.loads: dict[tuple[int, str], int] = {}
@@ -66,26 +72,60 @@ class _Run:
             self.memory[b.id, b.scope] = a
         for b in (*kernel.outputs, *kernel.scratch):
             self.memory[b.id, b.scope] = np.full(b.shape, _unwritten(b), b.dtype)
+        for i, o in shared:
+            given, made = kernel.inputs[i], kernel.outputs[o]
+            memory = self.memory[i, "arg"] = np.array(inputs[i], order="C")
+            self.memory[made.id, "arg"] = memory.view(made.dtype).reshape(made.shape)
+            if given.dtype.itemsize != made.dtype.itemsize:
+                raise ValueError(f"input {i} and output {o} do not fit into one piece of memory")
+        self.stepwise = bool(shared)
         for key, a in self.memory.items():
             self.touched[key] = np.zeros(a.size, bool)
         self.scalars = [np.asarray(s, d)[()] for s, d in zip(scalars, kernel.scalars, strict=True)]
         self.accs: dict[int, tuple[tuple[int, ...], Array]] = {}  # acc id -> (axis ids, array over them)
 
     def phase(self, phase: Phase) -> None:
-        done: dict[int, tuple[tuple[int, ...], Array]] = {}
+        if not self.stepwise or any(isinstance(s, Contraction) for s in phase.stages):  # these go through their own iterations
+            self._iterations(phase, {})
+        else:
+            rows: dict[int, Array] = {}
+            for at in _points(phase.axes):
+                for number, value in self._iterations(phase, at).items():
+                    if number not in rows:
+                        rows[number] = np.empty([a.extent for a in phase.axes], value.dtype)
+                    rows[number][tuple(at.values())] = value
+            if phase.axes:
+                self.accs.update({number: (tuple(a.id for a in phase.axes), row) for number, row in rows.items()})
+        done = {}  # what is reduced over shared axes: once all of their iterations are over
+        for stage in phase.stages:
+            if isinstance(stage, Stage):
+                grid = _Grid(self, (*phase.axes, *stage.axes))
+                done.update({r.id: self._reduce(grid, r, ()) for r in stage.reductions if r.carried})
+        self.accs.update(done)
+
+    def _iterations(self, phase: Phase, at: dict[int, int]) -> dict[int, Array]:
+        """All iterations of the shared axes, or the one ``at`` a point; the reductions that stay within one."""
+        made: dict[int, Array] = {}
+        kept = () if at else phase.axes
         for stage in phase.stages:
             if isinstance(stage, Contraction):
                 self._contraction(phase, stage)
                 continue
-            grid = _Grid(self, (*phase.axes, *stage.axes))
+            grid = _Grid(self, (*kept, *stage.axes), at)
             for r in stage.reductions:
-                if r.carried:
-                    done[r.id] = self._reduce(grid, r, ())
-                else:
-                    self.accs[r.id] = self._reduce(grid, r, phase.axes)
-            for s in stage.stores:
-                grid.store(s)
-        self.accs.update(done)
+                if not r.carried:
+                    self.accs[r.id] = self._reduce(grid, r, kept)
+                    if not r.running:
+                        made[r.id] = self.accs[r.id][1]
+            if not self.stepwise:
+                for s in stage.stores:
+                    grid.store(s)
+                continue
+            for own in _points(stage.axes):
+                one = _Grid(self, (), at | own)
+                for s in stage.stores:
+                    one.store(s)
+        return made
 
     def _reduce(self, grid: _Grid, r: Reduction, kept: tuple[Axis, ...]) -> tuple[tuple[int, ...], Array]:
         ids = [a.id for a in grid.axes]
@@ -116,9 +156,10 @@ class _Run:
             else:
                 total = total + a[..., k] * b[..., k]
         self.accs[c.id] = tuple(x.id for x in outer), total
-        inner = _Grid(self, outer)
-        for s in c.stores:
-            inner.store(s)
+        for at in _points(outer) if self.stepwise else ({},):
+            inner = _Grid(self, () if self.stepwise else outer, at)
+            for s in c.stores:
+                inner.store(s)
 
 
 def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
@@ -145,6 +186,12 @@ def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
     return total
 
 
+def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:
+    """Every iteration of some loops, in order."""
+    for point in np.ndindex(*[a.extent for a in axes]):
+        yield {a.id: i for a, i in zip(axes, point, strict=True)}
+
+
 def _unwritten(b: Buffer) -> Any:
     return False if b.dtype == bool else 77 if b.dtype.kind in "iu" else np.nan
 
@@ -152,8 +199,10 @@ def _unwritten(b: Buffer) -> Any:
 class _Grid:
     """One loop nest: every Value is an array whose dimensions are the loops, in order."""
 
-    def __init__(self, run: _Run, axes: tuple[Axis, ...]) -> None:
+    def __init__(self, run: _Run, axes: tuple[Axis, ...], at: dict[int, int] | None = None) -> None:
+        """``at``: where the loops stand that are not dimensions."""
         self.run = run
+        self.at = at or {}
         self.axes = axes
         self.shape = tuple(a.extent for a in axes)
         self.place = {a.id: k for k, a in enumerate(axes)}
@@ -162,6 +211,9 @@ class _Grid:
     def affine(self, a: Affine) -> Array:
         out: Array = np.full((1,) * len(self.axes), a.const, np.int64)
         for axis, coef in a.terms:
+            if axis in self.at:
+                out = out + coef * self.at[axis]
+                continue
             shape = [1] * len(self.axes)
             shape[self.place[axis]] = -1
             out = out + coef * np.arange(self.shape[self.place[axis]]).reshape(shape)
@@ -237,6 +289,8 @@ class _Grid:
             return self.affine(v.attr)
         if v.op == "acc":
             ids, array = self.run.accs[v.attr]
+            array = array[tuple([self.at.get(i, slice(None)) for i in ids])] if self.at else array
+            ids = tuple([i for i in ids if i not in self.at])
             places = [self.place[i] for i in ids]
             shape = [1] * len(self.axes)
             for place, extent in zip(places, array.shape, strict=True):

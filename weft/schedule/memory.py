@@ -117,11 +117,14 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
 
 
 def _in_order(stage: Stage | Contraction) -> Iterator[tuple[Access, int]]:
-    """Every access once, with the number of the first store that needs it; -1: needed before any."""
-    seen: set[int] = set()
+    """Every access with the number of the first store that needs it; -1: needed before any.
+
+    Stores have a loop of their own, after the reductions': what both need is read twice.
+    """
     before = [stage.a, stage.b] if isinstance(stage, Contraction) else [r.value for r in stage.reductions]
-    for access in loads(before, seen):
+    for access in loads(before):
         yield access, -1
+    seen: set[int] = set()
     for k, store in enumerate(stage.stores):
         for access in loads([store.value, *_where(store.access)], seen):
             yield access, k

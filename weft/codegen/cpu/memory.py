@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.codegen.cpu.text import Function
-from weft.codegen.cpu.types import literal, llvm_type, memory_type, name_of, splat_text, wide
+from weft.codegen.cpu.types import cell_type, literal, llvm_type, memory_type, name_of, splat_text, wide
 
 
 def from_memory(f: Function, name: str, dtype: np.dtype, lanes: int | None) -> str:
@@ -43,6 +43,19 @@ def memory_literal(dtype: np.dtype, fill: object) -> str:
     if name_of(dtype) in ("float16", "bfloat16"):
         return str(np.asarray(fill).astype(dtype).view(np.int16).item())
     return literal(dtype, fill)
+
+
+def load_cell(f: Function, type_: str, lanes: int | None, pointer: str, align: int | None = None) -> str:
+    """Registers of ``type_`` from a local array whose elements are of ``cell_type(type_)``."""
+    out = f.load(wide(cell_type(type_), lanes), pointer, align)
+    return out if type_ != "i1" else f.let(f"trunc {wide('i8', lanes)} {out} to {wide('i1', lanes)}")
+
+
+def store_cell(f: Function, type_: str, lanes: int | None, value: str, pointer: str, align: int | None = None) -> None:
+    """Registers of ``type_`` into a local array whose elements are of ``cell_type(type_)``."""
+    if type_ == "i1":
+        value = f.let(f"zext {wide('i1', lanes)} {value} to {wide('i8', lanes)}")
+    f.store(wide(cell_type(type_), lanes), value, pointer, align)
 
 
 def load_scalar(f: Function, dtype: np.dtype, pointer: str) -> str:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from weft.codegen.cpu import reduce
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.memory import load_cell, store_cell
 from weft.codegen.cpu.nest import Layout, Nest, strides_along
 from weft.codegen.cpu.nest_tiles import emit_stage, update
 from weft.codegen.cpu.parts import Part
 from weft.codegen.cpu.row_lanes import vectors
 from weft.codegen.cpu.text import Module
-from weft.codegen.cpu.types import wide
+from weft.codegen.cpu.types import align_of, cell_type, wide
 from weft.schedule.kernel import Axis
 
 MOST_COLUMNS = 512
@@ -87,9 +88,9 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
                 t = reduce.state_types(r)[0]
                 for u in range(count):
                     for v, env in enumerate(envs):
-                        place = f.element(slots[r.id], t, f.add(f.mul(f.add(b, u), pitch), at))
-                        place = f.element(place, t, env.offsets.get(axis.id, 0))
-                        f.store(wide(t, lanes), f.load(wide(t, lanes), cells[r.id, u, v]), place, 4)
+                        place = f.element(slots[r.id], cell_type(t), f.add(f.mul(f.add(b, u), pitch), at))
+                        place = f.element(place, cell_type(t), env.offsets.get(axis.id, 0))
+                        store_cell(f, t, lanes, f.load(wide(t, lanes), cells[r.id, u, v]), place, align_of(t))
 
     main = hi
     if many > 1:
@@ -129,8 +130,8 @@ def emit_blocks_merge(m: Module, isa: ISA, layout: Layout, part: Part, lanes: in
             cell = totals[r.id] = f.local(wide(t, lanes))
             f.store(wide(t, lanes), reduce.identity(r, lanes)[0], cell)
             with n.loop(0, blocks) as b:
-                place = f.element(slots[r.id], t, f.add(f.mul(b, pitch), at))
-                new = f.load(wide(t, lanes), place, 4)
+                place = f.element(slots[r.id], cell_type(t), f.add(f.mul(b, pitch), at))
+                new = load_cell(f, t, lanes, place, align_of(t))
                 f.store(wide(t, lanes), reduce.merge(o, r, [f.load(wide(t, lanes), cell)], [new])[0], cell)
         for r in stage.reductions:
             t = reduce.state_types(r)[0]

@@ -148,7 +148,7 @@ def _tiles(n: Nest, plan: Plan) -> None:
         with n.loop(lo, hi) as row:
             n.split_index(row, outer)
             ask_ahead(n, outer, axis, row, hi)
-            with _wanted(n, axis):
+            with _wanted(n, {plan.axis, plan.minor}):
                 _across(n, plan, axis)
         return
     pieces = -(-axis.extent // plan.piece)
@@ -162,14 +162,14 @@ def _tiles(n: Nest, plan: Plan) -> None:
 
 
 @contextmanager
-def _wanted(n: Nest, axis: Axis) -> Iterator[None]:
-    """Skip a row that no store would write: a guard that all stores share, the same along the row."""
+def _wanted(n: Nest, within: set[int | None]) -> Iterator[None]:
+    """Skip a row that no store would write: a guard that all stores share, the same along the axes ``within`` the row."""
     stores = [s for stage in n.part.stages for s in stage.stores]
     guard = stores[0].access.guard if stores else ()
     deps: set = {a for g, _, _ in guard for a, _ in g.terms}
     deps = deps.union(*(dependencies(v, n.base.deps) for g, _, _ in guard for v, _ in g.gather))
     alike = all(s.access.guard == guard for s in stores) and not any(s.reductions for s in n.part.stages)
-    if not guard or axis.id in deps or not alike:
+    if not guard or within & deps or not alike:
         yield
         return
     inside, _ = guards_of(Emitter(n.f, n.m, n.isa, n.env()), stores[0].access)

@@ -14,12 +14,13 @@ from weft.codegen.cpu import reduce
 from weft.codegen.cpu.env import Env, dependencies, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.memory import load_cell, store_cell
 from weft.codegen.cpu.nest import Nest, lanes_for, strides_along
 from weft.codegen.cpu.nest_early import early
 from weft.codegen.cpu.nest_tiles import update
 from weft.codegen.cpu.parts import Part, size_of, walk
 from weft.codegen.cpu.row_lanes import const_mask
-from weft.codegen.cpu.types import llvm_type, wide
+from weft.codegen.cpu.types import align_of, cell_type, llvm_type
 from weft.schedule.kernel import Axis, Reduction, Stage, Value
 
 ROWS = 4  # rows that share one trip to the accumulators
@@ -68,7 +69,7 @@ class Sheet:
         self.early = early(n)
 
     def array(self, type_: str) -> str:
-        return self.n.f.local(f"[{self.width + self.lanes} x {type_}]", 64)
+        return self.n.f.local(f"[{self.width + self.lanes} x {cell_type(type_)}]", 64)
 
     @contextmanager
     def _at(self, v: str, mask: str | None) -> Iterator[str]:
@@ -94,16 +95,14 @@ class Sheet:
         return env
 
     def load(self, array: str, type_: str, place: str, shift: int) -> str:
-        t = wide(type_, self.lanes)
-        return self.n.f.load(t, self._element(array, type_, place, shift), 4 if type_ != "double" else 8)
+        return load_cell(self.n.f, type_, self.lanes, self._element(array, type_, place, shift), align_of(type_))
 
     def store(self, value: str, array: str, type_: str, place: str, shift: int) -> None:
-        t = wide(type_, self.lanes)
-        self.n.f.store(t, value, self._element(array, type_, place, shift), 4 if type_ != "double" else 8)
+        store_cell(self.n.f, type_, self.lanes, value, self._element(array, type_, place, shift), align_of(type_))
 
     def _element(self, array: str, type_: str, place: str, shift: int) -> str:
-        pointer = self.n.f.element(array, type_, place)
-        return self.n.f.element(pointer, type_, shift)
+        cell = cell_type(type_)
+        return self.n.f.element(self.n.f.element(array, cell, place), cell, shift)
 
     # stages
 

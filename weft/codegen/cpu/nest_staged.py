@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from weft.codegen.cpu import reduce
 from weft.codegen.cpu.env import Env
 from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.memory import load_cell, store_cell
 from weft.codegen.cpu.nest import Nest
 from weft.codegen.cpu.parts import size_of
 from weft.codegen.cpu.row_lanes import Lanes, const_mask, prefetch, vectors
-from weft.codegen.cpu.types import wide
+from weft.codegen.cpu.types import cell_type, wide
 from weft.schedule.kernel import Reduction, Stage
 
 MOST_BYTES = 64 << 10
@@ -42,7 +43,7 @@ class _Staged:
         self.block, self.extent = stage.reductions[0].order.block, stage.axes[-1].extent
         self.types = {r.id: reduce.state_types(r)[0] for r in stage.reductions}
         room = min(total, self.block + self.extent) + lanes
-        self.arrays = {r.id: n.f.local(f"[{room} x {self.types[r.id]}]", 64) for r in stage.reductions}
+        self.arrays = {r.id: n.f.local(f"[{room} x {cell_type(self.types[r.id])}]", 64) for r in stage.reductions}
         self.sums = {r.id: n.f.local(self.types[r.id]) for r in stage.reductions}
         self.acc = Lanes(n, stage, lanes)
 
@@ -73,13 +74,13 @@ class _Staged:
         return {r.id: [f.load(self.types[r.id], self.sums[r.id])] for r in stage.reductions}
 
     def _place(self, r: Reduction, at: str | int) -> str:
-        return self.n.f.element(self.arrays[r.id], self.types[r.id], at)
+        return self.n.f.element(self.arrays[r.id], cell_type(self.types[r.id]), at)
 
     def _get(self, r: Reduction, at: str | int) -> str:
-        return self.n.f.load(wide(self.types[r.id], self.lanes), self._place(r, at), r.value.dtype.itemsize)
+        return load_cell(self.n.f, self.types[r.id], self.lanes, self._place(r, at), r.value.dtype.itemsize)
 
     def _put(self, r: Reduction, value: str, at: str | int) -> None:
-        self.n.f.store(wide(self.types[r.id], self.lanes), value, self._place(r, at), r.value.dtype.itemsize)
+        store_cell(self.n.f, self.types[r.id], self.lanes, value, self._place(r, at), r.value.dtype.itemsize)
 
     def _write(self, envs: list[Env], at: str) -> None:
         n, axis = self.n, self.stage.axes[-1]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from weft.codegen.cpu import reduce
 from weft.codegen.cpu.env import Env
 from weft.codegen.cpu.machine import Ops
+from weft.codegen.cpu.memory import load_cell, store_cell
 from weft.codegen.cpu.nest import Nest, instructions
 from weft.codegen.cpu.parts import size_of
-from weft.codegen.cpu.types import is_float, llvm_type, wide
+from weft.codegen.cpu.types import cell_type, is_float, llvm_type, wide
 from weft.schedule.kernel import Reduction, Stage
 
 UNROLL = 16  # reductions of so few elements are written out
@@ -212,29 +213,43 @@ def _position(n: Nest, stage: Stage) -> str | int:
 def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
     """Accumulator k % lanes of each lane in a local array; blocks as the order says."""
     order = stage.reductions[0].order
-    cells: dict[tuple[int, int], list[tuple[str, str]]] = {}
+    cells: dict[tuple[int, int], list[str]] = {}
     for r in stage.reductions:
         for u, env in enumerate(envs):
-            types = [wide(t, env.width) for t in reduce.state_types(r)]
-            cells[r.id, u] = [(n.f.local(f"[{order.lanes} x {t}]"), t) for t in types]
+            cells[r.id, u] = [
+                n.f.local(f"[{order.lanes} x {wide(cell_type(t), env.width)}]") for t in reduce.state_types(r)
+            ]
+
+    def places(r: Reduction, u: int, lane: str) -> list[tuple[str, str]]:
+        """The type and the place of each part of a lane's state."""
+        types = reduce.state_types(r)
+        return [
+            (t, n.f.element(cell, wide(cell_type(t), envs[u].width), lane)) for t, cell in zip(types, cells[r.id, u], strict=True)
+        ]
+
+    def get(r: Reduction, u: int, lane: str) -> list[str]:
+        return [load_cell(n.f, t, envs[u].width, p) for t, p in places(r, u, lane)]
+
+    def put(r: Reduction, u: int, at: list[tuple[str, str]], state: list[str]) -> None:
+        for (t, p), s in zip(at, state, strict=True):
+            store_cell(n.f, t, envs[u].width, s, p)
+
     sums = _Cells(n, stage, envs)
     sums.reset()
     with n.loop(0, total, order.block) as start:
         with n.loop(0, order.lanes) as lane:
             for r in stage.reductions:
                 for u, env in enumerate(envs):
-                    for (cell, t), s in zip(cells[r.id, u], reduce.identity(r, env.width), strict=True):
-                        n.f.store(t, s, n.f.element(cell, t, lane))
+                    put(r, u, places(r, u, lane), reduce.identity(r, env.width))
         end = n.f.minimum(n.f.let(f"add i64 {start}, {order.block}"), total)
         with n.loop(start, end) as k:
             n.split_index(k, stage.axes)
             lane = n.f.let(f"urem i64 {k}, {order.lanes}")
             for u, env in enumerate(envs):
                 for r in stage.reductions:
-                    places = [(n.f.element(cell, t, lane), t) for cell, t in cells[r.id, u]]
-                    old = [n.f.load(t, p) for p, t in places]
-                    for (p, t), s in zip(places, update(n, r, env, old, k), strict=True):
-                        n.f.store(t, s, p)
+                    at = places(r, u, lane)
+                    old = [load_cell(n.f, t, env.width, p) for t, p in at]
+                    put(r, u, at, update(n, r, env, old, k))
         half = order.lanes // 2
         while half:
             with n.loop(0, half) as lane:
@@ -242,15 +257,12 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
                 for u, env in enumerate(envs):
                     for r in stage.reductions:
                         o = Ops(n.f, n.m, n.isa, env.width)
-                        low = [(n.f.element(cell, t, lane), t) for cell, t in cells[r.id, u]]
-                        a = [n.f.load(t, p) for p, t in low]
-                        b = [n.f.load(t, n.f.element(cell, t, other)) for cell, t in cells[r.id, u]]
-                        for (p, t), s in zip(low, reduce.merge(o, r, a, b), strict=True):
-                            n.f.store(t, s, p)
+                        low = places(r, u, lane)
+                        a = [load_cell(n.f, t, env.width, p) for t, p in low]
+                        put(r, u, low, reduce.merge(o, r, a, get(r, u, other)))
             half //= 2
         for r in stage.reductions:
             for u, env in enumerate(envs):
                 o = Ops(n.f, n.m, n.isa, env.width)
-                state = [n.f.load(t, cell) for cell, t in cells[r.id, u]]
-                sums.put(r, u, reduce.merge(o, r, sums.get(r, u), state))
+                sums.put(r, u, reduce.merge(o, r, sums.get(r, u), get(r, u, "0")))
     return sums.all()

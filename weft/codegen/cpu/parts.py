@@ -145,11 +145,10 @@ def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
                 by_axes: dict[tuple[Axis, ...], list[Reduction]] = {}
                 for r in stay:
                     by_axes.setdefault(r.axes, []).append(r)
-                for axes, group in by_axes.items():
-                    stores = stage.stores if axes == stage.axes else ()
-                    pending.append(Stage(axes, tuple(group), stores))
-                if stage.stores and stage.axes not in by_axes:
-                    pending.append(Stage(stage.axes, (), stage.stores))
+                last = by_axes.pop(stage.axes, [])  # stores come after all reductions: they may write over what those read
+                pending += [Stage(axes, tuple(group)) for axes, group in by_axes.items()]
+                if last or stage.stores:
+                    pending.append(Stage(stage.axes, tuple(last), stage.stores))
         if pending:
             out += _separate(phase.axes, pending)
         out += late

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+_BITS = re.compile(r"\bi1\b")
 
 
 class Function:
@@ -38,6 +41,8 @@ class Function:
 
     def local(self, type_: str, align: int = 0) -> str:
         """An alloca in the entry block; returns the pointer."""
+        if type_[0] == "[":
+            _addressed(type_)
         out = self.name("p")
         self.allocas.append(f"  {out} = alloca {type_}" + (f", align {align}" if align else ""))
         return out
@@ -52,6 +57,7 @@ class Function:
         return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
 
     def element(self, pointer: str, type_: str, index: str | int) -> str:
+        _addressed(type_)
         return pointer if index == 0 else self.let(f"getelementptr {type_}, ptr {pointer}, i64 {index}", "a")
 
     def add(self, a: str | int, b: str | int) -> str:
@@ -103,6 +109,11 @@ class Function:
     def text(self) -> str:
         body = "\n".join([*self.allocas, *self.lines])
         return f"{self.signature} {self.attributes} {{\nentry:\n{body}\n}}\n"
+
+
+def _addressed(type_: str) -> None:
+    if _BITS.search(type_):
+        raise ValueError(f"{type_} in memory: bits have no addresses, keep bytes")
 
 
 class Module:

@@ -52,6 +52,16 @@ def memory_type(dtype: np.dtype) -> str:
     return "i16" if dtype.name == "bfloat16" else llvm_type(dtype)
 
 
+def cell_type(type_: str) -> str:
+    """The type that a register's type has in an array: LLVM packs arrays of bits, so each bool takes a byte."""
+    return "i8" if type_ == "i1" else type_
+
+
+def align_of(type_: str) -> int:
+    """Where elements of a scalar type may begin in memory, in bytes."""
+    return {"i1": 1, "i8": 1, "i16": 2, "half": 2, "float": 4, "i32": 4}.get(type_, 8)
+
+
 def wide(type_: str, lanes: int | None) -> str:
     """``<lanes x type>``, or the type itself for a scalar (lanes None)."""
     return type_ if lanes is None else f"<{lanes} x {type_}>"
