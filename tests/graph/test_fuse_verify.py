@@ -76,6 +76,22 @@ def test_a_guard_makes_a_far_index_right() -> None:
     verify(kernel(M.load(Access(X, (along(R), far), ((far, 0, 6),)))))
 
 
+@pytest.mark.parametrize("scale", [-2, -1, 1, 2, 3])
+def test_a_guard_on_a_gathered_index_holds_for_its_multiples(scale: int) -> None:
+    """x[scale * i] read where the gathered i is guarded: 0 <= i < 2, so 0 <= scale * i <= 3."""
+    i = M.cast(M.load(HERE), np.dtype(np.int64))
+    far = Affine(0 if scale > 0 else -scale, (), ((i, scale),))
+    reads = Kernel("test", (Phase((R, C), (Stage((), (), (Store(
+        Access(Y, (along(R), along(C))), M.load(Access(X, (far, along(C)), ((Affine(0, (), ((i, 1),)), 0, 2),))),
+    ),)),)),), (X,), (Y,))
+    verify(reads)
+    wide = Kernel("test", (Phase((R, C), (Stage((), (), (Store(
+        Access(Y, (along(R), along(C))), M.load(Access(X, (far, along(C)), ((Affine(0, (), ((i, 1),)), 0, 9),))),
+    ),)),)),), (X,), (Y,))
+    with pytest.raises(KernelError, match="runs from"):
+        verify(wide)
+
+
 def test_results_of_rows_are_gone_after_their_phase() -> None:
     (k,) = kernels(build(Graph([x := leaf(4, 6)], [softmax(x, 1)])))
     verify(k)

@@ -239,12 +239,12 @@ def guarded_bounds(
 def _multiple(i: Affine, g: Affine) -> int:
     """How often the guard's index is in the index, by its first term; with gathered parts both must be alike."""
     if g.gather or i.gather:
-        for scale in (1, -1):
-            terms = tuple((a, c * scale) for a, c in g.terms)
-            gathered = [(id(v), c * scale) for v, c in g.gather]
-            if i.terms == terms and [(id(v), c) for v, c in i.gather] == gathered:
-                return scale
-        return 0
+        if len(g.gather) != len(i.gather):
+            return 0
+        scale = i.gather[0][1] // g.gather[0][1]
+        terms = tuple((a, c * scale) for a, c in g.terms)
+        gathered = [(id(v), c * scale) for v, c in g.gather]
+        return scale if i.terms == terms and [(id(v), c) for v, c in i.gather] == gathered else 0
     if not g.terms:
         return 0
     axis, coef = g.terms[0]
