@@ -69,6 +69,6 @@ def test_mypy_types_a_users_program(tmp_path: Path) -> None:
         [sys.executable, "-m", "mypy", str(good), str(bad)], capture_output=True, text=True, cwd=ROOT, timeout=300,
     )
     about_good, about_bad = ([line for line in done.stdout.splitlines() if name in line] for name in ("good.py", "bad.py"))
-    assert len(about_good) == 1 and about_good[0].endswith('Revealed type is "weft.array.Array"'), done.stdout + done.stderr
+    assert len(about_good) == 1 and about_good[0].endswith('Revealed type is "weft.array.core.Array"'), done.stdout + done.stderr
     found = [int(line.split(":")[1]) for line in about_bad if ": error:" in line]
     assert found == [3, 4, 5], done.stdout + done.stderr

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, as_node, wrap
+from weft.array import Array, wrap
+from weft.convert import as_node
 
 
 def array(x: Any, dtype: Any = None) -> Array:

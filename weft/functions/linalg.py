@@ -6,8 +6,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from weft import operators
 from weft.array import Array, wrap
+from weft.array.meaning import matmul as product
 from weft.convert import operands
 from weft.dtypes import summed
 from weft.errors import ShapeError
@@ -61,7 +61,7 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
     [3.0, 7.0]
     """
-    return finish(operators.matmul(*operands(x1, x2)), out, "matmul")
+    return finish(product(*operands(x1, x2)), out, "matmul")
 
 
 def _numbers(*nodes: Node) -> tuple[list[Node], bool]:

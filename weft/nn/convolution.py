@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, operands, wrap
+from weft.array import Array, wrap
+from weft.convert import operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.creation import asarray
 from weft.functions.joining import pad

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, as_node, wrap
+from weft.array import Array, wrap
+from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.choosing import where
 from weft.functions.creation import asarray

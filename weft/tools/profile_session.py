@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.array_operators import mark_nodes
+from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
 from weft.errors import TraceError
 from weft.graph.node import ORIGIN, Graph, Node

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.array.number import number
 from weft.convert import as_node
 from weft.dtypes import float64
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, scalar_leaf
 from weft.look import materialise
-from weft.scalar import scalar
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten, is_container, is_module
 
@@ -64,7 +64,7 @@ def trace(
                 handles.append(leaf)
             elif type(leaf) is float:
                 places[k] = scalar_leaf(None, float64)
-                handles.append(scalar(places[k]))
+                handles.append(number(places[k]))
             elif id(leaf) in seen:
                 handles.append(seen[id(leaf)])
             else:

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft import look as looking
-from weft.array_methods import Methods
-from weft.array_operators import foreign, install
+from weft.array.meaning import matmul
+from weft.array.methods import Methods
+from weft.array.operators import foreign, install
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast, operands
 from weft.dtypes import is_float
@@ -22,7 +23,6 @@ from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.indexing import fitted, gathered, mask_of, scattered, select
-from weft.operators import matmul
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -233,12 +233,12 @@ class Array(Methods):
         return found.copy() if copy else found
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from weft.array_numpy import ufunc_call
+        from weft.array.ufuncs import ufunc_call
 
         return ufunc_call(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from weft.array_numpy import function_call
+        from weft.array.ufuncs import function_call
 
         return function_call(func, args, kwargs)
 
@@ -387,4 +387,3 @@ def holding(value: Any, shape: Shape, dtype: np.dtype) -> Array:
 
 install(Array, wrap)
 
-__all__ = ["Array", "as_node", "cast", "holding", "operands", "wrap"]

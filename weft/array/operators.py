@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from weft.array.meaning import apply, unary
 from weft.cell import LOCAL
 from weft.convert import number_node
 from weft.dtypes import FLOATS, SIGNED, UNSIGNED, is_float
 from weft.dtypes import bool as BOOL
 from weft.graph.node import Node, user_frame
 from weft.graph.primitives.table import TABLE, constant
-from weft.operators import apply, unary
 
 _ARITHMETIC = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
@@ -38,7 +38,7 @@ _PLAIN: dict[str, dict[np.dtype, np.dtype]] = {
     **{n: {d: d for d in _INTEGERS} for n in ("bitwise_left_shift", "bitwise_right_shift")},
 }
 _NUMBERS = frozenset((float, int, bool))
-_PACKAGE = __file__.rsplit("/", 1)[0] + "/"
+_PACKAGE = __file__.rsplit("/", 2)[0] + "/"
 _ASKING = _PACKAGE  # operators written in files that begin with this ask user_frame where they stand
 _frame = sys._getframe
 _new = object.__new__

@@ -1,4 +1,4 @@
-"""Scalar: a float argument of a traced function, a run-time number without a dtype of its own."""
+"""Number: a float argument of a traced function, a run-time number without a dtype of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array.core import Array
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
 from weft.dtypes import bool as BOOL
@@ -15,7 +15,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, bind
 
 
-class Scalar(Array):
+class Number(Array):
     """A Python float given to a traced function: a run-time number that takes the dtype of the arrays it meets.
 
     Alone it is float32; with other numbers it stays a number, computed in float64 as Python would.
@@ -36,16 +36,16 @@ class Scalar(Array):
         return cast(node, dtype)
 
     def _weakly(self, name: str, a: Any, b: Any) -> Array:
-        x, y = (n._node if isinstance(n, Scalar) else as_node(float(n), float64) for n in (a, b))
+        x, y = (n._node if isinstance(n, Number) else as_node(float(n), float64) for n in (a, b))
         out = bind(TABLE[name], x, y)
         if out.dtype == BOOL:
             return self._new(out)
-        return scalar(out)
+        return number(out)
 
 
-def scalar(node: Node) -> Scalar:
-    """A Scalar of a float64 node."""
-    out = object.__new__(Scalar)
+def number(node: Node) -> Number:
+    """A Number of a float64 node."""
+    out = object.__new__(Number)
     out._node = node
     out._base = None
     out._trace = LOCAL.trace

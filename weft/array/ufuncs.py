@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array.core import Array, wrap
+from weft.array.meaning import apply, matmul
 from weft.convert import as_node, cast, operands
 from weft.dtypes import bool as BOOL
 from weft.dtypes import floating, is_float
 from weft.graph.primitives.table import TABLE, bind
 from weft.indexing import scattered, select
-from weft.operators import apply, matmul
 from weft.views import follow, put
 
 # ufunc name -> primitive; NumPy's spelling where it differs

@@ -1,4 +1,4 @@
-"""The operators of Array: names and dtype rules; ``array.py`` hangs them on the class."""
+"""The operators of Array: names and dtype rules; ``operators.py`` hangs them on the class."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from weft.graph.primitives.table import TABLE, bind, constant
 from weft.views import permute_step, reshape_step
 
 if TYPE_CHECKING:
-    from weft.array import Array
+    from weft.array.core import Array
 
 Axis = int | Sequence[int] | None
 
