@@ -42,7 +42,7 @@ def public() -> dict[str, Any]:
     for room in rooms.rooms():
         for name in rooms.public(room):
             plain = callable(name.value) and not (inspect.isclass(name.value) and issubclass(name.value, Exception))
-            if plain and name.value is not wf.Array and name.value not in found.values():
+            if plain and name.value not in (wf.Array, wf.Scalar) and name.value not in found.values():
                 found[name.path] = name.value
     return found
 
@@ -176,7 +176,7 @@ def test_methods_say_what_they_do() -> None:
     """Those that a base class calls (``forward``, ``on_epoch``, ...) are described where they are called."""
     called = re.compile(r"_.*|forward|extra_repr|on_\w+|(load_)?state_dict")
     silent = []
-    for name, value in {**PUBLIC, "weft.Array": wf.Array}.items():
+    for name, value in {**PUBLIC, "weft.Array": wf.Array, "weft.Scalar": wf.Scalar}.items():
         for method, held in vars(value).items() if inspect.isclass(value) else ():
             kinds = (types.FunctionType, property, classmethod, staticmethod)
             if isinstance(held, kinds) and not called.fullmatch(method) and not inspect.getdoc(getattr(value, method)):

@@ -20,7 +20,7 @@ newaxis = None
 pi = 3.141592653589793
 
 _NAMES: dict[str, str] = {
-    "weft.array": "Array",
+    "weft.array": "Array Scalar",
     "weft.dtypes": """
         bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
         can_cast finfo iinfo isdtype result_type""",
@@ -43,7 +43,8 @@ _NAMES: dict[str, str] = {
     "weft.functions.indexing": """
         argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
         tril triu""",
-    "weft.functions.linalg": "diag diagonal dot einsum inner matmul outer tensordot trace vdot vecdot",
+    "weft.functions.linalg": "dot einsum inner matmul outer tensordot vdot vecdot",
+    "weft.functions.diagonals": "diag diagonal trace",
     "weft.functions.creation": """
         array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
     "weft.functions.ranges": "arange linspace meshgrid",

@@ -2,7 +2,7 @@
 
 # ruff: noqa: I001  one name a line would be 300 lines
 
-from weft.array import Array as Array
+from weft.array import Array as Array, Scalar as Scalar
 from weft.dtypes import (
     bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
     uint32 as uint32, uint64 as uint64, float16 as float16, bfloat16 as bfloat16, float32 as float32,
@@ -56,9 +56,10 @@ from weft.functions.indexing import (
     take as take, take_along_axis as take_along_axis, tril as tril, triu as triu,
 )
 from weft.functions.linalg import (
-    diag as diag, diagonal as diagonal, dot as dot, einsum as einsum, inner as inner, matmul as matmul, outer as outer,
-    tensordot as tensordot, trace as trace, vdot as vdot, vecdot as vecdot,
+    dot as dot, einsum as einsum, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot, vdot as vdot,
+    vecdot as vecdot,
 )
+from weft.functions.diagonals import diag as diag, diagonal as diagonal, trace as trace
 from weft.functions.creation import (
     array as array, asarray as asarray, astype as astype, copy as copy, empty as empty,
     empty_like as empty_like, from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones,

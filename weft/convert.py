@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,10 @@ def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
 
 def warn_of_overflow(value: Any, dtype: np.dtype) -> None:
     """As NumPy does, but at the user's line."""
-    if not is_float(dtype) or not np.isfinite(value):
+    try:
+        if not is_float(dtype) or not math.isfinite(value):
+            return
+    except OverflowError:  # an integer beyond all floats, which constant refuses
         return
     with np.errstate(over="ignore"):
         infinite = np.isinf(np.asarray(value).astype(dtype))
@@ -69,9 +74,8 @@ def as_node(x: Any, like: np.dtype | None = None) -> Node:
     if isinstance(x, np.ndarray | np.generic):
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
-        if any(isinstance(leaf, Cell) for leaf in _leaves(x)):
-            return _stacked(x)
-        return numpy_node(_from_list(x))
+        found = _listed(x)
+        return found if isinstance(found, Node) else numpy_node(found.astype(float32))
     if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
         return numpy_node(np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x))
     if hasattr(x, "__float__") and not isinstance(x, str | bytes):
@@ -90,35 +94,80 @@ def numpy_node(array: np.ndarray) -> Node:
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype).reshape(array.shape)))
 
 
+def assigned(value: Any, dtype: np.dtype) -> Node:
+    """``value`` as an array of ``dtype`` is given it to hold: Python's numbers, alone and in lists, become ``dtype`` at once.
+
+    Raises
+    ------
+    ValueError, OverflowError
+        for a NaN, an infinity or a number out of range that integers are to hold (of arrays only their dtype is known).
+    """
+    kind = type(value)
+    if kind in _NUMBER_DTYPES:
+        if kind is not float or is_float(dtype):
+            return number_node(value, dtype)
+        return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
+    if isinstance(value, Cell):
+        held: Any = value
+        return cast(held.as_dtype_node(weak(float, dtype)) if getattr(held, "weak", False) else held.node, dtype)
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and not is_float(dtype):
+        return assigned(value.item(), dtype)
+    if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in _leaves(value)):
+        try:
+            return numpy_node(np.asarray(value, dtype))
+        except (ValueError, TypeError, OverflowError):
+            _from_list(value)  # what is no array at all is said in its own words
+            for leaf in _leaves(value):
+                assigned(leaf, dtype)
+            raise
+    return cast(as_node(value, dtype), dtype)
+
+
+def _whole(value: float, dtype: np.dtype) -> int:
+    """A float that integers are to hold, cut towards zero."""
+    try:
+        return int(value)
+    except (ValueError, OverflowError) as error:
+        raise type(error)(
+            f"{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as with "
+            ".astype('float32')"
+        ) from None
+
+
 def _from_list(x: Any) -> np.ndarray:
     try:
-        array = np.asarray(x)
+        return np.asarray(x)
     except ValueError:
         raise DTypeError(f"cannot make an array of {x!r}: its rows have different lengths") from None
-    if array.dtype == np.float64 and not any(isinstance(leaf, np.generic | np.ndarray) for leaf in _leaves(x)):
-        return array.astype(np.float32)
-    return array
 
 
-def _leaves(x: Any) -> Any:
-    stack = [x]
-    while stack:
-        item = stack.pop()
+def _listed(x: Any) -> Node | np.ndarray:
+    """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have."""
+    foreign = False
+    for leaf in _leaves(x):
+        if isinstance(leaf, Cell):
+            return _rows(x, iter(operands(*_leaves(x))))
+        foreign = foreign or isinstance(leaf, np.generic | np.ndarray)
+    array = _from_list(x)
+    return array if array.dtype == np.float64 and not foreign else numpy_node(array)
+
+
+def _leaves(x: Any) -> Iterator[Any]:
+    for item in x:
         if isinstance(item, list | tuple):
-            stack.extend(item)
+            yield from _leaves(item)
         else:
             yield item
 
 
-def _stacked(x: Any) -> Node:
-    """Nested lists with Arrays in them: stacked lazily."""
-    parts = [_stacked(item) if isinstance(item, list | tuple) else item for item in x]
-    nodes = operands(*parts)
-    shapes = {n.shape for n in nodes}
-    if len(shapes) > 1:
-        raise DTypeError(f"cannot make an array of a list whose items have different shapes: {sorted(shapes)}")
+def _rows(x: Any, nodes: Iterator[Node]) -> Node:
+    """Nested lists with Arrays in them, whose leaves are ``nodes`` of one dtype: stacked lazily."""
+    parts = [_rows(item, nodes) if isinstance(item, list | tuple) else next(nodes) for item in x]
+    shapes = {n.shape for n in parts}
+    if len(shapes) != 1:
+        raise DTypeError(f"cannot make an array of a list whose items have different shapes: {sorted(shapes) or 'an empty list'}")
     (shape,) = shapes
-    rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in nodes]
+    rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in parts]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
 
 
@@ -126,6 +175,18 @@ def operands(*xs: Any) -> tuple[Node, ...]:
     """The nodes of several operands, cast to the one dtype that NumPy's rules give them.
 
     Python numbers take the dtype of the arrays they meet; a Python float among integers makes float32.
+    """
+    found, dtype = common(xs, promote, weak)
+    return tuple([in_dtype(x, dtype) for x in found])
+
+
+def common(
+    xs: Sequence[Any], both: Callable[..., np.dtype], beside: Callable[[type, np.dtype], np.dtype],
+) -> tuple[list[Any], np.dtype]:
+    """Several operands, read, and the dtype for all: ``both(a, b)`` of arrays, ``beside(type of number, dtype)`` with numbers.
+
+    What was read is a node, or what takes any dtype exactly: a Python number, a list of them as float64. :func:`in_dtype`
+    makes nodes of these.
     """
     dtype: np.dtype | None = None
     found: list[Any] = []
@@ -140,14 +201,21 @@ def operands(*xs: Any) -> tuple[Node, ...]:
             kinds.add(float)
             found.append(x)
             continue
-        node = x if kind is Node else as_node(x)
-        dtype = node.dtype if dtype is None or dtype is node.dtype else promote(dtype, node.dtype)
+        node = x if kind is Node else _listed(x) if kind is list or kind is tuple else as_node(x)
+        own = node.dtype if type(node) is Node else float32
+        dtype = own if dtype is None or dtype is own else both(dtype, own)
         found.append(node)
     if kinds:
         strongest = float if float in kinds else int if int in kinds else bool
-        dtype = weak(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
+        dtype = beside(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
     assert dtype is not None
-    return tuple(
-        cast(x, dtype) if type(x) is Node else number_node(x, dtype) if type(x) in _NUMBER_DTYPES else x.as_dtype_node(dtype)
-        for x in found
-    )
+    return found, dtype
+
+
+def in_dtype(x: Any, dtype: np.dtype) -> Node:
+    """What :func:`common` has read, as a node of ``dtype``."""
+    if type(x) is Node:
+        return cast(x, dtype)
+    if type(x) in _NUMBER_DTYPES:
+        return number_node(x, dtype)
+    return numpy_node(x.astype(dtype)) if type(x) is np.ndarray else x.as_dtype_node(dtype)

@@ -1,8 +1,9 @@
 """The dtypes: NumPy's own objects, plus bfloat16 from ml_dtypes; how they mix.
 
-Arrays mix as NumPy's do, with one difference: where NumPy makes float64 out of integers (``int64 + float32``,
-``int32 / int32``) weft makes float32. Python numbers take the dtype of the array they meet; a Python float that
-meets integers makes float32.
+Arrays mix as NumPy's do, with one difference: where NumPy makes floats out of integers (``int64 + float32``,
+``int32 / int32``, ``sqrt`` of integers) weft makes float32. uint64 with a signed integer is float64, as in NumPy:
+float32 could hold neither. Python numbers take the dtype of the array they meet; a Python float that meets integers
+makes float32. Comparisons ask :func:`compared`: their result is bool, so they may be as exact as NumPy's.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ ALL = (bool, *SIGNED, *UNSIGNED, *FLOATS)
 
 _NAMES = {d.name: d for d in ALL}
 _KNOWN: dict[Any, np.dtype] = {
-    **_NAMES, **{d: d for d in ALL}, **{d.type: d for d in ALL}, float: float32, int: int64, builtins.bool: bool,
+    **_NAMES, **{d: d for d in ALL}, **{d.type: d for d in ALL}, float: float32, "float": float32, int: int64,
+    builtins.bool: bool,
 }
 
 
@@ -41,7 +43,8 @@ def as_dtype(dtype: Any) -> np.dtype:
     Parameters
     ----------
     dtype : dtype, scalar type, name or Python type
-        ``float`` means float32, ``int`` int64.
+        Python's types, and their names, mean what Python's numbers become: ``float`` and ``"float"`` are float32, ``int`` is
+        int64. float64 is asked for by its own name.
 
     Returns
     -------
@@ -101,8 +104,7 @@ def _promote(a: np.dtype, b: np.dtype) -> np.dtype:
             return bfloat16 if other == bool or other.itemsize == 1 else float32
         found = np.promote_types(a, b)
         return float32 if found == float64 and floats[0] != float64 else _KNOWN[found]
-    found = np.promote_types(a, b)
-    return float32 if found == float64 else _KNOWN[found]  # uint64 with a signed integer
+    return _KNOWN[np.promote_types(a, b)]
 
 
 _PROMOTED: dict[tuple[np.dtype, np.dtype], np.dtype] = {(a, b): _promote(a, b) for a in ALL for b in ALL}
@@ -134,6 +136,57 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
         return _PROMOTED[a, b]
     except KeyError:
         return _PROMOTED[as_dtype(a), as_dtype(b)]
+
+
+def compared(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The dtype in which ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats, as in NumPy.
+
+    Parameters
+    ----------
+    a, b : dtype
+
+    Returns
+    -------
+    numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
+    """
+    found = promote(a, b)
+    wide = found in _FLOAT_SET and any(d in INTEGERS and d.itemsize > 2 for d in (a, b))
+    return float64 if wide else found
+
+
+def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
+    """The dtype in which a Python number of type ``kind`` is compared with an array of ``dtype``.
+
+    Parameters
+    ----------
+    kind : bool, int or float
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    numpy.dtype
+    """
+    return float64 if kind is float and dtype in INTEGERS else weak(kind, dtype)
+
+
+def same_kind(source: np.dtype, target: np.dtype) -> Any:
+    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float.
+
+    Parameters
+    ----------
+    source, target : numpy.dtype
+
+    Returns
+    -------
+    bool
+    """
+    low, high = (3 if d in _FLOAT_SET else "bui".index(d.kind) for d in (source, target))
+    return low <= high
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:

@@ -24,13 +24,14 @@ class Selection:
     """``path`` leads to a view; where ``indices`` are given, elements are gathered from it along ``axes``.
 
     The gathered dimensions stand in front; ``order`` is the permutation that puts them where NumPy has them
-    (None: they stay).
+    (None: they stay). ``element``: what is chosen is one element and no view, as integers for all dimensions choose it.
     """
 
     path: Path
     axes: tuple[int, ...] = ()
     indices: tuple[Node, ...] = ()
     order: tuple[int, ...] | None = None
+    element: bool = False
 
 
 def select(index: Any, shape: Shape) -> Selection:
@@ -43,14 +44,21 @@ def select(index: Any, shape: Shape) -> Selection:
     """
     items = list(index) if type(index) is tuple else [index]
     items = [_item(i) for i in items]
+    element = all([type(i) is int for i in items])
     items = _whole(items, shape)
     plain = all(isinstance(i, int | slice) or i is None for i in items)
-    start, step, extent, final = [], [], [], []
+    start: list[int] = []
+    step: list[int] = []
+    extent: list[int] = []
+    final: list[int] = []
     advanced: list[tuple[int, Any]] = []  # (axis of the view, index)
     apart, last = False, -2
     dim = 0
     for place, item in enumerate(items):
-        if item is None:
+        if item is None or type(item) is _Flag:
+            if item is not None:
+                apart, last = apart or bool(advanced and place != last + 1), place
+                advanced.append((len(final), item.index))
             final.append(1)
             continue
         n = shape[dim]
@@ -83,7 +91,7 @@ def select(index: Any, shape: Shape) -> Selection:
     if tuple(final) != tuple(extent):
         path += (reshape_step(tuple(final)),)
     if plain:
-        return Selection(path)
+        return Selection(path, element=element and not final)
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
     lead = max(len(i.shape) for i in indices)
@@ -132,7 +140,7 @@ def mask_of(index: Any, shape: Shape) -> Node | None:
         index = np.asarray(index)
     elif not (isinstance(index, Cell) and index.dtype == BOOL):  # type: ignore[attr-defined]
         return None
-    if index.ndim == 0 or index.shape != shape[: index.ndim]:  # type: ignore[union-attr]
+    if index.shape != shape[: index.ndim]:  # type: ignore[union-attr]
         return None
     node = as_node(index)
     return bind(TABLE["reshape"], node, shape=node.shape + (1,) * (len(shape) - len(node.shape)))
@@ -187,11 +195,19 @@ def _whole(items: list[Any], shape: Shape) -> list[Any]:
     full: list[Any] = []
     for item in out:
         if _is_mask(item):
-            dim = sum(1 for i in full if i is not None)
-            full.extend(_positions(item, shape, dim))
+            dim = sum(1 for i in full if i is not None and type(i) is not _Flag)
+            full.extend(_positions(item, shape, dim) if item.ndim else (_Flag(item),))
         else:
             full.append(item)
     return full
+
+
+class _Flag:
+    """A mask without dimensions: a new axis in front of what is not masked, of which the element stays or goes."""
+
+    def __init__(self, mask: Any) -> None:
+        holds = bool(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
+        self.index = numpy_node(np.zeros(int(holds), np.int64))
 
 
 def _is_mask(item: Any) -> bool:
@@ -202,8 +218,6 @@ def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
     """A mask as integer arrays. Its content must be known: how many elements it takes is the shape of the result."""
     if mask.shape != shape[dim : dim + mask.ndim]:
         raise IndexError(f"the boolean mask has shape {mask.shape}, the dimensions it masks are {shape[dim : dim + mask.ndim]}")
-    if mask.ndim == 0:
-        raise IndexError("a single bool is no index here: write a[None] or a[0:0]")
     return np.nonzero(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
 
 

@@ -53,3 +53,52 @@ def reshape_step(shape: Shape) -> Step:
 
 def permute_step(axes: Sequence[int]) -> Step:
     return ("permute", {"axes": tuple(axes)})
+
+
+def strides_behind(shape: Shape, path: Path) -> tuple[int, ...]:
+    """How far apart the elements of a view lie along its axes, in elements: the cell's own content is row-major."""
+    strides = [0] * len(shape)
+    apart = 1
+    for axis in reversed(range(len(shape))):
+        strides[axis] = apart
+        apart *= shape[axis]
+    for name, params in path:
+        if name == "slice":
+            strides = [s * by for s, by in zip(strides, params["step"], strict=True)]
+            shape = params["shape"]
+        elif name == "permute":
+            strides, shape = [strides[a] for a in params["axes"]], tuple(shape[a] for a in params["axes"])
+        else:
+            found = strides_for(strides, shape, params["shape"])
+            assert found is not None  # reshape makes a view only where there is one
+            strides, shape = list(found), params["shape"]
+    return tuple(strides)
+
+
+def strides_for(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int, ...] | None:
+    """The strides of elements in the shape ``want``, or None where no strides lead through them in order: NumPy copies then."""
+    if 0 in shape:
+        return (0,) * len(want)
+    have = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
+    out = [0] * len(want)
+    new = old = 0
+    while old < len(have):
+        while want[new] == 1:
+            new += 1
+        last, past = new, old + 1
+        wide, held = want[new], have[old][0]
+        while wide != held:  # the smallest groups of axes, before and after, that hold as many elements
+            if wide < held:
+                last += 1
+                wide *= want[last]
+            else:
+                held *= have[past][0]
+                past += 1
+        if any(have[k][1] != have[k + 1][0] * have[k + 1][1] for k in range(old, past - 1)):
+            return None
+        apart = have[past - 1][1]
+        for axis in range(last, new - 1, -1):
+            out[axis] = apart
+            apart *= want[axis]
+        new, old = last + 1, past
+    return tuple(out)

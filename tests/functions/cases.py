@@ -29,8 +29,8 @@ def draw(shape: tuple[int, ...], dtype: str, low: float = -3.0, high: float = 3.
 
 
 def expected_dtype(dtype: np.dtype, *operands: np.ndarray) -> np.dtype:
-    """NumPy's dtype, with float64 made of integers replaced by float32."""
-    wide = any(o.dtype == np.float64 for o in operands)
+    """NumPy's dtype, with float64 made of integers and smaller floats replaced by float32."""
+    wide = any(o.dtype == np.float64 for o in operands) or all(o.dtype.kind in "iu" for o in operands)
     return np.dtype(np.float32) if dtype == np.float64 and not wide else dtype
 
 

@@ -46,7 +46,7 @@ def test_public_functions_are_exported(module: str) -> None:
     assert not missing
 
 
-HELPERS = {"lower_mask", "diagonal_number"}
+HELPERS = {"lower_mask", "diagonal_number", "line_of", "sum_of"}
 
 
 def test_array_is_the_function_whatever_is_imported() -> None:

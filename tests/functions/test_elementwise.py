@@ -71,7 +71,7 @@ def test_floating(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool"])
-@pytest.mark.parametrize("name", FLOATING)
+@pytest.mark.parametrize("name", [n for n in FLOATING if n != "reciprocal"])  # that stays an integer, see test_meaning.py
 def test_floating_of_integers_is_float32(name: str, dtype: str) -> None:
     other, low, high = FLOATING[name]
     x = draw((2, 5), dtype, 1 if low > 0 else 0, 1)
@@ -276,7 +276,7 @@ ERRORS = [
     (lambda: wf.add(np.ones((2, 3)), np.ones((4,))), wf.errors.ShapeError, r"add.*\(2, 3\).*\(4,\)"),
     (lambda: wf.where([True, False], np.ones(3), 0.0), wf.errors.ShapeError, r"where.*\(2,\).*\(3,\)"),
     (lambda: wf.bitwise_and(1.5, 2.5), wf.errors.DTypeError, "bitwise_and: integers are needed.*float32"),
-    (lambda: wf.bitwise_left_shift(True, True), wf.errors.DTypeError, "left_shift: integers"),
+    (lambda: wf.bitwise_left_shift(True, 1.5), wf.errors.DTypeError, "left_shift: integers"),
     (lambda: wf.negative(np.array([True])), wf.errors.DTypeError, "negative.*bool.*logical_not"),
     (lambda: wf.sin("text"), wf.errors.DTypeError, "text"),
     (lambda: wf.sin(None), wf.errors.DTypeError, "sin: x is None"),

@@ -155,7 +155,7 @@ ERRORS = [
     (lambda x: wf.put_along_axis(x, [[0]], 1), wf.errors.DTypeError, "x must be a weft Array"),
     (lambda x: wf.scatter_add(x, [0, 1], np.ones((3, 4))), wf.errors.ShapeError, r"scatter_add.*\(3, 4\).*\(2, 4\)"),
     (lambda x: wf.gather(x, [True]), wf.errors.DTypeError, "gather: indices.*bool"),
-    (lambda x: wf.tril(x[0]), wf.errors.ShapeError, r"tril: x has shape \(4,\)"),
+    (lambda x: wf.tril(x[0, 0]), wf.errors.ShapeError, "tril: x has no dimensions"),
     (lambda x: wf.one_hot([1], 0), wf.errors.ShapeError, "num_classes=0"),
     (lambda x: wf.one_hot([1.5], 2), wf.errors.DTypeError, "one_hot"),
     (lambda x: wf.nonzero(3.0), wf.errors.ShapeError, "nonzero"),

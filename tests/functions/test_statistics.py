@@ -170,7 +170,7 @@ ERRORS = [
     (lambda x: wf.sum(x, dtype="nonsense"), wf.errors.DTypeError, "nonsense"),
     (lambda x: wf.mean(x, dtype=wf.int32), wf.errors.DTypeError, "cannot hold a mean"),
     (lambda x: wf.sum(x, axis=1.5), wf.errors.DTypeError, "sum: axis must be an integer, not 1.5"),
-    (lambda x: wf.sum(3.0, axis=0), wf.errors.AxisError, "the array has no axes"),
+    (lambda x: wf.sum(3.0, axis=1), wf.errors.AxisError, "the array has no axes"),
     (lambda x: wf.subtract(x, wf.mean(x, axis=1)), wf.errors.ShapeError, "keepdims=True"),
 ]
 

@@ -10,7 +10,7 @@ from weft import dtypes as d
 from weft.errors import DTypeError
 
 
-def test_promotion_is_numpys_but_for_float64_out_of_integers():
+def test_promotion_is_numpys_but_for_float64_out_of_integers_and_floats():
     for a in d.ALL:
         for b in d.ALL:
             got = d.promote(a, b)
@@ -18,15 +18,18 @@ def test_promotion_is_numpys_but_for_float64_out_of_integers():
             if d.bfloat16 in (a, b):
                 continue
             want = np.promote_types(a, b)
-            if want == np.float64 and np.float64 not in (a, b):
+            if want == np.float64 and np.float64 not in (a, b) and "f" in a.kind + b.kind:
                 want = np.dtype(np.float32)
             assert got == want, (a, b)
+    assert d.promote(d.uint64, d.int8) == d.float64  # float32 holds neither
     assert d.promote(d.bfloat16, d.float16) == d.float32 and d.promote(d.bfloat16, d.int8) == d.bfloat16
     assert d.promote(d.bfloat16, d.int32) == d.float32 and d.promote(d.bfloat16, d.float64) == d.float64
 
 
 def test_as_dtype():
     assert d.as_dtype("bfloat16") == np.dtype(ml_dtypes.bfloat16) and d.as_dtype(float) == np.float32
+    assert d.as_dtype("float") == d.as_dtype(float) and d.as_dtype("float64") == d.as_dtype("double") == np.float64
+    assert d.as_dtype("int") == d.as_dtype(int) == np.int64 and d.as_dtype("bool") == d.as_dtype(bool)
     assert d.as_dtype(int) == np.int64 and d.as_dtype(bool) == np.bool_ and d.as_dtype(np.int16) == np.int16
     assert d.as_dtype(">f4") == np.float32 and np.zeros(2, d.float32).dtype == np.float32
     for wrong in ("complex64", "float128x", object, "U3", 3.5):

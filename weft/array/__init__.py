@@ -1,5 +1,5 @@
-"""Arrays: what the user holds. The class and what makes objects of it."""
+"""Arrays: the classes, and what makes objects of them."""
 
-from weft.array.core import Array, _unpickle, holding, wrap
+from weft.array.core import Array, Scalar, _unpickle, holding, like, own, wrap
 
-__all__ = ["Array", "_unpickle", "holding", "wrap"]
+__all__ = ["Array", "Scalar", "_unpickle", "holding", "like", "own", "wrap"]

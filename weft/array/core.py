@@ -1,11 +1,13 @@
-"""Array: what the user holds. It follows NumPy; nothing runs until a result is looked at.
+"""Array: what the user holds, and Scalar: what NumPy gives as a scalar. Nothing runs until a result is looked at.
 
 An Array is the Cell of its own content, or a view: a path into another Array's content (``_base``, ``_path``),
-through which it reads and writes.
+through which it reads and writes. A Scalar is an Array without dimensions whose content never changes.
 """
 
 from __future__ import annotations
 
+import math
+import numbers
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from weft import look as looking
-from weft.array.meaning import matmul
 from weft.array.methods import Methods
-from weft.array.operators import foreign, install
+from weft.array.operators import install
 from weft.cell import LOCAL, read, write
-from weft.convert import as_node, cast, operands
-from weft.dtypes import is_float
-from weft.errors import AxisError, DTypeError, ShapeError
+from weft.convert import as_node, assigned, cast
+from weft.dtypes import same_kind
+from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.indexing import fitted, gathered, mask_of, scattered, select
@@ -32,8 +33,8 @@ _wrapped = [looking.FIRST]
 
 
 def wrap(node: Node) -> Array:
-    """An Array of its own that holds ``node``."""
-    out = _new(Array)
+    """What an operation gives the user: an Array of its own that holds ``node``, a Scalar where there are no dimensions."""
+    out = _new(Array if node.shape else Scalar)
     out._node = node
     out._base = None
     out._trace = trace = LOCAL.trace
@@ -46,6 +47,19 @@ def wrap(node: Node) -> Array:
         if _wrapped[0] <= 0:
             _wrapped[0] = looking.cut(node)
     return out
+
+
+def own(node: Node) -> Array:
+    """As :func:`wrap`, but always an Array: something to write into, such as what ``wf.zeros(())`` makes."""
+    out = wrap(node)
+    if not node.shape:
+        out.__class__ = Array
+    return out
+
+
+def like(x: Any, node: Node) -> Array:
+    """``node``, which holds what ``x`` does in another form, as what ``x`` is: a Scalar of a Scalar, else an Array."""
+    return wrap(node) if isinstance(x, Scalar) else own(node)
 
 
 class Array(Methods):
@@ -64,11 +78,13 @@ class Array(Methods):
     _base: Array | None
     _path: Path
     _source: Node
-    __hash__ = None  # type: ignore[assignment]
     weak = False
 
     def __init__(self, *args: Any) -> None:
         raise TypeError("make arrays with wf.array(...), wf.asarray(...) or wf.zeros(shape), not with Array(...)")
+
+    def __hash__(self) -> int:
+        raise TypeError("an Array is not hashable, its content may change; its elements are, and x.tolist() made a tuple")
 
     # ---- content
 
@@ -113,9 +129,8 @@ class Array(Methods):
         out._trace = LOCAL.trace
         return out
 
-    @staticmethod
-    def _new(node: Node) -> Array:
-        return wrap(node)
+    _new = staticmethod(wrap)
+    _own = staticmethod(own)
 
     @property
     def shape(self) -> Shape:
@@ -158,29 +173,18 @@ class Array(Methods):
             raise ValueError(f"to_device: there is no device {device!r}, only 'cpu'")
         return self
 
-    @property
-    def T(self) -> Array:  # noqa: N802
-        """The axes reversed: a view."""
-        return self.transpose()
-
-    @property
-    def mT(self) -> Array:  # noqa: N802
-        """The last two axes exchanged: a view."""
-        if self.ndim < 2:
-            raise AxisError(f"mT: an array of {self.ndim} dimensions has no matrix to transpose")
-        return self.swapaxes(-1, -2)
-
     # ---- indexing
 
     def __getitem__(self, index: Any) -> Array:
-        chosen = select(index, self.node.shape)
-        if not chosen.axes:
-            return self._view(chosen.path)
-        return wrap(gathered(follow(self.node, chosen.path), chosen))
+        node = self.node
+        chosen = select(index, node.shape)
+        if chosen.axes:
+            return wrap(gathered(follow(node, chosen.path), chosen))
+        return wrap(follow(node, chosen.path)) if chosen.element else self._view(chosen.path)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         node = self.node
-        given = cast(as_node(value, node.dtype), node.dtype)
+        given = assigned(value, node.dtype)
         if index is Ellipsis:
             self._set(fitted(given, node.shape))
             return
@@ -197,6 +201,10 @@ class Array(Methods):
             fresh = fitted(given, view.shape)
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
 
+    def fill(self, value: Any) -> None:
+        """Write ``value`` everywhere."""
+        self[...] = value
+
     def __len__(self) -> int:
         shape = self.node.shape
         if not shape:
@@ -211,131 +219,36 @@ class Array(Methods):
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
-    # ---- looks
-
-    def numpy(self) -> np.ndarray:
-        """The content as a NumPy array: computed now, a read-only view of it without a copy.
-
-        Examples
-        --------
-        >>> import weft as wf
-        >>> (wf.arange(3) * 2).numpy()
-        array([0, 2, 4])
-        """
-        return looking.look(self.node)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = self.numpy()
-        if dtype is not None and np.dtype(dtype) != found.dtype:
-            if copy is False:
-                raise ValueError(f"an array of dtype {found.dtype} cannot become {np.dtype(dtype)} without a copy")
-            return found.astype(dtype)
-        return found.copy() if copy else found
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from weft.array.ufuncs import ufunc_call
-
-        return ufunc_call(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from weft.array.ufuncs import function_call
-
-        return function_call(func, args, kwargs)
+    # ---- copies
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         import weft
 
         return weft
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        version = kwargs.get("max_version")
-        found = self.numpy()
-        if version is None or tuple(version) < (1, 0):  # older consumers cannot be told that it is read-only
-            found = found.copy()
-        return found.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-    def _one(self, kind: str) -> Any:
-        node = self.node
-        if node.size != 1:
-            raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
-        return looking.one(node)
-
-    def __float__(self) -> float:
-        return float(self._one("a float"))
-
-    def __int__(self) -> int:
-        return int(self._one("an int"))
-
-    def __complex__(self) -> complex:
-        return complex(self._one("a complex number"))
-
-    def __bool__(self) -> bool:
-        if self.size != 1:
-            raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
-        return bool(self._one("a bool"))
-
-    def __index__(self) -> int:
-        if is_float(self.dtype) or self.ndim:
-            raise TypeError(f"only integer arrays without dimensions are an index, not {self.dtype.name} of shape {self.shape}")
-        return int(self._one("an index"))
-
-    def __repr__(self) -> str:
-        node = self.node
-        if not looking.known(node):
-            return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
-        content = self.numpy()
-        text = np.array2string(content, separator=", ", prefix="array(")
-        shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""
-        return f"array({text}{shape}, dtype={node.dtype.name})"
-
-    def __str__(self) -> str:
-        return str(self.numpy()) if looking.known(self.node) else repr(self)
-
-    def __format__(self, spec: str) -> str:
-        return format(self._one("text in this format").item(), spec) if spec else str(self)
-
     def __reduce__(self) -> Any:
         return _unpickle, (np.array(self.numpy()),)
 
     def __copy__(self) -> Array:
-        return wrap(self.node)
+        return own(self.node)
 
     def __deepcopy__(self, memo: Any) -> Array:
-        return wrap(self.node)
+        return own(self.node)
 
     def as_dtype_node(self, dtype: np.dtype) -> Node:
         """The content in ``dtype``."""
         return cast(self.node, dtype)
 
-    # ---- operators
-
-    def __matmul__(self, other: Any) -> Array:
-        return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
-
-    def __rmatmul__(self, other: Any) -> Array:
-        return wrap(matmul(*operands(other, self)))
-
-    def __imatmul__(self, other: Any) -> Array:
-        return self._in_place(matmul(*operands(self, other)), "@=")
-
-    def __pos__(self) -> Array:
-        return wrap(self.node)
-
     def _in_place(self, node: Node, name: str) -> Array:
         have = self.node
         if node.shape != have.shape:
             raise ShapeError(f"{name}: the result has shape {node.shape}, it cannot be written into shape {have.shape}")
-        if node.dtype != have.dtype:
-            if _rank(node.dtype) > _rank(have.dtype):
-                raise DTypeError(
-                    f"{name}: the result is {node.dtype.name}, it cannot be written into {have.dtype.name}: "
-                    "make a new array of it (a = a + b in place of a += b), or cast with .astype"
-                )
-            node = cast(node, have.dtype)
-        self._set(node)
+        if not same_kind(node.dtype, have.dtype):
+            raise DTypeError(
+                f"{name}: the result is {node.dtype.name}, it cannot be written into {have.dtype.name}: "
+                "make a new array of it (a = a + b in place of a += b), or cast with .astype"
+            )
+        self._set(cast(node, have.dtype))
         return self
 
     __lt__: Callable[..., Array]
@@ -356,10 +269,75 @@ class Array(Methods):
     __rsub__: Callable[..., Array]
     __rtruediv__: Callable[..., Array]
     __rpow__: Callable[..., Array]
+    __matmul__: Callable[..., Array]
+    __rmatmul__: Callable[..., Array]
 
 
-def _rank(dtype: np.dtype) -> int:
-    return 3 if is_float(dtype) else {"b": 0, "u": 1, "i": 2}[dtype.kind]
+class Scalar(Array):
+    """One number with a dtype: what NumPy gives as a scalar. A full index, a sum of everything and ``x + y`` of two of them are.
+
+    It is a value: no operator changes it, ``s += 1`` binds the name to another one. So it hashes, and it may be a key of a
+    dict or, where it holds an integer, an index. It is as lazy as any Array.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> a = wf.array([1.0, 2.0])
+    >>> first = a[0]
+    >>> a[0] = 5.0
+    >>> first, float(a.sum())
+    (float32(1.0), 7.0)
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        return hash(self.item())
+
+    def _set(self, node: Node) -> None:
+        raise TypeError(f"a {self.dtype.name} scalar is a value, it cannot be written to: make an array of it with wf.array(x)")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            f"a {self.dtype.name} scalar does not support item assignment: it is a value; make an array of it with wf.array(x)"
+        )
+
+    def _view(self, path: Path) -> Array:
+        """Nothing looks into a value: other shapes of it are arrays of their own."""
+        node = follow(self.node, path)
+        return own(node) if node.shape else self
+
+    def __getitem__(self, index: Any) -> Array:
+        found = super().__getitem__(index)
+        return own(found.node) if found is self else found
+
+    def __repr__(self) -> str:
+        name = self.dtype.name
+        return f"{name}({self.item()!r})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
+
+    def __reduce__(self) -> Any:
+        return _unpickle_scalar, (np.array(self.numpy()),)
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.item()) if digits is None else self.round(digits)
+
+    def __trunc__(self) -> int:
+        return math.trunc(self.item())
+
+    def __floor__(self) -> int:
+        return math.floor(self.item())
+
+    def __ceil__(self) -> int:
+        return math.ceil(self.item())
+
+
+numbers.Number.register(Scalar)  # as NumPy's scalars are
 
 
 def _spread(node: Node, shape: Shape) -> Node:
@@ -367,12 +345,16 @@ def _spread(node: Node, shape: Shape) -> Node:
 
 
 def _unpickle(content: np.ndarray) -> Array:
+    return own(as_node(content))
+
+
+def _unpickle_scalar(content: np.ndarray) -> Array:
     return wrap(as_node(content))
 
 
-def holding(value: Any, shape: Shape, dtype: np.dtype) -> Array:
-    """An Array of a buffer that exists: what a run has computed."""
-    out = _new(Array)
+def holding(value: Any, shape: Shape, dtype: np.dtype, kind: type[Array]) -> Array:
+    """An Array (or a Scalar) of a buffer that exists: what a run has computed."""
+    out = _new(kind)
     out._node = node = _new(Node)  # by hand: this is part of every warm call, and __init__ costs more than all of it
     node.op = INPUT
     node.inputs = ()
@@ -385,5 +367,4 @@ def holding(value: Any, shape: Shape, dtype: np.dtype) -> Array:
     return out
 
 
-install(Array, wrap)
-
+install(Array, Scalar, wrap)

@@ -1,87 +1,283 @@
-"""The operators of Array: names and dtype rules; ``operators.py`` hangs them on the class."""
+"""What the operations on elements mean: one record each, which operators, functions of ``wf.*`` and NumPy's ufuncs all ask.
+
+A record's rule says for the dtype that the operands have together which primitive is bound and in which dtype. Where NumPy
+makes floats out of integers weft makes float32; the rest is NumPy's answer.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from weft.convert import cast, operands
+import numpy as np
+
+from weft.convert import as_node, cast, common, in_dtype, operands
+from weft.dtypes import INTEGERS, compared, float32, float64, iinfo, int8, is_float, uint64, weak_compared
 from weft.dtypes import bool as BOOL
-from weft.dtypes import floating, int8
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError
 from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import CONSTANT, TABLE, Primitive, bind, constant
+from weft.look import look
+
+Way = tuple[Primitive | None, np.dtype]  # None: the operand itself
+Rule = Callable[[str, np.dtype], tuple[str | None, np.dtype]]
 
 
-def apply(name: str, a: Any, b: Any) -> Node:
-    """The node of a binary operator on operands of any kind."""
-    x, y = operands(a, b)
-    dtype = x.dtype
-    if name == "divide":
-        dtype = floating(dtype)
-        x, y = cast(x, dtype), cast(y, dtype)
-    elif dtype == BOOL and name in _BOOLS:
-        other = _BOOLS[name]
-        if other is None:
-            raise DTypeError(f"{name}: bool arrays cannot be subtracted: use ^, or cast with .astype('int8')")
-        if other == "int8":
-            x, y = cast(x, int8), cast(y, int8)
-        else:
-            name = other
-    return bind(TABLE[name], x, y)
+class _Ways(dict[np.dtype, Way]):
+    """What an operation does with operands of a dtype, asked of its rule once."""
+
+    __slots__ = ("name", "rule")
+
+    def __init__(self, name: str, rule: Rule) -> None:
+        self.name, self.rule = name, rule
+
+    def __missing__(self, dtype: np.dtype) -> Way:
+        primitive, within = self.rule(self.name, dtype)
+        found = self[dtype] = (None if primitive is None else TABLE[primitive], within)
+        return found
 
 
-_BOOLS: dict[str, str | None] = {
-    "add": "logical_or", "multiply": "logical_and", "subtract": None, "floor_divide": "int8", "remainder": "int8",
-    "pow": "int8", "bitwise_left_shift": "int8", "bitwise_right_shift": "int8", "maximum": "logical_or", "minimum": "logical_and",
-    "less": "int8", "less_equal": "int8", "greater": "int8", "greater_equal": "int8", "equal": "int8", "not_equal": "int8",
+@dataclass(frozen=True, eq=False, slots=True)
+class Operation:
+    """One operation on elements.
+
+    name : of the function, ``wf.<name>``
+    arity : how many operands
+    rule : (name, dtype of the operands) -> (primitive, dtype it is bound in), or DTypeError
+    operator : ``add`` stands for ``__add__``, ``__radd__`` and ``__iadd__``
+    ufunc : what NumPy's ufunc is called, where it differs; "" where there is none
+    aliases : further names in ``wf``
+    fold : the function of ``wf`` that is the ufunc's ``reduce``
+    body : makes the node of operands as users write them, where there is more to it than the rule
+    """
+
+    name: str
+    arity: int
+    rule: Rule
+    operator: str = ""
+    ufunc: str | None = None
+    aliases: tuple[str, ...] = ()
+    fold: str = ""
+    body: Callable[..., Node] | None = None
+    ways: _Ways = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ways", _Ways(self.name, self.rule))
+
+    def node(self, *xs: Any) -> Node:
+        """The node of operands of any kind."""
+        if self.body is not None:
+            return self.body(self, *xs)
+        return self.of(*(operands(*xs) if self.arity > 1 else (as_node(xs[0]),)))
+
+    def of(self, *nodes: Node) -> Node:
+        """The node of operands of one dtype."""
+        have = nodes[0].dtype
+        primitive, dtype = self.ways[have]
+        if dtype is not have:
+            nodes = tuple(cast(n, dtype) for n in nodes)
+        return nodes[0] if primitive is None else bind(primitive, *nodes)
+
+
+# ---- rules
+
+def _same(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    return name, dtype
+
+
+def _floating(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    return name, dtype if is_float(dtype) else float32
+
+
+def _numeric(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    if dtype == BOOL:
+        other = {"subtract": "^ or wf.logical_xor", "negative": "~ or wf.logical_not"}.get(name)
+        raise DTypeError(f"{name}: the dtype bool has no {name}; {f'use {other}, or ' if other else ''}cast with .astype('int8')")
+    return name, dtype
+
+
+def _itself(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    return None, _numeric(name, dtype)[1]
+
+
+def _bool_as_int8(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    return name, int8 if dtype == BOOL else dtype
+
+
+def _bool_as(other: str) -> Rule:
+    return lambda name, dtype: (other if dtype == BOOL else name, dtype)
+
+
+def _of_floats(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    """Integers and bools are whole already."""
+    return name if is_float(dtype) else None, dtype
+
+
+def _absolute(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    return None if dtype.kind in "bu" else name, dtype
+
+
+def _bits(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+    if is_float(dtype):
+        raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
+    return name, int8 if dtype == BOOL and "shift" in name else dtype
+
+
+def _as(primitive: str, rule: Rule) -> Rule:
+    return lambda name, dtype: (primitive, rule(name, dtype)[1])
+
+
+# ---- operations of more than one node
+
+def _each_as_bool(operation: Operation, *xs: Any) -> Node:
+    """Whether each operand is true is asked before they meet: their dtypes do not mix."""
+    return bind(TABLE[operation.name], *(truth(as_node(x)) for x in xs))
+
+
+def truth(node: Node) -> Node:
+    """Whether each element is not zero."""
+    return node if node.dtype == BOOL else bind(TABLE["not_equal"], node, constant(0, node.dtype))
+
+
+def _exp2(operation: Operation, x: Any) -> Node:
+    node = as_node(x)
+    node = cast(node, _floating("", node.dtype)[1])
+    return bind(TABLE["pow"], constant(2, node.dtype), node)
+
+
+def _reciprocal(operation: Operation, x: Any) -> Node:
+    """Of integers the whole part, as in NumPy: 1 and -1 stay, the rest is 0."""
+    node = as_node(x)
+    if is_float(node.dtype):
+        return operation.of(node)
+    node = cast(node, _bool_as_int8("", node.dtype)[1])
+    unit = bind(TABLE["equal"], bind(TABLE["abs"], node), constant(1, node.dtype))
+    return bind(TABLE["where"], unit, node, constant(0, node.dtype))
+
+
+def _signbit(operation: Operation, x: Any) -> Node:
+    node = as_node(x)
+    if is_float(node.dtype):
+        return operation.of(node)
+    node = cast(node, _bool_as_int8("", node.dtype)[1])
+    return bind(TABLE["less"], node, constant(0, node.dtype))
+
+
+def _power(operation: Operation, x: Any, y: Any) -> Node:
+    """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
+    a, b = operands(x, y)
+    if not is_float(b.dtype):
+        _refuse_negative(b)
+    if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
+        return bind(TABLE["square"], a)
+    return operation.of(a, b)
+
+
+def _refuse_negative(power: Node) -> None:
+    """What is known already is looked at: numbers, and arrays that are computed."""
+    if power.op is CONSTANT:
+        least = power.params["value"]
+    elif power.value is not None and power.size and power.dtype.kind == "i":
+        least = look(power).min()
+    else:
+        return
+    if least < 0:
+        raise ValueError("pow: integers to negative integer powers are not allowed: cast one of them with .astype('float32')")
+
+
+_PYTHON = {
+    "equal": operator.eq, "not_equal": operator.ne, "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge,
 }
 
 
-def unary(name: str) -> Callable[..., Node]:
-    """The node of a unary operator."""
-
-    def node_of(x: Node) -> Node:
-        if x.dtype == BOOL and name in ("negative", "abs"):
-            if name == "abs":
-                return x
-            raise DTypeError("negative: bool arrays cannot be negated: use ~, or cast with .astype('int8')")
-        return bind(TABLE[name], x)
-
-    return node_of
-
-
-def matmul(a: Node, b: Node) -> Node:
-    """``a @ b`` with NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast."""
-    if not a.shape or not b.shape:
-        raise ShapeError(f"matmul: shapes {a.shape} and {b.shape}: a number has no matrix product, use *")
-    inner = max(len(b.shape) - 2, 0)
-    if a.shape[-1] != b.shape[inner]:
-        raise ShapeError(
-            f"matmul: shapes {a.shape} and {b.shape} do not fit: the last extent of the first ({a.shape[-1]}) must be "
-            f"the {'last but one' if inner or len(b.shape) == 2 else 'only'} of the second ({b.shape[inner]})"
-        )
-    if a.dtype == BOOL:
-        return bind(TABLE["not_equal"], *operands(matmul(cast(a, int8), cast(b, int8)), 0))
-    if len(b.shape) <= 2:
-        return bind(TABLE["dot_general"], a, b, contract=((len(a.shape) - 1,), (inner,)), batch=((), ()))
-    vector = len(a.shape) == 1
-    if vector:
-        a = bind(TABLE["reshape"], a, shape=(1, *a.shape))
-    lead = _lead(a, b)
-    a, b = (x if x.shape[:-2] == lead else bind(TABLE["broadcast_to"], x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
-    n = len(lead)
-    axes = tuple(range(n))
-    out = bind(TABLE["dot_general"], a, b, contract=((n + 1,), (n,)), batch=(axes, axes))
-    return bind(TABLE["reshape"], out, shape=(*lead, out.shape[-1])) if vector else out
+def _compare(operation: Operation, x: Any, y: Any) -> Node:
+    """By value, as in NumPy: integers meet floats in float64, and numbers that no element can equal are compared all the same."""
+    (a, b), dtype = common((x, y), compared, weak_compared)
+    if dtype in INTEGERS and (type(a) is int or type(b) is int):
+        number, array = (a, b) if type(a) is int else (b, a)
+        limits = iinfo(dtype)
+        if type(array) is Node and not limits.min <= number <= limits.max:
+            below = -1 if number > 0 else 1  # every element as seen from the number
+            answer = _PYTHON[operation.name](below, 0) if array is a else _PYTHON[operation.name](0, below)
+            return bind(TABLE["broadcast_to"], constant(answer, BOOL), shape=array.shape)
+    if dtype == float64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
+        return _compare_signs(operation, a, b)
+    return operation.of(in_dtype(a, dtype), in_dtype(b, dtype))
 
 
-def _lead(a: Node, b: Node) -> tuple[int, ...]:
-    from weft.graph.primitives.rules import broadcast
+def _compare_signs(operation: Operation, a: Node, b: Node) -> Node:
+    """uint64 with a signed dtype: as uint64 where that is not negative, and by the sign where it is."""
+    signed = b if a.dtype == uint64 else a
+    negative = bind(TABLE["less"], signed, constant(0, signed.dtype))
+    whole = bind(TABLE[operation.name], cast(a, uint64), cast(b, uint64))
+    answer = constant(_PYTHON[operation.name](0, -1) if signed is b else _PYTHON[operation.name](-1, 0), BOOL)
+    return bind(TABLE["where"], negative, answer, whole)
 
-    lead = broadcast(a.shape[:-2], b.shape[:-2])
-    if lead is None:
-        raise ShapeError(f"matmul: the leading dimensions of {a.shape} and {b.shape} do not broadcast")
-    return lead
 
+# ---- the table
 
+_TRIGONOMETRY = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+_INVERSE = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
+_RECORDS = (
+    # arithmetic
+    Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
+    Operation("subtract", 2, _numeric, "sub"),
+    Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
+    Operation("divide", 2, _floating, "truediv", aliases=("true_divide",)),
+    Operation("floor_divide", 2, _bool_as_int8, "floordiv"),
+    Operation("remainder", 2, _bool_as_int8, "mod", aliases=("mod",)),
+    Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),
+    Operation("maximum", 2, _bool_as("logical_or"), fold="max"),
+    Operation("minimum", 2, _bool_as("logical_and"), fold="min"),
+    Operation("negative", 1, _numeric, "neg"),
+    Operation("positive", 1, _itself, "pos"),
+    Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
+    Operation("fabs", 1, _as("abs", _floating)),
+    Operation("sign", 1, _numeric),
+    Operation("square", 1, _bool_as_int8),
+    Operation("sqrt", 1, _floating),
+    Operation("reciprocal", 1, _same, body=_reciprocal),
+    Operation("stop_gradient", 1, _same, ufunc=""),
+    # rounding
+    Operation("floor", 1, _of_floats),
+    Operation("ceil", 1, _of_floats),
+    Operation("trunc", 1, _of_floats),
+    Operation("rint", 1, _as("round", _floating)),
+    # exponentials, logarithms, trigonometry
+    *(Operation(n, 1, _floating) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
+    Operation("exp2", 1, _floating, body=_exp2),
+    Operation("logaddexp", 2, _floating),
+    *(Operation(n, 1, _floating) for n in _TRIGONOMETRY),
+    *(Operation(n, 1, _floating, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
+    Operation("atan2", 2, _floating, ufunc="arctan2", aliases=("arctan2",)),
+    Operation("hypot", 2, _floating),
+    Operation("erf", 1, _floating, ufunc=""),
+    # kinds and signs of numbers
+    Operation("copysign", 2, _floating),
+    Operation("nextafter", 2, _floating),
+    Operation("signbit", 1, _same, body=_signbit),
+    *(Operation(n, 1, _bool_as_int8) for n in ("isnan", "isinf", "isfinite")),
+    # comparisons and logic
+    Operation("equal", 2, _same, "eq", body=_compare),
+    Operation("not_equal", 2, _same, "ne", body=_compare),
+    Operation("less", 2, _same, "lt", body=_compare),
+    Operation("less_equal", 2, _same, "le", body=_compare),
+    Operation("greater", 2, _same, "gt", body=_compare),
+    Operation("greater_equal", 2, _same, "ge", body=_compare),
+    Operation("logical_and", 2, _same, fold="all", body=_each_as_bool),
+    Operation("logical_or", 2, _same, fold="any", body=_each_as_bool),
+    Operation("logical_xor", 2, _same, body=_each_as_bool),
+    Operation("logical_not", 1, _same, body=_each_as_bool),
+    # bits
+    Operation("bitwise_and", 2, _bits, "and"),
+    Operation("bitwise_or", 2, _bits, "or"),
+    Operation("bitwise_xor", 2, _bits, "xor"),
+    Operation("bitwise_invert", 1, _bits, "invert", "invert", ("bitwise_not", "invert")),
+    Operation("bitwise_left_shift", 2, _bits, "lshift", "left_shift", ("left_shift",)),
+    Operation("bitwise_right_shift", 2, _bits, "rshift", "right_shift", ("right_shift",)),
+)
+OPERATIONS: dict[str, Operation] = {o.name: o for o in _RECORDS}
+UFUNCS: dict[str, Operation] = {o.name if o.ufunc is None else o.ufunc: o for o in _RECORDS if o.ufunc != ""}

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.core import Array
+from weft.array.core import Array, Scalar
+from weft.array.meaning import Operation
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
 from weft.dtypes import bool as BOOL
 from weft.dtypes import float32, float64
 from weft.graph.node import Node
-from weft.graph.primitives.table import SCALAR, TABLE, bind
+from weft.graph.primitives.table import SCALAR
 
 
-class Number(Array):
+class Number(Scalar):
     """A Python float given to a traced function: a run-time number that takes the dtype of the arrays it meets.
 
     Alone it is float32; with other numbers it stays a number, computed in float64 as Python would.
@@ -35,12 +36,9 @@ class Number(Array):
             return self._trace.scalar(node, dtype)
         return cast(node, dtype)
 
-    def _weakly(self, name: str, a: Any, b: Any) -> Array:
-        x, y = (n._node if isinstance(n, Number) else as_node(float(n), float64) for n in (a, b))
-        out = bind(TABLE[name], x, y)
-        if out.dtype == BOOL:
-            return self._new(out)
-        return number(out)
+    def _weakly(self, operation: Operation, *xs: Any) -> Array:
+        out = operation.of(*(x._node if isinstance(x, Number) else as_node(float(x), float64) for x in xs))
+        return self._new(out) if out.dtype == BOOL else number(out)
 
 
 def number(node: Node) -> Number:

@@ -1,4 +1,4 @@
-"""The operators of Array, hung on the class by :func:`install`.
+"""The operators of Array, and the functions of ``wf`` behind them: both are made of the records of ``meaning.py``.
 
 Most expressions join two arrays of one shape and dtype, or an array and a number: these take a short way that asks no
 rule. A lazy operation should cost less than a microsecond.
@@ -12,31 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.meaning import apply, unary
+from weft.array.meaning import OPERATIONS, Operation
+from weft.array.products import matmul
 from weft.cell import LOCAL
-from weft.convert import number_node
-from weft.dtypes import FLOATS, SIGNED, UNSIGNED, is_float
+from weft.convert import number_node, operands
+from weft.dtypes import ALL, is_float
 from weft.dtypes import bool as BOOL
+from weft.errors import DTypeError
 from weft.graph.node import Node, user_frame
-from weft.graph.primitives.table import TABLE, constant
+from weft.graph.primitives.table import TABLE, bind, constant
 
-_ARITHMETIC = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
-    "pow": "pow", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "bitwise_left_shift",
-    "rshift": "bitwise_right_shift",
-}
-_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-_UNARY = {"neg": "negative", "abs": "abs", "invert": "bitwise_invert"}
-
-_INTEGERS = (*SIGNED, *UNSIGNED)
-# operator -> {dtype of both operands: dtype of the result}, where the primitive applies as it stands
-_PLAIN: dict[str, dict[np.dtype, np.dtype]] = {
-    **{n: {d: d for d in (*_INTEGERS, *FLOATS)} for n in ("add", "subtract", "multiply", "floor_divide", "remainder", "pow")},
-    "divide": {d: d for d in FLOATS},
-    **{n: {d: BOOL for d in (*_INTEGERS, *FLOATS)} for n in _COMPARISONS.values()},
-    **{n: {d: d for d in (*_INTEGERS, BOOL)} for n in ("bitwise_and", "bitwise_or", "bitwise_xor")},
-    **{n: {d: d for d in _INTEGERS} for n in ("bitwise_left_shift", "bitwise_right_shift")},
-}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool))
 _PACKAGE = __file__.rsplit("/", 2)[0] + "/"
 _ASKING = _PACKAGE  # operators written in files that begin with this ask user_frame where they stand
@@ -44,6 +30,7 @@ _frame = sys._getframe
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _SMALL: dict[tuple[Any, np.dtype], Node] = {}  # constants of small integers, made once
+_CALLS: dict[str, Callable[..., Any]] = {}
 
 
 def _number(value: Any, dtype: np.dtype) -> Node | None:
@@ -58,29 +45,46 @@ def _number(value: Any, dtype: np.dtype) -> Node | None:
     return number_node(value, dtype) if type(value) is float and is_float(dtype) else None
 
 
-def install(cls: Any, wrap: Callable[[Node], Any]) -> None:
-    """Give ``cls`` (Array) its operators."""
-    for name, primitive in _ARITHMETIC.items():
-        for prefix, function in zip(("", "r", "i"), _binary(cls, wrap, primitive), strict=True):
-            _hang(cls, f"__{prefix}{name}__", function)
-    _hang(cls, "__pow__", _power(cls, wrap, cls.__pow__))
-    for name, primitive in _COMPARISONS.items():
-        _hang(cls, f"__{name}__", _binary(cls, wrap, primitive)[0])
-    for name, primitive in _UNARY.items():
-        _hang(cls, f"__{name}__", _unary(wrap, primitive))
+def _plain(operation: Operation) -> dict[np.dtype, np.dtype]:
+    """Dtypes that both operands may have for the primitive to apply as it stands -> dtype of the result."""
+    op, out = TABLE[operation.name], {}
+    for dtype in ALL:
+        try:
+            primitive, within = operation.ways[dtype]
+        except DTypeError:
+            continue
+        if primitive is op and within is dtype:
+            probe = Node(op, (), _NOTHING, (), dtype)
+            out[dtype] = op.rule(probe, probe)[1]
+    return out
 
 
-def _power(cls: Any, wrap: Callable[[Node], Any], power: Callable) -> Callable:
-    """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact than a power."""
-    square = TABLE["square"]
+def install(array: Any, scalar: Any, wrap: Callable[[Node], Any]) -> None:
+    """Give the class of arrays its operators; those in place make new objects of other classes, such as ``scalar``."""
+    for operation in OPERATIONS.values():
+        name = operation.operator
+        if operation.arity == 1:
+            _CALLS[operation.name] = function = _unary(array, wrap, operation)
+            if name:
+                _hang(array, f"__{name}__", lambda self, _function=function: _function(self))
+            continue
+        forward, reflected, in_place, function = _binary(array, scalar, wrap, operation)
+        _CALLS[operation.name] = function
+        if name:
+            _hang(array, f"__{name}__", forward)
+        if name and name not in _COMPARISONS:
+            _hang(array, f"__r{name}__", reflected)
+            _hang(array, f"__i{name}__", in_place)
+    _hang(array, "__pow__", _power(array, scalar, wrap, array.__pow__))
+    for name, function in _products(array, wrap).items():
+        _hang(array, f"__{name}__", function)
+    _hang(array, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
+    _hang(array, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
 
-    def raised(self: Any, other: Any) -> Any:
-        if type(self) is cls and type(other) in (int, float) and other == 2 and self.dtype is not BOOL:
-            node = self.node
-            return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
-        return power(self, other)
 
-    return raised
+def call(name: str) -> Callable[..., Any]:
+    """The function of an operation: ``f(x)`` or ``f(x, y)``, what its operator does, for operands of any kind."""
+    return _CALLS[name]
 
 
 def _hang(cls: type, name: str, function: Any) -> None:
@@ -89,62 +93,130 @@ def _hang(cls: type, name: str, function: Any) -> None:
     setattr(cls, name, function)
 
 
-def _unary(wrap: Callable[[Node], Any], primitive: str) -> Callable:
-    node_of = unary(primitive)
-    return lambda self: wrap(node_of(self.node))
+def _products(array: Any, wrap: Callable[[Node], Any]) -> dict[str, Callable[..., Any]]:
+    def forward(self: Any, other: Any) -> Any:
+        return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
+
+    def reflected(self: Any, other: Any) -> Any:
+        return NotImplemented if foreign(other) else wrap(matmul(*operands(other, self)))
+
+    def in_place(self: Any, other: Any) -> Any:
+        if type(self) is not array or foreign(other):
+            return forward(self, other)
+        return self._in_place(matmul(*operands(self, other)), "matmul in place")
+
+    return {"matmul": forward, "rmatmul": reflected, "imatmul": in_place}
 
 
-def _binary(cls: Any, wrap: Callable[[Node], Any], name: str) -> tuple[Callable, Callable, Callable]:
-    op, plain = TABLE[name], _PLAIN[name]
+def _unary(array: Any, wrap: Callable[[Node], Any], operation: Operation) -> Callable[..., Any]:
+    ways, body = operation.ways, operation.body
 
-    def joined(x: Node, y: Node, dtype: np.dtype) -> Any:
-        """The short way: the result has the shape of ``x``."""
+    def function(x: Any) -> Any:
+        if type(x) is array and body is None:
+            node = x.node
+            primitive, dtype = ways[node.dtype]
+            if primitive is not None and dtype is node.dtype:
+                return wrap(bind(primitive, node))
+        elif operation.operator and getattr(x, "weak", False):
+            return x._weakly(operation, x)
+        return wrap(operation.node(x))
+
+    return function
+
+
+def _power(array: Any, scalar: Any, wrap: Callable[[Node], Any], power: Callable[..., Any]) -> Callable[..., Any]:
+    """The short way of ``x ** 2``, which is ``x * x``."""
+    square = TABLE["square"]
+
+    def raised(self: Any, other: Any) -> Any:
+        if type(other) in (int, float) and other == 2 and (type(self) is array or type(self) is scalar):
+            node = self.node
+            if is_float(node.dtype) or (type(other) is int and node.dtype is not BOOL):
+                return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
+        return power(self, other)
+
+    return raised
+
+
+def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Operation) -> tuple[Callable, ...]:
+    name, plain = operation.name, _plain(operation)
+    op = TABLE[name]
+    if name == "pow":
+        plain = {d: t for d, t in plain.items() if is_float(d)}  # powers of integers are looked at
+
+    def joined(x: Node, y: Node, like: Node, dtype: np.dtype) -> Any:
+        """The short way: the result has the shape of ``like``."""
         frame = _frame(2)
         code = frame.f_code
         node = _new(Node)  # by hand: __init__ would cost as much as all the rest
         node.op = op
         node.inputs = (x, y)
         node.params = _NOTHING
-        node.shape = x.shape
+        node.shape = like.shape
         node.dtype = dtype
         node.where = user_frame() if code.co_filename.startswith(_ASKING) else (code, frame.f_lasti)
         node.value = node.holder = None
         return wrap(node)
 
     def forward(self: Any, other: Any) -> Any:
-        if type(self) is cls:
+        kind = type(self)
+        if kind is array or kind is scalar:
             outside = LOCAL.trace is None  # then a cell's content is simply there
             x = self._node if outside and self._base is None else self.node
             dtype = plain.get(x.dtype)
             if dtype is not None:
-                if type(other) is cls:
+                kind = type(other)
+                if kind is array or kind is scalar:
                     y = other._node if outside and other._base is None else other.node
                     if x.dtype is y.dtype:
                         if x.shape == y.shape or not y.shape:
-                            return joined(x, y, dtype)
-                elif type(other) in _NUMBERS:
+                            return joined(x, y, x, dtype)
+                        if not x.shape:
+                            return joined(x, y, y, dtype)
+                elif kind in _NUMBERS:
                     y = _number(other, x.dtype)
                     if y is not None:
-                        return joined(x, y, dtype)
+                        return joined(x, y, x, dtype)
         elif type(other) in _NUMBERS or getattr(other, "weak", False):
-            return self._weakly(name, self, other)
-        if foreign(other):
-            return NotImplemented
-        return wrap(apply(name, self, other))
+            return self._weakly(operation, self, other)
+        return NotImplemented if left_to(other, self) else wrap(operation.node(self, other))
 
     def reflected(self: Any, other: Any) -> Any:
-        if foreign(other):
-            return NotImplemented
-        if self.weak and type(other) in _NUMBERS:
-            return self._weakly(name, other, self)
-        return wrap(apply(name, other, self))
+        if type(other) in _NUMBERS:
+            if self.weak:
+                return self._weakly(operation, other, self)
+            x = self.node
+            dtype = plain.get(x.dtype)
+            if dtype is not None:
+                y = _number(other, x.dtype)
+                if y is not None:
+                    return joined(y, x, x, dtype)
+        return NotImplemented if left_to(other, self) else wrap(operation.node(other, self))
+
+    def left_to(other: Any, self: Any) -> bool:
+        """Whether Python should ask ``other``; a list times an integer is the list repeated, as with NumPy's scalars."""
+        return foreign(other) or (
+            name == "multiply" and isinstance(other, list | tuple) and type(self) is scalar and self.dtype.kind in "iu"
+        )
 
     def in_place(self: Any, other: Any) -> Any:
-        if foreign(other):
-            return NotImplemented
-        return forward(self, other) if self.weak else self._in_place(apply(name, self, other), f"{name} in place")
+        if type(self) is not array:
+            return forward(self, other)
+        return NotImplemented if foreign(other) else self._in_place(operation.node(self, other), f"{name} in place")
 
-    return forward, reflected, in_place
+    def function(x1: Any, x2: Any) -> Any:
+        if type(x1) is array and type(x2) is array:
+            x, y = x1.node, x2.node
+            dtype = plain.get(x.dtype)
+            if dtype is not None and x.dtype is y.dtype and (x.shape == y.shape or not y.shape):
+                return joined(x, y, x, dtype)
+        elif operation.operator:
+            weak1, weak2 = getattr(x1, "weak", False), getattr(x2, "weak", False)
+            if (weak1 and (weak2 or type(x2) in _NUMBERS)) or (weak2 and type(x1) in _NUMBERS):
+                return (x1 if weak1 else x2)._weakly(operation, x1, x2)
+        return wrap(operation.node(x1, x2))
+
+    return forward, reflected, in_place, function
 
 
 def mark_nodes(on: bool) -> None:

@@ -1,4 +1,7 @@
-"""NumPy's functions on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``; ``np.mean(a, axis=0)``."""
+"""NumPy's functions on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``; ``np.mean(a, axis=0)``.
+
+What weft has means what it means in ``wf`` (see ``meaning.py``); the rest runs in NumPy.
+"""
 
 from __future__ import annotations
 
@@ -7,103 +10,102 @@ from typing import Any
 import numpy as np
 
 from weft.array.core import Array, wrap
-from weft.array.meaning import apply, matmul
-from weft.convert import as_node, cast, operands
-from weft.dtypes import bool as BOOL
-from weft.dtypes import floating, is_float
+from weft.array.meaning import UFUNCS
+from weft.convert import assigned, numpy_node
 from weft.graph.primitives.table import TABLE, bind
 from weft.indexing import scattered, select
 from weft.views import follow, put
 
-# ufunc name -> primitive; NumPy's spelling where it differs
-_BINARY = {
-    **{n: n for n in (
-        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "maximum", "minimum", "equal", "not_equal",
-        "less", "less_equal", "greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "hypot",
-        "logaddexp", "nextafter",
-    )},
-    "power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "arctan2": "atan2",
-}
-_LOGICAL = ("logical_and", "logical_or", "logical_xor")
-_FLOATING = {
-    **{n: n for n in ("sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
-}
-_ALIKE = {
-    "negative": "negative", "absolute": "abs", "fabs": "abs", "sign": "sign", "square": "square", "reciprocal": "reciprocal",
-    "invert": "bitwise_invert", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "round",
-}
-_TESTS = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite", "signbit": "signbit"}
+_FUNCTIONS = ("matmul", "vecdot")  # ufuncs that are functions of wf by the same name
 _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
-_WHOLE = frozenset(("floor", "ceil", "trunc", "round"))
 
 
-def ufunc_call(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``Array.__array_ufunc__`` answers; ufuncs that weft does not have run in NumPy."""
-    out = kwargs.get("out")
-    if out is not None:
-        out = out[0] if isinstance(out, tuple) else out
+def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: N807
+    """What NumPy's ufuncs ask of an Array; those that weft does not have run in NumPy."""
+    outs = kwargs.pop("out", ())
     if method == "at" and isinstance(inputs[0], Array):
-        _at(ufunc, *inputs)
-        return None
-    if method == "__call__" and set(kwargs) <= {"out"} and (out is None or isinstance(out, Array)):
-        node = _node(ufunc.__name__, inputs)
-        if node is not None:
-            if out is None:
-                return wrap(node)
-            return out._in_place(node, f"np.{ufunc.__name__}(out=)")
-    plain = [x.numpy() if isinstance(x, Array) else x for x in inputs]
-    if isinstance(out, Array):
-        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
-        out[...] = getattr(ufunc, method)(*plain, **kwargs)
-        return out
-    found = getattr(ufunc, method)(*plain, **kwargs)
-    if out is not None:
+        return _at(ufunc, *inputs)
+    if all(isinstance(out, Array) for out in outs):
+        found = _own(ufunc, method, inputs, kwargs)
+        if found is not None:
+            return _written(ufunc.__name__, found, outs) if outs else found
+    if outs and not any(isinstance(out, Array) for out in outs):
+        kwargs["out"] = outs
+        outs = ()
+    found = _in_numpy(getattr(ufunc, method), inputs, kwargs)
+    if "out" in kwargs:
         return found
-    return tuple(wrap(as_node(x)) for x in found) if isinstance(found, tuple) else wrap(as_node(found))
+    if not outs:
+        return tuple(_array(x) for x in found) if isinstance(found, tuple) else _array(found)
+    results = found if isinstance(found, tuple) else (found,)
+    for out, result in zip(outs, results, strict=True):
+        if out is not None:
+            out[...] = result
+    made = tuple(_array(r) if out is None else out for out, r in zip(outs, results, strict=True))
+    return made if isinstance(found, tuple) else made[0]
 
 
-def function_call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What ``Array.__array_function__`` answers: weft's function of that name, else what NumPy does with an Array."""
+def _own(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What weft's own function gives, or None."""
+    import weft
+
+    name = ufunc.__name__
+    known = UFUNCS.get(name)
+    if known is None:
+        if method != "__call__" or options:
+            return None
+        if name == "divmod":
+            return weft.floor_divide(*inputs), weft.remainder(*inputs)
+        return getattr(weft, name)(*inputs) if name in _FUNCTIONS else None
+    function = getattr(weft, known.name)
+    if method == "__call__" and not options:
+        return function(*inputs)
+    if method == "outer" and not options:
+        a, b = (weft.asarray(x) for x in inputs)
+        return function(a.reshape(a.shape + (1,) * b.ndim), b)
+    if method == "reduce" and known.fold and set(options) <= {"axis", "keepdims"}:
+        return getattr(weft, known.fold)(*inputs, **{"axis": 0, **options})
+    return None
+
+
+def _written(name: str, found: Any, outs: tuple[Array, ...]) -> Any:
+    pairs = zip(outs, found if isinstance(found, tuple) else (found,), strict=True)
+    made = tuple(out._in_place(result.node, f"np.{name}(out=)") for out, result in pairs)
+    return made if isinstance(found, tuple) else made[0]
+
+
+def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """NumPy's answer; floats that it makes of integers are made in float64 and become float32, as everywhere in weft."""
+    plain = [x.numpy() if isinstance(x, Array) else x for x in inputs]
+    options = {k: v.numpy() if isinstance(v, Array) else v for k, v in options.items()}
+    found = call(*plain, **options)
+    many = isinstance(found, tuple)
+    made = any(np.asarray(x).dtype.kind == "f" for x in (found if many else (found,)))
+    if not made or options.keys() & {"dtype", "out"} or not all(np.asarray(x).dtype.kind in "biu" for x in plain):
+        return found
+    found = call(*(np.asarray(x, np.float64) for x in plain), **options)
+    narrow = [x.astype(np.float32) if x.dtype == np.float64 else x for x in map(np.asarray, found if many else (found,))]
+    return tuple(narrow) if many else narrow[0]
+
+
+def _array(x: Any) -> Array:
+    return wrap(numpy_node(np.asarray(x)))
+
+
+def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
+    """What NumPy's other functions ask of an Array: weft's function of that name, else what NumPy does with an Array."""
     import weft
 
     home = {"numpy": weft, "numpy.linalg": weft.linalg}.get(func.__module__)
-    own = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
-    if own is not None:
-        return own(*args, **kwargs)
-    return func._implementation(*args, **kwargs)
-
-
-def _node(name: str, inputs: tuple[Any, ...]) -> Any:
-    if name in _BINARY and len(inputs) == 2:
-        return apply(_BINARY[name], *inputs)
-    if name == "matmul":
-        return matmul(*operands(*inputs))
-    if name in _LOGICAL:
-        a, b = (as_node(x) for x in inputs)
-        return bind(TABLE[name], *(x if x.dtype == BOOL else bind(TABLE["not_equal"], *operands(x, 0)) for x in (a, b)))
-    if len(inputs) != 1:
-        return None
-    x = as_node(inputs[0])
-    if name in _FLOATING:
-        return bind(TABLE[_FLOATING[name]], cast(x, floating(x.dtype)))
-    if name == "logical_not":
-        return bind(TABLE["equal"], *operands(x, 0)) if x.dtype != BOOL else bind(TABLE["logical_not"], x)
-    if name in _ALIKE:
-        primitive = _ALIKE[name]
-        if primitive in _WHOLE and not is_float(x.dtype):
-            return x
-        return bind(TABLE[primitive], x)
-    if name in _TESTS and is_float(x.dtype):
-        return bind(TABLE[_TESTS[name]], x)
-    return None
+    found = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
+    return func._implementation(*args, **kwargs) if found is None else found(*args, **kwargs)
 
 
 def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """``np.add.at``: unbuffered, so repeated indices add up."""
     node = target.node
     if ufunc.__name__ in ("add", "subtract") and len(values) == 1:
-        given = cast(as_node(values[0], node.dtype), node.dtype)
+        given = assigned(values[0], node.dtype)
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)

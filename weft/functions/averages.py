@@ -1,6 +1,7 @@
 """Means, variances and deviations along axes.
 
-Means of integers are float32; float16 and bfloat16 are averaged in float32.
+Means of integers are averaged in float64, as NumPy does, and rounded to float32 once; float16 and bfloat16 are averaged in
+float32.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.dtypes import as_dtype, promote
+from weft.convert import common, in_dtype
+from weft.dtypes import as_dtype, promote, weak
 from weft.errors import DTypeError, ShapeError
 from weft.functions.common import (
     FLOAT32,
+    FLOAT64,
     Axis,
     axis_tuple,
     cast,
     extent_of,
     finish,
-    floating,
     is_float,
     node,
     number,
@@ -30,14 +32,19 @@ from weft.functions.common import (
 from weft.graph.node import Node
 
 
-def _working(value: Node, dtype: Any) -> tuple[Node, np.dtype]:
+def _working(function: str, value: Node, dtype: Any) -> tuple[Node, np.dtype]:
     """The operand in the dtype a mean is computed in, and the dtype of the result."""
     result = value.dtype if is_float(value.dtype) else FLOAT32
     if dtype is not None:
         result = as_dtype(dtype)
         if not is_float(result):
-            raise DTypeError(f"mean: dtype={result} cannot hold a mean; use a float dtype")
-    return cast(value, FLOAT32 if result.itemsize < 4 else result), result
+            raise DTypeError(f"{function}: dtype={result} cannot hold a mean; use a float dtype")
+    return cast(value, _within(value.dtype, result)), result
+
+
+def _within(have: np.dtype, result: np.dtype) -> np.dtype:
+    """What means of ``have`` that are to be ``result`` are computed in."""
+    return FLOAT64 if not is_float(have) else FLOAT32 if result.itemsize < 4 else result
 
 
 def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
@@ -74,13 +81,13 @@ def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
-    value, result = _working(node(x, "mean"), dtype)
+    value, result = _working("mean", node(x, "mean"), dtype)
     axes = axis_tuple(axis, len(value.shape), "mean")
     return finish(cast(_mean(value, axes, bool(keepdims)), result), out, "mean")
 
 
 def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, np.dtype]:
-    value, result = _working(node(x, function), dtype)
+    value, result = _working(function, node(x, function), dtype)
     axes = axis_tuple(axis, len(value.shape), function)
     distance = op("subtract", value, _mean(value, axes, True))
     total = reduced("reduce_sum", op("square", distance), axes, keepdims)
@@ -176,9 +183,11 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
     """
     if weights is None:
         return mean(x, axis, keepdims=keepdims)
-    value, weight = floating(node(x, "average")), floating(node(weights, "average", "weights"))
-    dtype = promote(value.dtype, weight.dtype)
-    value, weight = cast(value, dtype), cast(weight, dtype)
+    pair, dtype = common((x, weights), promote, weak)
+    value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
+    result = dtype if is_float(dtype) else FLOAT32
+    within = _within(dtype, result)
+    value, weight = cast(value, within), cast(weight, within)
     axes = axis_tuple(axis, len(value.shape), "average")
     if weight.shape != value.shape:
         if len(axes) != 1 or weight.shape != (value.shape[axes[0]],):
@@ -186,4 +195,4 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
         weight = reshaped(weight, tuple(n if a == axes[0] else 1 for a, n in enumerate(value.shape)))
     weight = op("broadcast_to", weight, shape=value.shape)
     total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
-    return finish(op("divide", total, reduced("reduce_sum", weight, axes, keepdims)))
+    return finish(cast(op("divide", total, reduced("reduce_sum", weight, axes, keepdims)), result))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, wrap
+from weft.array import Array, own
 from weft.errors import ShapeError
 from weft.functions.common import Shape, broadcast, node, shape_tuple
 from weft.functions.common import broadcast_shapes as _broadcast_shapes
@@ -61,7 +61,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Array:
     value, wanted = node(x, "broadcast_to"), shape_tuple(shape, "broadcast_to")
     if _broadcast_shapes("broadcast_to", value.shape, wanted) != wanted:
         raise ShapeError(f"broadcast_to: x has shape {value.shape}, which does not broadcast to {wanted}")
-    return wrap(broadcast(value, wanted))
+    return own(broadcast(value, wanted))
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
@@ -88,4 +88,4 @@ def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
     """
     nodes = [node(x, "broadcast_arrays", f"arrays[{k}]") for k, x in enumerate(arrays)]
     shape = _broadcast_shapes("broadcast_arrays", *(n.shape for n in nodes))
-    return tuple(wrap(broadcast(n, shape)) for n in nodes)
+    return tuple(own(broadcast(n, shape)) for n in nodes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.convert import operands
-from weft.dtypes import finfo
+from weft.convert import common, in_dtype, operands
+from weft.dtypes import INTEGERS, compared, finfo, iinfo, weak_compared
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.functions.common import BOOL, cast, finish, floating, is_float, node, number, op
+from weft.functions.common import BOOL, FLOAT64, Node, cast, finish, is_float, node, number, op
+from weft.functions.elementwise import equal
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
 
@@ -75,16 +76,27 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
     >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
-    if min is None and max is None:
-        return finish(node(x, "clip"), out, "clip")
-    value, *bounds = operands(*(n for n in (x, min, max) if n is not None))
-    names = [name for name, n in (("min", min), ("max", max)) if n is not None]
-    for name, bound in zip(names, bounds, strict=True):
+    value = node(x, "clip")
+    bounds = {"min": _bound(value, min, "min"), "max": _bound(value, max, "max")}
+    names = [name for name, bound in bounds.items() if bound is not None]
+    if not names:
+        return finish(value, out, "clip")
+    value, *limits = operands(x, *(bounds[name] for name in names))
+    for name, limit in zip(names, limits, strict=True):
         try:
-            value = op("maximum" if name == "min" else "minimum", value, bound)
+            value = op("maximum" if name == "min" else "minimum", value, limit)
         except (ShapeError, DTypeError) as error:
             raise renamed(error, "clip", x1="x", x2=name) from None
     return finish(value, out, "clip")
+
+
+def _bound(value: Node, bound: Any, name: str) -> Any:
+    """A bound, None where no element of the dtype can be beyond it."""
+    if type(bound) is int and value.dtype in INTEGERS:
+        limits = iinfo(value.dtype)
+        if bound <= limits.min if name == "min" else bound >= limits.max:
+            return None
+    return bound
 
 
 def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
@@ -144,7 +156,8 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
-    a, b = (floating(n) for n in operands(x1, x2))
+    pair, dtype = common((x1, x2), compared, weak_compared)
+    a, b = (in_dtype(n, dtype if is_float(dtype) else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
@@ -208,5 +221,5 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
     >>> wf.array_equal(wf.array([1, 2]), [1, 2])
     True
     """
-    a, b = operands(x1, x2)
-    return a.shape == b.shape and bool(all(finish(op("equal", a, b))))
+    a, b = node(x1, "array_equal", "x1"), node(x2, "array_equal", "x2")
+    return a.shape == b.shape and bool(all(equal(x1, x2)))

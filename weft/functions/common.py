@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import as_node, cast
-from weft.dtypes import INTEGERS, is_float
+from weft.convert import as_node, assigned, cast
+from weft.dtypes import INTEGERS, is_float, same_kind
 from weft.dtypes import bool as BOOL
 from weft.dtypes import float32 as FLOAT32
 from weft.dtypes import float64 as FLOAT64
@@ -134,7 +134,7 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
-    if not can_cast(node.dtype, out.dtype):
+    if not same_kind(node.dtype, out.dtype):
         raise DTypeError(
             f"{function}: out has dtype {out.dtype}, which cannot hold a result of {node.dtype}; cast with .astype first"
         )
@@ -142,17 +142,16 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
     return out
 
 
-def can_cast(source: np.dtype, target: np.dtype) -> bool:
-    """NumPy's "same kind" rule: bool < unsigned < signed < float, never downwards."""
-    low, high = (3 if is_float(d) else "bui".index(d.kind) for d in (source, target))
-    return low <= high
-
-
 def node(x: Any, function: str, argument: str = "x") -> Node:
     """An argument as a Node; None is refused by name."""
     if x is None:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
     return x if isinstance(x, Node) else as_node(x)
+
+
+def held(x: Any, dtype: np.dtype, function: str, argument: str) -> Node:
+    """An argument that is written into an array of ``dtype``."""
+    return assigned(node(x, function, argument) if x is None else x, dtype)
 
 
 def integer_node(x: Any, function: str, argument: str = "indices") -> Node:

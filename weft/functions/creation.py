@@ -6,17 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, Scalar, like, own, wrap
 from weft.convert import number_node
 from weft.dtypes import as_dtype
 from weft.errors import DTypeError
 from weft.functions.common import (
     FLOAT32,
-    NUMBERS,
     Shape,
     broadcast,
-    cast,
-    is_float,
+    held,
     node,
     shape_tuple,
 )
@@ -42,6 +40,8 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     ------
     DTypeError
         What cannot be an array: ragged lists, text, unknown dtypes.
+    ValueError, OverflowError
+        A NaN, an infinity or a number out of range that integers are to hold.
 
     Examples
     --------
@@ -50,34 +50,11 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     (2, 2)
     """
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(obj, Array) and not copy and wanted in (None, obj.dtype):
-        return obj
-    if wanted is not None and not isinstance(obj, Array):
-        if type(obj) in NUMBERS:
-            cut = type(obj) is float and not is_float(wanted)
-            return wrap(cast(node(obj, "array", "obj"), wanted) if cut else number_node(obj, wanted))
-        if isinstance(obj, (list, tuple)) and is_float(wanted):  # straight to it: no detour over float32
-            plain = _plain(obj)
-            obj = obj if plain is None else plain
+    if isinstance(obj, Array) and not copy and (wanted is None or wanted == obj.dtype):
+        return own(obj.node) if type(obj) is Scalar else obj
     if isinstance(obj, (range, memoryview)):
         obj = np.asarray(obj)
-    found = node(obj, "array", "obj")
-    return wrap(found if wanted is None else cast(found, wanted))
-
-
-def _plain(obj: Any) -> np.ndarray | None:
-    """Nested lists without Arrays as NumPy reads them, or None."""
-    items = list(obj)
-    while items:
-        item = items.pop()
-        if isinstance(item, (list, tuple)):
-            items.extend(item)
-        elif isinstance(item, Array):
-            return None
-    try:
-        return np.asarray(obj)
-    except ValueError:
-        return None
+    return own(node(obj, "array", "obj") if wanted is None else held(obj, wanted, "array", "obj"))
 
 
 def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -133,14 +110,14 @@ def from_dlpack(x: Any, /) -> Array:
     """
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
-    return wrap(node(np.from_dlpack(x), "from_dlpack"))
+    return own(node(np.from_dlpack(x), "from_dlpack"))
 
 
 def _filled(value: Any, shape: Any, dtype: Any, function: str, default: np.dtype = FLOAT32) -> Array:
     if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     wanted = default if dtype is None else as_dtype(dtype)
-    return wrap(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
+    return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 
 def zeros(shape: Any, dtype: Any = None) -> Array:
@@ -247,7 +224,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     """
     value = array(fill_value, dtype).node
     extents = shape_tuple(shape, "full")
-    return wrap(broadcast(value, extents))
+    return own(broadcast(value, extents))
 
 
 def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, np.dtype]:
@@ -383,7 +360,7 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
-    return array(x, dtype, copy)
+    return wrap(held(x, as_dtype(dtype), "astype", "x")) if isinstance(x, Scalar) else array(x, dtype, copy)
 
 
 def copy(x: Any, /) -> Array:
@@ -395,7 +372,7 @@ def copy(x: Any, /) -> Array:
 
     Returns
     -------
-    Array of the shape and dtype of ``x``
+    Array of the shape and dtype of ``x``; of a Scalar, a Scalar: ``wf.array(x)`` is an array that can be written to
 
     Examples
     --------
@@ -403,4 +380,4 @@ def copy(x: Any, /) -> Array:
     >>> wf.copy(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
-    return wrap(node(x, "copy"))
+    return like(x, node(x, "copy"))

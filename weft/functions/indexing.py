@@ -21,6 +21,7 @@ from weft.functions.common import (
     broadcast_shapes,
     cast,
     finish,
+    held,
     integer_node,
     node,
     number,
@@ -60,7 +61,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
     [[2, 1], [4, 3]]
     """
     value, index = node(x, "take"), integer_node(indices, "take")
-    if axis is None:
+    if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take")
     got, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
@@ -152,7 +153,7 @@ def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1) -> No
     value, index = x.node, integer_node(indices, "put_along_axis")
     axis = axis_index(axis, len(value.shape), "put_along_axis")
     places, shape = _along("put_along_axis", value, index, axis)
-    given = broadcast(cast(node(values, "put_along_axis", "values"), value.dtype), shape)
+    given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
     x[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
 
 
@@ -200,7 +201,7 @@ def _scatter(function: str, mode: str, x: Any, indices: Any, updates: Any, axes:
     where = _axes(value, places, axes, function)
     lead = broadcast_shapes(function, *(p.shape for p in places))
     shape = lead + tuple(n for a, n in enumerate(value.shape) if a not in where)
-    new = cast(node(updates, function, "updates"), value.dtype)
+    new = held(updates, value.dtype, function, "updates")
     if broadcast_shapes(function, new.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {new.shape}, but the indexed slices have shape {shape}")
     return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=mode))
@@ -296,9 +297,10 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 
 def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
     value = node(x, function)
-    if len(value.shape) < 2:
-        raise ShapeError(f"{function}: x has shape {value.shape}; a matrix or a stack of matrices is needed")
-    mask = lower_mask(value.shape[-2], value.shape[-1], k if lower else k - 1)
+    if not value.shape:
+        raise ShapeError(f"{function}: x has no dimensions; a vector, a matrix or a stack of matrices is needed")
+    rows, columns = (value.shape * 2)[-2:] if len(value.shape) == 1 else value.shape[-2:]
+    mask = lower_mask(rows, columns, k if lower else k - 1)
     zero = number(0, value.dtype)
     return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
 
@@ -308,7 +310,8 @@ def tril(x: Any, /, k: int = 0) -> Array:
 
     Parameters
     ----------
-    x : (..., M, N)
+    x : (..., M, N) or (N,)
+        A vector is repeated as the rows of a square matrix, as in NumPy.
     k : int
         The last diagonal to stay; above 0 to the right of the main one.
 
@@ -319,7 +322,7 @@ def tril(x: Any, /, k: int = 0) -> Array:
     Raises
     ------
     ShapeError
-        ``x`` holds no matrix.
+        ``x`` has no dimensions.
 
     Examples
     --------
@@ -335,7 +338,8 @@ def triu(x: Any, /, k: int = 0) -> Array:
 
     Parameters
     ----------
-    x : (..., M, N)
+    x : (..., M, N) or (N,)
+        As in :func:`tril`.
     k : int
         The first diagonal to stay; above 0 to the right of the main one.
 
@@ -346,7 +350,7 @@ def triu(x: Any, /, k: int = 0) -> Array:
     Raises
     ------
     ShapeError
-        ``x`` holds no matrix.
+        ``x`` has no dimensions.
 
     Examples
     --------

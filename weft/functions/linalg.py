@@ -1,15 +1,13 @@
-"""Products of vectors and matrices, einsum and diagonals; norms are in ``norms``."""
+"""Products of vectors and matrices, and what ``wf.linalg`` has besides: einsum, diagonals, norms."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
-from weft.array import Array, wrap
-from weft.array.meaning import matmul as product
+from weft.array import Array, products, wrap
+from weft.array.products import contracted
 from weft.convert import operands
-from weft.dtypes import summed
 from weft.errors import ShapeError
 from weft.functions.common import (
     BOOL,
@@ -19,15 +17,11 @@ from weft.functions.common import (
     axis_tuple,
     cast,
     finish,
-    node,
-    number,
     op,
-    permuted,
     reshaped,
-    sliced,
 )
+from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
-from weft.functions.matrices import diagonal_number
 from weft.functions.norms import matrix_norm, norm, vector_norm
 
 __all__ = [
@@ -61,19 +55,7 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
     [3.0, 7.0]
     """
-    return finish(product(*operands(x1, x2)), out, "matmul")
-
-
-def _numbers(*nodes: Node) -> tuple[list[Node], bool]:
-    """Bools are multiplied as integers; whether they were."""
-    truth = nodes[0].dtype == BOOL
-    return [cast(n, INT64) if truth else n for n in nodes], truth
-
-
-def _contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> Node:
-    (a, b), truth = _numbers(a, b)
-    out = op("dot_general", a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=((), ()))
-    return cast(out, BOOL) if truth else out
+    return finish(products.matmul(*operands(x1, x2)), out, "matmul")
 
 
 def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
@@ -104,7 +86,7 @@ def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
         return finish(op("multiply", a, b), out, "dot")
     inside = max(len(b.shape) - 2, 0)
     _same_extent("dot", a, b, (len(a.shape) - 1,), (inside,))
-    return finish(_contracted(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
+    return finish(contracted(a, b, (len(a.shape) - 1,), (inside,)), out, "dot")
 
 
 def _same_extent(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int]) -> None:
@@ -141,7 +123,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     a, b = operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
-    return wrap(_contracted(reshaped(a, (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+    return wrap(contracted(reshaped(a, (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
 
 
 def inner(x1: Any, x2: Any, /) -> Array:
@@ -171,7 +153,7 @@ def inner(x1: Any, x2: Any, /) -> Array:
         return wrap(op("multiply", a, b))
     last = (len(a.shape) - 1,), (len(b.shape) - 1,)
     _same_extent("inner", a, b, *last)
-    return wrap(_contracted(a, b, *last))
+    return wrap(contracted(a, b, *last))
 
 
 def outer(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
@@ -234,7 +216,7 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
             axis_tuple(g, len(n.shape), "tensordot", name)
         pair = tuple(tuple(axis_index(i, len(n.shape)) for i in g) for g, n in zip(given, (a, b), strict=True))  # type: ignore
     _same_extent("tensordot", a, b, *pair)
-    return wrap(_contracted(a, b, *pair))
+    return wrap(contracted(a, b, *pair))
 
 
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
@@ -265,45 +247,22 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
     place = axis_index(axis, ndim, "vecdot") - ndim
     if a.shape[place] != b.shape[place]:
         raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along axis {axis}")
-    (a, b), truth = _numbers(a, b)
     product = op("multiply", a, b)
-    out = op("reduce_sum", product, axes=(len(product.shape) + place,), keepdims=False)
-    return wrap(cast(out, BOOL) if truth else out)
+    terms = cast(product, INT64) if a.dtype == BOOL else product  # of bools: whether one product is true
+    return wrap(cast(op("reduce_sum", terms, axes=(len(product.shape) + place,), keepdims=False), product.dtype))
 
 
-# ---- diagonals
+# ---- diagonals, of the last two axes as everywhere in numpy.linalg
 
 
-def _diagonal(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
-    value = node(x, function)
-    ndim = len(value.shape)
-    if ndim < 2:
-        raise ShapeError(f"{function}: x has shape {value.shape}; a matrix or a stack of matrices is needed")
-    first, second = axis_index(axis1, ndim, function, "axis1"), axis_index(axis2, ndim, function, "axis2")
-    if first == second:
-        raise ShapeError(f"{function}: axis1={axis1} and axis2={axis2} are the same axis")
-    value = permuted(value, (*(a for a in range(ndim) if a not in (first, second)), first, second))
-    rows, columns = value.shape[-2:]
-    lead, k = value.shape[:-2], operator.index(offset)
-    count = max(0, min(rows + min(k, 0), columns - max(k, 0)))
-    if count == 0:
-        return sliced(reshaped(value, (*lead, rows * columns)), ndim - 2, 0, 0)
-    flat = reshaped(value, (*lead, rows * columns))  # neighbours on the diagonal are columns + 1 apart
-    begin = k if k >= 0 else -k * columns
-    zeros = (0,) * len(lead)
-    return op("slice", flat, start=(*zeros, begin), step=(*(1 for _ in lead), columns + 1), shape=(*lead, count))
-
-
-def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The diagonal of matrices, along a new last axis.
+def diagonal(x: Any, /, *, offset: int = 0) -> Array:
+    """The diagonals of the matrices in the last two axes.
 
     Parameters
     ----------
-    x : array_like with two or more dimensions
+    x : (..., M, N)
     offset : int
         Above 0 to the right of the main diagonal.
-    axis1, axis2 : int
-        Of the matrices.
 
     Returns
     -------
@@ -311,81 +270,40 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
 
     Raises
     ------
-    ShapeError, AxisError
-        ``x`` holds no matrix, or both axes are one; no such axis.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.diagonal(wf.array([[1, 2], [3, 4]])).tolist()
-    [1, 4]
-    """
-    return wrap(_diagonal("diagonal", x, offset, axis1, axis2))
-
-
-def diag(x: Any, /, k: int = 0) -> Array:
-    """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
-
-    Parameters
-    ----------
-    x : (N,) or (M, N)
-    k : int
-        Above 0 to the right of the main diagonal.
-
-    Returns
-    -------
-    (N + abs(k), N + abs(k)) for a vector, the diagonal of a matrix
-
-    Raises
-    ------
     ShapeError
-        ``x`` is neither a vector nor a matrix.
+        ``x`` holds no matrix.
 
     Examples
     --------
     >>> import weft as wf
-    >>> wf.diag(wf.array([1, 2])).tolist()
-    [[1, 0], [0, 2]]
+    >>> wf.linalg.diagonal(wf.array([[[1, 2], [3, 4]]])).tolist()
+    [[1, 4]]
     """
-    value = node(x, "diag")
-    if len(value.shape) == 2:
-        return wrap(_diagonal("diag", x, k, 0, 1))
-    if len(value.shape) != 1:
-        raise ShapeError(f"diag: x has shape {value.shape}; a vector or a matrix is needed")
-    k = operator.index(k)
-    extent = value.size + abs(k)
-    line = op("pad", value, low=(0,), high=(abs(k),), value=0)
-    line = reshaped(line, (extent, 1) if k >= 0 else (1, extent))
-    return wrap(op("where", op("equal", diagonal_number(extent, extent), number(k, INT64)), line, number(0, value.dtype)))
+    return wrap(line_of("diagonal", x, offset, -2, -1))
 
 
-def trace(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Array:
-    """Sum of the diagonal of matrices.
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
+    """Sums of the diagonals of the matrices in the last two axes.
 
     Parameters
     ----------
-    x, offset, axis1, axis2 : as in :func:`diagonal`
+    x, offset : as in :func:`diagonal`
     dtype : dtype, optional
         Of the sum; by default as in :func:`weft.sum`.
 
     Returns
     -------
-    Array without the two axes
+    (...) Array
 
     Raises
     ------
-    ShapeError, AxisError
-        As :func:`diagonal`.
+    ShapeError, DTypeError
+        ``x`` holds no matrix; an unknown dtype.
 
     Examples
     --------
     >>> import weft as wf
-    >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
-    5
+    >>> wf.linalg.trace(wf.array([[[1, 2], [3, 4]]])).tolist()
+    [5]
     """
-    line = _diagonal("trace", x, offset, axis1, axis2)
-    line = cast(line, summed(line.dtype) if dtype is None else dtype)
-    return wrap(op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False))
-
-
-# ---- norms
+    return wrap(sum_of("trace", x, offset, -2, -1, dtype))

@@ -9,12 +9,11 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from weft.array import Array, wrap
+from weft.array import Array, like, own, wrap
 from weft.errors import AxisError, ShapeError
 from weft.functions.common import (
     Axis,
     Node,
-    Shape,
     axis_index,
     axis_tuple,
     node,
@@ -25,18 +24,14 @@ from weft.functions.common import (
 
 
 def _array(x: Any, function: str) -> Array:
-    return x if isinstance(x, Array) else wrap(node(x, function))
-
-
-def _view(x: Any, function: str, shape: Shape) -> Array:
-    return _array(x, function).reshape(shape)
+    return x if isinstance(x, Array) else own(node(x, function))
 
 
 # ---- another shape
 
 
 def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
-    """The same elements in another shape: a view, unless ``copy`` is true.
+    """The same elements in another shape: a view where NumPy has one, else a copy (as of a transpose).
 
     Parameters
     ----------
@@ -44,6 +39,7 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
     shape : int or tuple of int
         One extent may be -1: what is left over.
     copy : bool, optional
+        True: always a copy; False: never.
 
     Returns
     -------
@@ -51,8 +47,8 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
 
     Raises
     ------
-    ShapeError
-        The numbers of elements differ.
+    ShapeError, ValueError
+        The numbers of elements differ; a copy is needed and ``copy`` is False.
 
     Examples
     --------
@@ -60,12 +56,15 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
     >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
     [[0, 1], [2, 3]]
     """
-    out = _array(x, "reshape").reshape(shape)
-    return out.copy() if copy else out
+    value = _array(x, "reshape")
+    out = value.reshape(shape)
+    if copy is False and isinstance(x, Array) and out.cell is not x.cell:
+        raise ValueError(f"reshape: elements of shape {value.shape} cannot be seen in shape {out.shape} without a copy")
+    return like(out, out.node) if copy else out
 
 
 def ravel(x: Any, /) -> Array:
-    """All elements in one dimension: a view.
+    """All elements in one dimension: a view where they lie one after the other, else a copy, as in NumPy.
 
     Parameters
     ----------
@@ -81,7 +80,8 @@ def ravel(x: Any, /) -> Array:
     >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
-    return _array(x, "ravel").ravel()
+    value = _array(x, "ravel")
+    return value.reshape((value.size,)) if value._in_order() else value.flatten()
 
 
 def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
@@ -139,7 +139,15 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
     >>> wf.squeeze(wf.ones((1, 3, 1)), axis=0).shape
     (3, 1)
     """
-    return _array(x, "squeeze").squeeze(axis)
+    value = _array(x, "squeeze")
+    shape = value.shape
+    if not shape and type(axis) is int and axis in (0, -1):
+        return value
+    axes = tuple(a for a, n in enumerate(shape) if n == 1) if axis is None else axis_tuple(axis, len(shape), "squeeze")
+    wrong = [a for a in axes if shape[a] != 1]
+    if wrong:
+        raise ShapeError(f"squeeze: axis {wrong[0]} has extent {shape[wrong[0]]}, not 1 (shape {shape})")
+    return value.reshape(tuple(n for a, n in enumerate(shape) if a not in axes))
 
 
 def atleast_1d(x: Any, /) -> Array:
@@ -310,7 +318,11 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
     >>> wf.swapaxes(wf.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
-    return _array(x, "swapaxes").swapaxes(axis1, axis2)
+    value = _array(x, "swapaxes")
+    a, b = axis_index(axis1, value.ndim, "swapaxes", "axis1"), axis_index(axis2, value.ndim, "swapaxes", "axis2")
+    order = list(range(value.ndim))
+    order[a], order[b] = b, a
+    return value.transpose(tuple(order))
 
 
 def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:

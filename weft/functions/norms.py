@@ -5,9 +5,33 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, wrap
 from weft.errors import ShapeError
-from weft.functions.common import Axis, Node, axis_index, axis_tuple, cast, floating, node, number, op, reduced, reshaped
+from weft.functions.common import (
+    FLOAT32,
+    FLOAT64,
+    Axis,
+    Node,
+    axis_index,
+    axis_tuple,
+    cast,
+    floating,
+    is_float,
+    node,
+    number,
+    op,
+    reduced,
+    reshaped,
+)
+
+
+def _working(x: Any) -> tuple[Node, np.dtype]:
+    """The operand in the dtype that its norm is computed in, and the dtype of the result: as means have them."""
+    value = node(x, "norm")
+    result = floating(value).dtype
+    return cast(value, FLOAT64 if not is_float(value.dtype) else FLOAT32 if result.itemsize < 4 else result), result
 
 
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
@@ -37,8 +61,8 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     >>> wf.linalg.vector_norm(wf.array([3.0, 4.0])).tolist()
     5.0
     """
-    value = floating(node(x, "norm"))
-    return wrap(_vector_norm(value, axis_tuple(axis, len(value.shape), "norm"), keepdims, ord))
+    value, result = _working(x)
+    return wrap(cast(_vector_norm(value, axis_tuple(axis, len(value.shape), "norm"), keepdims, ord), result))
 
 
 def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
@@ -82,10 +106,10 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array
     >>> wf.linalg.matrix_norm(wf.array([[1.0, 2.0], [3.0, 4.0]]), ord=1).tolist()
     6.0
     """
-    value = floating(node(x, "norm"))
+    value, result = _working(x)
     if len(value.shape) < 2:
         raise ShapeError(f"norm: x has shape {value.shape}; a matrix or a stack of matrices is needed")
-    return wrap(_matrix_norm(value, len(value.shape) - 2, len(value.shape) - 1, keepdims, ord))
+    return wrap(cast(_matrix_norm(value, len(value.shape) - 2, len(value.shape) - 1, keepdims, ord), result))
 
 
 def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
@@ -127,14 +151,14 @@ def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) 
     >>> wf.linalg.norm(wf.array([[3.0, 4.0], [6.0, 8.0]]), axis=1).tolist()
     [5.0, 10.0]
     """
-    value = floating(node(x, "norm"))
+    value, result = _working(x)
     ndim = len(value.shape)
     if axis is None and ord is None:
-        return wrap(_vector_norm(value, tuple(range(ndim)), keepdims, 2))
+        return wrap(cast(_vector_norm(value, tuple(range(ndim)), keepdims, 2), result))
     given = tuple(range(ndim)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     places = tuple(axis_index(a, ndim, "norm") for a in given)
     if len(places) == 1:
-        return wrap(_vector_norm(value, places, keepdims, 2 if ord is None else ord))
+        return wrap(cast(_vector_norm(value, places, keepdims, 2 if ord is None else ord), result))
     if len(places) != 2 or places[0] == places[1]:
         raise ShapeError(f"norm: axis={axis!r} of shape {value.shape} must name one axis (vectors) or two (matrices)")
-    return wrap(_matrix_norm(value, *places, keepdims, "fro" if ord is None else ord))
+    return wrap(cast(_matrix_norm(value, *places, keepdims, "fro" if ord is None else ord), result))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, own, wrap
 from weft.cell import LOCAL
 from weft.convert import numpy_node
 from weft.dtypes import bfloat16, float16
@@ -31,7 +31,7 @@ def _outside(value: int) -> Array:
     """A Cell that no trace takes for its own, whenever this module is loaded."""
     trace, LOCAL.trace = LOCAL.trace, None
     try:
-        return wrap(numpy_node(np.asarray(value, np.uint64)))
+        return own(numpy_node(np.asarray(value, np.uint64)))
     finally:
         LOCAL.trace = trace
 

@@ -105,7 +105,8 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
 
     Parameters
     ----------
-    *arrays : 1-D arrays
+    *arrays : arrays
+        Each in one dimension; those of more are flattened.
     indexing : "xy" or "ij"
         "xy": the first array runs along axis 1, as in pictures.
 
@@ -116,8 +117,8 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
 
     Raises
     ------
-    ShapeError, ValueError
-        An array with more than one dimension; another ``indexing``.
+    ValueError
+        Another ``indexing``.
 
     Examples
     --------
@@ -129,9 +130,6 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing={indexing!r} must be 'xy' or 'ij'")
     nodes = [node(x, "meshgrid", f"arrays[{k}]") for k, x in enumerate(arrays)]
-    for k, found in enumerate(nodes):
-        if len(found.shape) > 1:
-            raise ShapeError(f"meshgrid: arrays[{k}] has shape {found.shape}; arrays of one dimension are needed")
     places = list(range(len(nodes)))
     if indexing == "xy" and len(nodes) > 1:
         places[:2] = 1, 0

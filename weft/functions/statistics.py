@@ -26,18 +26,25 @@ from weft.functions.common import (
     reduced,
     reshaped,
 )
-from weft.graph.node import Node
+from weft.graph.node import Node, Shape
 
 
 def _sum_dtype(value: Node, dtype: Any) -> np.dtype:
     return as_dtype(dtype) if dtype is not None else summed(value.dtype)
 
 
+def _axes(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
+    """The axes to go over; a number has none, and NumPy lets 0 and -1 pass for them."""
+    if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
+        return ()
+    return axis_tuple(axis, len(shape), function)
+
+
 def _fold(
     function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False
 ) -> Array:
     value = node(x, function)
-    axes = axis_tuple(axis, len(value.shape), function)
+    axes = _axes(axis, value.shape, function)
     if additive:
         value = cast(value, _sum_dtype(value, dtype))
     elif 0 in (value.shape[a] for a in axes):
@@ -187,7 +194,7 @@ def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
 def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None) -> Array:
     value = cast(node(x, function), BOOL)
-    axes = axis_tuple(axis, len(value.shape), function)
+    axes = _axes(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
@@ -272,7 +279,9 @@ def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array
 
 def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
     value = node(x, function)
-    axes = axis_tuple(None if axis is None else axis_index(axis, len(value.shape), function), len(value.shape), function)
+    if axis is not None and value.shape:
+        axis = axis_index(axis, len(value.shape), function)
+    axes = _axes(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if not axes:
@@ -366,8 +375,8 @@ def cumulative_sum(
     """
     value = node(x, "cumulative_sum")
     value = cast(value, _sum_dtype(value, dtype))
-    if axis is None:
-        value, axis = reshaped(value, (value.size,)), 0
+    if axis is None or not value.shape:
+        value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
     axis = axis_index(axis, len(value.shape), "cumulative_sum")
     value = op("cumulative_sum", value, axis=axis)
     if include_initial:
@@ -376,4 +385,6 @@ def cumulative_sum(
     return finish(value, out, "cumulative_sum")
 
 
-amax, amin, cumsum = max, min, cumulative_sum
+amax = max
+amin = min
+cumsum = cumulative_sum

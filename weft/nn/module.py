@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, Scalar, own
 from weft.convert import cast
-from weft.dtypes import as_dtype, float32, is_float
+from weft.dtypes import as_dtype, can_cast, float32, is_float
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
 from weft.transforms.tree import register_module, structure_changed
@@ -31,13 +31,15 @@ class Module:
     """A layer or a model: write ``__init__`` and ``forward``.
 
     Arrays assigned as attributes are parameters when they hold floating-point numbers and are not named in
-    ``buffers``. Assigning to an existing Array attribute writes its contents, so a jitted step keeps working; to share
-    a parameter, use the layer that holds it in both places, or its Array: ``wf.nn.linear(x, self.embed.weight)``.
+    ``buffers``. Assigning to an existing Array attribute writes its contents, so a jitted step keeps working: the attribute
+    keeps its dtype, and what that would round is refused. To share a parameter, use the layer that holds it in both places,
+    or its Array: ``wf.nn.linear(x, self.embed.weight)``.
 
     Raises
     ------
-    TypeError, ShapeError
-        Called without a ``forward``; an array of another shape assigned to an attribute that holds one.
+    TypeError, ShapeError, DTypeError
+        Called without a ``forward``; an array assigned to an attribute that holds one of another shape, or of a dtype that
+        cannot hold it (float64 to a float32 parameter).
 
     Examples
     --------
@@ -75,9 +77,15 @@ class Module:
                 raise ShapeError(
                     f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {tuple(value.shape)} does not fit"
                 )
+            if not can_cast(value.dtype, old.dtype):
+                given = as_dtype(value.dtype).name
+                raise DTypeError(
+                    f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {given} would be rounded: cast it with "
+                    f".astype('{old.dtype.name}'), or keep the module in {given} with .astype('{given}')"
+                )
             old[...] = value
             return
-        object.__setattr__(self, name, value)
+        object.__setattr__(self, name, own(value.node) if isinstance(value, Scalar) else value)
         structure_changed()
 
     def children(self) -> Iterator[tuple[str, Module]]:

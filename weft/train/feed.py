@@ -178,7 +178,7 @@ def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = as_dtype(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype)
+    return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype, Array)
 
 
 def is_stream(x: Any) -> bool:

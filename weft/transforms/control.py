@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.dtypes import promote, weak
 from weft.errors import DTypeError, ShapeError
@@ -84,7 +84,8 @@ def scan(
         holders = [input_leaf(n.shape, n.dtype) for n in carries]
         slices = [input_leaf(n.shape[1:], n.dtype) for n in rows]
         held = [input_leaf(a.shape, a.dtype) for a in state]
-        after, outs, y_tree, left, more = _called(f, holders, c_tree, slices, x_tree, list(zip(state, held, strict=True)))
+        given = (holders, c_tree, starts), (slices, x_tree)
+        after, outs, y_tree, left, more = _called(f, *given, list(zip(state, held, strict=True)))
         widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
         if not more and all(w.dtype == b.dtype for w, b in zip(widened, carries, strict=True)):
             break
@@ -93,7 +94,7 @@ def scan(
     _same(carries, after)
     if steps == 0:
         zero = [bind(TABLE["broadcast_to"], constant(0, n.dtype), shape=(0, *n.shape)) for n in outs]
-        return _back(c_tree, carries), _back(y_tree, zero)
+        return _back(c_tree, carries, starts), _back(y_tree, zero)
     body, constants = _closed([*holders, *held], slices, [*after, *left], outs)
     first = len(carries)
     carries += [a.node for a in state]
@@ -103,7 +104,7 @@ def scan(
     results = [item(loop, k) for k in range(len(carries) + len(outs))]
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
-    return _back(c_tree, results[:first]), _back(y_tree, results[len(carries) :])
+    return _back(c_tree, results[:first], starts), _back(y_tree, results[len(carries) :])
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -112,7 +113,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     Parameters
     ----------
     lower, upper : int; known when the loop is written, since the number of steps is part of the Program
-    body : function (i, value) -> value; ``i`` is an int64 Array of shape ()
+    body : function (i, value) -> value; ``i`` is an int64 Scalar
     init : tree of Arrays or numbers; each step keeps its structure, shapes and dtypes
 
     Returns
@@ -150,10 +151,14 @@ def _taken(tree: Any) -> tuple[list[Any], Any]:
     return flatten(tree) if is_container(tree) else ([tree], None)
 
 
-def _back(structure: Any, nodes: Sequence[Node]) -> Any:
+def _back(structure: Any, nodes: Sequence[Node], starts: Sequence[Any] = ()) -> Any:
+    """The tree again; a carry without dimensions is a value, unless it began as an Array that can be written to."""
     if structure == "none":
         return None
     arrays = [wrap(n) for n in nodes]
+    for k, start in enumerate(starts):
+        if isinstance(start, Array) and not isinstance(start, Scalar):
+            arrays[k] = own(nodes[k])
     return arrays[0] if structure is None else unflatten(structure, arrays)
 
 
@@ -176,13 +181,15 @@ def _steps(rows: Sequence[Node], length: int | None) -> int:
 
 
 def _called(
-    f: Callable, holders: list[Node], c_tree: Any, slices: list[Node], x_tree: Any, state: list[tuple[Array, Node]],
+    f: Callable, carried: tuple[list[Node], Any, list[Any]], rows: tuple[list[Node], Any], state: list[tuple[Array, Node]],
 ) -> tuple[list[Node], list[Node], Any, list[Node], list[Array]]:
     """The nodes of the carry after a step and of its output, those of ``state``, and what else the step writes."""
     with _LoopTrace() as trace:
         for array, node in state:
             trace.nodes[id(array)] = node
-        out = f(_back(c_tree, holders), _back(x_tree, slices))
+        holders, c_tree, starts = carried
+        slices, x_tree = rows
+        out = f(_back(c_tree, holders, starts), _back(x_tree, slices))
         if not (isinstance(out, tuple) and len(out) == 2):
             raise TypeError(f"scan: the function must return (carry, y), not {type(out).__name__}; y may be None")
         carry, y = out

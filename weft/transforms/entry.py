@@ -12,7 +12,7 @@ from operator import attrgetter
 from sys import getrefcount
 from typing import Any
 
-from weft.array import Array, holding, wrap
+from weft.array import Array, Scalar, holding, own, wrap
 from weft.convert import as_node
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
@@ -48,8 +48,8 @@ class Entry:
     """
 
     __slots__ = (
-        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_lands", "_nodes", "_own",
-        "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_states",
+        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_lands", "_nodes",
+        "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_states",
         "_structure", "_survivors", "_tail", "_values", "_warm", "_writes", "quick", "tree",
     )
 
@@ -70,6 +70,7 @@ class Entry:
         # the long way sees static arguments, and an Array that is another argument too
         self.quick = not static and None not in self._specs
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
+        self._kinds = traced.kinds
         self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
@@ -83,7 +84,10 @@ class Entry:
         self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any]) -> None:
-        specs: dict[int, Any] = {k: (n.shape, n.dtype) for k, n in zip(self._arrays, inputs, strict=False)}
+        specs: dict[int, Any] = {
+            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else Array)
+            for k, n in zip(self._arrays, inputs, strict=False)
+        }
         given: list[Any] = []
         for k, leaf in enumerate(leaves):
             given.append((_FLOAT, None) if type(leaf) is float else (_SAME, leaf) if is_static(leaf) else specs.get(k))
@@ -127,7 +131,8 @@ class Entry:
             specs = [None if s[0] is _FLOAT else (s[1],) if s[0] is _SAME else s for s in self._specs]
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
-            self._warm = known = warm.table(program, structures, specs, places, cells, self._fixed, self._results[0][2:])
+            result = (*self._results[0][2:], self._kinds[0])
+            self._warm = known = warm.table(program, structures, specs, places, cells, self._fixed, result)
         return known.address
 
     def fast(self, args: Sequence[Any]) -> Any:
@@ -137,16 +142,17 @@ class Entry:
             return MISS
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
-            if type(arg) is not Array:
+            given = type(arg)
+            if given is not Array and given is not Scalar:
                 kind = spec[0]
-                if (kind is _FLOAT and type(arg) is float) or (kind is _SAME and arg is spec[1]):
+                if (kind is _FLOAT and given is float) or (kind is _SAME and arg is spec[1]):
                     continue
                 return MISS
             if arg._base is not None:
                 return MISS
             node = arg._node
             value = node.value
-            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR:
+            if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR or given is not spec[2]:
                 return MISS
             inputs.append(value)
         if self._lands and len(set(map(id, inputs))) < len(inputs):
@@ -155,7 +161,7 @@ class Entry:
             return MISS  # or in a captured cell
         if self._pure:
             _, k, shape, dtype = self._results[0]
-            return holding(self._run(inputs)[k], shape, dtype)
+            return holding(self._run(inputs)[k], shape, dtype, self._kinds[0])
         for k in self._scalars:
             inputs.append(args[k])
         if self._cells:
@@ -169,7 +175,7 @@ class Entry:
         outputs = self._run(inputs)
         if self._single:
             _, k, shape, dtype = self._results[0]
-            return holding(outputs[k], shape, dtype)
+            return holding(outputs[k], shape, dtype, self._kinds[0])
         return self._pack(outputs, self._unchanged(inputs, args), {})
 
     def run_with(self, leaves: Sequence[Any]) -> Any:
@@ -214,7 +220,7 @@ class Entry:
         if self._tail >= 0 and outputs[self._tail :] == self._free:
             if self._single:
                 _, k, shape, dtype = self._results[0]
-                return holding(outputs[k], shape, dtype)
+                return holding(outputs[k], shape, dtype, self._kinds[0])
             return self._pack(outputs, unchanged, {})
         made: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:
@@ -252,11 +258,12 @@ class Entry:
 
     def _pack(self, outputs: list[Any], unchanged: dict[int, Node], made: dict[int, Node]) -> Any:
         out: list[Any] = []
-        for kind, k, shape, dtype in self._results:
+        for (kind, k, shape, dtype), what in zip(self._results, self._kinds, strict=True):
+            make = own if what is Array else wrap
             if kind == OUT:
-                out.append(wrap(_made(made, k, shape, dtype, outputs)))
+                out.append(make(_made(made, k, shape, dtype, outputs)))
             elif kind == IN:
-                out.append(wrap(unchanged[k]))
+                out.append(make(unchanged[k]))
             else:
                 out.append(k)
         return out[0] if self._structure is None else unflatten(self._structure, out)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, Scalar, own, wrap
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
 from weft.dtypes import is_float
@@ -61,7 +61,7 @@ class _Argument:
                 self.swapped.append((leaf, node, fresh))
                 given.append(leaf)
             else:
-                handle = wrap(fresh)
+                handle = wrap(fresh) if isinstance(leaf, Scalar | float) else own(fresh)
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
                 given.append(handle)

@@ -175,7 +175,7 @@ def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
         elif isinstance(leaf, Array):
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
-            keys.append((node.shape, node.dtype) if first == k else first)
+            keys.append((node.shape, node.dtype, type(leaf)) if first == k else first)
         elif type(leaf) is float:
             keys.append(float)
         else:
@@ -228,7 +228,7 @@ def jit(
     ... def norm(x):
     ...     return (x * x).sum() ** 0.5
     >>> norm(wf.array([3.0, 4.0]))
-    array(5., dtype=float32)
+    float32(5.0)
     """
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)

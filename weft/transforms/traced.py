@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, Scalar, own, wrap
 from weft.array.number import number
 from weft.convert import as_node
 from weft.dtypes import float64
@@ -36,6 +36,7 @@ class Traced:
     captured: tuple[Array, ...]
     fixed: tuple[Node, ...]
     results: tuple[tuple[str, Any], ...]
+    kinds: tuple[type[Array], ...]  # of the results: Array or Scalar
     structure: Any
     writes: tuple[tuple[str, Any, tuple[str, Any]], ...]  # ("leaf", number | "cell", Array, source)
     survivors: list[tuple[Array, tuple[str, Any]]] = field(default_factory=list)
@@ -57,7 +58,7 @@ def trace(
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
     seen: dict[int, Any] = {}
-    kinds = [None if is_static(x) or type(x) is float else (tuple(x.shape), x.dtype) for x in leaves]  # outside: no reads
+    forms = [None if is_static(x) or type(x) is float else (tuple(x.shape), x.dtype) for x in leaves]  # outside: no reads
     with inner:
         for k, leaf in enumerate(leaves):
             if is_static(leaf) or id(leaf) in states:
@@ -68,9 +69,9 @@ def trace(
             elif id(leaf) in seen:
                 handles.append(seen[id(leaf)])
             else:
-                shape, dtype = kinds[k]  # type: ignore[misc]
+                shape, dtype = forms[k]  # type: ignore[misc]
                 places[k] = input_leaf(shape, dtype)
-                handles.append(wrap(places[k]))
+                handles.append(wrap(places[k]) if isinstance(leaf, Scalar) else own(places[k]))
                 seen[id(leaf)] = handles[-1]
         inner.made.clear()
         args, kwargs = rebuild(handles)
@@ -78,6 +79,7 @@ def trace(
         del args, kwargs
         results, structure = flatten(out, modules=False) if is_container(out) and not is_module(out) else ([out], None)
         ends: list[Any] = [_end(r, inner) for r in results]
+        kinds: tuple[type[Array], ...] = tuple(Scalar if isinstance(r, Scalar) else Array for r in results)
         writes: list[tuple[str, Any, Node]] = []
         for k, node in places.items():
             if node.op is INPUT and handles[k]._node is not node:
@@ -87,7 +89,7 @@ def trace(
         alive = [cell for cell in (ref() for ref in inner.made) if cell is not None and id(cell) not in mine]
         survivors = [(cell, cell._node) for cell in alive if cell._base is None]
     del out, results
-    return _assemble(inner, places, ends, structure, writes, survivors)
+    return _assemble(inner, places, ends, kinds, structure, writes, survivors)
 
 
 def _end(result: Any, inner: JitTrace) -> Any:
@@ -99,8 +101,8 @@ def _end(result: Any, inner: JitTrace) -> Any:
 
 
 def _assemble(
-    inner: JitTrace, places: dict[int, Node], ends: list[Any], structure: Any, writes: list[tuple[str, Any, Node]],
-    survivors: list[tuple[Any, Node]],
+    inner: JitTrace, places: dict[int, Node], ends: list[Any], kinds: tuple[type[Array], ...], structure: Any,
+    writes: list[tuple[str, Any, Node]], survivors: list[tuple[Any, Node]],
 ) -> Traced:
     arrays = tuple(k for k, n in places.items() if n.op is INPUT)
     inputs = [places[k] for k in arrays]
@@ -143,14 +145,14 @@ def _assemble(
     left = [(cell, source(node)) for cell, node in survivors]
     return Traced(
         Graph(inputs, tuple(outputs)), arrays, tuple(scalars), tuple(cell for cell, _ in captured),
-        tuple(fixed), results, structure, landing, left,
+        tuple(fixed), results, kinds, structure, landing, left,
     )
 
 
 def concrete(array: Any) -> Array:
     """An argument with a buffer: pending Arrays are computed, NumPy arrays copied."""
     if not isinstance(array, Array):
-        return wrap(as_node(array))
+        return own(as_node(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
     node = array.node
     if node.value is None:
         materialise((node,))
@@ -159,7 +161,11 @@ def concrete(array: Any) -> Array:
     if node.op is SCALAR:
         from weft.convert import numpy_node
 
-        array._set(numpy_node(np.asarray(node.value, node.dtype)))
+        content = numpy_node(np.asarray(node.value, node.dtype))
+        if isinstance(array, Scalar):
+            array._node = content
+        else:
+            array._set(content)
     return array
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.array import Array
+from weft.array import Array, Scalar
 from weft.cell import LOCAL
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
@@ -29,32 +29,34 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
 
     if cls not in _installed:
         _installed.add(cls)
-        world = World(LOCAL, "inside", Structure, "count", Array, Node, SCALAR, slow)
+        world = World(LOCAL, "inside", Structure, "count", Array, Scalar, Node, SCALAR, slow)
         get_backend().warm_calls(cls, "_warm", world)
 
 
 def table(
     program: int, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
-    cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any],
+    cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
 ) -> Table:
     """A table for one kind of call.
 
-    specs : for each argument (shape, dtype), or None for a float, or a 1-tuple of the very object it must be
+    specs : for each argument (shape, dtype, Array or Scalar), or None for a float, or a 1-tuple of the very object it must be
     places : the arguments that are arrays, and those that are numbers, in the Program's order
     cells, fixed : captured cells with what they hold, and buffers, which follow these
-    result : shape and dtype
+    result : shape, dtype and class
     """
     from weft.runtime.cpu import warm_ir
     from weft.runtime.cpu.warm import Table
 
     arguments = [
-        (warm_ir.FLOAT, None, None) if s is None else (warm_ir.SAME, s[0], None) if len(s) == 1 else (warm_ir.ARRAY, *s)
+        (warm_ir.FLOAT, None, None) if s is None
+        else (warm_ir.SAME, s[0], None) if len(s) == 1
+        else (warm_ir.ARRAY if s[2] is Array else warm_ir.VALUE, *s[:2])
         for s in specs
     ]
     inputs = [
         *((warm_ir.OF_ARRAY, k, None) for k in places[0]), *((warm_ir.OF_NUMBER, k, None) for k in places[1]),
         *((warm_ir.OF_CELL, cell, node) for cell, node in cells), *((warm_ir.FIXED, value, None) for value in fixed),
     ]
-    shape, dtype = result
+    shape, dtype, kind = result
     node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
-    return Table(Node, Array, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})
+    return Table(Node, kind, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})

@@ -21,7 +21,7 @@ Row = tuple[int, Any, Any]
 class World(NamedTuple):
     """What every warm call asks for. ``inside``, ``counter``: names of attributes that must be 0 and unchanged.
 
-    array, node : the classes; ``content`` is the Array's slot for its Node, ``base`` its slot that is None if it is no view
+    array, value, node : the classes of arrays, of those that are values, and of nodes
     scalar : the operation of nodes that hold numbers
     slow : the Python function that is called otherwise
     """
@@ -31,6 +31,7 @@ class World(NamedTuple):
     structure: Any
     counter: str
     array: type
+    value: type
     node: type
     scalar: Any
     slow: Callable[..., Any]
@@ -50,7 +51,7 @@ class Table:
         array_slots = [(_offset(array_type, name), id(x)) for name, x in array.items()]
         head = {
             "PROGRAM": program, "ARGUMENTS": len(arguments), "STRUCTURES": id(structures), "INPUTS": len(inputs),
-            "NODE": id(node_type), "NODESLOTS": len(node_slots), "ARRAYSLOTS": len(array_slots),
+            "NODE": id(node_type), "NODESLOTS": len(node_slots), "RESULT": id(array_type), "ARRAYSLOTS": len(array_slots),
         }
         words = [head[name] for name in warm_ir.TABLE]
         for kind, x, y in arguments:
@@ -85,6 +86,7 @@ def install(cls: type, table: str, world: World, address: int, state: int) -> No
     at = {
         "TABLE": _offset(cls, table), "LOCAL": id(world.local), "INSIDE": id(world.inside), "ZERO": id(0),
         "STRUCTURE": id(world.structure), "COUNT": id(world.counter), "SLOW": id(world.slow), "ARRAY": id(world.array),
+        "SCALARTYPE": id(world.value),
         "BASE": _offset(world.array, "_base"), "CONTENT": _offset(world.array, "_node"),
         "VALUE": _offset(world.node, "value"), "DTYPE": _offset(world.node, "dtype"), "SHAPE": _offset(world.node, "shape"),
         "OP": _offset(world.node, "op"), "SCALAR": id(world.scalar),

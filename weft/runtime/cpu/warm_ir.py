@@ -11,19 +11,20 @@ from weft.runtime.cpu.table_ir import CALL, filled, read
 
 # words of the state, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
 STATE = (
-    "TABLE", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "BASE", "CONTENT", "VALUE", "DTYPE", "SHAPE",
-    "OP", "SCALAR",
+    "TABLE", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "SCALARTYPE", "BASE", "CONTENT", "VALUE", "DTYPE",
+    "SHAPE", "OP", "SCALAR",
 )
 # words of a table; after them the arguments, the inputs, and the slots of a fresh Node and of a fresh Array
-TABLE = ("PROGRAM", "ARGUMENTS", "STRUCTURES", "INPUTS", "NODE", "NODESLOTS", "ARRAYSLOTS")
-ARRAY, FLOAT, SAME = range(3)  # what an argument must be; rows of (kind, shape or object, dtype)
+TABLE = ("PROGRAM", "ARGUMENTS", "STRUCTURES", "INPUTS", "NODE", "NODESLOTS", "RESULT", "ARRAYSLOTS")
+ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be; rows of (kind, shape or object, dtype)
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found; rows of (kind, place or object, node)
 
 
 def text() -> str:
     """What is filled in besides: see ``call.text``."""
     words: dict[str, object] = {
-        "ROWS": 8 * len(TABLE), "A.ARRAY": ARRAY, "A.FLOAT": FLOAT, "I.ARRAY": OF_ARRAY, "I.NUMBER": OF_NUMBER, "I.CELL": OF_CELL,
+        "ROWS": 8 * len(TABLE), "A.ARRAY": ARRAY, "A.FLOAT": FLOAT, "A.VALUE": VALUE, "I.ARRAY": OF_ARRAY, "I.NUMBER": OF_NUMBER,
+        "I.CELL": OF_CELL,
     }
     for prefix, names in (("S", STATE), ("T", TABLE)):
         words |= {f"{prefix}.{name}!": 8 * k for k, name in enumerate(names)}
@@ -70,12 +71,11 @@ compare:
 }
 declare void @PyErr_Clear()
 
-; whether an Array of this shape and dtype is there, with a buffer
-define internal i1 @weft_fits(ptr %array, ptr %shape, ptr %dtype) nounwind {
+; whether an object of this class, shape and dtype is there, with a buffer
+define internal i1 @weft_fits(ptr %array, ptr %wanted, ptr %shape, ptr %dtype) nounwind {
 entry:
   %type.p = getelementptr i8, ptr %array, i64 !OBTYPE
   %type = load ptr, ptr %type.p
-  %wanted = call ptr @weft_of_state(i64 !S.ARRAY!)
   %right = icmp eq ptr %type, %wanted
   br i1 %right, label %own, label %no
 own:
@@ -216,12 +216,20 @@ arg.body:
   %kind = load i64, ptr %row
   %first.p = getelementptr i64, ptr %row, i64 1
   %first = load ptr, ptr %first.p
-  switch i64 %kind, label %same [ i64 !A.ARRAY, label %array
+  switch i64 %kind, label %same [ i64 !A.ARRAY, label %an.array
+                                 i64 !A.VALUE, label %a.value
                                  i64 !A.FLOAT, label %float ]
+an.array:
+  %array.class = call ptr @weft_of_state(i64 !S.ARRAY!)
+  br label %array
+a.value:
+  %value.class = call ptr @weft_of_state(i64 !S.SCALARTYPE!)
+  br label %array
 array:
+  %wanted = phi ptr [ %array.class, %an.array ], [ %value.class, %a.value ]
   %second.p = getelementptr i64, ptr %row, i64 2
   %second = load ptr, ptr %second.p
-  %fits = call i1 @weft_fits(ptr %arg, ptr %first, ptr %second)
+  %fits = call i1 @weft_fits(ptr %arg, ptr %wanted, ptr %first, ptr %second)
   br i1 %fits, label %arg.next, label %slow
 float:
   %type.p = getelementptr i8, ptr %arg, i64 !OBTYPE
@@ -334,7 +342,8 @@ lost:
   br label %failed
 noded:
   call void @weft_put(ptr %node, i64 !S.VALUE!, ptr %buffer)
-  %array.type = call ptr @weft_of_state(i64 !S.ARRAY!)
+  %array.type.p = getelementptr i8, ptr %table, i64 !T.RESULT!
+  %array.type = load ptr, ptr %array.type.p
   %array.o = call ptr @weft_filled(ptr %array.type, ptr %array.pairs, i64 %na)
   %no.array = icmp eq ptr %array.o, null
   br i1 %no.array, label %lost.node, label %filled

@@ -1,0 +1,104 @@
+"""What Python and other libraries see of an Array's content. All of it computes, and waits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft import look as looking
+from weft.cell import Cell
+from weft.dtypes import INTEGERS
+from weft.graph.node import Node, Shape
+
+
+class Looks(Cell):
+    """Base of Array."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def node(self) -> Node: ...
+        @property
+        def shape(self) -> Shape: ...
+        @property
+        def dtype(self) -> np.dtype: ...
+
+    def numpy(self) -> np.ndarray:
+        """The content as a NumPy array: computed now, a read-only view of it without a copy.
+
+        Examples
+        --------
+        >>> import weft as wf
+        >>> (wf.arange(3) * 2).numpy()
+        array([0, 2, 4])
+        """
+        return looking.look(self.node)
+
+    def item(self, *index: int) -> Any:
+        """The one element (or the one at ``index``) as a Python number."""
+        return self.numpy().item(*index)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        found = self.numpy()
+        if dtype is not None and np.dtype(dtype) != found.dtype:
+            if copy is False:
+                raise ValueError(f"an array of dtype {found.dtype} cannot become {np.dtype(dtype)} without a copy")
+            return found.astype(dtype)
+        return found.copy() if copy else found
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        version = kwargs.get("max_version")
+        found = self.numpy()
+        if version is None or tuple(version) < (1, 0):  # older consumers cannot be told that it is read-only
+            found = found.copy()
+        return found.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def _one(self, kind: str) -> Any:
+        node = self.node
+        if node.size != 1:
+            raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
+        return looking.one(node)
+
+    def __float__(self) -> float:
+        return float(self._one("a float"))
+
+    def __int__(self) -> int:
+        return int(self._one("an int"))
+
+    def __complex__(self) -> complex:
+        return complex(self._one("a complex number"))
+
+    def __bool__(self) -> bool:
+        if self.node.size != 1:
+            raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
+        return bool(self._one("a bool"))
+
+    def __index__(self) -> int:
+        if self.dtype not in INTEGERS or self.shape:
+            raise TypeError(f"only integer arrays without dimensions are an index, not {self.dtype.name} of shape {self.shape}")
+        return int(self._one("an index"))
+
+    def __repr__(self) -> str:
+        node = self.node
+        if not looking.known(node):
+            return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
+        content = self.numpy()
+        text = np.array2string(content, separator=", ", prefix="array(")
+        shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""
+        return f"array({text}{shape}, dtype={node.dtype.name})"
+
+    def __str__(self) -> str:
+        return str(self.numpy()) if looking.known(self.node) else repr(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._one("text in this format").item(), spec) if spec else str(self)

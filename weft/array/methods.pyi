@@ -1,0 +1,51 @@
+"""What type checkers and editors know of the methods that ``methods.py`` finds when they are first used."""
+
+from typing import Any
+
+from weft.array.shapes import Shapes
+from weft.functions import (
+    averages,
+    choosing,
+    creation,
+    diagonals,
+    elementwise,
+    indexing,
+    joining,
+    linalg,
+    manipulation,
+    sorting,
+    statistics,
+)
+
+NAMES: tuple[str, ...]
+
+class Methods(Shapes):
+    all = statistics.all
+    any = statistics.any
+    argmax = statistics.argmax
+    argmin = statistics.argmin
+    cumsum = statistics.cumulative_sum
+    max = statistics.max
+    min = statistics.min
+    prod = statistics.prod
+    sum = statistics.sum
+    mean = averages.mean
+    std = averages.std
+    var = averages.var
+    clip = choosing.clip
+    round = elementwise.round
+    astype = creation.astype
+    copy = creation.copy
+    nonzero = indexing.nonzero
+    take = indexing.take
+    repeat = joining.repeat
+    diagonal = diagonals.diagonal
+    dot = linalg.dot
+    trace = diagonals.trace
+    ravel = manipulation.ravel
+    squeeze = manipulation.squeeze
+    swapaxes = manipulation.swapaxes
+    argsort = sorting.argsort
+    searchsorted = sorting.searchsorted
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
+    def __array_function__(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...

@@ -1,0 +1,53 @@
+"""Products of matrices as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.convert import cast
+from weft.dtypes import bool as BOOL
+from weft.dtypes import int32
+from weft.errors import ShapeError
+from weft.graph.node import Node
+from weft.graph.primitives.rules import broadcast
+from weft.graph.primitives.table import TABLE, bind
+
+
+def matmul(a: Node, b: Node) -> Node:
+    """``a @ b`` with NumPy's rules: vectors, matrices, and stacks of matrices whose leading dimensions broadcast."""
+    if not a.shape or not b.shape:
+        raise ShapeError(f"matmul: shapes {a.shape} and {b.shape}: a number has no matrix product, use *")
+    inner = max(len(b.shape) - 2, 0)
+    if a.shape[-1] != b.shape[inner]:
+        raise ShapeError(
+            f"matmul: shapes {a.shape} and {b.shape} do not fit: the last extent of the first ({a.shape[-1]}) must be "
+            f"the {'last but one' if inner or len(b.shape) == 2 else 'only'} of the second ({b.shape[inner]})"
+        )
+    if len(b.shape) <= 2:
+        return contracted(a, b, (len(a.shape) - 1,), (inner,))
+    vector = len(a.shape) == 1
+    if vector:
+        a = bind(TABLE["reshape"], a, shape=(1, *a.shape))
+    lead = _lead(a, b)
+    a, b = (x if x.shape[:-2] == lead else bind(TABLE["broadcast_to"], x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
+    n = len(lead)
+    axes = tuple(range(n))
+    out = contracted(a, b, (n + 1,), (n,), axes)
+    return bind(TABLE["reshape"], out, shape=(*lead, out.shape[-1])) if vector else out
+
+
+def _lead(a: Node, b: Node) -> tuple[int, ...]:
+    lead = broadcast(a.shape[:-2], b.shape[:-2])
+    if lead is None:
+        raise ShapeError(f"matmul: the leading dimensions of {a.shape} and {b.shape} do not broadcast")
+    return lead
+
+
+def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], batch: Sequence[int] = ()) -> Node:
+    """Sums of products over axes; of bools, whether one product is true."""
+    truth = a.dtype == BOOL
+    if truth:
+        a, b = cast(a, int32), cast(b, int32)
+    both = tuple(batch)
+    out = bind(TABLE["dot_general"], a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=(both, both))
+    return cast(out, BOOL) if truth else out

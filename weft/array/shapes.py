@@ -1,0 +1,101 @@
+"""Other shapes of an Array's elements: views where NumPy has views, else copies."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from weft.array.looks import Looks
+from weft.errors import AxisError, ShapeError
+from weft.graph.node import Shape
+from weft.graph.primitives.table import TABLE, bind
+from weft.views import Path, permute_step, reshape_step, strides_behind, strides_for
+
+
+def shape_for(shape: Any, size: int, have: Shape) -> Shape:
+    """A shape to reshape to, its one -1 worked out."""
+    given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
+    try:
+        want = [operator.index(n) for n in (given if isinstance(given, tuple | list | np.ndarray) else (given,))]
+    except TypeError:
+        raise TypeError(f"reshape: extents must be integers, not {given!r}") from None
+    if want.count(-1) > 1:
+        raise ShapeError(f"reshape: only one extent can be -1, not {tuple(want)}")
+    known = 1
+    for n in want:
+        known *= n if n != -1 else 1
+    if -1 in want:
+        if known == 0 or size % known:
+            raise ShapeError(f"reshape: an array of shape {have} ({size} elements) cannot take shape {tuple(want)}")
+        want[want.index(-1)] = size // known
+    elif known != size or any(n < 0 for n in want):
+        raise ShapeError(f"reshape: an array of shape {have} ({size} elements) cannot take shape {tuple(want)}")
+    return tuple(want)
+
+
+class Shapes(Looks):
+    """Base of Array."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _base: Any
+        _path: Path
+        _view: Callable[[Path], Any]
+        _own: Callable[..., Any]
+
+    def reshape(self, *shape: Any) -> Self:
+        """The same elements in another shape; one extent may be -1. A view where the elements lie so that it can be one."""
+        node = self.node
+        want = shape_for(shape, node.size, node.shape)
+        if want == node.shape:
+            return self._view(())
+        if self._base is not None and strides_for(self._strides(), node.shape, want) is None:
+            return self._own(bind(TABLE["reshape"], node, shape=want))
+        return self._view((reshape_step(want),))
+
+    def flatten(self) -> Self:
+        """All elements in one dimension: a copy."""
+        node = self.node
+        return self._own(bind(TABLE["reshape"], node, shape=(node.size,)))
+
+    def transpose(self, *axes: Any) -> Self:
+        """The axes in another order (reversed by default): a view."""
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        ndim = len(self.node.shape)
+        if given is None or given == ():
+            order = tuple(reversed(range(ndim)))
+        else:
+            order = tuple(a % ndim if -ndim <= a < ndim else a for a in given)
+            if sorted(order) != list(range(ndim)):
+                raise AxisError(f"transpose: axes {tuple(given)} must name each of the {ndim} axes once")
+        return self._view((permute_step(order),)) if order != tuple(range(ndim)) else self._view(())
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The axes reversed: a view."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> Self:  # noqa: N802
+        """The last two axes exchanged: a view."""
+        ndim = len(self.node.shape)
+        if ndim < 2:
+            raise AxisError(f"mT: an array of {ndim} dimensions has no matrix to transpose")
+        return self.transpose((*range(ndim - 2), ndim - 1, ndim - 2))
+
+    def _strides(self) -> tuple[int, ...]:
+        """How far apart elements lie along each axis, in elements."""
+        base = self._base
+        return strides_behind(self.node.shape, ()) if base is None else strides_behind(base.node.shape, self._path)
+
+    def _in_order(self) -> bool:
+        """Whether the elements lie one after the other."""
+        if self._base is None:
+            return True
+        shape = self.node.shape
+        there = zip(self._strides(), strides_behind(shape, ()), shape, strict=True)
+        return 0 in shape or all(n == 1 or s == plain for s, plain, n in there)
