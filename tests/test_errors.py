@@ -53,7 +53,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         ShapeError, r"concat: arrays\[0\] has shape \(3, 4\) and arrays\[1\] \(2, 5\)",
     ),
     "einsum": (lambda: wf.einsum("ij,jk->ik", A, A), ShapeError, r"einsum: 'j' has extent 4 .* 3"),
-    "maximum of nothing": (lambda: wf.ones((0, 3)).max(axis=0), ShapeError, r"max: an array of shape \(0, 3\) has no element along axis=0"),
+    "maximum of nothing": (lambda: wf.ones((0, 3)).max(axis=0), ShapeError, r"max: an array of shape \(0, 3\) has no element"),
     "written": (lambda: A.copy().__setitem__(0, np.ones(7)), ShapeError, r"shape \(7,\) does not fit .*\(4,\)"),
     "mse": (lambda: wf.losses.mse(A, wf.ones(3)), ShapeError, r"mse: prediction \(3, 4\) and target \(3,\)"),
     "gradient of many": (lambda: wf.grad(lambda x: x)(A), ShapeError, r"grad of .*shape \(3, 4\).*take \.sum\(\) or \.mean\(\)"),
@@ -84,7 +84,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "unknown dtype": (lambda: A.astype("float31"), DTypeError, "'float31' is not a dtype; weft has bool"),
     "objects": (lambda: wf.array([1], dtype=object), DTypeError, "no dtype 'object'"),
     "strings": (lambda: wf.array(["a"]), DTypeError, "<U1 cannot be held: weft has"),
-    "float shift": (lambda: A << 1, DTypeError, "bitwise_left_shift: integers are needed, but the dtype is float32; cast.*astype"),
+    "float shift": (lambda: A << 1, DTypeError, "bitwise_left_shift: integers are needed.*float32.*astype"),
     "float position": (lambda: wf.take(A, wf.array([0.5])), DTypeError, "take: indices must hold integers.*float32.*astype"),
     "gradient of integers": (
         lambda: wf.grad(lambda x: x.sum())(wf.array([1, 2])),

@@ -177,7 +177,7 @@ def operands(*xs: Any) -> tuple[Node, ...]:
     Python numbers take the dtype of the arrays they meet; a Python float among integers makes float32.
     """
     found, dtype = common(xs, promote, weak)
-    return tuple([in_dtype(x, dtype) for x in found])
+    return tuple([x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found])
 
 
 def common(

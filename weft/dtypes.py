@@ -233,9 +233,10 @@ def summed(dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    if dtype == bool or dtype in SIGNED:
-        return int64
-    return uint64 if dtype in UNSIGNED else dtype
+    return _SUMMED[dtype]
+
+
+_SUMMED = {**{d: d for d in FLOATS}, **{d: int64 for d in (bool, *SIGNED)}, **{d: uint64 for d in UNSIGNED}}
 
 
 def result_type(*operands: Any) -> np.dtype:

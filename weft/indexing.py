@@ -14,6 +14,7 @@ from weft.dtypes import INTEGERS, int64
 from weft.dtypes import bool as BOOL
 from weft.errors import ShapeError
 from weft.graph.node import Node, Shape
+from weft.graph.primitives.rules import memoised
 from weft.graph.primitives.table import TABLE, bind, constant
 from weft.look import look
 from weft.views import Path, inverse, reshape_step
@@ -43,8 +44,7 @@ def select(index: Any, shape: Shape) -> Selection:
         for too many indices, positions out of range and things that are no index.
     """
     items = list(index) if type(index) is tuple else [index]
-    items = [_item(i) for i in items]
-    element = all([type(i) is int for i in items])
+    items = given = [_item(i) for i in items]
     items = _whole(items, shape)
     plain = all(isinstance(i, int | slice) or i is None for i in items)
     start: list[int] = []
@@ -55,10 +55,12 @@ def select(index: Any, shape: Shape) -> Selection:
     apart, last = False, -2
     dim = 0
     for place, item in enumerate(items):
-        if item is None or type(item) is _Flag:
-            if item is not None:
-                apart, last = apart or bool(advanced and place != last + 1), place
-                advanced.append((len(final), item.index))
+        if item is None:
+            final.append(1)
+            continue
+        if type(item) is _Flag:
+            apart, last = apart or bool(advanced and place != last + 1), place
+            advanced.append((len(final), item.index))
             final.append(1)
             continue
         n = shape[dim]
@@ -91,7 +93,7 @@ def select(index: Any, shape: Shape) -> Selection:
     if tuple(final) != tuple(extent):
         path += (reshape_step(tuple(final)),)
     if plain:
-        return Selection(path, element=element and not final)
+        return Selection(path, element=not final and all([type(i) is int for i in given]))
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
     lead = max(len(i.shape) for i in indices)
@@ -101,6 +103,16 @@ def select(index: Any, shape: Shape) -> Selection:
         rest = len(final) - len(axes)
         order = (*range(lead, lead + first), *range(lead), *range(lead + first, lead + rest))
     return Selection(path, axes, indices, order)
+
+
+def at(index: Any, shape: Shape) -> Selection:
+    """As :func:`select`; integers are read once for each shape."""
+    kind = type(index)
+    return _at(index, shape) if kind is int or (kind is tuple and {*map(type, index)} == _INT) else select(index, shape)
+
+
+_at = memoised(select)
+_INT = {int}
 
 
 def gathered(view: Node, chosen: Selection) -> Node:

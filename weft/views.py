@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.graph.node import Node, Shape
+from weft.graph.node import Node, Shape, user_frame
 from weft.graph.primitives.table import TABLE, bind
 
 Step = tuple[str, dict[str, Any]]
@@ -16,9 +16,11 @@ Path = tuple[Step, ...]
 
 
 def follow(node: Node, path: Path) -> Node:
-    """What the path shows of ``node``."""
+    """What the path shows of ``node``. Its steps fit each other, so no rule is asked."""
+    where = user_frame() if path else None
     for name, params in path:
-        node = bind(TABLE[name], node, **params)
+        shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
+        node = Node(TABLE[name], (node,), params, shape, node.dtype, where)
     return node
 
 

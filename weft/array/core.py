@@ -23,7 +23,7 @@ from weft.dtypes import same_kind
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
-from weft.indexing import fitted, gathered, mask_of, scattered, select
+from weft.indexing import at, fitted, gathered, mask_of, scattered, select
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -177,7 +177,7 @@ class Array(Methods):
 
     def __getitem__(self, index: Any) -> Array:
         node = self.node
-        chosen = select(index, node.shape)
+        chosen = at(index, node.shape)
         if chosen.axes:
             return wrap(gathered(follow(node, chosen.path), chosen))
         return wrap(follow(node, chosen.path)) if chosen.element else self._view(chosen.path)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.convert import as_node, cast, common, in_dtype, operands
-from weft.dtypes import INTEGERS, compared, float32, float64, iinfo, int8, is_float, uint64, weak_compared
+from weft.dtypes import INTEGERS, compared, float32, float64, iinfo, int8, is_float, promote, uint64, weak, weak_compared
 from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError
 from weft.graph.node import Node
@@ -70,15 +70,15 @@ class Operation:
         """The node of operands of any kind."""
         if self.body is not None:
             return self.body(self, *xs)
-        return self.of(*(operands(*xs) if self.arity > 1 else (as_node(xs[0]),)))
+        found, have = common(xs, promote, weak)
+        primitive, dtype = self.ways[have]
+        nodes = [x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found]
+        return nodes[0] if primitive is None else bind(primitive, *nodes)
 
     def of(self, *nodes: Node) -> Node:
         """The node of operands of one dtype."""
-        have = nodes[0].dtype
-        primitive, dtype = self.ways[have]
-        if dtype is not have:
-            nodes = tuple(cast(n, dtype) for n in nodes)
-        return nodes[0] if primitive is None else bind(primitive, *nodes)
+        primitive, dtype = self.ways[nodes[0].dtype]
+        return nodes[0] if primitive is None else bind(primitive, *[cast(n, dtype) for n in nodes])
 
 
 # ---- rules

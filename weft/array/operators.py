@@ -95,6 +95,10 @@ def _hang(cls: type, name: str, function: Any) -> None:
 
 def _products(array: Any, wrap: Callable[[Node], Any]) -> dict[str, Callable[..., Any]]:
     def forward(self: Any, other: Any) -> Any:
+        if type(self) is array and type(other) is array:
+            x, y = self.node, other.node
+            if x.dtype is y.dtype:
+                return wrap(matmul(x, y))
         return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
 
     def reflected(self: Any, other: Any) -> Any:
@@ -140,7 +144,7 @@ def _power(array: Any, scalar: Any, wrap: Callable[[Node], Any], power: Callable
 
 def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Operation) -> tuple[Callable, ...]:
     name, plain = operation.name, _plain(operation)
-    op = TABLE[name]
+    op, repeats = TABLE[name], name == "multiply"
     if name == "pow":
         plain = {d: t for d, t in plain.items() if is_float(d)}  # powers of integers are looked at
 
@@ -171,15 +175,16 @@ def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Ope
                     if x.dtype is y.dtype:
                         if x.shape == y.shape or not y.shape:
                             return joined(x, y, x, dtype)
-                        if not x.shape:
-                            return joined(x, y, y, dtype)
+                        return joined(x, y, y, dtype) if not x.shape else wrap(bind(op, x, y))
                 elif kind in _NUMBERS:
                     y = _number(other, x.dtype)
                     if y is not None:
                         return joined(x, y, x, dtype)
         elif type(other) in _NUMBERS or getattr(other, "weak", False):
             return self._weakly(operation, self, other)
-        return NotImplemented if left_to(other, self) else wrap(operation.node(self, other))
+        if foreign(other) or (repeats and _repeated(other, self)):
+            return NotImplemented
+        return wrap(operation.node(self, other))
 
     def reflected(self: Any, other: Any) -> Any:
         if type(other) in _NUMBERS:
@@ -191,17 +196,21 @@ def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Ope
                 y = _number(other, x.dtype)
                 if y is not None:
                     return joined(y, x, x, dtype)
-        return NotImplemented if left_to(other, self) else wrap(operation.node(other, self))
+        if foreign(other) or (repeats and _repeated(other, self)):
+            return NotImplemented
+        return wrap(operation.node(other, self))
 
-    def left_to(other: Any, self: Any) -> bool:
-        """Whether Python should ask ``other``; a list times an integer is the list repeated, as with NumPy's scalars."""
-        return foreign(other) or (
-            name == "multiply" and isinstance(other, list | tuple) and type(self) is scalar and self.dtype.kind in "iu"
-        )
+    def _repeated(other: Any, self: Any) -> bool:
+        """A list times an integer is the list repeated by Python, as with NumPy's scalars."""
+        return type(self) is scalar and isinstance(other, list | tuple) and self.dtype.kind in "iu"
 
     def in_place(self: Any, other: Any) -> Any:
         if type(self) is not array:
             return forward(self, other)
+        if isinstance(other, array):
+            x, y = self.node, other.node
+            if x.dtype is y.dtype and x.dtype in plain and not other.weak:
+                return self._in_place(bind(op, x, y), f"{name} in place")
         return NotImplemented if foreign(other) else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:

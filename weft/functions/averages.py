@@ -30,6 +30,7 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.graph.node import Node
+from weft.graph.primitives.table import TABLE, bind
 
 
 def _working(function: str, value: Node, dtype: Any) -> tuple[Node, np.dtype]:
@@ -49,7 +50,7 @@ def _within(have: np.dtype, result: np.dtype) -> np.dtype:
 
 def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
     total = reduced("reduce_sum", value, axes, keepdims)
-    return op("divide", total, number(extent_of(value.shape, axes), total.dtype))
+    return bind(TABLE["divide"], total, number(extent_of(value.shape, axes), total.dtype))
 
 
 def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -89,10 +90,10 @@ def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
 def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, np.dtype]:
     value, result = _working(function, node(x, function), dtype)
     axes = axis_tuple(axis, len(value.shape), function)
-    distance = op("subtract", value, _mean(value, axes, True))
-    total = reduced("reduce_sum", op("square", distance), axes, keepdims)
+    distance = bind(TABLE["subtract"], value, _mean(value, axes, True))
+    total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
     freedom = extent_of(value.shape, axes) - ddof
-    return op("divide", total, number(freedom if freedom > 0 else 0, total.dtype)), result
+    return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result
 
 
 def var(

@@ -12,6 +12,7 @@ from weft.functions.common import BOOL, FLOAT64, Node, cast, finish, is_float, n
 from weft.functions.elementwise import equal
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
+from weft.graph.primitives.table import TABLE, bind
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
@@ -77,14 +78,15 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
     [0.0, 0.5, 1.0]
     """
     value = node(x, "clip")
-    bounds = {"min": _bound(value, min, "min"), "max": _bound(value, max, "max")}
-    names = [name for name, bound in bounds.items() if bound is not None]
-    if not names:
+    if value.dtype in INTEGERS:
+        min, max = _bound(value, min, "min"), _bound(value, max, "max")
+    bounds = [(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None]
+    if not bounds:
         return finish(value, out, "clip")
-    value, *limits = operands(x, *(bounds[name] for name in names))
-    for name, limit in zip(names, limits, strict=True):
+    value, *limits = operands(x, *[bound for _, bound in bounds])
+    for (name, _), limit in zip(bounds, limits, strict=True):
         try:
-            value = op("maximum" if name == "min" else "minimum", value, limit)
+            value = bind(TABLE["maximum" if name == "min" else "minimum"], value, limit)
         except (ShapeError, DTypeError) as error:
             raise renamed(error, "clip", x1="x", x2=name) from None
     return finish(value, out, "clip")
@@ -92,7 +94,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
 
 def _bound(value: Node, bound: Any, name: str) -> Any:
     """A bound, None where no element of the dtype can be beyond it."""
-    if type(bound) is int and value.dtype in INTEGERS:
+    if type(bound) is int:
         limits = iinfo(value.dtype)
         if bound <= limits.min if name == "min" else bound >= limits.max:
             return None

@@ -63,6 +63,8 @@ def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "a
     """Axes as a sorted tuple; None means all of them."""
     if axis is None:
         return tuple(range(ndim))
+    if type(axis) is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     axes = tuple(axis_index(a, ndim, function, argument) for a in given)
     if len(set(axes)) != len(axes):
@@ -117,7 +119,7 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
 
 def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
     """A reduction; over no axes it is the array itself."""
-    return op(name, node, axes=axes, keepdims=bool(keepdims)) if axes else node
+    return bind(TABLE[name], node, axes=axes, keepdims=bool(keepdims)) if axes else node
 
 
 def extent_of(shape: Shape, axes: Sequence[int]) -> int:
@@ -144,6 +146,8 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
 
 def node(x: Any, function: str, argument: str = "x") -> Node:
     """An argument as a Node; None is refused by name."""
+    if isinstance(x, Array):
+        return x.node
     if x is None:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
     return x if isinstance(x, Node) else as_node(x)

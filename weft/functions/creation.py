@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, like, own, wrap
+from weft.array import Array, Scalar, like, own
 from weft.convert import number_node
 from weft.dtypes import as_dtype
 from weft.errors import DTypeError
@@ -14,6 +14,7 @@ from weft.functions.common import (
     FLOAT32,
     Shape,
     broadcast,
+    cast,
     held,
     node,
     shape_tuple,
@@ -360,7 +361,11 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
-    return wrap(held(x, as_dtype(dtype), "astype", "x")) if isinstance(x, Scalar) else array(x, dtype, copy)
+    wanted = as_dtype(dtype)
+    if not isinstance(x, Array) or x.weak:
+        return like(x, held(x, wanted, "astype", "x"))
+    found = x.node
+    return like(x, cast(found, wanted)) if copy or found.dtype != wanted else x
 
 
 def copy(x: Any, /) -> Array:

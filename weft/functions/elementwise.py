@@ -14,6 +14,7 @@ from weft.array import Array
 from weft.array.operators import call
 from weft.dtypes import iinfo
 from weft.functions.common import BOOL, FLOAT32, Node, cast, finish, is_float, node, number, op
+from weft.graph.primitives.table import TABLE, bind
 
 Unary = Callable[..., Array]
 Binary = Callable[..., Array]
@@ -137,10 +138,10 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     value = node(x, "round")
     if value.dtype == BOOL:
         value = cast(value, FLOAT32)
+    if is_float(value.dtype) and decimals == 0:
+        return finish(bind(TABLE["round"], value), out, "round")
     if not is_float(value.dtype):
         return finish(_tens(value, -decimals) if decimals < 0 else value, out, "round")
-    if decimals == 0:
-        return finish(op("round", value), out, "round")
     scale = number(10.0 ** builtins.abs(decimals), value.dtype)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return finish(op(back, op("round", op(there, value, scale)), scale), out, "round")

@@ -47,7 +47,7 @@ def _fold(
     axes = _axes(axis, value.shape, function)
     if additive:
         value = cast(value, _sum_dtype(value, dtype))
-    elif 0 in (value.shape[a] for a in axes):
+    elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
 
@@ -282,7 +282,7 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
     if axis is not None and value.shape:
         axis = axis_index(axis, len(value.shape), function)
     axes = _axes(axis, value.shape, function)
-    if 0 in (value.shape[a] for a in axes):
+    if 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     if not axes:
         return finish(number(0, INT64), out, function)

@@ -48,8 +48,8 @@ class Entry:
     """
 
     __slots__ = (
-        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_lands", "_nodes",
-        "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_states",
+        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_lands", "_made",
+        "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_states",
         "_structure", "_survivors", "_tail", "_values", "_warm", "_writes", "quick", "tree",
     )
 
@@ -71,6 +71,7 @@ class Entry:
         self.quick = not static and None not in self._specs
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
+        self._made = [(*r, own if kind is Array else wrap) for r, kind in zip(self._results, self._kinds, strict=True)]
         self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
@@ -258,8 +259,7 @@ class Entry:
 
     def _pack(self, outputs: list[Any], unchanged: dict[int, Node], made: dict[int, Node]) -> Any:
         out: list[Any] = []
-        for (kind, k, shape, dtype), what in zip(self._results, self._kinds, strict=True):
-            make = own if what is Array else wrap
+        for kind, k, shape, dtype, make in self._made:
             if kind == OUT:
                 out.append(make(_made(made, k, shape, dtype, outputs)))
             elif kind == IN:
