@@ -412,8 +412,9 @@ class Expander:
             last = d in node.params["axes"]
             while d in node.params["axes"]:
                 run, d = run * node.inputs[0].shape[d], d - 1
-        lanes, block = order_of(run, last)
-        order = Order(lanes, block)
+        order = Order(*order_of(run, last))
+        if monoid == "prod" and value.dtype in FLOATS:  # lanes apart may reach 0 and infinity, whose product is NaN
+            order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:
             if r.value is value and (r.monoid, r.axes, r.dtype, r.order) == (monoid, axes, node.dtype, order):
                 return self.m.acc(r.id, node.dtype)
