@@ -70,6 +70,17 @@ def test_float64_functions_stay_within_their_bound(name, rng):
     assert ulps(run(name, x), exact) <= 2.5
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh"])
+def test_denormals_keep_every_bit(name, dtype, rng):
+    """These functions are x near zero: half a unit there is all of the number, so no bound in units would tell."""
+    limits = np.finfo(dtype)
+    counts = np.concatenate([np.arange(1, 40), rng.integers(1, 2**limits.nmant, 60)])
+    x = (counts * limits.smallest_subnormal).astype(dtype)
+    x = np.concatenate([x, -x, [limits.tiny, -limits.tiny]]).astype(dtype)
+    np.testing.assert_array_equal(run(name, x), x)
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_float64_sine_beside_multiples_of_half_pi(name, rng):
     """Where the sine or the cosine is all cancellation, up to where the C library takes over."""

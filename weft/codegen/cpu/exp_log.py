@@ -92,7 +92,8 @@ def _expm1_core(f: Reals, z: Numbers, x: str) -> str:
 
 def expm1(o: Ops, t: str, x: str) -> str:
     f, z = _parts(o, t)
-    return f.where("oeq", x, f.c(0.0), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
+    # a denormal is its own expm1; the core halves, which the last bit of it would not outlive
+    return f.where("olt", f.abs(x), f.c(z.tiny), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
 
 
 def tanh(o: Ops, t: str, x: str) -> str:
