@@ -51,8 +51,8 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
 
     Raises
     ------
-    DTypeError, AxisError
-        Indices that are not integers; no such axis.
+    DTypeError, AxisError, IndexError
+        Indices that are not integers; no such axis; nothing to take from.
 
     Examples
     --------
@@ -64,6 +64,8 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take")
+    if not value.shape[axis] and index.size:
+        raise IndexError(f"take: x has shape {value.shape}: there is nothing to take along axis {axis}")
     got, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
     order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))
     return finish(permuted(got, order), out, "take")
@@ -95,7 +97,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
     indices : array of integers
         As many dimensions as ``x``; the others broadcast.
     axis : int
-        None: both are flattened.
+        None: of the flattened array; the indices have one dimension then.
 
     Returns
     -------
@@ -116,7 +118,9 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
     """
     value, index = node(x, "take_along_axis"), integer_node(indices, "take_along_axis")
     if axis is None:
-        value, index, axis = reshaped(value, (value.size,)), reshaped(index, (index.size,)), 0
+        if len(index.shape) != 1:
+            raise ShapeError(f"take_along_axis: indices have shape {index.shape}; with axis=None they need one dimension")
+        value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take_along_axis")
     places, _ = _along("take_along_axis", value, index, axis)
     return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))

@@ -336,7 +336,7 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     [1, 1, 2, 2]
     """
     value = node(x, "repeat")
-    if axis is None:
+    if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "repeat")
     extent = value.shape[axis]

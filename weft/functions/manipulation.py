@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array, like, own, wrap
-from weft.errors import AxisError, ShapeError
+from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.common import (
     Axis,
     Node,
@@ -99,8 +99,8 @@ def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
 
     Raises
     ------
-    AxisError
-        An axis out of range.
+    AxisError, DTypeError
+        An axis out of range; no integer.
 
     Examples
     --------
@@ -109,6 +109,8 @@ def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
     (1, 3, 1)
     """
     value = _array(x, "expand_dims")
+    if axis is None:
+        raise DTypeError("expand_dims: axis must be an integer or a tuple of integers, not None")
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     places = axis_tuple(axis, value.ndim + count, "expand_dims")
     extents = iter(value.shape)

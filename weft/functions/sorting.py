@@ -42,7 +42,7 @@ def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: 
     [1, 2, 0]
     """
     value = node(x, "argsort")
-    if axis is None:
+    if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     return wrap(_argsort(value, axis_index(axis, len(value.shape), "argsort"), descending))
 

@@ -279,7 +279,7 @@ def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array
 
 def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
     value = node(x, function)
-    if axis is not None and value.shape:
+    if axis is not None and (value.shape or type(axis) is not int):
         axis = axis_index(axis, len(value.shape), function)
     axes = _axes(axis, value.shape, function)
     if 0 in value.shape and 0 in (value.shape[a] for a in axes):
