@@ -295,7 +295,7 @@ class Scalar(Array):
         return hash(self.item())
 
     def _set(self, node: Node) -> None:
-        raise TypeError(f"a {self.dtype.name} scalar is a value, it cannot be written to: make an array of it with wf.array(x)")
+        raise TypeError(f"a {self.dtype.name} scalar cannot be written to: it is a value; make an array of it with wf.array(x)")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
@@ -313,7 +313,7 @@ class Scalar(Array):
 
     def __repr__(self) -> str:
         name = self.dtype.name
-        return f"{name}({self.item()!r})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
+        return f"{name}({self.numpy()!s})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
 
     def __reduce__(self) -> Any:
         return _unpickle_scalar, (np.array(self.numpy()),)
