@@ -41,12 +41,12 @@ def value_of(x: wf.Array) -> np.ndarray:
         return np.asarray(interpret(Graph(leaves, [x.node]), values)[0])
 
 
-def outcome(f: Callable[..., Any], *xs: Any) -> Any:
+def outcome(f: Callable[..., Any], *xs: Any, **options: Any) -> Any:
     """What a call gives, an Array or its error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return f(*xs)
+            return f(*xs, **options)
         except REFUSALS as error:
             return error
 
@@ -167,14 +167,16 @@ def test_two_operands(operation: Operation) -> None:
     for a in ALL:
         for b in ALL:
             x, y = operands_of(operation, a, b)
-            pairs = [(x, y)] if a != b else [(x, y), (x.reshape(2, 1, 4), y[:4].reshape(4)), (x[1:2].reshape(()), y[3:4].reshape(()))]
+            pairs = [(x, y)]
+            if a == b:
+                pairs += [(x.reshape(2, 1, 4), y[:4].reshape(4)), (x[1:2].reshape(()), y[3:4].reshape(()))]
             for p, q in pairs:
                 found = same(operation, wf.array(p), wf.array(q))
                 if bfloat16 not in (a, b):
                     check_value(found, numpys_answer(numpy_name(operation), p, q), (operation.name, a, b))
                 if p.ndim:
-                    for r in (outcome(getattr(wf, operation.name), p, wf.array(q)), outcome(getattr(wf, operation.name), wf.array(p), q)):
-                        assert described(r) == described(found)
+                    f = getattr(wf, operation.name)
+                    assert described(outcome(f, p, wf.array(q))) == described(outcome(f, wf.array(p), q)) == described(found)
 
 
 @pytest.mark.parametrize("operation", BINARY, ids=lambda o: o.name)
@@ -194,6 +196,7 @@ def test_a_python_number(operation: Operation) -> None:
 def test_reflected_in_place_and_out(operation: Operation) -> None:
     word = {"and": "and_", "or": "or_"}.get(operation.operator, operation.operator)
     comparison = word in ("eq", "ne", "lt", "le", "gt", "ge")
+    ufunc = getattr(np, numpy_name(operation))
     for a in NUMPYS:
         for b in NUMPYS:
             x, y = operands_of(operation, a, b)
@@ -206,11 +209,12 @@ def test_reflected_in_place_and_out(operation: Operation) -> None:
             held = target
             kept = outcome(getattr(operator, f"i{word.rstrip('_')}"), target, wf.array(y))
             out = wf.array(x)
-            through = outcome(lambda p, q, f=getattr(np, numpy_name(operation)), out=out: f(p, q, out=out), wf.array(x), wf.array(y))
+            through = outcome(ufunc, wf.array(x), wf.array(y), out=out)
             with np.errstate(all="ignore"):
-                want = outcome(lambda p, q, f=getattr(np, numpy_name(operation)): f(p, q, out=p.copy()), x, y)
+                want = outcome(ufunc, x, y, out=x.copy())
             if isinstance(found, Exception) or isinstance(want, Exception) and not wf.dtypes.same_kind(found.dtype, a):
-                assert isinstance(kept, TypeError | ValueError) and isinstance(through, TypeError | ValueError), (operation.name, a, b)
+                assert isinstance(kept, TypeError | ValueError), (operation.name, a, b, kept)
+                assert isinstance(through, TypeError | ValueError), (operation.name, a, b, through)
                 assert described(target) == described(wf.array(x)), "half written"
                 continue
             assert kept is held and through is out and target.dtype == a
@@ -234,10 +238,10 @@ def test_reductions_of_ufuncs() -> None:
             x = np.resize(data(dtype, 6), (2, 3))
             ufunc = getattr(np, numpy_name(operation))
             for options in ({}, {"axis": 1}, {"axis": None, "keepdims": True}):
-                got = outcome(lambda a, f=ufunc, o=options: f.reduce(a, **o), wf.array(x))
-                want = outcome(lambda a, f=getattr(wf, operation.fold), o=options: f(a, **{"axis": 0, **o}), wf.array(x))
+                got = outcome(ufunc.reduce, wf.array(x), **options)
+                want = outcome(getattr(wf, operation.fold), wf.array(x), **{"axis": 0, **options})
                 assert described(got) == described(want)
-            outer = outcome(lambda a, b, f=ufunc: f.outer(a, b), wf.array(x), wf.array(x[0]))
+            outer = outcome(ufunc.outer, wf.array(x), wf.array(x[0]))
             assert described(outer) == described(outcome(getattr(wf, operation.name), wf.array(x[:, :, None]), wf.array(x[0])))
 
 
@@ -303,8 +307,8 @@ def test_other_functions_as_numpys(dtype: str) -> None:
         x = np.resize(np.array([1, 2, 0, 3, 1, 0], dtype), shape) if shape else np.array(2, dtype)
         for name, args, options in calls(x):
             with np.errstate(all="ignore"):
-                want = outcome(lambda *a, f=pick(np, name), o=options: f(*a, **o), *args)
-            got = outcome(lambda *a, f=pick(wf, name), o=options: f(*a, **o), *(taken(a) for a in args))
+                want = outcome(pick(np, name), *args, **options)
+            got = outcome(pick(wf, name), *(taken(a) for a in args), **options)
             context = (name, dtype, shape, args[1:], options)
             if isinstance(want, Exception) or isinstance(got, Exception):
                 check_value(got, want, context)

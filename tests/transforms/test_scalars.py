@@ -33,11 +33,14 @@ def test_elements_sums_and_results_without_dimensions_are_scalars():
     i = wf.array([1, 2])
     zero_d = wf.array(2.0)
     for found in (
-        a[1, 2], a[-1][0], a[(1, 2)], a[i[0], i[1]], a[np.int64(1), 2], a[wf.array(1), 2], zero_d[()], a.sum(), a.max(), a.mean(), a.argmax(),
+        a[1, 2], a[-1][0], a[(1, 2)], a[i[0], i[1]], a[np.int64(1), 2], a[wf.array(1), 2], zero_d[()], a.sum(), a.max(),
+        a.mean(), a.argmax(),
         a.var(), (a > 0).any(), a[0] @ a[1], wf.dot(a[0], a[1]), wf.einsum("i,i", a[0], a[1]), wf.linalg.norm(a), wf.trace(a),
         zero_d + 1, -zero_d, zero_d + zero_d, wf.sin(zero_d), np.sin(zero_d), zero_d.round(), wf.take(a, 3), zero_d.clip(0, 1),
-        zero_d > 1, zero_d.sum(), next(iter(a[0])), wf.add(1, 2), wf.random.normal(), wf.where(zero_d > 1, 1.0, 2.0), ~i[0], a.sum().astype(int),
-        a.sum().copy(), a.sum().T, a.sum().reshape(()), a.sum()[()], wf.searchsorted(a[0], 0.5), 2 * zero_d, a.prod(), wf.count_nonzero(a),
+        zero_d > 1, zero_d.sum(), next(iter(a[0])), wf.add(1, 2), wf.random.normal(), wf.where(zero_d > 1, 1.0, 2.0), ~i[0],
+        a.sum().astype(int),
+        a.sum().copy(), a.sum().T, a.sum().reshape(()), a.sum()[()], wf.searchsorted(a[0], 0.5), 2 * zero_d, a.prod(),
+        wf.count_nonzero(a),
     ):
         assert kind(found) is wf.Scalar and found.shape == () and isinstance(found, wf.Array)
 
@@ -46,9 +49,12 @@ def test_what_can_be_written_to_is_an_array():
     a = wf.array(normal(3, 4))
     s = a.sum()
     for found in (
-        wf.array(3.0), wf.zeros(()), wf.ones(()), wf.full((), 2), wf.array(s), wf.asarray(s), wf.zeros_like(s), a[1, 2, ...], a[..., 1, 2],
-        s[...], wf.array([1.0]).reshape(()), wf.array([[1.0]]).squeeze(), wf.array(3.0).T, wf.array(3.0).copy(), copy.copy(wf.array(3.0)),
-        copy.deepcopy(wf.array(3.0)), wf.array(3.0).astype(int), wf.asarray(np.array(3.0)), wf.broadcast_to(s, ()), wf.array(3.0)[...],
+        wf.array(3.0), wf.zeros(()), wf.ones(()), wf.full((), 2), wf.array(s), wf.asarray(s), wf.zeros_like(s), a[1, 2, ...],
+        a[..., 1, 2],
+        s[...], wf.array([1.0]).reshape(()), wf.array([[1.0]]).squeeze(), wf.array(3.0).T, wf.array(3.0).copy(),
+        copy.copy(wf.array(3.0)),
+        copy.deepcopy(wf.array(3.0)), wf.array(3.0).astype(int), wf.asarray(np.array(3.0)), wf.broadcast_to(s, ()),
+        wf.array(3.0)[...],
         pickle.loads(pickle.dumps(wf.array(3.0))), np.asarray(s).view(), wf.empty(()), wf.astype(wf.array(2.0), "int8"),
     ):
         assert kind(found) in (wf.Array, np.ndarray) and found.shape == ()
@@ -60,7 +66,8 @@ def test_what_can_be_written_to_is_an_array():
     base[0, ..., 1][...] = 7
     base[0, 0, ...] += 1
     assert base.tolist() == [[2.0, 7.0]]
-    for shaped in (s.reshape(1), s.ravel(), s.flatten(), s[None], s[..., None], wf.expand_dims(s, 0), wf.atleast_1d(s), s[True], s.repeat(2)):
+    shaped_by = s.reshape(1), s.ravel(), s.flatten(), s[None], s[..., None], s[True], s.repeat(2)
+    for shaped in (*shaped_by, wf.expand_dims(s, 0), wf.atleast_1d(s)):
         assert kind(shaped) is wf.Array and shaped.shape in ((1,), (2,))
         before = float(s)
         shaped[0] = -1e6
@@ -207,7 +214,8 @@ def test_jit_gives_the_class_that_the_function_gave():
         assert {k: kind(v) for k, v in out.items()} == {
             "sum": wf.Scalar, "own": wf.Array, "first": wf.Scalar, "view": wf.Array, "same": wf.Array,
         }
-    for function, wanted in ((lambda x: x.sum(), wf.Scalar), (lambda x: wf.array(x.sum()), wf.Array), (lambda x: x * 2, wf.Array)):
+    functions = (lambda x: x.sum(), wf.Scalar), (lambda x: wf.array(x.sum()), wf.Array), (lambda x: x * 2, wf.Array)
+    for function, wanted in functions:
         g = wf.jit(function)
         for _ in range(5):
             assert kind(g(x)) is wanted
@@ -228,7 +236,8 @@ def test_jit_knows_values_from_arrays_among_its_arguments():
     assert f.traces == 2
     g = wf.jit(lambda x, k: x * k)
     for _ in range(5):
-        assert g(s, 2.0) == 6.0 and g(wf.array(3.0), 2.0) == 6.0 and g(np.float32(3), 2.0) == 6.0 and g(np.array(3, "f4"), 2.0) == 6.0
+        for given in (s, wf.array(3.0), np.float32(3), np.array(3, "f4")):
+            assert g(given, 2.0) == 6.0
 
 
 def test_a_number_without_dtype_is_a_value_too():

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from making import array, normal
 
+import weft as wf
+
 SHAPES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=5)
 
 
@@ -161,3 +163,111 @@ def test_out_of_range_positions_are_refused():
         a[..., ...]
     with pytest.raises(IndexError, match="integers or bools"):
         a[np.array([0.5])]
+
+
+def steps(rng, x, a):
+    """The same random step of slicing, turning and reshaping, of a NumPy array and of ours."""
+    kind = rng.choice(["slice", "transpose", "reshape", "ravel", "squeeze", "swapaxes", "newaxis", "reshape", "ravel"])
+    if kind == "slice" and x.ndim:
+        index = tuple(slice(*sorted(rng.integers(0, n + 1, 2)), rng.choice([1, 1, 2])) for n in x.shape)
+        index = tuple(slice(None, None, -1) if rng.random() < 0.15 else i if rng.random() < 0.5 else slice(None) for i in index)
+        return x[index], a[index]
+    if kind == "transpose":
+        order = tuple(int(i) for i in rng.permutation(x.ndim))
+        return x.transpose(order), a.transpose(order)
+    if kind == "swapaxes" and x.ndim > 1:
+        return x.swapaxes(0, -1), a.swapaxes(0, -1)
+    if kind == "squeeze":
+        return x.squeeze(), a.squeeze()
+    if kind == "newaxis":
+        return x[None, ..., None], a[None, ..., None]
+    if kind == "ravel":
+        return x.ravel(), a.ravel()
+    factors = [int(f) for f in rng.permutation([f for n in x.shape for f in ((2, n // 2) if n % 2 == 0 and n else (n,))])]
+    cut = int(rng.integers(0, len(factors) + 1))
+    shape = (*factors[:cut], -1) if 0 not in factors else x.shape
+    return x.reshape(shape), a.reshape(shape)
+
+
+def test_reshapes_are_views_where_numpys_are_and_copies_where_they_are_not():
+    rng = np.random.default_rng()
+    copies = 0
+    for turn in range(400):
+        shape = tuple(rng.choice([1, 2, 3, 4, 6], rng.integers(1, 4)))
+        base = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        x, a = base, array(base)
+        ours = a
+        for _ in range(rng.integers(1, 5)):
+            before, held = x, a
+            x, a = steps(rng, x, a)
+            if x.size and x.ndim:
+                assert np.shares_memory(before, x) == (held.cell is a.cell), (shape, before.shape, before.strides, x.shape)
+                copies += held.cell is not a.cell
+        if turn < 12 and x.size and x.ndim and isinstance(x, np.ndarray):
+            x[...] = -1
+            a[...] = -1
+            np.testing.assert_array_equal(ours.numpy(), base)
+        if turn < 40:
+            np.testing.assert_array_equal(a.numpy(), x)
+    assert copies > 8
+
+
+def test_writing_to_a_copy_leaves_the_original():
+    x = normal(3, 4)
+    for of in (
+        lambda a: a.T.reshape(-1), lambda a: a.T.ravel(), lambda a: a[:, ::2].ravel(), lambda a: a[:, 1:].reshape(-1),
+        lambda a: a.flatten(),
+        lambda a: a[::-1].ravel(), lambda a: a.reshape(2, 6).T.reshape(3, 4), lambda a: a.swapaxes(0, 1).reshape(2, 6),
+    ):
+        a, b = array(x), x.copy()
+        ours, theirs = of(a), of(b)
+        np.testing.assert_array_equal(ours.numpy(), theirs)
+        ours[0], theirs[0] = 100, 100
+        np.testing.assert_array_equal(a.numpy(), x)
+        np.testing.assert_array_equal(ours.numpy(), theirs)
+    a = array(x)
+    with pytest.raises(ValueError, match="without a copy"):
+        wf.reshape(a.T, (12,), copy=False)
+    assert wf.reshape(a, (12,), copy=False).cell is a and wf.reshape(a, (12,), copy=True).cell is not a
+
+
+BOOLS = [
+    np.s_[True], np.s_[False], np.s_[np.True_], np.s_[np.array(True)], np.s_[True, 0], np.s_[0, True], np.s_[..., True],
+    np.s_[True, ...],
+    np.s_[None, True], np.s_[True, None], np.s_[:, True], np.s_[True, :, 1], np.s_[True, [0, 1]], np.s_[[0, 1], True],
+    np.s_[False, 0],
+    np.s_[1:, False], np.s_[True, True],
+]
+
+
+@pytest.mark.parametrize("number", range(len(BOOLS)))
+@pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
+def test_bools_without_dimensions(number, shape):
+    index = BOOLS[number]
+    x = normal(*shape)
+    a = array(x)
+    try:
+        want = x[index]
+    except IndexError:
+        with pytest.raises(IndexError):
+            a[index]
+        return
+    ours = tuple(array(i) if isinstance(i, bool) else i for i in index) if isinstance(index, tuple) else array(np.asarray(index))
+    for i in (index, ours):
+        np.testing.assert_array_equal(a[i].numpy(), want)
+        assert a[i].shape == want.shape
+        b = array(x)
+        y = x.copy()
+        b[i], y[index] = 5, 5
+        np.testing.assert_array_equal(b.numpy(), y)
+
+
+def test_a_lazy_flag_chooses_without_a_look():
+    x = normal(3)
+    a = array(x)
+    b = array(x)
+    b[a.sum() > 1e6] = 7  # of no dimensions: all or nothing
+    b[a.sum() < 1e6] = 8
+    np.testing.assert_array_equal(b.numpy(), np.full(3, 8, np.float32))
+    s = a.sum()
+    assert s[s > 1e6].shape == (0,) and s[s < 1e6].shape == (1,)
