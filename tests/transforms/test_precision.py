@@ -191,7 +191,8 @@ def test_integers_have_no_negative_powers():
     a = wf.array([2, 3])
     known = wf.array([1, -1])
     for power in (
-        lambda: a**-1, lambda: wf.pow(a, -1), lambda: np.power(a, -2), lambda: 2**known, lambda: a**known, lambda: a ** np.array([1, -1]),
+        lambda: a**-1, lambda: wf.pow(a, -1), lambda: np.power(a, -2), lambda: 2**known, lambda: a**known,
+        lambda: a ** np.array([1, -1]),
     ):
         with pytest.raises(ValueError, match="negative integer powers are not allowed.*float32"):
             power()
