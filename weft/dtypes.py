@@ -14,21 +14,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from weft import formats
 from weft.errors import DTypeError
 
-float32 = np.dtype(np.float32)
-float64 = np.dtype(np.float64)
-float16 = np.dtype(np.float16)
-bfloat16 = np.dtype(ml_dtypes.bfloat16)
-int8, int16, int32, int64 = (np.dtype(d) for d in (np.int8, np.int16, np.int32, np.int64))
-uint8, uint16, uint32, uint64 = (np.dtype(d) for d in (np.uint8, np.uint16, np.uint32, np.uint64))
-bool = np.dtype(np.bool_)  # noqa: A001  the array API's name
-
-SIGNED = (int8, int16, int32, int64)
-UNSIGNED = (uint8, uint16, uint32, uint64)
+SIGNED, UNSIGNED, FLOATS = formats.of_kind("signed"), formats.of_kind("unsigned"), formats.of_kind("float")
 INTEGERS = frozenset(SIGNED + UNSIGNED)
-FLOATS = (float16, bfloat16, float32, float64)
-ALL = (bool, *SIGNED, *UNSIGNED, *FLOATS)
+ALL = tuple(formats.FORMATS)
+bool = formats.BOOL  # noqa: A001  the array API's name
+int8, int16, int32, int64 = SIGNED
+uint8, uint16, uint32, uint64 = UNSIGNED
+float16, bfloat16, float32, float64 = FLOATS
 
 _NAMES = {d.name: d for d in ALL}
 _KNOWN: dict[Any, np.dtype] = {
@@ -89,7 +84,7 @@ def is_float(dtype: np.dtype) -> Any:
     return dtype in _FLOAT_SET
 
 
-_FLOAT_SET = frozenset(FLOATS)
+_FLOAT_SET = formats.FLOATS
 
 
 def _promote(a: np.dtype, b: np.dtype) -> np.dtype:

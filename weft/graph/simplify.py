@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import FORMATS
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
-from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS, UNSIGNED
+from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
 
 Rule = Callable[[Node], Node | None]
 _TRIES = 64  # rules are tried again on what a rule made, but not for ever
@@ -228,26 +229,19 @@ def _no_axes(node: Node) -> Node | None:
 # casts
 
 
-_FLOAT_BITS = {"float16": (11, 5), "bfloat16": (8, 8), "float32": (24, 8), "float64": (53, 11)}  # precision, exponent
-
-
 def holds(wide: np.dtype, narrow: np.dtype) -> bool:
     """Whether every value of ``narrow`` is exactly one of ``wide``."""
     if wide == narrow or narrow == BOOL:
         return True
     if wide == BOOL:
         return False
-    if narrow in FLOATS:
-        if wide not in FLOATS:
-            return False
-        (p, e), (q, f) = _FLOAT_BITS[wide.name], _FLOAT_BITS[narrow.name]
-        return p >= q and e >= f
-    bits = 8 * narrow.itemsize - (narrow not in UNSIGNED)
-    if wide in FLOATS:
-        p, e = _FLOAT_BITS[wide.name]
-        return bits <= p and bits < 2 ** (e - 1)
-    wide_bits = 8 * wide.itemsize - (wide not in UNSIGNED)
-    return wide_bits >= bits and not (wide in UNSIGNED and narrow not in UNSIGNED)
+    w, n = FORMATS[wide], FORMATS[narrow]
+    if n.kind == "float":
+        return w.kind == "float" and w.mantissa >= n.mantissa and w.exponent >= n.exponent
+    bits = n.bits - (n.kind == "signed")
+    if w.kind == "float":
+        return bits <= w.mantissa + 1 and bits <= w.bias
+    return w.bits - (w.kind == "signed") >= bits and not (w.kind == "unsigned" and n.kind == "signed")
 
 
 def _cast(node: Node) -> Node | None:

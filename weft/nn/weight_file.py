@@ -15,17 +15,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from weft.errors import DataError
+from weft.formats import FORMATS
 
-CODES = {
-    "BOOL": np.bool_, "I8": np.int8, "I16": np.int16, "I32": np.int32, "I64": np.int64, "U8": np.uint8, "U16": np.uint16,
-    "U32": np.uint32, "U64": np.uint64, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64,
-}
-DTYPES = {code: np.dtype(t) for code, t in CODES.items()}
-NAMES = {dtype: code for code, dtype in DTYPES.items()}
+NAMES = {dtype: form.code for dtype, form in FORMATS.items()}
+DTYPES = {code: dtype for dtype, code in NAMES.items()}
 MOST_HEADER = 100_000_000  # as the format's own library has it
 META, HEADER, TENSOR = "__metadata__", "weft.sha256", "sha256:"
 BLANK = "0" * 64

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from weft.formats import FLOATS
 from weft.schedule.kernel import Access, Affine, Axis, Contraction, Value
 
 NONE = Axis(-1, 1)  # stands for an axis that the contraction does not have
@@ -87,7 +88,7 @@ def plain_load(value: Value, accum: str) -> Access | None:
         value = value.args[0]
     if value.op != "load" or any(i.gather for i in value.attr.index):
         return None
-    return value.attr if value.dtype.name in ("float32", "float64", "float16", "bfloat16") else None
+    return value.attr if value.dtype in FLOATS else None
 
 
 def coefficient(index: Affine, axis: Axis) -> int:

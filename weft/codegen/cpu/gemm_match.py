@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import FLOATS
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
-
-FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _loaded(value: Value, accum: np.dtype) -> Access | None:
     """The access behind a load or a widening cast of a load, without guards or gathered indices."""
     if value.op == "cast" and value.dtype == accum:
         value = value.args[0]
-    if value.op != "load" or value.dtype.name not in FLOATS or value.dtype.itemsize > accum.itemsize:
+    if value.op != "load" or value.dtype not in FLOATS or value.dtype.itemsize > accum.itemsize:
         return None
     access = value.attr
     return None if access.guard or any(i.gather for i in access.index) else access

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft.codegen.cpu.text import Function
-from weft.codegen.cpu.types import cell_type, literal, llvm_type, memory_type, name_of, splat_text, wide
+from weft.codegen.cpu.types import cell_type, is_half, literal, llvm_type, memory_type, name_of, splat_text, wide
 
 
 def from_memory(f: Function, name: str, dtype: np.dtype, lanes: int | None) -> str:
@@ -40,7 +40,7 @@ def memory_literal(dtype: np.dtype, fill: object) -> str:
     """``fill`` as a constant of the memory type."""
     if name_of(dtype) == "bool":
         return "1" if fill else "0"
-    if name_of(dtype) in ("float16", "bfloat16"):
+    if is_half(dtype):
         return str(np.asarray(fill).astype(dtype).view(np.int16).item())
     return literal(dtype, fill)
 

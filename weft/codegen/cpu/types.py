@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import BFLOAT16, FLOAT16, FLOATS, NARROW
+
 
 @cache
 def name_of(dtype: np.dtype) -> str:
     return dtype.name
 
 
-@cache
 def is_float(dtype: np.dtype) -> bool:
-    return dtype.kind == "f" or dtype.name == "bfloat16"
+    return dtype in FLOATS
 
 
-@cache
 def is_half(dtype: np.dtype) -> bool:
-    return dtype.name in ("float16", "bfloat16")
+    return dtype in NARROW
 
 
 def is_signed(dtype: np.dtype) -> bool:
@@ -47,9 +47,9 @@ def memory_type(dtype: np.dtype) -> str:
     """The scalar type of a dtype in memory."""
     if dtype.kind == "b":
         return "i8"
-    if dtype.name == "float16":
+    if dtype == FLOAT16:
         return "half"
-    return "i16" if dtype.name == "bfloat16" else llvm_type(dtype)
+    return "i16" if dtype == BFLOAT16 else llvm_type(dtype)
 
 
 def cell_type(type_: str) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.primitives.kinds import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, NARROW, SIGNED
+from weft.formats import FORMATS
+from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, NARROW, SIGNED
 
 Formula = Callable[..., Any]
-_INT16, _INT32, _INT64 = np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64)
 
 
 def widened(formula: Formula) -> Formula:
@@ -146,18 +146,10 @@ def logaddexp(m: Any, x: Any, y: Any) -> Any:
     return m.select(m.eq(x, y), m.add(x, m.const(math.log(2), x)), m.add(m.max(x, y), tail))  # eq: equal infinities
 
 
-def _layout(dtype: np.dtype) -> tuple[np.dtype, int, int]:
-    """(integer dtype of the same width, stored mantissa bits, exponent bias)."""
-    if dtype == FLOAT64:
-        return _INT64, 52, 1023
-    if dtype == FLOAT32:
-        return _INT32, 23, 127
-    return (_INT16, 10, 15) if dtype == FLOAT16 else (_INT16, 7, 127)
-
-
 def log_base(m: Any, x: Any, per_octave: float, per_log: float) -> Any:
     """x = 2**e * f with f near 1; e * per_octave + log(f) * per_log: powers of two are exact in base 2."""
-    ints, mantissa, bias = _layout(x.dtype)
+    form = FORMATS[x.dtype]
+    ints, mantissa, bias = form.integer, form.mantissa, form.bias
     tiny = m.lt(x, m.const(2.0 ** (1 - bias), x))  # subnormal: scale it up first
     scaled = m.select(tiny, m.mul(x, m.const(2.0 ** (mantissa + 2), x)), x)
     bits = m.bitcast(scaled, ints)
@@ -187,7 +179,7 @@ def log10(m: Any, x: Any) -> Any:
 
 def nextafter(m: Any, x: Any, y: Any) -> Any:
     """Steps of the integer that a float's bits are; works on the narrow floats themselves."""
-    ints, _, _ = _layout(x.dtype)
+    ints = FORMATS[x.dtype].integer
     bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
     info = np.iinfo(ints)
     zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(int(info.max), bx)

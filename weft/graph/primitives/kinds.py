@@ -1,21 +1,31 @@
-"""Which dtypes there are, sorted by kind. NumPy calls bfloat16 a void, so ``dtype.kind`` alone does not tell."""
+"""Sets of dtypes that rules allow, and what primitives ask of a dtype. The dtypes themselves are in ``weft/formats.py``."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
-BOOL = np.dtype(np.bool_)
-INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
-UINT32, UINT64 = np.dtype(np.uint32), np.dtype(np.uint64)
-FLOAT16, FLOAT32, FLOAT64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+from weft.formats import (
+    BFLOAT16,
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    INT32,
+    INT64,
+    NARROW,
+    UINT32,
+    UINT64,
+    of_kind,
+)
 
-SIGNED = frozenset(map(np.dtype, (np.int8, np.int16, np.int32, np.int64)))
-UNSIGNED = frozenset(map(np.dtype, (np.uint8, np.uint16, np.uint32, np.uint64)))
+__all__ = [
+    "ALL", "BFLOAT16", "BITS", "BOOL", "FLOAT16", "FLOAT32", "FLOAT64", "FLOATS", "INT32", "INT64", "INTEGERS", "NARROW",
+    "NUMBERS", "SIGNED", "UINT32", "UINT64", "UNSIGNED", "accumulator", "lowest", "words",
+]
+
+SIGNED, UNSIGNED = frozenset(of_kind("signed")), frozenset(of_kind("unsigned"))
 INTEGERS = SIGNED | UNSIGNED
-FLOATS = frozenset((FLOAT16, BFLOAT16, FLOAT32, FLOAT64))
-NARROW = frozenset((FLOAT16, BFLOAT16))  # storage only: computed in float32 and rounded
 NUMBERS = INTEGERS | FLOATS
 BITS = INTEGERS | {BOOL}
 ALL = NUMBERS | {BOOL}

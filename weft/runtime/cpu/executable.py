@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import NARROW
 from weft.runtime.cpu import call
 from weft.runtime.cpu.allocator import Allocator
 from weft.runtime.cpu.compile import Loaded
@@ -39,7 +40,7 @@ class CPUExecutable:
         self._loops = self._describe()
         self._slots = Slots(program, tuple(found[0].address for found in self._loops))
         self._narrow = [
-            p for p in self._slots.scalars if program.inputs[p][1].kind not in "iub" and program.inputs[p][1].itemsize == 2
+            p for p in self._slots.scalars if program.inputs[p][1] in NARROW
         ]
         self._layout = call.Layout(
             tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, nbytes(*o)) for o in program.outputs)),
