@@ -7,16 +7,14 @@ import pytest
 
 import weft as wf
 from weft.functions.random_state import _mixed
-from weft.graph.primitives.random import philox
+from weft.graph.primitives.random import word
 
 ROOM = 5.0  # standard errors: a wrong test in some million runs, seeds being fixed
 
 
 def bits(seed: int, base: int, count: int) -> np.ndarray:
     """Element i: word i & 3 of Philox(key, base + (i >> 2))."""
-    with np.errstate(over="ignore"):
-        words = philox(np.arange((count + 3) // 4, dtype=np.uint64) + np.uint64(base), _mixed(seed, "test"))
-    return np.stack(words, axis=-1).reshape(-1)[:count].astype(np.uint32)
+    return word(np.uint64(_mixed(seed, "test")), np.uint64(base), np.arange(count))
 
 
 def test_uniforms_are_the_top_bits() -> None:

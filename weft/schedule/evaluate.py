@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.graph.primitives.random import word
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value
 
 Array = Any
@@ -320,21 +321,6 @@ def _shift(fn: Callable[..., Array], left: bool) -> Callable[..., Array]:
     return shift
 
 
-def philox(key: Array, base: Array, element: Array) -> Array:
-    """Word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``."""
-    u64 = np.uint64
-    key, base, element = np.broadcast_arrays(key.astype(u64), base.astype(u64), element.astype(u64))
-    low = u64(0xFFFFFFFF)
-    counter = base + (element >> u64(2))
-    x = [counter & low, counter >> u64(32), np.zeros_like(counter), np.zeros_like(counter)]
-    k0, k1 = key & low, key >> u64(32)
-    for _ in range(10):
-        p0, p1 = x[0] * u64(0xD2511F53), x[2] * u64(0xCD9E8D57)
-        x = [(p1 >> u64(32)) ^ x[1] ^ k0, p1 & low, (p0 >> u64(32)) ^ x[3] ^ k1, p0 & low]
-        k0, k1 = (k0 + u64(0x9E3779B9)) & low, (k1 + u64(0xBB67AE85)) & low
-    return np.choose((element & u64(3)).astype(np.int64), x).astype(np.uint32)
-
-
 def _pow(a: Array, b: Array) -> Array:
     """Integers to negative powers are the formula's."""
     return np.power(a, np.maximum(b, 0)) if a.dtype.kind in "iu" else np.power(a, b)
@@ -354,7 +340,7 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "rint": np.rint, "sqrt": np.sqrt, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": np.frompyfunc(math.erf, 1, 1), "select": np.where, "fma": _fma, "philox": philox,
+    "erf": np.frompyfunc(math.erf, 1, 1), "select": np.where, "fma": _fma, "philox": word,
 }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from weft.codegen.cpu.machine import Ops
+from weft.graph.primitives.random import MULTIPLIERS, ROUNDS, WEYL
 
-_M0, _M1 = 0xD2511F53, 0xCD9E8D57
-_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_M0, _M1 = MULTIPLIERS
+_W0, _W1 = WEYL
 
 
 def philox(o: Ops, key: str, base: str, element: str) -> str:
@@ -34,7 +35,7 @@ def block(o: Ops, key: str, counter: str) -> list[str]:
     c0, c1 = split(counter)
     c2 = c3 = o.c("i64", 0)
     k0, k1 = split(key)
-    for turn in range(10):
+    for turn in range(ROUNDS):
         if turn:
             k0 = o.op("and", "i64", o.op("add", "i64", k0, o.c("i64", _W0)), low)
             k1 = o.op("and", "i64", o.op("add", "i64", k1, o.c("i64", _W1)), low)
@@ -77,7 +78,7 @@ def four_words(o: Ops, key: str, counter: str) -> str:
     a = f.let(f"and {pairs} {counters}, {vector(str(0xFFFFFFFF), '0')}")
     b = f.let(f"lshr {pairs} {counters}, {vector('32', '32')}")
     keys = spread(f.let(f"and i64 {key}, {0xFFFFFFFF}"), f.let(f"lshr i64 {key}, 32"))
-    for turn in range(10):
+    for turn in range(ROUNDS):
         if turn:
             keys = f.let(f"add {pairs} {keys}, {vector(str(_W0), str(_W1))}")
         low = f.let(f"and {pairs} {a}, {vector(str(0xFFFFFFFF), str(0xFFFFFFFF))}")

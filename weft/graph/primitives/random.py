@@ -6,6 +6,7 @@ The counter's 128 bits are (low word, high word, 0, 0) of ``base + (i >> 2)``, t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,25 +35,81 @@ def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, np.dtyp
     return shape, UINT32
 
 
-def philox(counter: np.ndarray, key: int) -> list[np.ndarray]:
-    """The four words for each 64-bit counter."""
-    mask = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    c = [counter & mask, counter >> half, np.zeros_like(counter), np.zeros_like(counter)]
-    k = [key & 0xFFFFFFFF, key >> 32]
+class Words(Protocol):
+    """uint64 numbers, as NumPy arrays or as nodes: what Philox does with them."""
+
+    def number(self, value: int) -> Any: ...
+    def multiply(self, a: Any, b: Any) -> Any: ...
+    def add(self, a: Any, b: Any) -> Any: ...
+    def xor(self, a: Any, b: Any) -> Any: ...
+    def low(self, a: Any) -> Any: ...
+    def high(self, a: Any) -> Any: ...
+
+
+def philox(w: Words, counter: Any, key: Any) -> list[Any]:
+    """The four words for each 64-bit counter under each 64-bit key."""
+    c = [w.low(counter), w.high(counter), w.number(0), w.number(0)]
+    k = [w.low(key), w.high(key)]
     for _ in range(ROUNDS):
-        p0, p1 = c[0] * np.uint64(MULTIPLIERS[0]), c[2] * np.uint64(MULTIPLIERS[1])
-        c = [(p1 >> half) ^ c[1] ^ np.uint64(k[0]), p1 & mask, (p0 >> half) ^ c[3] ^ np.uint64(k[1]), p0 & mask]
-        k = [(k[i] + WEYL[i]) & 0xFFFFFFFF for i in (0, 1)]
+        p = [w.multiply(c[2 * i], w.number(MULTIPLIERS[i])) for i in (0, 1)]
+        c = [w.xor(w.xor(w.high(p[1]), c[1]), k[0]), w.low(p[1]), w.xor(w.xor(w.high(p[0]), c[3]), k[1]), w.low(p[0])]
+        k = [w.low(w.add(k[i], w.number(WEYL[i]))) for i in (0, 1)]
     return c
 
 
-def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    n = product(shape)
+class _Arrays:
+    def number(self, value: int) -> Any:
+        return np.uint64(value)
+
+    def multiply(self, a: Any, b: Any) -> Any:
+        return a * b
+
+    def add(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def xor(self, a: Any, b: Any) -> Any:
+        return a ^ b
+
+    def low(self, a: Any) -> Any:
+        return a & np.uint64(0xFFFFFFFF)
+
+    def high(self, a: Any) -> Any:
+        return a >> np.uint64(32)
+
+
+class _Nodes:
+    def __init__(self, like: Node) -> None:
+        self._like = like
+
+    def number(self, value: int) -> Node:
+        return number(value, self._like)
+
+    def multiply(self, a: Node, b: Node) -> Node:
+        return call.multiply(a, b)
+
+    def add(self, a: Node, b: Node) -> Node:
+        return call.add(a, b)
+
+    def xor(self, a: Node, b: Node) -> Node:
+        return call.bitwise_xor(a, b)
+
+    def low(self, a: Node) -> Node:
+        return call.bitwise_and(a, self.number(0xFFFFFFFF))
+
+    def high(self, a: Node) -> Node:
+        return call.bitwise_right_shift(a, self.number(32))
+
+
+def word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
+    """Word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``, in NumPy."""
+    key, base, element = np.broadcast_arrays(*(np.asarray(x, np.uint64) for x in (key, base, element)))
     with np.errstate(over="ignore"):
-        counter = np.arange((n + 3) // 4, dtype=np.uint64) + np.uint64(base)
-        words = philox(counter, int(key))
-    return np.stack(words, axis=-1).astype(np.uint32).reshape(-1)[:n].reshape(shape)
+        words = philox(_Arrays(), base + (element >> np.uint64(2)), key)
+    return np.choose((element & np.uint64(3)).astype(np.int64), np.broadcast_arrays(*words)).astype(np.uint32)
+
+
+def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return word(key, base, np.arange(product(shape), dtype=np.uint64)).reshape(shape)
 
 
 def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int, ...]) -> Batched:
@@ -60,28 +117,11 @@ def _batch(inputs: Sequence[Node], dims: Sequence[int | None], shape: tuple[int,
     count, n = extent(inputs, dims), product(shape)
     key, base = (reshape(front(x, d), (count, 1)) if d is not None else x for x, d in zip(inputs, dims, strict=True))
     blocks = (n + 3) // 4
-    mask, half = number(0xFFFFFFFF, key), number(32, key)
-
-    def low(x: Node) -> Node:
-        return call.bitwise_and(x, mask)
-
-    def high(x: Node) -> Node:
-        return call.bitwise_right_shift(x, half)
-
     if n == 0:
         return call.broadcast_to(cast(number(0, key), UINT32), shape=(count, *shape)), 0
     counter = call.add(base, call.iota(shape=(1, blocks), dtype=UINT64, axis=1))
-    zero = number(0, key)
-    c = [low(counter), high(counter), zero, zero]
-    k = [low(key), high(key)]
-    for _ in range(ROUNDS):
-        p0, p1 = (call.multiply(c[2 * i], number(MULTIPLIERS[i], key)) for i in (0, 1))
-        c = [
-            call.bitwise_xor(call.bitwise_xor(high(p1), c[1]), k[0]), low(p1),
-            call.bitwise_xor(call.bitwise_xor(high(p0), c[3]), k[1]), low(p0),
-        ]
-        k = [low(call.add(k[i], number(WEYL[i], key))) for i in (0, 1)]
-    words = [reshape(cast(broadcast_to(w, (count, blocks)), UINT32), (count, blocks, 1)) for w in c]
+    made = philox(_Nodes(key), counter, key)
+    words = [reshape(cast(broadcast_to(w, (count, blocks)), UINT32), (count, blocks, 1)) for w in made]
     flat = reshape(call.concat(*words, axis=2), (count, blocks * 4))
     flat = call.slice(flat, start=(0, 0), step=(1, 1), shape=(count, n))
     return reshape(flat, (count, *shape)), 0
