@@ -5,13 +5,10 @@ NumPy calls bfloat16 a void, so ``dtype.kind`` alone does not tell what a dtype 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
 class Format:
     """How numbers of a dtype lie in memory.
 
@@ -21,12 +18,10 @@ class Format:
     code : what weight files (safetensors) call it
     """
 
-    dtype: np.dtype
-    kind: str
-    bits: int
-    code: str
-    mantissa: int = 0
-    exponent: int = 0
+    __slots__ = ("bits", "code", "dtype", "exponent", "kind", "mantissa")
+
+    def __init__(self, dtype: np.dtype, kind: str, bits: int, code: str, mantissa: int = 0, exponent: int = 0) -> None:
+        self.dtype, self.kind, self.bits, self.code, self.mantissa, self.exponent = dtype, kind, bits, code, mantissa, exponent
 
     @property
     def bias(self) -> int:

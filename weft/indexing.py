@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from weft.look import look
 from weft.views import Path, inverse, reshape_step
 
 
-@dataclass(frozen=True, slots=True)
 class Selection:
     """``path`` leads to a view; where ``indices`` are given, elements are gathered from it along ``axes``.
 
@@ -28,11 +26,13 @@ class Selection:
     (None: they stay). ``element``: what is chosen is one element and no view, as integers for all dimensions choose it.
     """
 
-    path: Path
-    axes: tuple[int, ...] = ()
-    indices: tuple[Node, ...] = ()
-    order: tuple[int, ...] | None = None
-    element: bool = False
+    __slots__ = ("axes", "element", "indices", "order", "path")
+
+    def __init__(
+        self, path: Path, axes: tuple[int, ...] = (), indices: tuple[Node, ...] = (), order: tuple[int, ...] | None = None,
+        element: bool = False,
+    ) -> None:
+        self.path, self.axes, self.indices, self.order, self.element = path, axes, indices, order, element
 
 
 def select(index: Any, shape: Shape) -> Selection:

@@ -120,16 +120,12 @@ def check_value(found: Any, want: Any, context: Any) -> None:
 
 # ---- the forms of one operation
 
-def numpy_name(operation: Operation) -> str:
-    return operation.name if operation.ufunc is None else operation.ufunc
-
-
 def forms(operation: Operation) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Every way to ask for it."""
     for name in (operation.name, *operation.aliases):
         yield f"wf.{name}", getattr(wf, name)
     if operation.ufunc != "":
-        yield f"np.{numpy_name(operation)}", getattr(np, numpy_name(operation))
+        yield f"np.{operation.ufunc}", getattr(np, operation.ufunc)
     if operation.operator:
         word = {"and": "and_", "or": "or_"}.get(operation.operator, operation.operator)
         yield f"operator.{word}", getattr(operator, word)
@@ -150,7 +146,7 @@ def test_one_operand(operation: Operation) -> None:
         for x in (data(dtype), data(dtype, 3).reshape(3, 1), data(dtype, 2)[1:].reshape(())):
             found = same(operation, wf.array(x))
             if dtype != bfloat16 and operation.ufunc != "":
-                check_value(found, numpys_answer(numpy_name(operation), x), (operation.name, dtype, x.shape))
+                check_value(found, numpys_answer(operation.ufunc, x), (operation.name, dtype, x.shape))
 
 
 def operands_of(operation: Operation, a: np.dtype, b: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -173,7 +169,7 @@ def test_two_operands(operation: Operation) -> None:
             for p, q in pairs:
                 found = same(operation, wf.array(p), wf.array(q))
                 if bfloat16 not in (a, b):
-                    check_value(found, numpys_answer(numpy_name(operation), p, q), (operation.name, a, b))
+                    check_value(found, numpys_answer(operation.ufunc, p, q), (operation.name, a, b))
                 if p.ndim:
                     f = getattr(wf, operation.name)
                     assert described(outcome(f, p, wf.array(q))) == described(outcome(f, wf.array(p), q)) == described(found)
@@ -189,14 +185,14 @@ def test_a_python_number(operation: Operation) -> None:
                     q = np.abs(x) % dtype.type(3)
                 found = same(operation, *(wf.array(z) if isinstance(z, np.ndarray) else z for z in (p, q)))
                 if dtype != bfloat16:
-                    check_value(found, numpys_answer(numpy_name(operation), p, q), (operation.name, dtype, p, q))
+                    check_value(found, numpys_answer(operation.ufunc, p, q), (operation.name, dtype, p, q))
 
 
 @pytest.mark.parametrize("operation", [o for o in BINARY if o.operator], ids=lambda o: o.name)
 def test_reflected_in_place_and_out(operation: Operation) -> None:
     word = {"and": "and_", "or": "or_"}.get(operation.operator, operation.operator)
     comparison = word in ("eq", "ne", "lt", "le", "gt", "ge")
-    ufunc = getattr(np, numpy_name(operation))
+    ufunc = getattr(np, operation.ufunc)
     for a in NUMPYS:
         for b in NUMPYS:
             x, y = operands_of(operation, a, b)
@@ -236,7 +232,7 @@ def test_reductions_of_ufuncs() -> None:
             continue
         for dtype in NUMPYS:
             x = np.resize(data(dtype, 6), (2, 3))
-            ufunc = getattr(np, numpy_name(operation))
+            ufunc = getattr(np, operation.ufunc)
             for options in ({}, {"axis": 1}, {"axis": None, "keepdims": True}):
                 got = outcome(ufunc.reduce, wf.array(x), **options)
                 want = outcome(getattr(wf, operation.fold), wf.array(x), **{"axis": 0, **options})

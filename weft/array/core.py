@@ -28,16 +28,22 @@ from weft.views import Path, follow, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
+_ASK = object()
 _ref = weakref.ref
 _wrapped = [looking.FIRST]
 
 
-def wrap(node: Node) -> Array:
-    """What an operation gives the user: an Array of its own that holds ``node``, a Scalar where there are no dimensions."""
+def wrap(node: Node, trace: Any = _ASK) -> Array:
+    """What an operation gives the user: an Array of its own that holds ``node``, a Scalar where there are no dimensions.
+
+    trace : the trace this thread is in, where that is known
+    """
+    if trace is _ASK:
+        trace = LOCAL.trace
     out = _new(Array if node.shape else Scalar)
     out._node = node
     out._base = None
-    out._trace = trace = LOCAL.trace
+    out._trace = trace
     if trace is not None:
         node.holder = held = _ref(out)
         trace.made.append(held)
@@ -129,7 +135,7 @@ class Array(Methods):
         out._trace = LOCAL.trace
         return out
 
-    _new = staticmethod(wrap)
+    _new: Callable[..., Array] = staticmethod(wrap)
     _own = staticmethod(own)
 
     @property

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ class _Ways(dict[np.dtype, Way]):
         return found
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class Operation:
     """One operation on elements.
 
@@ -53,18 +51,16 @@ class Operation:
     body : makes the node of operands as users write them, where there is more to it than the rule
     """
 
-    name: str
-    arity: int
-    rule: Rule
-    operator: str = ""
-    ufunc: str | None = None
-    aliases: tuple[str, ...] = ()
-    fold: str = ""
-    body: Callable[..., Node] | None = None
-    ways: _Ways = field(init=False)
+    __slots__ = ("aliases", "arity", "body", "fold", "name", "operator", "rule", "ufunc", "ways")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ways", _Ways(self.name, self.rule))
+    def __init__(
+        self, name: str, arity: int, rule: Rule, operator: str = "", ufunc: str | None = None, aliases: tuple[str, ...] = (),
+        fold: str = "", body: Callable[..., Node] | None = None,
+    ) -> None:  # a dataclass would take a millisecond of the import
+        self.name, self.arity, self.rule, self.operator = name, arity, rule, operator
+        self.ufunc = name if ufunc is None else ufunc
+        self.aliases, self.fold, self.body = aliases, fold, body
+        self.ways = _Ways(name, rule)
 
     def node(self, *xs: Any) -> Node:
         """The node of operands of any kind."""
@@ -280,4 +276,4 @@ _RECORDS = (
     Operation("bitwise_right_shift", 2, _bits, "rshift", "right_shift", ("right_shift",)),
 )
 OPERATIONS: dict[str, Operation] = {o.name: o for o in _RECORDS}
-UFUNCS: dict[str, Operation] = {o.name if o.ufunc is None else o.ufunc: o for o in _RECORDS if o.ufunc != ""}
+UFUNCS: dict[str, Operation] = {o.ufunc: o for o in _RECORDS if o.ufunc}

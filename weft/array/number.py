@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.array.core import Array, Scalar
 from weft.array.meaning import Operation
+from weft.array.operators import install_weak
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
 from weft.dtypes import bool as BOOL
@@ -48,3 +49,6 @@ def number(node: Node) -> Number:
     out._base = None
     out._trace = LOCAL.trace
     return out
+
+
+install_weak(Number)

@@ -45,22 +45,8 @@ def _number(value: Any, dtype: np.dtype) -> Node | None:
     return number_node(value, dtype) if type(value) is float and is_float(dtype) else None
 
 
-def _plain(operation: Operation) -> dict[np.dtype, np.dtype]:
-    """Dtypes that both operands may have for the primitive to apply as it stands -> dtype of the result."""
-    op, out = TABLE[operation.name], {}
-    for dtype in ALL:
-        try:
-            primitive, within = operation.ways[dtype]
-        except DTypeError:
-            continue
-        if primitive is op and within is dtype:
-            probe = Node(op, (), _NOTHING, (), dtype)
-            out[dtype] = op.rule(probe, probe)[1]
-    return out
-
-
-def install(array: Any, scalar: Any, wrap: Callable[[Node], Any]) -> None:
-    """Give the class of arrays its operators; those in place make new objects of other classes, such as ``scalar``."""
+def install(array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
+    """Give arrays their operators, and scalars those that differ: in place they make new objects."""
     for operation in OPERATIONS.values():
         name = operation.operator
         if operation.arity == 1:
@@ -70,16 +56,44 @@ def install(array: Any, scalar: Any, wrap: Callable[[Node], Any]) -> None:
             continue
         forward, reflected, in_place, function = _binary(array, scalar, wrap, operation)
         _CALLS[operation.name] = function
-        if name:
-            _hang(array, f"__{name}__", forward)
-        if name and name not in _COMPARISONS:
+        if not name:
+            continue
+        if name == "pow":
+            forward = _power(wrap, forward)
+        _hang(array, f"__{name}__", forward)
+        if name not in _COMPARISONS:
             _hang(array, f"__r{name}__", reflected)
             _hang(array, f"__i{name}__", in_place)
-    _hang(array, "__pow__", _power(array, scalar, wrap, array.__pow__))
+            setattr(scalar, f"__i{name}__", forward)
     for name, function in _products(array, wrap).items():
         _hang(array, f"__{name}__", function)
+    scalar.__imatmul__ = array.__matmul__
     _hang(array, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
     _hang(array, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
+
+
+def install_weak(number: Any) -> None:
+    """Give numbers without a dtype operators that keep them so, beside other numbers."""
+    for operation in OPERATIONS.values():
+        name = operation.operator
+        if operation.arity == 2 and name:
+            forward, reflected = _weak(operation, getattr(number, f"__{name}__"), getattr(number, f"__r{name}__", None))
+            _hang(number, f"__{name}__", forward)
+            if name not in _COMPARISONS:
+                _hang(number, f"__r{name}__", reflected)
+                _hang(number, f"__i{name}__", forward)
+
+
+def _weak(operation: Operation, otherwise: Callable, otherwise_reflected: Callable | None) -> tuple[Callable, Callable]:
+    def forward(self: Any, other: Any) -> Any:
+        weak = type(other) in _NUMBERS or getattr(other, "weak", False)
+        return self._weakly(operation, self, other) if weak else otherwise(self, other)
+
+    def reflected(self: Any, other: Any) -> Any:
+        assert otherwise_reflected is not None
+        return self._weakly(operation, other, self) if type(other) in _NUMBERS else otherwise_reflected(self, other)
+
+    return forward, reflected
 
 
 def call(name: str) -> Callable[..., Any]:
@@ -93,9 +107,9 @@ def _hang(cls: type, name: str, function: Any) -> None:
     setattr(cls, name, function)
 
 
-def _products(array: Any, wrap: Callable[[Node], Any]) -> dict[str, Callable[..., Any]]:
+def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     def forward(self: Any, other: Any) -> Any:
-        if type(self) is array and type(other) is array:
+        if type(other) is array:
             x, y = self.node, other.node
             if x.dtype is y.dtype:
                 return wrap(matmul(x, y))
@@ -105,14 +119,12 @@ def _products(array: Any, wrap: Callable[[Node], Any]) -> dict[str, Callable[...
         return NotImplemented if foreign(other) else wrap(matmul(*operands(other, self)))
 
     def in_place(self: Any, other: Any) -> Any:
-        if type(self) is not array or foreign(other):
-            return forward(self, other)
-        return self._in_place(matmul(*operands(self, other)), "matmul in place")
+        return NotImplemented if foreign(other) else self._in_place(matmul(*operands(self, other)), "matmul in place")
 
     return {"matmul": forward, "rmatmul": reflected, "imatmul": in_place}
 
 
-def _unary(array: Any, wrap: Callable[[Node], Any], operation: Operation) -> Callable[..., Any]:
+def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     ways, body = operation.ways, operation.body
 
     def function(x: Any) -> Any:
@@ -128,12 +140,12 @@ def _unary(array: Any, wrap: Callable[[Node], Any], operation: Operation) -> Cal
     return function
 
 
-def _power(array: Any, scalar: Any, wrap: Callable[[Node], Any], power: Callable[..., Any]) -> Callable[..., Any]:
+def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[..., Any]:
     """The short way of ``x ** 2``, which is ``x * x``."""
     square = TABLE["square"]
 
     def raised(self: Any, other: Any) -> Any:
-        if type(other) in (int, float) and other == 2 and (type(self) is array or type(self) is scalar):
+        if type(other) in (int, float) and other == 2:
             node = self.node
             if is_float(node.dtype) or (type(other) is int and node.dtype is not BOOL):
                 return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
@@ -142,13 +154,20 @@ def _power(array: Any, scalar: Any, wrap: Callable[[Node], Any], power: Callable
     return raised
 
 
-def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Operation) -> tuple[Callable, ...]:
-    name, plain = operation.name, _plain(operation)
-    op, repeats = TABLE[name], name == "multiply"
-    if name == "pow":
-        plain = {d: t for d, t in plain.items() if is_float(d)}  # powers of integers are looked at
+def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
+    """``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two of scalars, too), and the function."""
+    name, op = operation.name, TABLE[operation.name]
+    plain: dict[np.dtype, np.dtype] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
+    asked: list[bool] = []
 
-    def joined(x: Node, y: Node, like: Node, dtype: np.dtype) -> Any:
+    def slow(x1: Any, x2: Any) -> Any:
+        """By the rule; the first to come here notes for which dtypes nobody has to."""
+        if not asked:
+            asked.append(True)
+            plain.update(_plain(operation))
+        return wrap(operation.node(x1, x2))
+
+    def joined(x: Node, y: Node, like: Node, dtype: np.dtype, trace: Any) -> Any:
         """The short way: the result has the shape of ``like``."""
         frame = _frame(2)
         code = frame.f_code
@@ -160,53 +179,43 @@ def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Ope
         node.dtype = dtype
         node.where = user_frame() if code.co_filename.startswith(_ASKING) else (code, frame.f_lasti)
         node.value = node.holder = None
-        return wrap(node)
+        return wrap(node, trace)
 
     def forward(self: Any, other: Any) -> Any:
-        kind = type(self)
-        if kind is array or kind is scalar:
-            outside = LOCAL.trace is None  # then a cell's content is simply there
-            x = self._node if outside and self._base is None else self.node
-            dtype = plain.get(x.dtype)
-            if dtype is not None:
-                kind = type(other)
-                if kind is array or kind is scalar:
-                    y = other._node if outside and other._base is None else other.node
-                    if x.dtype is y.dtype:
-                        if x.shape == y.shape or not y.shape:
-                            return joined(x, y, x, dtype)
-                        return joined(x, y, y, dtype) if not x.shape else wrap(bind(op, x, y))
-                elif kind in _NUMBERS:
-                    y = _number(other, x.dtype)
-                    if y is not None:
-                        return joined(x, y, x, dtype)
-        elif type(other) in _NUMBERS or getattr(other, "weak", False):
-            return self._weakly(operation, self, other)
-        if foreign(other) or (repeats and _repeated(other, self)):
-            return NotImplemented
-        return wrap(operation.node(self, other))
+        trace = LOCAL.trace  # outside of traces a cell's content is simply there
+        x = self._node if trace is None and self._base is None else self.node
+        dtype = plain.get(x.dtype)
+        if dtype is not None:
+            kind = type(other)
+            if kind is array or kind is scalar:
+                y = other._node if trace is None and other._base is None else other.node
+                if x.dtype is y.dtype:
+                    if x.shape == y.shape or not y.shape:
+                        return joined(x, y, x, dtype, trace)
+                    return joined(x, y, y, dtype, trace) if not x.shape else wrap(bind(op, x, y))
+            elif kind in _NUMBERS:
+                y = _number(other, x.dtype)
+                if y is not None:
+                    return joined(x, y, x, dtype, trace)
+        return NotImplemented if left_to(other, self) else slow(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
         if type(other) in _NUMBERS:
-            if self.weak:
-                return self._weakly(operation, other, self)
             x = self.node
             dtype = plain.get(x.dtype)
             if dtype is not None:
                 y = _number(other, x.dtype)
                 if y is not None:
-                    return joined(y, x, x, dtype)
-        if foreign(other) or (repeats and _repeated(other, self)):
-            return NotImplemented
-        return wrap(operation.node(other, self))
+                    return joined(y, x, x, dtype, LOCAL.trace)
+        return NotImplemented if left_to(other, self) else slow(other, self)
 
-    def _repeated(other: Any, self: Any) -> bool:
-        """A list times an integer is the list repeated by Python, as with NumPy's scalars."""
-        return type(self) is scalar and isinstance(other, list | tuple) and self.dtype.kind in "iu"
+    def left_to(other: Any, self: Any) -> bool:
+        """Whether Python asks ``other``. A list times an integer is the list repeated, as with NumPy's scalars."""
+        if name == "multiply" and type(self) is scalar and isinstance(other, list | tuple):
+            return self.dtype.kind in "iu"
+        return foreign(other)
 
     def in_place(self: Any, other: Any) -> Any:
-        if type(self) is not array:
-            return forward(self, other)
         if isinstance(other, array):
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
@@ -218,14 +227,28 @@ def _binary(array: Any, scalar: Any, wrap: Callable[[Node], Any], operation: Ope
             x, y = x1.node, x2.node
             dtype = plain.get(x.dtype)
             if dtype is not None and x.dtype is y.dtype and (x.shape == y.shape or not y.shape):
-                return joined(x, y, x, dtype)
+                return joined(x, y, x, dtype, LOCAL.trace)
         elif operation.operator:
             weak1, weak2 = getattr(x1, "weak", False), getattr(x2, "weak", False)
             if (weak1 and (weak2 or type(x2) in _NUMBERS)) or (weak2 and type(x1) in _NUMBERS):
                 return (x1 if weak1 else x2)._weakly(operation, x1, x2)
-        return wrap(operation.node(x1, x2))
+        return slow(x1, x2)
 
     return forward, reflected, in_place, function
+
+
+def _plain(operation: Operation) -> dict[np.dtype, np.dtype]:
+    """Dtypes that both operands may have for the primitive to apply as it stands -> dtype of the result."""
+    op, out = TABLE[operation.name], {}
+    for dtype in ALL:
+        try:
+            as_it_stands = operation.ways[dtype] == (op, dtype)
+        except DTypeError:
+            continue
+        if as_it_stands and (operation.name != "pow" or is_float(dtype)):  # powers of integers are looked at
+            probe = Node(op, (), _NOTHING, (), dtype)
+            out[dtype] = op.rule(probe, probe)[1]
+    return out
 
 
 def mark_nodes(on: bool) -> None:

@@ -6,7 +6,7 @@ The counter's 128 bits are (low word, high word, 0, 0) of ``base + (i >> 2)``, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -35,19 +35,8 @@ def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, np.dtyp
     return shape, UINT32
 
 
-class Words(Protocol):
-    """uint64 numbers, as NumPy arrays or as nodes: what Philox does with them."""
-
-    def number(self, value: int) -> Any: ...
-    def multiply(self, a: Any, b: Any) -> Any: ...
-    def add(self, a: Any, b: Any) -> Any: ...
-    def xor(self, a: Any, b: Any) -> Any: ...
-    def low(self, a: Any) -> Any: ...
-    def high(self, a: Any) -> Any: ...
-
-
-def philox(w: Words, counter: Any, key: Any) -> list[Any]:
-    """The four words for each 64-bit counter under each 64-bit key."""
+def philox(w: Any, counter: Any, key: Any) -> list[Any]:
+    """The four words for each 64-bit counter under each 64-bit key; ``w`` knows how its kind of numbers is multiplied, ..."""
     c = [w.low(counter), w.high(counter), w.number(0), w.number(0)]
     k = [w.low(key), w.high(key)]
     for _ in range(ROUNDS):
@@ -58,6 +47,8 @@ def philox(w: Words, counter: Any, key: Any) -> list[Any]:
 
 
 class _Arrays:
+    """uint64 numbers as NumPy arrays."""
+
     def number(self, value: int) -> Any:
         return np.uint64(value)
 
@@ -78,6 +69,8 @@ class _Arrays:
 
 
 class _Nodes:
+    """uint64 numbers as nodes."""
+
     def __init__(self, like: Node) -> None:
         self._like = like
 
