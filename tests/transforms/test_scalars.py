@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import math
@@ -10,6 +11,7 @@ import operator
 import pickle
 import random
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ import pytest
 from making import normal
 
 import weft as wf
+from weft.array.methods import NAMES
 from weft.errors import TraceError
 
 INTEGER = [d.name for d in (*wf.dtypes.SIGNED, *wf.dtypes.UNSIGNED)]
@@ -303,5 +306,12 @@ def test_a_module_makes_its_own_array_of_a_value():
     for _ in range(30):
         step(x, x * 3, 0.1)
     assert float(net.factor) == pytest.approx(3.0, abs=1e-2)
-    with pytest.raises(TypeError, match="it is a value"):
+    with pytest.raises(TypeError, match="parameter 'w' is a Scalar.*wf.array"):
         wf.optim.SGD(0.1).init({"w": wf.ones(3).mean()}).update({"w": wf.ones(3).mean()}, {"w": wf.array(1.0)})
+
+
+def test_the_stub_of_methods_names_them_all():
+    stub = ast.parse((Path(wf.__file__).parent / "array" / "methods.pyi").read_text())
+    (methods,) = (n for n in stub.body if isinstance(n, ast.ClassDef))
+    named = [n.name if isinstance(n, ast.FunctionDef) else n.targets[0].id for n in methods.body]
+    assert sorted(named) == sorted(NAMES)

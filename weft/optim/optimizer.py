@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, Scalar
 from weft.errors import ShapeError
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
@@ -167,8 +167,8 @@ class Optimizer:
 
         Raises
         ------
-        ShapeError
-            when a gradient is missing or has another shape than its parameter.
+        ShapeError, TypeError
+            when a gradient is missing or has another shape than its parameter; when a parameter is a Scalar.
         """
         parameters, slopes = named_arrays(model), named_arrays(gradients)
         if self.step_count is None:
@@ -178,6 +178,8 @@ class Optimizer:
         assert self.step_count is not None
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         for name, p in parameters.items():
+            if isinstance(p, Scalar):
+                raise TypeError(f"update: parameter {name!r} is a Scalar, a value that cannot change: make it wf.array({name})")
             if name not in slopes or slopes[name].shape != p.shape:
                 found = slopes[name].shape if name in slopes else "none"
                 raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
