@@ -10,6 +10,7 @@ import pytest
 import weft as wf
 import weft.schedule.build
 from weft import execute
+from weft.recent import Recent
 
 
 @pytest.fixture
@@ -23,9 +24,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return build(graph)
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
-    monkeypatch.setattr(execute, "KEPT", 4)
-    monkeypatch.setattr(execute, "_RECENT", {})
-    monkeypatch.setattr(execute, "_OLDER", {})
+    monkeypatch.setattr(execute, "PROGRAMS", Recent(4, fewest=1))
+    for name in ("LEAST", "NODE", "STEP"):
+        monkeypatch.setattr(execute, name, 1.0 if name == "LEAST" else 0.0)
     return found
 
 
@@ -37,7 +38,7 @@ def look(n: int) -> None:
 def test_programs_do_not_pile_up_and_what_is_dropped_is_made_again(built: list[int]) -> None:
     for n in range(1, 31):
         look(n)
-        assert len(execute._RECENT) <= 4 and len(execute._OLDER) <= 4
+        assert len(execute.PROGRAMS) <= 8
     assert built == list(range(1, 31))
     look(1)
     assert built[30:] == [1]

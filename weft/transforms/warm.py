@@ -34,11 +34,12 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
 
 
 def table(
-    program: int, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
+    run: Any, program: int, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any],
 ) -> Table:
     """A table for one kind of call.
 
+    run, program : what runs, and the address it has for this
     specs : for each argument (shape, dtype), or None for a float, or a 1-tuple of the very object it must be
     places : the arguments that are arrays, and those that are numbers, in the Program's order
     cells, fixed : captured cells with what they hold, and buffers, which follow these
@@ -57,4 +58,4 @@ def table(
     ]
     shape, dtype = result
     node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
-    return Table(Node, Array, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})
+    return Table(Node, Array, run, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})
