@@ -9,10 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import secrets
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -144,33 +140,3 @@ def _counts(x: Any) -> bool:
 
 def _foreign(source: Any, why: str) -> DataError:
     return DataError(f"{source} is damaged or no safetensors file: {why}")
-
-
-def write_whole(path: str | os.PathLike, content: bytes) -> None:
-    """Write a file so that at every moment there is the old one or the new one, whole."""
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
-    try:
-        with os.fdopen(handle, "wb") as f:
-            f.write(content)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(target.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    with suppress(OSError):  # some network folders cannot
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -13,9 +13,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from weft.files import target, write_whole
 from weft.functions.creation import asarray
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, write_whole
+from weft.nn.weight_file import pack
 from weft.train.history import Epoch
 from weft.train.state import State
 
@@ -176,6 +177,8 @@ class BestWeights:
         self.number, self.score = 0, float("nan")
 
     def on_begin(self, state: State) -> None:
+        if self.path is not None:
+            target(self.path, "BestWeights")  # a file that cannot be written is refused before anything is trained
         if not state.history.epochs:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
 
@@ -186,7 +189,7 @@ class BestWeights:
             self.best, self.number, self.score = copied(state.model), state.epoch, value
             state.history.best = state.epoch
             if self.path is not None:
-                write_whole(self.path, pack(self.best))
+                write_whole(self.path, pack(self.best), "BestWeights")
 
     def on_end(self, state: State) -> None:
         self.last = copied(state.model)
@@ -244,7 +247,6 @@ class CSVLog:
         self._names: list[str] | None = None
 
     def on_begin(self, state: State) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._names = None
         with self.path.open("w", newline="") as f:
             for row in state.history.epochs:

@@ -1,7 +1,7 @@
 """Checkpoints: a run on disk, whole at every moment, from which it goes on to the same bits.
 
 A checkpoint is a safetensors file with checksums, as weights are; what is no array stands in it as JSON, in a tensor of
-bytes. It is written beside its place under a fixed name (``.part``), brought to the disk, and renamed.
+bytes. How it is written: ``weft/files.py``; who may write it: ``writer.py``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.errors import DataError
+from weft.files import read, write_whole
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, sync_folder, unpack
+from weft.nn.weight_file import pack, unpack
 from weft.optim import Optimizer
 from weft.optim.schedules import Schedule
 from weft.train.history import Epoch
@@ -88,7 +88,7 @@ def save(path: str | os.PathLike, found: Checkpoint) -> None:
         "epochs": [asdict(e) for e in found.epochs], "place": found.place,
     })
     arrays[STATE] = np.frombuffer(text.encode(), np.uint8)
-    _write(Path(path), pack(arrays))
+    write_whole(path, pack(arrays), "fit: checkpoint")
 
 
 def load(path: str | os.PathLike) -> Checkpoint:
@@ -99,7 +99,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
     DataError
         when it is damaged, or no checkpoint.
     """
-    arrays = unpack(Path(path).read_bytes(), path)
+    arrays = unpack(read(path, "checkpoint"), os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
     held = json.loads(bytes(arrays.pop(STATE)))
@@ -177,15 +177,3 @@ def _few(names: list[str]) -> str:
 
 def _other(path: Any, why: str) -> DataError:
     return DataError(f"fit: {path} is the checkpoint of another run: {why}. resume=False begins anew and writes over it")
-
-
-def _write(path: Path, content: bytes) -> None:
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    with open(part, "wb") as f:
-        f.write(content)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(part, target)
-    sync_folder(target.parent)
