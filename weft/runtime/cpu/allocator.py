@@ -84,7 +84,7 @@ class Allocator:
                 found = permanent(memory_ir.HOME_SIZE)
                 ctypes.c_int64.from_address(found + 24).value = size
                 found = self._homes.setdefault(size, found)
-            if len(self._by_request) > 100_000:
+            if len(self._by_request) >= 10_000:
                 self._by_request.clear()
             self._by_request[nbytes] = found
         return found

@@ -196,18 +196,25 @@ def emit_object(ir: str) -> tuple[bytes, list[str]]:
 
 def _emitted(ir: str) -> tuple[bytes, list[str]]:
     llvm = _llvm()
-    options = llvm.create_pipeline_tuning_options(speed_level=0)
+    passes, options = _passes()
     with (
         llvm.create_context() as context,  # one for all would keep types and numbers of every kernel for ever
         _machine() as machine,
         llvm.parse_assembly(ir, context) as module,
-        llvm.create_pass_builder(machine, options) as builder,
-        llvm.create_new_module_pass_manager() as passes,
+        llvm.create_pass_builder(machine, options) as builder,  # runs once: it keeps what a run leaves (llvmlite never frees 1.5 KB)
     ):
-        passes.add_sroa_pass()
         passes.run(module, builder)
         exports = [f.name for f in module.functions if not f.is_declaration and f.linkage == llvm.Linkage.external]
         return machine.emit_object(module), exports
+
+
+@lru_cache(maxsize=1)
+def _passes() -> tuple[Any, Any]:
+    """What every compilation runs; made once, for llvmlite does not free it."""
+    llvm = _llvm()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    return passes, llvm.create_pipeline_tuning_options(speed_level=0)
 
 
 def _is_complete(meta: dict[str, Any]) -> bool:
