@@ -31,7 +31,8 @@ def forks(times: int) -> int:
         x = table[:n]
         got = (wf.asarray(x) * 3 + n).numpy()
         assert np.array_equal(got, x * np.float32(3) + np.float32(n)), n
-        assert abs(float(wf.sum(wf.asarray(table[: 50_000 + n]))) - table[: 50_000 + n].sum(dtype=np.float64)) < 0.1  # all threads
+        y = table[: 50_000 + n]  # enough for all threads
+        assert abs(float(wf.sum(wf.asarray(y))) - y.sum(dtype=np.float64)) < 0.1
 
     stop = threading.Event()
     failed: list[BaseException] = []

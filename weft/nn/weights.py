@@ -121,8 +121,8 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
     """
     fresh, own = _read(path), _lasting(model)
     missing = sorted(own.keys() - fresh.keys())
-    passing = _passing(model)
-    foreign = sorted(n for n in fresh.keys() - own.keys() if n not in passing and not _is_counter(n, fresh[n]))
+    short_lived = passing(model)
+    foreign = sorted(n for n in fresh.keys() - own.keys() if n not in short_lived and not _is_counter(n, fresh[n]))
     if missing or foreign:
         raise DataError(
             f"{path} does not fit the model: missing {_few(missing)}, not in the model {_few(foreign)}" + _unmade(model, foreign)
@@ -161,11 +161,11 @@ def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
 
 def _lasting(model: Module) -> dict[str, Array]:
     """A model's arrays without what stateful layers keep between batches."""
-    passing = _passing(model)
-    return {name: array for name, array in model.arrays().items() if name not in passing}
+    short_lived = passing(model)
+    return {name: array for name, array in model.arrays().items() if name not in short_lived}
 
 
-def _passing(model: Module) -> set[str]:
+def passing(model: Module) -> set[str]:
     """Names of what stateful layers keep between batches, whether it is there or not."""
     layers = [(prefix, m) for prefix, m in model.modules() if hasattr(m, "reset_state")]
     return {f"{prefix}.{name}" if prefix else name for prefix, m in layers for name in m.buffers}

@@ -7,6 +7,7 @@ A callback is a function of the :class:`~weft.train.State`, called after every e
 from __future__ import annotations
 
 import csv
+import operator
 import os
 from pathlib import Path
 from typing import IO, Any
@@ -213,7 +214,7 @@ class BestWeights:
         return {"number": self.number, "score": self.score, **weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.number, self.score = state["number"], state["score"]
+        self.number, self.score = operator.index(state["number"]), float(state["score"])
         self.best = {n.removeprefix("best/"): a for n, a in state.items() if n.startswith("best/")} or None
 
 
