@@ -84,7 +84,7 @@ def understood(content: bytes, path: Any) -> dict[str, Any]:
         when anything is missing or is something else than it should be.
     """
     try:
-        held = json.loads(content, parse_int=_int)
+        held = json.loads(content.decode(), parse_int=_int)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"cannot be read: {error}") from None
     if isinstance(held, dict) and type(held.get("version")) is int and held["version"] != VERSION:
