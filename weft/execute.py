@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.cell import LOCAL
-from weft.graph.node import Graph, Node, Shape
+from weft.errors import gib
+from weft.graph.node import Graph, Node, Shape, user_line
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.recent import Recent
 from weft.runtime import get_backend
@@ -51,7 +52,14 @@ def detached(graph: Graph) -> Graph:
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``."""
-    return executable(graph)(list(values))
+    try:
+        return executable(graph)(list(values))
+    except MemoryError as error:
+        largest = max(graph.outputs, key=lambda n: n.nbytes)
+        raise MemoryError(
+            f"{user_line(largest.where)}: {error}; the largest result here has shape {largest.shape}, dtype "
+            f"{largest.dtype.name} and {gib(largest.nbytes)}"
+        ) from None
 
 
 def to_buffer(array: np.ndarray) -> Any:
