@@ -87,13 +87,14 @@ def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
 
 def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
     """The shape that NumPy's rules give; ShapeError names all of them where they do not fit."""
-    out: Shape | None = ()
+    out: Shape = ()
     for shape in shapes:
-        out = two_shapes(out, shape)
-        if out is None:
+        both = two_shapes(out, shape)
+        if both is None:
             raise ShapeError(
                 f"{function}: shapes {', '.join(map(str, shapes))} do not broadcast: from the right, extents must be equal or 1"
             )
+        out = both
     return out
 
 
