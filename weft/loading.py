@@ -27,7 +27,8 @@ class _Finder:
         if not name.startswith("weft."):
             return None
         for finder in sys.meta_path:
-            spec = None if isinstance(finder, _Finder) else finder.find_spec(name, path, target)
+            find = getattr(finder, "find_spec", None)
+            spec = None if find is None or isinstance(finder, _Finder) else find(name, path, target)
             if spec is not None:
                 if type(spec.loader) is SourceFileLoader:
                     spec.loader = _Loader(spec.loader.name, spec.loader.path)

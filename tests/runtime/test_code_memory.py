@@ -235,6 +235,23 @@ def test_no_thread_meets_a_kernel_that_another_sweeps(tmp_path: Path) -> None:
     assert not failed and kernel.address
 
 
+@pytest.mark.parametrize("after", [0, 1, 2, 5])
+def test_where_memory_cannot_be_made_executable_llvm_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """After so many changes of protection the system refuses: at the region, when code is written, when it is closed."""
+    real, count = code_memory._protect, [0]
+
+    def protect(*args: int) -> int:
+        count[0] += 1
+        return real(*args) if count[0] <= after else -1
+
+    monkeypatch.setattr(code_memory, "_protect", protect)
+    be = backend(tmp_path, threads=1)
+    x = np.arange(4096, dtype=F32)
+    out = executable(be, scale_twice(4096), scale_kernel(be))([be.from_numpy(x), 2.0, 1.0])[0]
+    assert np.array_equal(be.to_numpy(out, (4096,), F32), x * 2)
+    assert count[0] > after and b'"llvm": true' in b"".join(p.read_bytes() for p in tmp_path.iterdir())
+
+
 def test_code_of_modules_stays(tmp_path: Path) -> None:
     known = Compiler(backend(tmp_path).compiler.cache)
     text = "define i32 @seven() nounwind {\n  ret i32 7\n}"

@@ -104,7 +104,7 @@ def _decoded(meta: Any) -> Machine | None:
 def _pinned(path: str) -> Machine:
     try:
         found = _decoded(json.loads(Path(path).read_text()))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"WEFT_PROFILE: {path} cannot be read: {error}") from None
     if found is None:
         raise DataError(

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from weft.array import Array
 from weft.errors import DataError, ShapeError
@@ -122,7 +123,7 @@ def fit(
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     if checkpoint is not None:
         target(checkpoint, "fit: checkpoint")  # what cannot be written is refused before the data are read
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     if epochs > 1:
         arguments.repeatable(x, validation, steps_per_epoch)
     feed, held = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)

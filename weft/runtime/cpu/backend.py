@@ -15,7 +15,7 @@ import numpy as np
 from weft.runtime.cache import Cache
 from weft.runtime.cpu import call, pool_ir, warm, warm_ir
 from weft.runtime.cpu.allocator import Allocator, view
-from weft.runtime.cpu.compile import Compiler, llvm_lock
+from weft.runtime.cpu.compile import Compiler, host, llvm_lock
 from weft.runtime.cpu.executable import CPUExecutable
 from weft.runtime.cpu.threads import Pool, permanent
 from weft.schedule.program import Program, calls
@@ -167,9 +167,8 @@ class CPUBackend:
 
 def _generate(kernel: Any) -> Any:
     from weft.codegen.cpu.generate import generate
-    from weft.codegen.cpu.isa import host_isa
 
-    return generate(kernel, host_isa())
+    return generate(kernel, host())
 
 
 BACKEND = CPUBackend()

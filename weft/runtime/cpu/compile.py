@@ -251,6 +251,15 @@ def _llvm() -> Any:
         return llvm
 
 
+@lru_cache(maxsize=1)
+def host() -> Any:
+    """What the code generator must know of this CPU; the first time LLVM is asked, which is not to be interrupted."""
+    with held():
+        from weft.codegen.cpu.isa import host_isa
+
+        return host_isa()
+
+
 def llvm_lock() -> Any:
     """The lock under which llvmlite enters LLVM, None where LLVM is not loaded (or keeps it elsewhere)."""
     loaded = sys.modules.get("llvmlite.binding.ffi")
@@ -259,10 +268,8 @@ def llvm_lock() -> Any:
 
 def _machine() -> Any:
     """A new target machine each time: it belongs to whoever uses it."""
-    from weft.codegen.cpu.isa import host_isa
-
     return _llvm().Target.from_default_triple().create_target_machine(
-        cpu="", features=host_isa().features, opt=3, reloc="pic", codemodel="small"
+        cpu="", features=host().features, opt=3, reloc="pic", codemodel="small"
     )
 
 
@@ -301,9 +308,7 @@ def cpu_identity() -> str:
     except OSError:
         lines.append(platform.processor())
     if len(lines) <= 3:  # not Linux: ask LLVM
-        from weft.codegen.cpu.isa import host_isa
-
-        lines.append(repr(host_isa()))
+        lines.append(repr(host()))
     return "\n".join(lines)
 
 
