@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOC_STAMP := $(VENV)/.ready-for-docs
 
-.PHONY: demo test lint types layers tests setup doc clean
+.PHONY: demo test lint types layers tests soak setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -27,6 +27,10 @@ layers: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/python -m pytest
+
+# What takes too long for every run of the tests: kills, interruptions, forks, 30,000 shapes, damaged files. About an hour.
+soak: $(STAMP)
+	$(BIN)/python tests/soak/run.py
 
 # The site, in out/doc: every example is executed, a failing one or any warning fails. Sphinx is fetched by the first run.
 doc: $(DOC_STAMP)

@@ -214,12 +214,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.M
     assert path.read_bytes() == content and list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0\x08", b"\0\0\x08\x03\0\0", b"\0\0\x0d\x01\0\0\0\1a", b"\0\0\x08\x01\0\0\0\2a"])
-def test_idx_files(content: bytes) -> None:
-    with pytest.raises(DataError, match="some file is (no idx file|cut off)"):
-        wf.data.sets.read_idx(content, "some file")
-
-
 def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
     import types

@@ -11,6 +11,9 @@ import sys
 import types
 from typing import Any
 
+from weft.loading import install
+from weft.signals import held
+
 __version__ = "0.1.0"
 
 e = 2.718281828459045
@@ -77,13 +80,13 @@ __all__ = sorted(["__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_M
 
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
-    if home is not None:
-        found = getattr(importlib.import_module(home), _RENAMED.get(name, name))
-    elif name in _MODULES:
-        found = importlib.import_module(_MODULES[name])
-    else:
+    if home is None and name not in _MODULES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    globals()[name] = found
+    with held():
+        found = importlib.import_module(_MODULES[name] if home is None else home)
+        if home is not None:
+            found = getattr(found, _RENAMED.get(name, name))
+        globals()[name] = found
     return found
 
 
@@ -100,3 +103,4 @@ class _Face(types.ModuleType):
 
 
 sys.modules[__name__].__class__ = _Face
+install()

@@ -30,6 +30,11 @@ class TraceError(TypeError):
     """The content of an array was needed where only its shape and dtype are known."""
 
 
+def gib(nbytes: int) -> str:
+    """A number of bytes, for messages about memory: ``17.2 GiB``."""
+    return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"
+
+
 def renamed(error: Exception, name: str, **arguments: str) -> Exception:
     """A primitive's error as that of the function ``name`` that the user called, with that one's names of its arguments."""
     inner, colon, text = str(error).partition(": ")

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from weft.cell import LOCAL
-from weft.graph.node import Graph, Node, Shape
+from weft.errors import gib
+from weft.graph.node import Graph, Node, Shape, user_line
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.recent import Recent
 from weft.runtime import get_backend
 
-# Someone who changes shapes for ever makes programs for ever. The last 1024 kinds of graph are found again, and at most
-# 2048 kept: some 20 KB each for small expressions, 40 MB in all. Far above what a program with fixed shapes needs.
-KEPT = 1024
-_RECENT: dict[Any, Callable[..., list[Any]]] = {}
-_OLDER: dict[Any, Callable[..., list[Any]]] = {}
+# Someone who changes shapes for ever makes programs for ever. The last 1000 small ones are found again and at most 2000 kept,
+# some 16 KB each, 40 MB in all; of large ones 64 and 128 MB by estimate, but never fewer than the last 16. That is far above
+# what a program with fixed shapes needs.
+PROGRAMS = Recent(64e6)
+LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: of a node with its part of key and kernel, of a step with its code and table
 
 
 def executable(graph: Graph) -> Callable[..., list[Any]]:
@@ -24,23 +26,16 @@ def executable(graph: Graph) -> Callable[..., list[Any]]:
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
     key = (graph.key(), LOCAL.flush)
-    found = _RECENT.get(key)
+    found = PROGRAMS.get(key)
     if found is None:
-        found = _OLDER.get(key)
-        if found is None:
-            from weft.schedule.build import build
+        from weft.schedule.build import build
+        from weft.schedule.program import calls
 
-            found = get_backend().compile(build(detached(graph)), flush_denormals=LOCAL.flush)
-        _keep(key, found)
+        program = build(detached(graph))
+        found = get_backend().compile(program, flush_denormals=LOCAL.flush)
+        kernels = sum(1 for _ in calls(program))
+        PROGRAMS.put(key, found, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
     return found
-
-
-def _keep(key: Any, found: Callable[..., list[Any]]) -> None:
-    """Two generations instead of an order of use: a look that finds its program among the recent pays nothing."""
-    global _RECENT, _OLDER
-    if len(_RECENT) >= KEPT:
-        _OLDER, _RECENT = _RECENT, {}
-    _RECENT[key] = found
 
 
 def detached(graph: Graph) -> Graph:
@@ -57,7 +52,14 @@ def detached(graph: Graph) -> Graph:
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``."""
-    return executable(graph)(list(values))
+    try:
+        return executable(graph)(list(values))
+    except MemoryError as error:
+        largest = max(graph.outputs, key=lambda n: n.nbytes)
+        raise MemoryError(
+            f"{user_line(largest.where)}: {error}; the largest result here has shape {largest.shape}, dtype "
+            f"{largest.dtype.name} and {gib(largest.nbytes)}"
+        ) from None
 
 
 def to_buffer(array: np.ndarray) -> Any:

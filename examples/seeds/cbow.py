@@ -151,6 +151,7 @@ def main(arguments: list[str] | None = None) -> CBOW:
     parser.add_argument("--limit", type=int, help="batches an epoch, all by default")
     parser.add_argument("--save", default="cbow.safetensors", help="where the vectors go, in float16")
     options = parser.parse_args(arguments)
+    Path(options.save).parent.mkdir(parents=True, exist_ok=True)
     if options.text is None and "WEFT_DATA" not in os.environ:
         parser.error("give --text, or name the folder that holds ptb/ptb.train.txt in WEFT_DATA")
     wf.random.seed(0)

@@ -159,6 +159,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--hidden", type=int, help="numbers a word and in the LSTM: 100, or 650 with --better")
     parser.add_argument("--save", default="rnnlm.safetensors", help="where the weights go, in float16")
     options = parser.parse_args(arguments)
+    Path(options.save).parent.mkdir(parents=True, exist_ok=True)
     if options.folder is None and "WEFT_DATA" not in os.environ:
         parser.error("give --folder, or name the folder that holds ptb/ in WEFT_DATA")
     wf.random.seed(0)

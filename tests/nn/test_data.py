@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from weft.data import load_digits, load_mnist
-from weft.data.sets import read_idx
+from weft.data.idx import read_idx
 from weft.errors import DataError
 
 
@@ -43,9 +45,53 @@ def test_damaged_mnist_is_refused(tmp_path, monkeypatch) -> None:
         load_mnist()
 
 
-def test_idx() -> None:
-    assert read_idx(b"\0\0\x08\x02\0\0\0\x02\0\0\0\x01\x07\x08").tolist() == [[7], [8]]
-    with pytest.raises(DataError, match="cut off"):
-        read_idx(b"\0\0\x08\x01\0\0\0\x05ab")
-    with pytest.raises(DataError, match="no idx file"):
-        read_idx(b"hello")
+def idx(*shape: int, data: bytes | None = None) -> bytes:
+    data = bytes(range(256))[: int(np.prod(shape))] if data is None else data
+    return bytes([0, 0, 8, len(shape)]) + b"".join(n.to_bytes(4, "big") for n in shape) + data
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_idx(tmp_path, packed: bool) -> None:
+    path = tmp_path / "labels"
+
+    def write(content: bytes, *more: bytes) -> None:
+        path.write_bytes(b"".join(map(gzip.compress, (content, *more))) if packed else content + b"".join(more))
+
+    for shape in ((), (0,), (5,), (2, 3), (3, 0, 4), (2, 3, 5, 7)):
+        write(idx(*shape))
+        found = read_idx(path)
+        assert found.shape == shape and found.tobytes() == idx(*shape)[4 + 4 * len(shape):]
+    write(idx(2, 3)[:13], idx(2, 3)[13:])  # in two members
+    assert read_idx(path).tolist() == [[0, 1, 2], [3, 4, 5]]
+    for content, why in {
+        b"hello": "does not begin as one", b"\0\0\x08": "does not begin", b"\0\0\x09\1\0\0\0\1a": "does not begin",
+        idx(2, 2, 2)[:11]: "3 dimensions and is cut off", idx(2, 3)[:-1]: "(5 of 6|cannot hold)", idx(2) + b"x": "goes on",
+        idx(*[1] * 65): "65 dimensions", idx(*[1 << 31] * 4, data=b"abc"): "cannot hold",
+        idx(*[(1 << 32) - 1] * 3, 0): "cannot hold",
+    }.items():
+        write(content)
+        with pytest.raises(DataError, match=f"labels is damaged or no idx file of bytes: .*{why}"):
+            read_idx(path)
+
+
+def test_what_is_unpacked_is_what_was_promised(tmp_path) -> None:
+    """A bomb: a thousand times its size, of which nothing is promised."""
+    path, size = tmp_path / "bomb", 256 << 20
+    packer = zlib.compressobj(9, wbits=31)
+    block = bytes(1 << 20)
+    parts = [packer.compress(idx(3))] + [packer.compress(block) for _ in range(size >> 20)] + [packer.flush()]
+    path.write_bytes(b"".join(parts))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="goes on after the 3 bytes"):
+        read_idx(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size < 1 << 20 and peak < 4 << 20
+    whole = gzip.compress(idx(2, 3))
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(DataError, match="bomb is damaged"):
+            read_idx(path)
+    path.write_bytes(whole[:-6] + b"xx" + whole[-4:])
+    with pytest.raises(DataError, match="cannot be unpacked: .*check"):
+        read_idx(path)

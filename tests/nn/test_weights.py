@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -49,8 +51,8 @@ def test_every_dtype_comes_back_and_others_read_it(tmp_path: Path) -> None:
 
 def test_a_model_round_trip_in_float16(tmp_path: Path) -> None:
     a, b = net(), net()
-    a.save(tmp_path / "deep" / "w", dtype="float16")
-    assert b.load(tmp_path / "deep" / "w") is b
+    a.save(tmp_path / "w", dtype="float16")
+    assert b.load(tmp_path / "w") is b
     for name, value in contents(a).items():
         assert b.arrays()[name].dtype == value.dtype
         np.testing.assert_array_equal(b.arrays()[name].numpy(), value.astype(np.float16).astype(value.dtype))
@@ -130,6 +132,19 @@ def test_damage_names_the_place_and_loads_nothing(tmp_path: Path) -> None:
     (lambda h, d: joined(b"[" * 100000, d), "cannot be read"),
     (lambda h, d: b"\x93NUMPY" + d, "promise a header of .* it is NumPy's .npy"),
     (lambda h, d: b"PK\3\4" + bytes(4) + d, "torch.save"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [1] * 65}}, d), "'v' has 65 dimensions, an array has 64 at most"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [2, 1 << 63]}}, d), r"shape \[2, 9223372036854775808\]"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [1 << 62] * 9}}, d), r"shape \(4611686018427387904, .* needs \d+ bytes"),
+    (lambda h, d: joined(h | {"x": {"dtype": "I8", "shape": [0, 1 << 62, 4], "data_offsets": [0, 0]}}, d), "needs 0 bytes"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [10**21]}}, d), "a number has 22 digits"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"shape": [2.0]}}, d), r"shape \[2.0\]"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"data_offsets": [24, 8]}}, d), "is given -16"),
+    (lambda h, d: joined(h | {"v": h["v"] | {"dtype": "\ud800"}}, d), "cannot be read: .*surrogates"),
+    (lambda h, d: joined(h | {"\udfff": h["v"]}, d), "cannot be read: .*surrogates"),
+    (lambda h, d: joined(h | {"__metadata__": {"weft.sha256": "\ud800" * 64}}, d), "cannot be read: .*surrogates"),
+    (lambda h, d: joined(h | {"__metadata__": {"weft.sha256": "ü" * 64}}, d), "damaged: its header .* does not match"),
+    (lambda h, d: joined(h | {"__metadata__": {"a": 1}}, d), "metadata is no table of texts"),
+    (lambda h, d: joined(h | {"n" * 100_000: 3}, d), "tensor 'nnn.{0,200}nnn' is not described"),
 ])
 def test_files_of_others_are_checked_too(change, why: str) -> None:
     foreign = safetensors.numpy.save({"v": rng.normal(size=2), "w": rng.normal(size=2).astype("f4")})
@@ -191,3 +206,55 @@ def test_a_header_of_any_length_and_many_names(tmp_path: Path) -> None:
     wf.io.save(tmp_path / "w", {f"layer{k}": wf.ones(1) for k in range(50)})
     with pytest.raises(DataError, match=r"missing \['bias', 'weight'\], not in the model .*'layer12'\] and 45 more"):
         wf.nn.Linear(3, 2).load(tmp_path / "w")
+
+
+SIZE = (1 << 20) + 7
+ENTRY = b'{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}' % (SIZE, SIZE)
+LONG = {  # headers of a megabyte that once took minutes, gigabytes, or both
+    "a name twice, at the end": lambda: b"{" + b"".join(b'"%d":1,' % i for i in range(SIZE // 9)) + b'"7":1}',
+    "numbers of many digits": lambda: b'{"v":{"dtype":"F4","shape":[' + b",".join([b"9" * 4000] * 260) + b"]}}",
+    "one number": lambda: b'{"v":{"dtype":"F4","shape":[' + b"9" * SIZE + b"]}}",
+    "many extents": lambda: b'{"v":{"dtype":"F4","data_offsets":[0,4],"shape":[' + b",".join([b"9" * 18] * (SIZE // 18)) + b"]}}",
+    "one span a thousand times": lambda: b'{"__metadata__":{"format":"weft","weft.sha256":"' + b"0" * 64 + b'"},' + b",".join(
+        b'"k%d":%s' % (i, ENTRY) for i in range(SIZE // 60)) + b"}",
+    "empty lists": lambda: b'{"v":[' + b"[]," * (SIZE // 3) + b"[]]}",
+    "brackets": lambda: b"[" * SIZE, "braces": lambda: b'{"a":' * (SIZE // 5), "quotes": lambda: b'"' * SIZE,
+    "an endless name": lambda: b'{"' + b"\\u0041" * (SIZE // 6), "commas": lambda: b"{" + b"," * SIZE + b"}",
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_long_headers_are_refused_in_bounded_time_and_memory(what: str) -> None:
+    header = LONG[what]()
+    signed = header.replace(b"0" * 64, hashlib.sha256(header).hexdigest().encode(), 1)
+    content = joined(signed, bytes(SIZE if b"sha256" in header else 4))
+    tracemalloc.start()
+    with pytest.raises(DataError, match="it is damaged") as caught:
+        unpack(content, "it")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60 * len(content) and len(str(caught.value)) < 3000
+
+
+def test_a_long_header_may_be_right() -> None:
+    entries = {f'k"\\{k}[': {"dtype": "F32", "shape": [], "data_offsets": [4 * k, 4 * k + 4]} for k in range(20_000)}
+    values = np.arange(20_000, dtype="f4")
+    for blanks in (None, 1):
+        header = json.dumps({"__metadata__": {"config": '{"a": [1, {}], "b": "\\"}'}, **entries}, indent=blanks).encode()
+        assert len(header) > 1 << 20
+        found = unpack(joined(header, values.tobytes()), "it")
+        assert len(found) == 20_000 and found['k"\\17['] == 17
+
+
+def test_names_that_cannot_be_written(tmp_path: Path) -> None:
+    for name, why in ((3, "must be a str"), ("\ud800", "no text"), ("__metadata__", "cannot be called")):
+        with pytest.raises(DataError, match=why):
+            wf.io.save(tmp_path / "w", {name: wf.ones(2)})
+    wf.io.save(tmp_path / "w", {"Gewichte für 重み 😀": wf.ones(2)})
+    assert list(wf.io.load(tmp_path / "w")) == ["Gewichte für 重み 😀"]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0, 5), (), (1,) * 40])
+def test_empty_arrays_and_many_dimensions(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    wf.io.save(tmp_path / "w", {"v": np.ones(shape, "f8"), "w": wf.ones(2)})
+    assert wf.io.load(tmp_path / "w")["v"].shape == shape

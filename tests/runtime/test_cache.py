@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
-from handmade import backend, scale_ir
+from handmade import F32, backend, executable, scale_ir
 
+from weft.codegen.cpu.generate import Generated
 from weft.runtime import cache as cache_module
-from weft.runtime.cache import Cache, Entry, decode, encode
+from weft.runtime.cache import MAGIC, Cache, Entry, decode, encode
+from weft.schedule.program import Call, Program, Slot
 
 CODE = bytes(range(256)) * 40
 
@@ -75,6 +80,62 @@ def test_a_foreign_owner_or_a_link_is_a_miss(tmp_path: Path, monkeypatch: pytest
     assert cache.read("ab") is not None
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert cache.read("ab") is None  # the folder was found private before; the file is asked each time
+
+
+def test_what_is_no_file_is_a_miss_and_nothing_waits_for_it(tmp_path: Path) -> None:
+    """A pipe, a directory, a socket, a link to each, and a link into nothing."""
+    cache, made = Cache(tmp_path), []
+    os.mkfifo(tmp_path / "pipe.weft")
+    (tmp_path / "folder.weft").mkdir()
+    (tmp_path / "full.weft").mkdir()
+    (tmp_path / "full.weft" / "x").write_text("mine")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(tmp_path / "socket.weft"))
+        for name in ("pipe", "folder", "full", "socket"):
+            os.symlink(tmp_path / f"{name}.weft", tmp_path / f"to_{name}.weft")
+        os.symlink(tmp_path / "nowhere", tmp_path / "to_nothing.weft")
+        for path in sorted(tmp_path.glob("*.weft")):
+            assert cache.read(path.stem) is None
+            if cache.write(path.stem, {}, CODE):
+                made.append(path.stem)
+                found = cache.read(path.stem)
+                assert found is not None and found.code == CODE
+    assert made == ["pipe", "socket", "to_folder", "to_full", "to_nothing", "to_pipe", "to_socket"]
+    assert (tmp_path / "full.weft" / "x").read_text() == "mine" and not (tmp_path / "nowhere").exists()
+
+
+METAS = [
+    b"", b"{", b"[]", b"3", b"null", b"[" * 100_000, b'{"a": 1' + b"0" * 10_000 + b"}", b"\xff\xfe", b'"name"', b"{}",
+    b'{"name": 5}', b'{"name": "ab", "name": "cd"}',
+]
+
+
+@pytest.mark.parametrize("size", ["right", 0, 1 << 63, (1 << 64) - 1])
+def test_a_meaningless_entry_with_a_good_checksum_is_a_miss(tmp_path: Path, size: str | int) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    for meta in METAS:
+        body = (len(meta) if isinstance(size, str) else size).to_bytes(8, "little") + meta
+        (tmp_path / "ab.weft").write_bytes(MAGIC + hashlib.sha256(body).digest() + body)
+        assert cache.read("ab") is None
+    (tmp_path / "ab.weft").write_bytes(encode(Entry({"name": "ab"}, CODE)))
+    assert cache.read("ab") is not None
+
+
+def test_an_entry_of_any_size_is_read_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    os.truncate(tmp_path / "ab.weft", 1 << 40)  # it has holes: a terabyte to read, nothing on the disk
+    assert cache.read("ab") is None
+
+
+def test_a_folder_that_is_none_is_not_used(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("")
+    for name in ("pipe", "file"):
+        cache = Cache(tmp_path / name)
+        with pytest.warns(RuntimeWarning, match="WEFT_CACHE"):
+            assert cache.read("ab") is None and not cache.write("ab", {}, CODE)
 
 
 def test_a_folder_open_to_others_is_not_used(tmp_path: Path) -> None:
@@ -143,6 +204,47 @@ def test_two_processes_fill_one_folder(tmp_path: Path) -> None:
         assert w.exitcode == 0
     names = [p.name for p in (tmp_path / "c").iterdir()]
     assert len(names) == 7 and all(n.endswith(".weft") for n in names)
+
+
+def _forged(meta: dict[str, object], code: bytes) -> list[tuple[dict[str, object], bytes]]:
+    """Entries that say something else than what was compiled, or hold other code."""
+    out: list[tuple[dict[str, object], bytes]] = [
+        ({**meta, key: value}, code)
+        for key in ("exports", "llvm", "symbol", "scratch", "worker_scratch", "parallel") if key in meta
+        for value in (None, -1, 1.5, "no such thing", [], [3], {}, 1 << 70)
+    ]
+    out += [({k: v for k, v in meta.items() if k != key}, code) for key in ("exports", "llvm")]
+    out += [(meta, part) for part in (b"", code[:100], code[:-1], b"\x7fELF" + bytes(len(code)), bytes(64) + code)]
+    for at in (0x28, 0x3A, 0x3C, 0x3E):  # where the sections are, how large, how many, which one holds their names
+        out.append((meta, code[:at] + b"\xff\xff" + code[at + 2 :]))
+    return out
+
+
+def test_an_entry_that_cannot_be_loaded_is_built_again(tmp_path: Path) -> None:
+    """Each with a good checksum; what is compiled then takes its place."""
+    be = backend(tmp_path, threads=1)
+    assert be.native
+    text = Generated("k", scale_ir("k", 4, 1), 0, 64)
+    be.compiler.kernel("k", lambda: text)
+    path = next(p for p in tmp_path.glob("*.weft") if b'"symbol": "k"' in p.read_bytes())
+    whole = path.read_bytes()
+    good = decode(whole)
+    assert good is not None
+    cases = _forged(good.meta, good.code)
+    assert len(cases) > 50
+    for meta, code in cases:
+        path.write_bytes(encode(Entry(meta, code)))
+        be.compiler.kernels.clear()
+        compiles = be.compiler.counts.compiles
+        kernel = be.compiler.kernel("k", lambda: text)
+        assert kernel.worker_scratch == 64 and kernel.scratch == 0 and kernel.parallel
+        assert be.compiler.counts.compiles == compiles + 1 and path.read_bytes() == whole, meta
+    program = Program(
+        (((4,), F32), ((), F32)), (((4,), F32),), (Slot(0, "input", (4,), F32, 0), Slot(1, "output", (4,), F32, 0)),
+        (Call(None, (0, 1), (1,)),), 0,  # type: ignore[arg-type]
+    )
+    out = executable(be, program, kernel)([be.from_numpy(np.arange(4, dtype="f4")), 2.0])[0]
+    assert be.to_numpy(out, (4,), F32).tolist() == [0, 2, 4, 6]
 
 
 _SECOND = """

@@ -6,9 +6,12 @@ import ast
 import ctypes
 import math
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +20,7 @@ from handmade import F32, backend, executable, scale_kernel, scale_twice
 
 from weft.runtime.cpu import compile as compile_module
 from weft.runtime.cpu import elf
+from weft.runtime.cpu.code_memory import CodeMemory
 from weft.runtime.cpu.compile import emit_object, function
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +90,7 @@ def test_what_is_no_object_is_refused() -> None:
     code, _ = emit_object(_IR)
     for broken in (b"", b"\x7fELF" + bytes(100), b"MZ" + code[2:], code[:18] + b"\xb7\0" + code[20:]):
         with pytest.raises(elf.UnsupportedObject):
-            elf.load(broken, elf.process_symbol)
+            elf.load(broken, elf.process_symbol, CodeMemory())
 
 
 def test_code_pages_are_never_writable_and_executable(tmp_path: Path) -> None:
@@ -141,25 +145,37 @@ def test_two_threads_compile_each_kernel_once(tmp_path: Path) -> None:
     assert len(set(out)) == 1 and be.compiler.counts.compiles == 2
 
 
-def test_a_fork_while_another_thread_compiles(tmp_path: Path) -> None:
+def test_a_fork_waits_for_the_thread_that_compiles(tmp_path: Path) -> None:
+    """In the child nothing is half done, and no lock is held by a thread that does not exist there."""
     be = backend(tmp_path, threads=1)
     assert be.native
-    inside, leave = threading.Event(), threading.Event()
+    done: list[int] = []
 
-    def hold() -> None:
-        with be.compiler.lock:
-            inside.set()
-            leave.wait(60)
+    def compile_many() -> None:
+        while len(done) < 1000:
+            try:
+                be.compiler.module(_IR.replace("0.5", f"{len(done)}.5"))
+            except BaseException:
+                return
+            done.append(1)
 
-    holder = threading.Thread(target=hold)
-    holder.start()
-    inside.wait(60)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if be.compiler.module(_IR) else 1)
-    leave.set()
-    holder.join()
-    assert os.waitpid(child, 0)[1] == 0
+    other = threading.Thread(target=compile_many)
+    other.start()
+    children = []
+    for k in range(5):
+        seen = len(done)
+        while len(done) == seen and other.is_alive():
+            time.sleep(0.001)
+        time.sleep(random.uniform(0.0, 0.01))  # in the middle of a compilation
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            os._exit(0 if be.compiler.module(_IR.replace("1.5", f"{k}.25")) else 1)
+        children.append(child)
+    statuses = [os.waitpid(child, 0)[1] for child in children]
+    done += [1] * 1000
+    other.join()
+    assert statuses == [0] * 5
 
 
 _REAL = """

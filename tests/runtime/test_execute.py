@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 import weft as wf
 import weft.schedule.build
 from weft import execute
+from weft.recent import Recent
+from weft.runtime import get_backend
+from weft.runtime.cpu import compile
 
 
 @pytest.fixture
@@ -23,9 +27,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return build(graph)
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
-    monkeypatch.setattr(execute, "KEPT", 4)
-    monkeypatch.setattr(execute, "_RECENT", {})
-    monkeypatch.setattr(execute, "_OLDER", {})
+    monkeypatch.setattr(execute, "PROGRAMS", Recent(4, fewest=1))
+    for name in ("LEAST", "NODE", "STEP"):
+        monkeypatch.setattr(execute, name, 1.0 if name == "LEAST" else 0.0)
     return found
 
 
@@ -37,7 +41,7 @@ def look(n: int) -> None:
 def test_programs_do_not_pile_up_and_what_is_dropped_is_made_again(built: list[int]) -> None:
     for n in range(1, 31):
         look(n)
-        assert len(execute._RECENT) <= 4 and len(execute._OLDER) <= 4
+        assert len(execute.PROGRAMS) <= 8
     assert built == list(range(1, 31))
     look(1)
     assert built[30:] == [1]
@@ -56,3 +60,37 @@ def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> N
         for n in recent:
             look(n)
         assert len(built) == before
+
+
+def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``tests/soak/shapes.py`` does it with 30,000."""
+    known = get_backend().compiler
+    monkeypatch.setattr(execute, "PROGRAMS", Recent(16 * execute.LEAST))
+    monkeypatch.setattr(compile, "KEPT_DEAD", 20)
+    known.sweep()
+    kernels, used = len(known.kernels), known.memory.used()
+    mappings, most = [], 0
+    for n in range(1001, 1121):
+        look(n)
+        mappings.append(len(Path("/proc/self/maps").read_text().splitlines()))
+        most = max(most, known.memory.used() - used)
+    held = len(execute.PROGRAMS) + kernels  # programs elsewhere hold theirs
+    assert len(execute.PROGRAMS) <= 33 and len(known.kernels) <= 2 * held + 20
+    assert max(mappings[40:]) - min(mappings[40:]) <= 4
+    assert most <= (2 * held + 20) * 4 * 4096
+    execute.PROGRAMS.newest.clear()
+    execute.PROGRAMS.older.clear()
+    assert known.sweep() > 0 and known.memory.used() <= used
+    look(1001)
+
+
+def test_what_is_found_again_is_what_was_used_last() -> None:
+    found = Recent(3, fewest=1)
+    for k in range(9):
+        found.put(k, str(k))
+        assert found.get(k) == str(k) and (k < 1 or found.get(k - 1) == str(k - 1))
+    assert found.get(0) is None and found.get("x") is None
+    heavy = Recent(10, fewest=4)
+    for k in range(20):
+        heavy.put(k, k, 100)  # each weighs more than there is room
+    assert sorted(heavy.newest | heavy.older) == list(range(12, 20)) and len(heavy) == 8  # the last 4, and 4 of before

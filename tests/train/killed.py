@@ -1,6 +1,6 @@
-"""A training run that is killed with SIGKILL at random moments and resumed; run as a script it does so 20 times.
+"""A training run that is killed with SIGKILL at random moments and resumed; run as a script it does so 60 times.
 
-    python tests/train/killed.py 20
+    python tests/train/killed.py 60
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 DATA = ("arrays", "loader", "generator")
+MODELS = ("dense", "images", "recurrent")
 
 
 def data(kind: str, x: np.ndarray, y: np.ndarray):
@@ -37,7 +39,35 @@ def data(kind: str, x: np.ndarray, y: np.ndarray):
     return (batches,)
 
 
-def train(folder: Path, kind: str) -> None:
+def model(kind: str):
+    """Nets of 6 numbers a sample, with all that a model may keep."""
+    import weft as wf
+
+    if kind == "dense":
+        net = wf.nn.Sequential(
+            wf.nn.Linear(6, 16), wf.nn.BatchNorm1d(16), wf.nn.Tanh(), wf.nn.Dropout(0.25), wf.nn.Linear(16, 2),
+        )
+        net.append(Half())
+        return net
+    if kind == "images":
+        return wf.nn.Sequential(
+            wf.nn.Reshape((1, 2, 3)), wf.nn.Conv2d(1, 4, 3, padding=1), wf.nn.BatchNorm2d(4), wf.nn.ReLU(), wf.nn.Dropout(0.1),
+            wf.nn.Flatten(), wf.nn.LayerNorm(24), wf.nn.Linear(24, 2),
+        )
+
+    class Recurrent(wf.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = wf.nn.LSTM(2, 5, batch_first=True)
+            self.out = wf.nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.out(self.rnn(x.reshape((-1, 3, 2)))[0][:, -1])
+
+    return Recurrent()
+
+
+def train(folder: Path, kind: str, which: str) -> None:
     """The run: 24 epochs of 7 updates, with everything that a checkpoint must hold."""
     import weft as wf
 
@@ -45,10 +75,7 @@ def train(folder: Path, kind: str) -> None:
     x = r.normal(size=(111, 6)).astype("float32")
     y = (x[:, 0] + 0.3 * x[:, 1] * x[:, 2] > 0).astype("int32")
     wf.random.seed(7)
-    net = wf.nn.Sequential(
-        wf.nn.Linear(6, 16), wf.nn.BatchNorm1d(16), wf.nn.Tanh(), wf.nn.Dropout(0.25), wf.nn.Linear(16, 2),
-    )
-    net.append(Half())
+    net = model(which)
     optimizer = wf.optim.Adam(lr=3e-3, schedule=wf.optim.schedules.cosine(400), clip_norm=1.0)
     keep = wf.train.BestWeights("val_accuracy", restore=False)
     began = []
@@ -102,22 +129,22 @@ def Half():
     return Half()
 
 
-def start(folder: Path, kind: str) -> subprocess.Popen:
+def start(folder: Path, kind: str, which: str = "dense") -> subprocess.Popen:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "begun").unlink(missing_ok=True)
-    return subprocess.Popen([sys.executable, __file__, "train", str(folder), kind])
+    return subprocess.Popen([sys.executable, __file__, "train", str(folder), kind, which])
 
 
-def finish(folder: Path, kind: str) -> dict:
+def finish(folder: Path, kind: str, which: str = "dense") -> dict:
     """Run to the end."""
-    if start(folder, kind).wait(timeout=300):
+    if start(folder, kind, which).wait(timeout=300):
         raise AssertionError(f"{folder}: the run failed")
     return json.loads((folder / "result.json").read_text())
 
 
-def kill(folder: Path, kind: str, after: float) -> bool:
+def kill(folder: Path, kind: str, which: str, after: float) -> bool:
     """Start or resume the run, kill it ``after`` seconds of training; whether it was still running."""
-    child = start(folder, kind)
+    child = start(folder, kind, which)
     until = time.monotonic() + 300
     while not (folder / "begun").exists() and child.poll() is None and time.monotonic() < until:
         time.sleep(0.001)
@@ -126,31 +153,33 @@ def kill(folder: Path, kind: str, after: float) -> bool:
     return child.wait() == -signal.SIGKILL
 
 
-def killed(folder: Path, kind: str, times: int, longest: float = 0.08) -> tuple[dict, int]:
+def killed(folder: Path, kind: str, times: int, longest: float = 0.08, which: str = "dense") -> tuple[dict, int]:
     """The result after so many kills at random moments, and how many of them struck."""
     struck = 0
     for _ in range(times):
-        struck += kill(folder, kind, random.uniform(0.0, longest))
-        left = {p.name for p in folder.iterdir()} - {"run.ckpt", "run.ckpt.part", "begun", "log.csv", "result.json"}
-        assert not left, left
-    return finish(folder, kind), struck
+        struck += kill(folder, kind, which, random.uniform(0.0, longest))
+        left = {p.name for p in folder.iterdir()} - {"run.ckpt", "run.ckpt.lock", "begun", "log.csv", "result.json"}
+        assert len(left) <= 1 and all(re.fullmatch(r"run\.ckpt\.[0-9a-f]{16}\.part", name) for name in left), left
+    result = finish(folder, kind, which)
+    assert {p.name for p in folder.iterdir()} == {"run.ckpt", "begun", "log.csv", "result.json"}
+    return result, struck
 
 
 def main() -> None:
     if sys.argv[1] == "train":
-        train(Path(sys.argv[2]), sys.argv[3])
+        train(Path(sys.argv[2]), *sys.argv[3:])
         return
-    times = int(sys.argv[1])
-    for kind in DATA:
+    times, cases = int(sys.argv[1]), [(kind, which) for which in MODELS for kind in DATA]
+    total = 0
+    for kind, which in cases:
         with tempfile.TemporaryDirectory() as name:
-            want = finish(Path(name) / "whole", kind)
-            hits = 0
-            for k in range(-(-times // 4)):
-                found, struck = killed(Path(name) / f"killed{k}", kind, 4)
-                hits += struck
-                for part in want:
-                    assert found[part] == want[part], (kind, part)
-        print(f"{kind}: killed {hits} times in {-(-times // 4)} runs, every run ended with the bits of the uninterrupted one")
+            want = finish(Path(name) / "whole", kind, which)
+            found, struck = killed(Path(name) / "killed", kind, -(-times // len(cases)), which=which)
+            total += struck
+            for part in want:
+                assert found[part] == want[part], (kind, which, part)
+        print(f"{which} net, data as {kind}: killed {struck} times, ended with the bits of the uninterrupted run", flush=True)
+    print(f"{total} kills in {len(cases)} runs")
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def test_best_and_last_weights(tmp_path) -> None:
 
 def test_csv(tmp_path) -> None:
     x, y = data()
-    path = tmp_path / "deep" / "log.csv"
+    path = tmp_path / "log.csv"
     history = wf.train.fit(
         net(), x, y, epochs=3, validation=0.2, metrics=["accuracy"], callbacks=[CSVLog(path)], show=False,
     )

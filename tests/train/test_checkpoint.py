@@ -25,7 +25,6 @@ def test_killed_four_times(tmp_path: Path) -> None:
     assert struck >= 2
     for part, value in want.items():
         assert found[part] == value, part
-    assert not (tmp_path / "killed" / "run.ckpt.part").exists()
 
 
 class Stateful(wf.nn.Module):

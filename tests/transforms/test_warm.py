@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+import weft.execute
 
 
 def python_calls(f, *args):
@@ -267,3 +268,47 @@ def test_an_argument_that_is_written_and_captured_too():
     np.testing.assert_array_equal(step(other).numpy(), np.full(3, 2, "f"))
     np.testing.assert_array_equal(step(wf.zeros(3)).numpy(), np.full(3, 2, "f"))
     np.testing.assert_array_equal(step(other).numpy(), np.full(3, 3, "f"))
+
+
+def test_what_was_not_called_for_long_is_dropped_even_while_it_runs(monkeypatch):
+    """A thread's warm call goes on while others push its program out; its memory is used again only afterwards."""
+    from weft.runtime import get_backend
+    from weft.transforms import jit as jitting
+
+    monkeypatch.setattr(jitting, "KINDS", 2)
+    f = wf.jit(lambda a, b: wf.tanh(a @ b) + 1)
+    f._entries.fewest = 1
+    known = get_backend().compiler
+    pairs = {n: arrays((n, 64), (64, n)) for n in range(400, 409)}
+    want = {n: np.tanh(x @ y) + 1 for n, (_, (x, y)) in pairs.items()}
+    failed = []
+
+    def call(seed):
+        try:
+            for n in np.random.default_rng(seed).choice(list(pairs), 60):
+                (a, b), _ = pairs[n]
+                for _ in range(3):
+                    np.testing.assert_allclose(f(a, b).numpy(), want[n], rtol=1e-4, atol=1e-4)
+                known.sweep()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failed
+    assert len(f._entries) <= 6 and f.traces > len(pairs)
+
+
+def test_a_table_holds_what_it_runs():
+    (a, b), (x, y) = arrays((6,), (6,))
+    f = wf.jit(lambda a, b: a - b)
+    np.testing.assert_array_equal(warm(f, a, b).numpy(), x - y)
+    f._entries, f._last = type(f._entries)(4), None
+    wf.execute.PROGRAMS.newest.clear()
+    gc.collect()
+    out, names = python_calls(f, a, b)
+    assert "__call__" not in names
+    np.testing.assert_array_equal(out.numpy(), x - y)

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from weft.array import Array
 from weft.dtypes import as_dtype, is_float
@@ -107,7 +108,7 @@ class Loader:
         ------
         Array, or tuple of Arrays
         """
-        order = np.random.default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
+        order = default_rng([self.seed, epoch]).permutation(self.samples) if self.shuffle else None
         numbers = range(start, len(self))
         if not self.workers:
             return (self._shown(epoch, k, order) for k in numbers)
@@ -148,7 +149,7 @@ class Loader:
             numbers = range(first, last) if order is None else order[first:last].tolist()
             parts, alone = _stacked([self.data[i] for i in numbers])
         if self.transform is not None:
-            more = {"rng": np.random.default_rng([self.seed, epoch, k])} if self.takes_rng else {}
+            more = {"rng": default_rng([self.seed, epoch, k])} if self.takes_rng else {}
             made = self.transform(*parts, **more)
             parts, alone = (made, False) if isinstance(made, tuple) else ((made,), True)
         out = tuple(self._cast(p) for p in parts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 from dataclasses import dataclass
 from importlib import resources
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from weft.data.idx import read_idx
 from weft.errors import DataError
 
 MNIST_FILES = {
@@ -76,47 +76,20 @@ def load_mnist() -> Split:
     DataError
         The files are damaged, or missing and cannot be downloaded.
     """
-    arrays = [read_idx(_mnist_bytes(name), name) for name in MNIST_FILES]
+    arrays = [read_idx(_mnist_file(name), md5) for name, md5 in MNIST_FILES.items()]
     images = [(a.reshape(-1, 1, 28, 28) * np.float32(1 / 255)) for a in (arrays[0], arrays[2])]
     labels = [a.astype(np.int32) for a in (arrays[1], arrays[3])]
     return Split(images[0], labels[0], images[1], labels[1])
 
 
-def read_idx(content: bytes, name: str = "idx file") -> np.ndarray:
-    """An idx file's array (Y. LeCun's format: two zero bytes, dtype, rank, big-endian extents, elements)."""
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != 8:
-        raise DataError(f"{name} is no idx file of bytes")
-    rank = content[3]
-    if len(content) < 4 + 4 * rank:
-        raise DataError(f"{name} is cut off in its head: {len(content)} bytes")
-    shape = tuple(int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(rank))
-    data = np.frombuffer(content, np.uint8, offset=4 + 4 * rank)
-    if data.size != int(np.prod(shape)):
-        raise DataError(f"{name} is cut off: {data.size} bytes of {shape}")
-    return data.reshape(shape)
-
-
-def _mnist_bytes(name: str) -> bytes:
+def _mnist_file(name: str) -> Path:
     folders = [Path(root) / "mnist" for root in [os.environ.get("WEFT_DATA")] if root]
     folders.append(_cache_folder() / "mnist")
     for folder in folders:
         for path in (folder / f"{name}.gz", folder / name):
             if path.is_file():
-                return _checked(path, name)
-    return _checked(_download(name), name)
-
-
-def _checked(path: Path, name: str) -> bytes:
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
-            raise DataError(f"{path} is damaged: {error}; delete it to download it again") from None
-    found = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    if found != MNIST_FILES[name]:
-        raise DataError(f"{path} is damaged: md5 of the unpacked bytes is {found}, expected {MNIST_FILES[name]}")
-    return content
+                return path
+    return _download(name)
 
 
 def _cache_folder() -> Path:

@@ -20,6 +20,7 @@ from weft.dtypes import uint32 as UINT32
 from weft.dtypes import uint64 as UINT64
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
+from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, bind, constant
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "UINT32", "UINT64", "Node", "Shape", "cast", "is_float"]
@@ -88,12 +89,15 @@ def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
 
 def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
     """The shape that NumPy's rules give; ShapeError names all of them where they do not fit."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ShapeError(
-            f"{function}: shapes {', '.join(map(str, shapes))} do not broadcast: from the right, extents must be equal or 1"
-        ) from None
+    out: Shape = ()
+    for shape in shapes:
+        both = two_shapes(out, shape)
+        if both is None:
+            raise ShapeError(
+                f"{function}: shapes {', '.join(map(str, shapes))} do not broadcast: from the right, extents must be equal or 1"
+            )
+        out = both
+    return out
 
 
 def broadcast(node: Node, shape: Shape) -> Node:

@@ -6,6 +6,7 @@ no device and no Array. Nodes are compared by identity; structural keys are comp
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -176,6 +177,16 @@ def user_frame() -> Any:
     if layer is not None:
         return _marked(frame, layer)
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def user_function(name: str) -> str:
+    """The name of weft's function that the user called; ``name`` where that is an operator or some other way in."""
+    frame: Any = sys._getframe(1)
+    outermost, module = "_", ""
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        outermost, module = frame.f_code.co_name, frame.f_globals["__name__"]
+        frame = frame.f_back
+    return outermost if not outermost.startswith("_") and re.search(r"\.(functions|nn|losses)\.|methods$", module) else name
 
 
 def _marked(frame: Any, layer: str) -> Any:

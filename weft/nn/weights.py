@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import numpy as np
 from weft.array import Array
 from weft.dtypes import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
+from weft.files import read, target, write_whole
 from weft.functions.creation import asarray
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, unpack, write_whole
+from weft.nn.weight_file import pack, unpack
 
 COUNTER = "num_batches_tracked"  # PyTorch's batch norm counts its batches; nothing here depends on that number
 
@@ -21,12 +21,12 @@ COUNTER = "num_batches_tracked"  # PyTorch's batch norm counts its batches; noth
 def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = None) -> None:
     """Write a Module's arrays, or a dict of Arrays, to a safetensors file with a checksum of each.
 
-    The file is written beside ``path`` and renamed: there is always the old file or the new one, whole. What a stateful layer
-    keeps between batches is no weight, and is left out.
+    The file is written beside ``path`` and renamed: there is always the old file or the new one, whole. An old file's mode
+    stays. What a stateful layer keeps between batches is no weight, and is left out.
 
     Parameters
     ----------
-    path : where to
+    path : where to; its folder must exist
     arrays : Module or dict of name -> array
     dtype : float dtype, optional
         What arrays of floats are stored as, "float16" say; others stay as they are. Numbers that become infinite are
@@ -36,6 +36,10 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
     ------
     DTypeError
         when ``dtype`` is no float dtype.
+    DataError
+        when there is something at ``path`` that is no regular file, a device say.
+    FileNotFoundError, PermissionError
+        when the folder does not exist; when file or folder are read-only.
 
     Examples
     --------
@@ -48,6 +52,7 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
     stored = None if dtype is None else as_dtype(dtype)
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
+    target(path, "save")  # before the work
     named = _lasting(arrays) if isinstance(arrays, Module) else arrays
     content = {}
     for name, array in named.items():
@@ -116,8 +121,8 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
     """
     fresh, own = _read(path), _lasting(model)
     missing = sorted(own.keys() - fresh.keys())
-    passing = _passing(model)
-    foreign = sorted(n for n in fresh.keys() - own.keys() if n not in passing and not _is_counter(n, fresh[n]))
+    short_lived = passing(model)
+    foreign = sorted(n for n in fresh.keys() - own.keys() if n not in short_lived and not _is_counter(n, fresh[n]))
     if missing or foreign:
         raise DataError(
             f"{path} does not fit the model: missing {_few(missing)}, not in the model {_few(foreign)}" + _unmade(model, foreign)
@@ -135,10 +140,7 @@ def load_into(model: Module, path: str | os.PathLike) -> Module:
 
 
 def _read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    source = Path(path)
-    if not source.is_file():
-        raise DataError(f"no weight file at {source}")
-    return unpack(source.read_bytes(), source)
+    return unpack(read(path, "weight file"), os.fspath(path))
 
 
 def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
@@ -159,11 +161,11 @@ def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
 
 def _lasting(model: Module) -> dict[str, Array]:
     """A model's arrays without what stateful layers keep between batches."""
-    passing = _passing(model)
-    return {name: array for name, array in model.arrays().items() if name not in passing}
+    short_lived = passing(model)
+    return {name: array for name, array in model.arrays().items() if name not in short_lived}
 
 
-def _passing(model: Module) -> set[str]:
+def passing(model: Module) -> set[str]:
     """Names of what stateful layers keep between batches, whether it is there or not."""
     layers = [(prefix, m) for prefix, m in model.modules() if hasattr(m, "reset_state")]
     return {f"{prefix}.{name}" if prefix else name for prefix, m in layers for name in m.buffers}

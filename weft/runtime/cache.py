@@ -2,8 +2,9 @@
 
 An entry is code that will be executed, so nothing is taken on trust: the folder and the file must belong to
 this user and be writable by nobody else, links are not followed, and a checksum inside the entry covers all of
-it. Whatever fails is a miss: the entry is built anew. Files appear by an atomic rename, so two processes may
-fill one folder. A folder that cannot be written costs one warning, never the run.
+it. Whatever fails is a miss: the entry is built anew, and whoever finds the content of an entry unusable may treat it as a
+miss too. Files appear by an atomic rename, so two processes may fill one folder. A folder that cannot be written costs one
+warning, never the run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 MAGIC = b"weft-object-1\n"
 SUFFIX = ".weft"
+LARGEST = 256 << 20  # bytes of an entry
 _DAY = 86400.0
 
 
@@ -52,7 +54,13 @@ def decode(data: bytes) -> Entry | None:
     if data[: len(MAGIC)] != MAGIC or len(body) < 8 or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
         return None
     size = int.from_bytes(body[:8], "little")
-    return Entry(json.loads(bytes(body[8 : 8 + size])), bytes(body[8 + size :]))
+    if size > len(body) - 8:
+        return None
+    try:
+        meta = json.loads(bytes(body[8 : 8 + size]))
+    except (ValueError, RecursionError):
+        return None
+    return Entry(meta, bytes(body[8 + size :])) if isinstance(meta, dict) else None
 
 
 class Cache:
@@ -76,8 +84,11 @@ class Cache:
         if not self._private():
             return None
         path = self.folder / (name + SUFFIX)
-        data = _read_private(path)
-        entry = decode(data) if data is not None else None
+        try:
+            data = _read_private(path)
+            entry = decode(data) if data is not None else None
+        except (OSError, MemoryError):
+            return None
         if entry is None or entry.meta.get("name") != name:
             return None
         _touch(path)
@@ -92,7 +103,10 @@ class Cache:
             self._checked = None
             if not self._private():
                 return False
-            _write_atomic(self.folder / (name + SUFFIX), encode(Entry({**meta, "name": name}, code)))
+            path = self.folder / (name + SUFFIX)
+            if path.is_dir() and not path.is_symlink():
+                return False  # not ours to remove, and of no harm to other entries
+            _write_atomic(path, encode(Entry({**meta, "name": name}, code)))
         except OSError as error:
             self.writable = False
             _warn(f"weft cannot keep compiled code in {self.folder} ({error.strerror or error}); this run compiles for "
@@ -134,7 +148,7 @@ class Cache:
             self._checked = stat.S_ISDIR(info.st_mode) and _ours(info)
             if not self._checked:
                 self.writable = False
-                _warn(f"weft does not use {self.folder} for compiled code: other users may write there. "
+                _warn(f"weft does not use {self.folder} for compiled code: it is no folder, or other users may write there. "
                       "Close it (chmod 700) or set WEFT_CACHE to a private folder.")
         return self._checked
 
@@ -166,18 +180,17 @@ def _ours(info: os.stat_result) -> bool:
 
 def _read_private(path: Path) -> bytes | None:
     """The file's bytes if it is a plain file that only this user can write. Checked on the open file: no race."""
+    flags = ("O_NOFOLLOW", "O_CLOEXEC", "O_NOCTTY", "O_NONBLOCK")  # the last: a pipe is not waited for
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
+        handle = os.open(path, os.O_RDONLY | sum(getattr(os, name, 0) for name in flags))
     except OSError:
         return None
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or not _ours(info):
+        if not stat.S_ISREG(info.st_mode) or not _ours(info) or info.st_size > LARGEST:
             return None
         with os.fdopen(os.dup(handle), "rb") as file:
-            return file.read()
-    except OSError:
-        return None
+            return file.read(LARGEST + 1)
     finally:
         os.close(handle)
 

@@ -79,7 +79,8 @@ def _measured(backend: Any, threads: int) -> Machine:
     name = "machine-" + hashlib.sha256(f"{cpu_identity()} {threads}".encode()).hexdigest()[:32]
     entry = backend.compiler.cache.read(name)
     before = _decoded(entry.meta.get("machine")) if entry is not None else None
-    if before is not None and entry is not None and time.time() - entry.meta.get("measured", 0) < _OLD:
+    measured = entry.meta.get("measured") if entry is not None else None
+    if before is not None and isinstance(measured, float) and time.time() - measured < _OLD:
         return before
     m = measure(backend)
     found = Machine(cpu_model(), threads, m["flops"], tuple((int(s), float(b)) for s, b in m["bandwidth"]))
@@ -94,7 +95,7 @@ def _decoded(meta: Any) -> Machine | None:
     try:
         bandwidth = tuple((int(s), float(b)) for s, b in meta["bandwidth"])
         found = Machine(str(meta["name"]), int(meta["threads"]), float(meta["flops"]), bandwidth)
-    except (KeyError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         return None
     fine = found.flops > 0 and bandwidth and all(b > 0 for _, b in bandwidth) and list(bandwidth) == sorted(bandwidth)
     return found if fine else None
@@ -103,7 +104,7 @@ def _decoded(meta: Any) -> Machine | None:
 def _pinned(path: str) -> Machine:
     try:
         found = _decoded(json.loads(Path(path).read_text()))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"WEFT_PROFILE: {path} cannot be read: {error}") from None
     if found is None:
         raise DataError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -77,7 +78,7 @@ class AverageWeights:
         return {"steps": self.steps, **{f"average/{name}": a.numpy().copy() for name, a in self.average.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.steps = state["steps"]
+        self.steps = operator.index(state["steps"])
         self.average = {n.removeprefix("average/"): asarray(a) for n, a in state.items() if isinstance(a, np.ndarray)}
 
 

@@ -7,15 +7,17 @@ A callback is a function of the :class:`~weft.train.State`, called after every e
 from __future__ import annotations
 
 import csv
+import operator
 import os
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from weft.files import target, write_whole
 from weft.functions.creation import asarray
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, write_whole
+from weft.nn.weight_file import pack
 from weft.train.history import Epoch
 from weft.train.state import State
 
@@ -176,6 +178,8 @@ class BestWeights:
         self.number, self.score = 0, float("nan")
 
     def on_begin(self, state: State) -> None:
+        if self.path is not None:
+            target(self.path, "BestWeights")  # a file that cannot be written is refused before anything is trained
         if not state.history.epochs:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
 
@@ -186,7 +190,7 @@ class BestWeights:
             self.best, self.number, self.score = copied(state.model), state.epoch, value
             state.history.best = state.epoch
             if self.path is not None:
-                write_whole(self.path, pack(self.best))
+                write_whole(self.path, pack(self.best), "BestWeights")
 
     def on_end(self, state: State) -> None:
         self.last = copied(state.model)
@@ -210,7 +214,7 @@ class BestWeights:
         return {"number": self.number, "score": self.score, **weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.number, self.score = state["number"], state["score"]
+        self.number, self.score = operator.index(state["number"]), float(state["score"])
         self.best = {n.removeprefix("best/"): a for n, a in state.items() if n.startswith("best/")} or None
 
 
@@ -244,7 +248,6 @@ class CSVLog:
         self._names: list[str] | None = None
 
     def on_begin(self, state: State) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._names = None
         with self.path.open("w", newline="") as f:
             for row in state.history.epochs:

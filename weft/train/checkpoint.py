@@ -1,7 +1,7 @@
 """Checkpoints: a run on disk, whole at every moment, from which it goes on to the same bits.
 
 A checkpoint is a safetensors file with checksums, as weights are; what is no array stands in it as JSON, in a tensor of
-bytes. It is written beside its place under a fixed name (``.part``), brought to the disk, and renamed.
+bytes. How it is written: ``weft/files.py``; who may write it: ``writer.py``.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.errors import DataError
+from weft.files import read, write_whole
 from weft.nn.module import Module
-from weft.nn.weight_file import pack, sync_folder, unpack
+from weft.nn.weight_file import pack, shown, unpack
+from weft.nn.weights import passing
 from weft.optim import Optimizer
+from weft.optim.optimizer import state_dtype
 from weft.optim.schedules import Schedule
+from weft.train.averaging import AverageWeights
+from weft.train.callbacks import BestWeights
+from weft.train.checkpoint_state import VERSION, understood
 from weft.train.history import Epoch
 from weft.train.snapshot import Snapshot, may_come
 
-VERSION = 1
 STATE = "state.json"
 
 
@@ -88,7 +92,7 @@ def save(path: str | os.PathLike, found: Checkpoint) -> None:
         "epochs": [asdict(e) for e in found.epochs], "place": found.place,
     })
     arrays[STATE] = np.frombuffer(text.encode(), np.uint8)
-    _write(Path(path), pack(arrays))
+    write_whole(path, pack(arrays), "fit: checkpoint")
 
 
 def load(path: str | os.PathLike) -> Checkpoint:
@@ -99,21 +103,20 @@ def load(path: str | os.PathLike) -> Checkpoint:
     DataError
         when it is damaged, or no checkpoint.
     """
-    arrays = unpack(Path(path).read_bytes(), path)
+    arrays = unpack(read(path, "checkpoint"), os.fspath(path))
     if STATE not in arrays:
         raise DataError(f"{path} is no checkpoint of fit: it has no {STATE!r}; it may hold weights, for wf.io.load")
-    held = json.loads(bytes(arrays.pop(STATE)))
-    if held["version"] != VERSION:
-        raise DataError(f"{path} is a checkpoint of version {held['version']}; this weft reads version {VERSION}")
+    held = understood(arrays.pop(STATE).tobytes(), os.fspath(path))
     parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "step": {}}
+    parts |= {f"callback{k}": {} for k in range(len(held["callbacks"]))}
     for name, a in arrays.items():
         part, _, rest = name.partition("/")
-        parts.setdefault(part, {})[rest] = a
-    states = [(kind, {**state, **parts.pop(f"callback{k}", {})}) for k, (kind, state) in enumerate(held["callbacks"])]
-    random = held["random"]
-    return Checkpoint(
-        held["run"], Snapshot(parts, (random[0], random[1])), states, [Epoch(**e) for e in held["epochs"]], held["place"],
-    )
+        if part not in parts:
+            raise DataError(f"{path} is damaged or no checkpoint: its array {shown(name)} belongs to nothing")
+        parts[part][rest] = a
+    states = [(kind, {**state, **parts.pop(f"callback{k}")}) for k, (kind, state) in enumerate(held["callbacks"])]
+    first, second = held["random"]
+    return Checkpoint(held["run"], Snapshot(parts, (first, second)), states, held["epochs"], held["place"])
 
 
 def check(path: Any, found: Checkpoint, run: dict[str, Any], parts: dict[str, dict[str, Any]], model: Module) -> None:
@@ -129,21 +132,52 @@ def check(path: Any, found: Checkpoint, run: dict[str, Any], parts: dict[str, di
         if there != here:
             what = what.replace("_", " ")
             if isinstance(there, dict) and isinstance(here, dict) and there.get("class") == here.get("class"):
-                option = next(n for n in {**there, **here} if there.get(n) != here.get(n))
+                option = next(n for n in {**there, **here} if n not in there or n not in here or there[n] != here[n])
                 what, there, here = f"{what} {here['class']}: {option}", there.get(option), here.get(option)
             elif isinstance(there, dict) and isinstance(here, dict):
                 there, here = there.get("class"), here.get("class")
-            raise _other(path, f"{what} is {there} there, and {here} here")
+            raise _other(path, f"{what} is {_brief(there)} there, and {here} here")
     for part, arrays in parts.items():
-        there = found.snapshot.arrays[part]
-        missing = sorted(arrays.keys() - there.keys())
-        more = [n for n in sorted(there.keys() - arrays.keys()) if part != "model" or not may_come(model, n)]
-        if missing or more:
-            raise _other(path, f"the {part}'s arrays are others: {_few(more)} only there, {_few(missing)} only here")
-        for name, a in arrays.items():
-            if name in there and (there[name].shape, there[name].dtype) != (a.shape, a.dtype):
-                b = there[name]
-                raise _other(path, f"{part} array {name!r} is {b.dtype}{list(b.shape)} there, and {a.dtype}{list(a.shape)} here")
+        _alike(path, part, found.snapshot.arrays[part], _specs(arrays), model if part == "model" else None)
+
+
+def taken_back(path: Any, callback: Any, state: dict[str, Any], model: Module) -> None:
+    """Give a callback what it kept.
+
+    Raises
+    ------
+    DataError
+        when it cannot take it.
+    """
+    name = type(callback).__name__
+    try:
+        callback.load_state_dict(state)
+    except Exception as error:  # whatever a forged file makes of it, the file is to blame
+        why = f"{type(error).__name__}: {error}"
+        raise DataError(f"fit: {path} is damaged: {name} cannot take back what it kept: {why}") from error
+    if isinstance(callback, BestWeights) and callback.best is not None:
+        comes_and_goes = passing(model) - callback.best.keys()
+        specs = {n: s for n, s in _specs(model.arrays()).items() if n not in comes_and_goes}
+        _alike(path, name, callback.best, specs, model)
+    if isinstance(callback, AverageWeights) and callback.average:
+        specs = {n: (p.shape, state_dtype(p.dtype)) for n, p in model.parameters().items()}
+        _alike(path, name, callback.average, specs, None)
+
+
+def _specs(arrays: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (a.shape, a.dtype) for name, a in arrays.items()}
+
+
+def _alike(path: Any, part: str, there: dict[str, Any], here: dict[str, tuple[Any, Any]], model: Module | None) -> None:
+    """Refuse arrays that differ in names, shapes or dtypes; some of a ``model`` may come later, or go."""
+    missing = sorted(here.keys() - there.keys())
+    more = [n for n in sorted(there.keys() - here.keys()) if model is None or not may_come(model, n)]
+    if missing or more:
+        raise _other(path, f"the {part}'s arrays are others: {_few(more)} only there, {_few(missing)} only here")
+    for name, (shape, dtype) in here.items():
+        a = there[name]
+        if (a.shape, a.dtype) != (shape, dtype):
+            raise _other(path, f"{part} array {name!r} is {a.dtype}{list(a.shape)} there, and {dtype}{list(shape)} here")
 
 
 def describe(optimizer: Optimizer) -> dict[str, Any]:
@@ -171,21 +205,13 @@ def _plain(value: Any) -> Any:
 
 
 def _few(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:3]))
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown or "none"
+    some = ", ".join(map(shown, names[:3]))
+    return f"{some} and {len(names) - 3} more" if len(names) > 3 else some or "none"
+
+
+def _brief(value: Any) -> str:
+    return str(value) if len(str(value)) < 300 else shown(value)
 
 
 def _other(path: Any, why: str) -> DataError:
     return DataError(f"fit: {path} is the checkpoint of another run: {why}. resume=False begins anew and writes over it")
-
-
-def _write(path: Path, content: bytes) -> None:
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
-    with open(part, "wb") as f:
-        f.write(content)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(part, target)
-    sync_folder(target.parent)

@@ -34,6 +34,10 @@ class Feed(Protocol):
         """What the order of the next epoch depends on; goes into checkpoints."""
         ...
 
+    def fits(self, state: dict[str, Any]) -> bool:
+        """Whether this is what ``state`` gave, in this run or another."""
+        ...
+
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
         """Keys of the batches of epoch ``number`` (from 1) after the first ``start``; ``state`` as it was before it."""
         ...
@@ -71,6 +75,15 @@ class Arrays:
 
     def state(self) -> dict[str, Any]:
         return {} if self.rng is None else {"generator": self.rng.bit_generator.state}
+
+    def fits(self, state: dict[str, Any]) -> bool:
+        if self.rng is None or state.keys() != {"generator"}:
+            return not state and self.rng is None
+        try:
+            type(self.rng.bit_generator)().state = state["generator"]
+        except (TypeError, ValueError, LookupError, OverflowError):
+            return False
+        return True
 
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
         if self.rng is not None:
@@ -114,6 +127,9 @@ class Stream:
     def state(self) -> dict[str, Any]:
         return {"taken": self.taken}
 
+    def fits(self, state: dict[str, Any]) -> bool:
+        return state.keys() == {"taken"} and type(state["taken"]) is int and state["taken"] >= 0
+
     def epoch(self, number: int, start: int, state: dict[str, Any] | None) -> Generator[Any, None, None]:
         skip = start
         if isinstance(self.source, Loader):
@@ -127,8 +143,10 @@ class Stream:
         return self._checked(found, skip, number, start)
 
     def _checked(self, found: Iterator[Any], skip: int, number: int, start: int) -> Generator[Batch, None, None]:
+        end = object()
         for _ in range(skip):
-            next(found, None)
+            if next(found, end) is end:
+                break
         self.taken += skip
         count = start
         while self.limit is None or count < self.limit:

@@ -8,9 +8,11 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from weft.array import Array
 from weft.errors import DataError, ShapeError
+from weft.files import target
 from weft.functions.creation import asarray
 from weft.losses import check_labels, cross_entropy
 from weft.nn.module import Module
@@ -25,6 +27,7 @@ from weft.train.metrics import named
 from weft.train.state import State, hooks
 from weft.train.step import Stepper, training_step
 from weft.train.validate import ROWS, Validation, evaluating
+from weft.train.writer import only_writer
 from weft.transforms.jit import jit
 
 __all__ = ["accuracy", "fit", "predict", "training_step"]
@@ -78,7 +81,7 @@ def fit(
     shuffle, seed : a new order of the samples each epoch, from ``seed``
     steps_per_epoch : batches that make an epoch, where ``x`` gives batches
     checkpoint : file that the whole run is written to, so that it can go on after a crash, to the same bits. There is
-        always the old file or the new one, whole
+        always the old file or the new one, whole. While the run lasts a lock beside it (``.lock``) says whose it is
     checkpoint_every : "epoch", "5 epochs", "100 steps", or a number of steps (then after every epoch too); Ctrl-C and the
         end of the run write it as well
     resume : True goes on where the checkpoint stands, if there is one; False begins anew and writes over it. Without either
@@ -98,7 +101,9 @@ def fit(
     ShapeError, DTypeError, ValueError
         when data are empty, lengths differ, labels are out of range or arguments make no sense.
     DataError
-        when the checkpoint is damaged or another run's.
+        when the checkpoint is damaged or another run's, or another run is writing it.
+    FileNotFoundError, PermissionError
+        when the checkpoint's folder does not exist; when file or folder are read-only.
 
     Examples
     --------
@@ -116,7 +121,9 @@ def fit(
     due = checkpoints.every(checkpoint_every)
     if resume and checkpoint is None:
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
-    rng = np.random.default_rng(seed)
+    if checkpoint is not None:
+        target(checkpoint, "fit: checkpoint")  # what cannot be written is refused before the data are read
+    rng = default_rng(seed)
     if epochs > 1:
         arguments.repeatable(x, validation, steps_per_epoch)
     feed, held = _feeds(model, x, y, validation, batch_size, rng if shuffle else None, rng, steps_per_epoch)
@@ -138,15 +145,16 @@ def fit(
         "precision": None if stepper.dtype is None else stepper.dtype.name, "optimizer": checkpoints.describe(optimizer),
     }
     run = Run(model, optimizer, stepper, feed, called, state, validated, show, checkpoint, due, about)
-    if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
-        found = checkpoints.load(checkpoint)
-        if resume is None:
-            raise DataError(
-                f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(found.epochs)} epochs: resume=True goes on from "
-                "it, resume=False begins anew and writes over it"
-            )
-        run.resume(found)
-    run.train()
+    with only_writer(checkpoint):
+        if checkpoint is not None and os.path.exists(checkpoint) and resume is not False:
+            found = checkpoints.load(checkpoint)
+            if resume is None:
+                raise DataError(
+                    f"fit: {os.fspath(checkpoint)} exists, a run that stands at {len(found.epochs)} epochs: resume=True goes on "
+                    "from it, resume=False begins anew and writes over it"
+                )
+            run.resume(found)
+        run.train()
     return state.history
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 
@@ -131,7 +130,6 @@ class History:
         axes.set_ylabel("loss")
         axes.grid(alpha=0.3)
         if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
             figure.savefig(path, dpi=130)
         return figure
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any
 
-from weft.errors import warn
+from weft.errors import DataError, warn
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.train import checkpoint
@@ -75,6 +75,8 @@ class Run:
         there = {**found.run, "callbacks": [kind for kind, _ in found.callbacks]}
         held = checkpoint.Checkpoint(there, found.snapshot, found.callbacks, found.epochs, found.place)
         checkpoint.check(self.path, held, here, parts, self.model)
+        if not self.feed.fits(found.place["feed"]) or len(found.place["totals"]) != len(self.totals):
+            raise DataError(f"fit: {self.path} is damaged: it does not say where in its data the run stands")
         put(found.snapshot, self.model, self.optimizer, self.stepper)
         state, place = self.state, found.place
         state.history.epochs[:] = found.epochs
@@ -98,7 +100,7 @@ class Run:
             begin(state)
         if self.kept is not None:
             for c, held in zip(self.keeping, self.kept, strict=True):
-                c.load_state_dict(held)
+                checkpoint.taken_back(self.path, c, held, self.model)
         else:
             self.save()
         done = False

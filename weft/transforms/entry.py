@@ -120,8 +120,8 @@ class Entry:
         self._own = [self._nodes[i] for i, _ in self._state]
         self._free = [self._values[i] for i, _ in self._state]
 
-    def warm(self, structures: int) -> int | None:
-        """The address of a table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
+    def warm(self, structures: int) -> Any:
+        """A table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
         if not self._single or self.tree is not None or not self.quick or self._writes or self._survivors or self._shown:
             return None
         program = self._run.direct()  # type: ignore[attr-defined]
@@ -133,8 +133,8 @@ class Entry:
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
-            self._warm = known = warm.table(program, structures, specs, places, cells, self._fixed, result)
-        return known.address
+            self._warm = known = warm.table(self._run, program, structures, specs, places, cells, self._fixed, result)
+        return known
 
     def fast(self, args: Sequence[Any]) -> Any:
         """Run with leaves that are Arrays and floats, or MISS where anything is not as it was."""

@@ -18,11 +18,14 @@ from weft.array import Array
 from weft.cell import LOCAL
 from weft.errors import DTypeError
 from weft.look import materialise
+from weft.recent import Recent
 from weft.transforms import warm
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, structure_key, unflatten
+
+KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
 
 
 class Jitted:
@@ -30,7 +33,7 @@ class Jitted:
 
     __slots__ = ("__dict__", "__weakref__", "_warm")
 
-    _warm: int | None  # the address of a table for the native call, see ``warm.py``
+    _warm: Any  # a table for the native call, see ``warm.py``, or None
 
     def __init__(self, f: Callable, static_argnums: Sequence[int] = (), static_argnames: Sequence[str] = ()) -> None:
         functools.update_wrapper(self, f, updated=())
@@ -39,13 +42,14 @@ class Jitted:
         self.static_argnums = tuple(static_argnums)
         self.static_argnames = frozenset(static_argnames)
         self.traces = 0
-        self._entries: dict[Any, list[Entry]] = {}
+        self._entries = Recent(KINDS)  # lists of Entry
         self._last: Entry | None = None
         self._structures = -1
         self._modules: tuple[Any, ...] | None = None
         self._module_key: Any = ()
         self._leaky: dict[Any, int] = {}
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
+        self._alive: list[Any] = []  # these cells: no other object may get their numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
@@ -78,7 +82,7 @@ class Jitted:
         leaves, rebuild, structure = self._flat(args, kwargs)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]
         key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states))
-        for entry in self._entries.get(key, ()):
+        for entry in self._entries.get(key) or ():
             out = entry.run_with(leaves)
             if out is not MISS:
                 if entry.quick:
@@ -104,8 +108,13 @@ class Jitted:
             self._leaky[key] = self._leaky.get(key, 0) + 1
         entry.forget_survivors()
         if not left or self._leaky[key] > 2:
-            self._entries.setdefault(key, []).append(entry)
-            self._states |= states  # the entry keeps these cells alive
+            same = self._entries.get(key)
+            if same is None:
+                self._entries.put(key, [entry])
+            else:
+                same.append(entry)
+            self._alive += [cell for cell in traced.captured if id(cell) in states - self._states]
+            self._states |= states
             self._last = entry if entry.quick else None
             self._key_of_modules()
         return out

@@ -12,9 +12,11 @@ from typing import Any
 
 from weft.array import Array
 from weft.dtypes import is_float
+from weft.signals import held
 
 _MODULES: set[type] = set()
 _UNTOLD: list[type] = []  # modules of which optree does not know yet
+_OPTREE: list[Any] = []  # once it is loaded
 _LEAVES: set[type] = set()  # classes that are known to be no trees
 
 
@@ -107,11 +109,14 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
 
 
 def _optree() -> Any:
-    import optree
+    if _UNTOLD or not _OPTREE:
+        with held():  # a class that left the list is registered
+            import optree
 
-    while _UNTOLD:
-        optree.register_pytree_node(_UNTOLD.pop(), _flatten_module, _unflatten_module, namespace="weft")
-    return optree
+            while _UNTOLD:
+                optree.register_pytree_node(_UNTOLD.pop(), _flatten_module, _unflatten_module, namespace="weft")
+            _OPTREE[:] = [optree]
+    return _OPTREE[0]
 
 
 def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
@@ -131,8 +136,9 @@ def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
         if not unknown:
             _LEAVES.update(fresh)
             return leaves, structure
-        for cls in unknown:
-            optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
+        with held():
+            for cls in unknown:
+                optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:

@@ -34,11 +34,12 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
 
 
 def table(
-    program: int, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
+    run: Any, program: int, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
 ) -> Table:
     """A table for one kind of call.
 
+    run, program : what runs, and the address it has for this
     specs : for each argument (shape, dtype, Array or Scalar), or None for a float, or a 1-tuple of the very object it must be
     places : the arguments that are arrays, and those that are numbers, in the Program's order
     cells, fixed : captured cells with what they hold, and buffers, which follow these
@@ -59,4 +60,4 @@ def table(
     ]
     shape, dtype, kind = result
     node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
-    return Table(Node, kind, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})
+    return Table(Node, kind, run, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from weft.graph.node import Node, Shape, user_frame
+from weft.errors import ShapeError, gib
+from weft.graph.node import Node, Shape, user_frame, user_function
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Primitive:
 
 
 TABLE: dict[str, Primitive] = {}
+MOST = 1 << 57  # elements: no machine's addresses have more bits, and their bytes are a number of 64 bits in every dtype
 
 
 def register(primitive: Primitive) -> Primitive:
@@ -106,7 +109,19 @@ def register(primitive: Primitive) -> Primitive:
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """Ask for one operation: checks shapes and dtypes now, computes nothing."""
     shape, dtype = op.rule(*inputs, **params)
+    if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MOST:
+        refuse_too_large(op.name, shape, dtype)
     return Node(op, inputs, params, shape, dtype, user_frame())
+
+
+def refuse_too_large(name: str, shape: Shape, dtype: np.dtype) -> None:
+    """Refuse an array that no machine can address, as the function that the user called."""
+    size = prod(n for n in shape if n)  # as NumPy counts, to whom an empty array may be too large
+    if size > MOST:
+        raise ShapeError(
+            f"{user_function(name)}: an array of shape {shape} and dtype {dtype.name} would have {gib(size * dtype.itemsize)}, "
+            f"more than a machine can address"
+        )
 
 
 def _leaf_rule(*inputs: Node, **params: Any) -> tuple[Shape, np.dtype]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import gib
 from weft.runtime.cpu import call, memory_ir
 from weft.runtime.cpu.threads import permanent
 
@@ -84,7 +85,7 @@ class Allocator:
                 found = permanent(memory_ir.HOME_SIZE)
                 ctypes.c_int64.from_address(found + 24).value = size
                 found = self._homes.setdefault(size, found)
-            if len(self._by_request) > 100_000:
+            if len(self._by_request) >= 10_000:
                 self._by_request.clear()
             self._by_request[nbytes] = found
         return found
@@ -229,7 +230,7 @@ def _system_allocate(size: int) -> int:
     libc = _libc()
     address = ctypes.c_void_p()
     if libc.posix_memalign(ctypes.byref(address), _HUGE if size >= LARGE else 64, size) or not address.value:
-        raise MemoryError(f"weft: no memory for {size} bytes (2**{math.log2(size):.1f})")
+        raise MemoryError(f"weft: no memory for an array of {gib(size)} ({size:,} bytes)")
     if size >= LARGE and sys.platform == "linux":
         libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))
     return address.value

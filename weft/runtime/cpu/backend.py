@@ -15,7 +15,7 @@ import numpy as np
 from weft.runtime.cache import Cache
 from weft.runtime.cpu import call, pool_ir, warm, warm_ir
 from weft.runtime.cpu.allocator import Allocator, view
-from weft.runtime.cpu.compile import Compiler
+from weft.runtime.cpu.compile import Compiler, host, llvm_lock
 from weft.runtime.cpu.executable import CPUExecutable
 from weft.runtime.cpu.threads import Pool, permanent
 from weft.schedule.program import Program, calls
@@ -50,14 +50,23 @@ class CPUBackend:
         self._threads = threads
         self._limit = memory_limit
         self._lock = threading.RLock()
+        self._forking: list[Any] = []
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
 
-    def _forked(self) -> None:
-        """Another thread may have held a lock; it does not exist in the child."""
-        self._lock = threading.RLock()
-        if "compiler" in self.__dict__:
-            self.compiler.lock = threading.RLock()
+    def _before_fork(self) -> None:
+        """A child has no other threads: what they are doing under these locks must be finished, or it stays half done there."""
+        self._lock.acquire()
+        self._forking.append(self._lock)
+        compiler = self.__dict__.get("compiler")
+        for lock in (compiler.lock, llvm_lock()) if compiler is not None else ():
+            if lock is not None:
+                lock.acquire()
+                self._forking.append(lock)
+
+    def _after_fork(self) -> None:
+        while self._forking:
+            self._forking.pop().release()
 
     @_Once
     def pool(self) -> Pool:
@@ -158,9 +167,8 @@ class CPUBackend:
 
 def _generate(kernel: Any) -> Any:
     from weft.codegen.cpu.generate import generate
-    from weft.codegen.cpu.isa import host_isa
 
-    return generate(kernel, host_isa())
+    return generate(kernel, host())
 
 
 BACKEND = CPUBackend()

@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.runtime.cpu.compile import cpu_model, function
+from weft.runtime.cpu.compile import cpu_model, function, host
 
 _CHAINS = 12  # independent sums: enough to hide an fma's latency on two units
 
 
 def describe(backend: Any, measure: bool = False) -> dict[str, Any]:
     """Plain data. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (about 0.2 s)."""
-    from weft.codegen.cpu.isa import host_isa
-
-    isa = host_isa()
+    isa = host()
     cache = backend.compiler.cache
     entries, size = cache.size()
     out = {

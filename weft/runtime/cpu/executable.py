@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import gib
 from weft.formats import NARROW
 from weft.runtime.cpu import call
 from weft.runtime.cpu.allocator import Allocator
@@ -29,6 +30,9 @@ class CPUExecutable:
         self, program: Program, kernels: list[Loaded], pool: Pool, allocator: Allocator, native: dict[str, int],
         flush_denormals: bool = False,
     ) -> None:
+        needs = program.arena + sum(nbytes(*output) for output in program.outputs)
+        if needs >> 62:  # sizes are numbers of 64 bits from here on
+            raise MemoryError(f"weft: no memory for arrays of {gib(needs)}")
         self.program = program
         self._pool = pool
         self._allocator = allocator

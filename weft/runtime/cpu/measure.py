@@ -6,7 +6,7 @@ import ctypes
 from functools import partial
 from typing import Any
 
-from weft.runtime.cpu.compile import function
+from weft.runtime.cpu.compile import function, host
 from weft.runtime.cpu.describe import fastest, fma_text
 
 SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and written together
@@ -15,10 +15,8 @@ _ROUNDS = 1 << 15  # a tenth of a millisecond: a busy machine leaves such gaps
 
 def measure(backend: Any) -> dict[str, Any]:
     """``flops``: float32 operations a second. ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second."""
-    from weft.codegen.cpu.isa import host_isa
-
     threads = backend.pool.threads
-    lanes = host_isa().bits // 32
+    lanes = host().bits // 32
     native = backend.compiler.module(_text(lanes, backend.native and threads))
     sink = backend.allocate(threads * 4096)
     run = function(native["weft_measure_fma"], ctypes.c_void_p)

@@ -38,13 +38,15 @@ class World(NamedTuple):
 
 
 class Table:
-    """One kind of call. ``held`` keeps every object whose address is in it."""
+    """One kind of call. ``held`` keeps every object whose address is in it, and ``run``, which ``program`` belongs to."""
+
+    __slots__ = ("address", "cells", "held", "program", "structures", "words")
 
     def __init__(
-        self, node_type: type, array_type: type, program: int, structures: int, arguments: Sequence[Row], inputs: Sequence[Row],
-        node: dict[str, Any], array: dict[str, Any],
+        self, node_type: type, array_type: type, run: Any, program: int, structures: int, arguments: Sequence[Row],
+        inputs: Sequence[Row], node: dict[str, Any], array: dict[str, Any],
     ) -> None:
-        self.held = (arguments, inputs, node, array)
+        self.held = (run, arguments, inputs, node, array)
         self.program, self.structures = program, structures
         self.cells = [y for kind, _, y in inputs if kind == warm_ir.OF_CELL]
         node_slots = [(_offset(node_type, name), id(x)) for name, x in node.items()]
@@ -82,9 +84,10 @@ def _offset(cls: type, name: str) -> int:
 
 
 def install(cls: type, table: str, world: World, address: int, state: int) -> None:
-    """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds the address of a Table."""
+    """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds a Table."""
     at = {
-        "TABLE": _offset(cls, table), "LOCAL": id(world.local), "INSIDE": id(world.inside), "ZERO": id(0),
+        "TABLE": _offset(cls, table), "ADDRESS": _offset(Table, "address"), "LOCAL": id(world.local),
+        "INSIDE": id(world.inside), "ZERO": id(0),
         "STRUCTURE": id(world.structure), "COUNT": id(world.counter), "SLOW": id(world.slow), "ARRAY": id(world.array),
         "SCALARTYPE": id(world.value),
         "BASE": _offset(world.array, "_base"), "CONTENT": _offset(world.array, "_node"),

@@ -3,6 +3,8 @@
 ``weft_warm`` is the ``__call__`` of a class (a jitted function). It compares the arguments with a table that the last
 slow call left in the object, runs the Program, and makes the Array of its one result. Where anything is not as the table
 says, it calls the slow way, a Python function, with the same arguments. ``warm.py`` writes the tables.
+
+The object of the table is held while the Program runs: it holds what runs, and another thread may drop both.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from weft.runtime.cpu.table_ir import CALL, filled, read
 
 # words of the state, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
 STATE = (
-    "TABLE", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "SCALARTYPE", "BASE", "CONTENT", "VALUE", "DTYPE",
-    "SHAPE", "OP", "SCALAR",
+    "TABLE", "ADDRESS", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "SCALARTYPE", "BASE", "CONTENT", "VALUE",
+    "DTYPE", "SHAPE", "OP", "SCALAR",
 )
 # words of a table; after them the arguments, the inputs, and the slots of a fresh Node and of a fresh Array
 TABLE = ("PROGRAM", "ARGUMENTS", "STRUCTURES", "INPUTS", "NODE", "NODESLOTS", "RESULT", "ARRAYSLOTS")
@@ -176,7 +178,8 @@ ready:
   %cold = or i1 %none, %empty
   br i1 %cold, label %slow, label %open
 open:
-  %table = call ptr @PyLong_AsVoidPtr(ptr %holder)
+  %number.t = call ptr @weft_slot(ptr %holder, i64 !S.ADDRESS!)
+  %table = call ptr @PyLong_AsVoidPtr(ptr %number.t)
   %program.p = getelementptr i8, ptr %table, i64 !T.PROGRAM!
   %program = load ptr, ptr %program.p
   %count.p = getelementptr i8, ptr %table, i64 !T.ARGUMENTS!
@@ -301,6 +304,7 @@ fill:
   %buffer.type = load ptr, ptr %allocator
 """ + read("program", CALL, "home") + """
   %kinds = getelementptr i64, ptr %program, i64 !HEADER
+  call void @Py_IncRef(ptr %holder)
   br label %slot.head
 slot.head:
   %s = phi i64 [ 0, %fill ], [ %s1, %slot.body ]
@@ -323,7 +327,7 @@ output:
   %buffer = call ptr @weft_make(ptr %allocator, ptr %its.home, i64 %size)
   %no.buffer = icmp eq ptr %buffer, null
   br i1 %no.buffer, label %failed, label %made
-made: ; the result, before the run: while it goes on, another thread may put a new table in this one's place
+made: ; the result, before the run
   %node.type.p = getelementptr i8, ptr %table, i64 !T.NODE!
   %node.type = load ptr, ptr %node.type.p
   %nn.p = getelementptr i8, ptr %table, i64 !T.NODESLOTS!
@@ -374,9 +378,11 @@ undone:
   br label %failed
 failed:
   call void @weft_drop(ptr %objects, i64 %ni)
+  call void @Py_DecRef(ptr %holder)
   ret ptr null
 result:
   call void @weft_drop(ptr %objects, i64 %ni)
+  call void @Py_DecRef(ptr %holder)
   ret ptr %array.o
 slow:
   %more.n = call i64 @weft_names(ptr %names)

@@ -1,0 +1,144 @@
+"""Ctrl-C waits while a module loads or LLVM compiles, and is never lost."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.soak import interrupts
+from weft.signals import held
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+    for _ in range(3):
+        time.sleep(0)
+
+
+def test_it_is_raised_at_the_end_of_the_outermost() -> None:
+    steps: list[Any] = []
+    with pytest.raises(KeyboardInterrupt):
+        with held():
+            press()
+            steps.append(1)
+            with held():
+                press()
+                steps.append(2)
+            steps.append(3)
+        steps.append(4)
+    assert steps == [1, 2, 3]
+    with held():
+        steps.append(5)
+    assert steps[-1] == 5
+
+
+def test_an_error_inside_is_not_forgotten() -> None:
+    with pytest.raises(ZeroDivisionError):
+        with held():
+            1 / 0  # noqa: B018
+    with pytest.raises(KeyboardInterrupt) as caught:
+        with held():
+            press()
+            1 / 0  # noqa: B018
+    assert isinstance(caught.value.__context__, ZeroDivisionError)
+
+
+def test_handlers_of_the_users_are_called_later_and_others_are_left_alone() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        with held():
+            press()
+            assert not seen
+        assert seen == [signal.SIGINT]
+        for other in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(signal.SIGINT, other)
+            with held():
+                assert signal.getsignal(signal.SIGINT) == other
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_hold_nothing() -> None:
+    found: list[Any] = []
+
+    def look() -> None:
+        with held():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGINT)]
+
+
+def test_modules_of_weft_load_whole(tmp_path: Path) -> None:
+    """An interrupted import runs to its end; what it imported stays, and it can be imported again."""
+    (tmp_path / "weft_inner.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\nprint('inner')\n")
+    (tmp_path / "weft_outer.py").write_text("import weft.weft_inner\nprint('outer')\n")
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"import sys, weft; weft.__path__.append({str(tmp_path)!r})\n"
+        "try:\n    import weft.weft_outer\n    print('not raised')\nexcept KeyboardInterrupt:\n"
+        "    print('raised', 'weft.weft_inner' in sys.modules)\n"
+        "import weft.weft_outer, inspect, importlib.resources\n"
+        "print('outer' in inspect.getsource(weft.weft_outer), (importlib.resources.files('weft') / 'py.typed').is_file())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.split() == ["inner", "outer", "raised", "True", "outer", "True", "True"], done.stderr
+
+
+@pytest.mark.parametrize("name", ["weft.array", "weft.graph.primitives", "weft.transforms.tree", "weft.nn"])
+def test_a_module_whose_import_was_interrupted_can_be_imported_again(name: str) -> None:
+    code = (
+        "import importlib, signal, sys, weft.loading\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "load = weft.loading._Loader.exec_module\n"
+        "def press(self, module):\n"
+        f"    if module.__name__ != {name!r} or 'pressed' in globals():\n        return load(self, module)\n"
+        "    globals()['pressed'] = True\n"
+        "    with weft.loading.held():\n        signal.raise_signal(signal.SIGINT)\n        load(self, module)\n"
+        "weft.loading._Loader.exec_module = press\n"
+        f"try:\n    importlib.import_module({name!r})\nexcept KeyboardInterrupt:\n    print('raised')\n"
+        f"importlib.import_module({name!r})\n"
+        "import weft as wf\n"
+        "net, x = wf.nn.Linear(2, 3), wf.ones((4, 2))\n"
+        "slopes = wf.grad(lambda net: (net(x) ** 2).sum())(net)\n"
+        "print(isinstance(slopes.weight, wf.Array), slopes.weight.shape)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.splitlines() == ["raised", "True (3, 2)"], done.stderr
+
+
+def test_modules_can_be_loaded_again() -> None:
+    import weft.functions.broadcasting as module
+
+    assert importlib.reload(module) is module and module.__spec__ is not None
+    assert module.__spec__.origin == module.__file__
+
+
+def test_interrupted_while_it_begins() -> None:
+    assert interrupts.cold(3, longest=0.4) >= 1
+
+
+def test_every_interruption_of_a_process_that_compiles_is_caught() -> None:
+    caught, kernels = interrupts.warm(15, longest=0.05)
+    assert caught == 15 and kernels > 15

@@ -1,0 +1,123 @@
+"""Idx files, packed by gzip or not: Y. LeCun's format of two zero bytes, dtype, rank, big-endian extents, elements.
+
+What is unpacked is what the extents promise and no more, and a promise that the file cannot hold is refused before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import zlib
+from typing import Any
+
+import numpy as np
+
+from weft import files
+from weft.errors import DataError
+
+PACKED = b"\x1f\x8b"
+MOST_RATIO = 1032  # bytes that a byte of deflate can become
+MOST_DIMENSIONS = 64
+
+
+def read_idx(path: str | os.PathLike, md5: str = "") -> np.ndarray:
+    """An idx file's array of bytes.
+
+    Parameters
+    ----------
+    path : str or path
+    md5 : what the unpacked bytes must have, unless it is empty
+
+    Returns
+    -------
+    array of uint8
+
+    Raises
+    ------
+    DataError
+        The file is missing, damaged, or something else.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from weft.data.idx import read_idx
+    >>> path = os.path.join(tempfile.mkdtemp(), "labels")
+    >>> _ = open(path, "wb").write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 0, 4]))
+    >>> read_idx(path)
+    array([5, 0, 4], dtype=uint8)
+    """
+    content = files.read(path, "idx file")
+    packed = content.startswith(PACKED)
+    try:
+        found = (_Packed if packed else _Plain)(content)
+        head = found.take(4)
+        if len(head) < 4 or head[:3] != b"\0\0\x08":
+            raise _damaged(path, "it does not begin as one")
+        rank = head[3]
+        extents = found.take(4 * rank)
+        if rank > MOST_DIMENSIONS:
+            raise _damaged(path, f"its head says {rank} dimensions")
+        if len(extents) < 4 * rank:
+            raise _damaged(path, f"its head says {rank} dimensions and is cut off")
+        shape = tuple(int.from_bytes(extents[4 * i : 4 * i + 4], "big") for i in range(rank))
+        size, most = math.prod(shape), len(content) * (MOST_RATIO if packed else 1)
+        if size > most or math.prod(n for n in shape if n) > np.iinfo(np.intp).max:
+            raise _damaged(path, f"it promises {size} bytes, shape {shape}, which a file of {len(content)} bytes cannot hold")
+        data = found.take(size)
+        more = found.take(1)
+    except zlib.error as error:
+        raise _damaged(path, f"it cannot be unpacked: {error}") from None
+    if more:
+        raise _damaged(path, f"it goes on after the {size} bytes of shape {shape}")
+    if len(data) < size or not found.complete:
+        raise _damaged(path, f"it is cut off: {len(data)} of {size} bytes, shape {shape}")
+    if md5:
+        digest = hashlib.md5(head + extents, usedforsecurity=False)
+        digest.update(data)
+        if digest.hexdigest() != md5:
+            raise DataError(f"{os.fspath(path)} is damaged: md5 of the unpacked bytes is {digest.hexdigest()}, expected {md5}")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+class _Plain:
+    complete = True
+
+    def __init__(self, content: bytes) -> None:
+        self.content, self.at = content, 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes; fewer where it ends."""
+        out = self.content[self.at : self.at + count]
+        self.at += len(out)
+        return out
+
+
+class _Packed:
+    """Members of gzip, one after another."""
+
+    def __init__(self, content: bytes) -> None:
+        self.left = content
+        self.member: Any = zlib.decompressobj(31)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last member ended, with its checksum."""
+        return self.member.eof
+
+    def take(self, count: int) -> bytes:
+        parts, have = [], 0
+        while have < count and (self.left or self.member.eof):
+            if self.member.eof:
+                if not self.left.lstrip(b"\0"):
+                    break
+                self.member = zlib.decompressobj(31)
+            part = self.member.decompress(self.left, count - have)
+            self.left = self.member.unused_data if self.member.eof else self.member.unconsumed_tail
+            parts.append(part)
+            have += len(part)
+        return b"".join(parts)
+
+
+def _damaged(path: Any, why: str) -> DataError:
+    return DataError(f"{os.fspath(path)} is damaged or no idx file of bytes: {why}")
