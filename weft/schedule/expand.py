@@ -20,10 +20,11 @@ from weft.schedule import reasons
 from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
 from weft.schedule.index import ZERO, Guard, Index
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Reduction, Store, Value, along
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import FACTOR, Structure
-from weft.schedule.values import INT64, Machine, order_of, tag
+from weft.schedule.summation import reduction_order
+from weft.schedule.values import INT64, Machine, tag
 from weft.schedule.view import View
 
 UINT64 = np.dtype(np.uint64)
@@ -412,8 +413,7 @@ class Expander:
             last = d in node.params["axes"]
             while d in node.params["axes"]:
                 run, d = run * node.inputs[0].shape[d], d - 1
-        lanes, block = order_of(run, last)
-        order = Order(lanes, block)
+        order = reduction_order(run, last)
         for r in into:
             if r.value is value and (r.monoid, r.axes, r.dtype, r.order) == (monoid, axes, node.dtype, order):
                 return self.m.acc(r.id, node.dtype)

@@ -72,7 +72,7 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
 def _replace_stores(stage, stores: tuple[Store, ...]):
     if isinstance(stage, Stage):
         return Stage(stage.axes, stage.reductions, stores)
-    return type(stage)(stage.id, stage.batch, stage.m, stage.n, stage.k, stage.a, stage.b, stage.accum, stores)
+    return type(stage)(stage.id, stage.batch, stage.m, stage.n, stage.k, stage.a, stage.b, stage.accum, stage.order, stores)
 
 
 def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:

@@ -104,14 +104,3 @@ class Machine:
 def tag(affine: Affine) -> tuple:
     """An index as something to hash, gathered Values by identity."""
     return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
-
-
-def order_of(run: int, last: bool) -> tuple[int, int]:
-    """(lanes, block) of a reduction: a function of extents and dtype only.
-
-    last: whether the operand's last dimension is among those reduced. run: how many reduced elements lie
-    next to each other, the product of the reduced dimensions at the end.
-    """
-    if last:
-        return (32 if run >= 32 else 1), 4096
-    return 1, 64

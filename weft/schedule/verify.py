@@ -107,6 +107,8 @@ class _Check:
         for g, operand in ((groups[2], c.a), (groups[1], c.b)):
             self.scope = shared.union(*groups) - g
             self.value(operand)
+        if c.order is not None and c.order.block % c.order.lanes:
+            self.fail(f"acc{c.id}: its block is no multiple of its lanes")
         if c.a.dtype != c.b.dtype:
             self.fail(f"a product of {c.a.dtype} and {c.b.dtype}")
         self.scope = shared.union(*groups[:3])
