@@ -274,6 +274,7 @@ class Methods(Cell):
         index = as_node(indices)
         if index.dtype == BOOL or is_float(index.dtype):
             raise DTypeError(f"take: indices must hold integers, not {index.dtype.name}")
+        index = bind(TABLE["in_bounds"], index, extent=node.shape[number], axis=number, from_end=True)
         out = bind(TABLE["gather"], node, index, axes=(number,))
         lead = len(index.shape)
         if number:

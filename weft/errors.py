@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AxisError", "DTypeError", "DataError", "ShapeError", "TraceError"]
+__all__ = ["AxisError", "DTypeError", "DataError", "LabelError", "ShapeError", "TraceError"]
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -22,12 +22,21 @@ class AxisError(IndexError, ValueError):
     """An axis that the array does not have."""
 
 
+class LabelError(IndexError, ValueError):
+    """A label that is none of the classes."""
+
+
 class DataError(ValueError):
     """Data or weight files that are missing, damaged or do not fit."""
 
 
 class TraceError(TypeError):
     """The content of an array was needed where only its shape and dtype are known."""
+
+
+def out_of_bounds(index: int, axis: int, size: int, where: str = "") -> IndexError:
+    """NumPy's error of an index out of range; ``where``: the user's line."""
+    return IndexError(f"index {index} is out of bounds for axis {axis} with size {size}" + (f" ({where})" if where else ""))
 
 
 def renamed(error: Exception, name: str, **arguments: str) -> Exception:

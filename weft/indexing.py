@@ -208,7 +208,7 @@ def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
 
 
 def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
-    """An index array as a node; where its content is at hand, out-of-range positions are refused."""
+    """An index array as a node; positions out of range are refused: at once where they are at hand, else by who reads them."""
     if isinstance(item, int):
         if not -n <= item < n:
             raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
@@ -217,7 +217,7 @@ def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
         node = item.node  # type: ignore[attr-defined]
         if node.dtype not in INTEGERS:
             raise IndexError(f"index arrays must hold integers or bools, not {node.dtype.name}: cast with .astype('int64')")
-        return node
+        return bind(TABLE["in_bounds"], node, extent=n, axis=dim, from_end=True)
     if item.dtype.kind not in "iu":
         raise IndexError(f"index arrays must hold integers or bools, not {item.dtype}")
     if item.size and not (-n <= item.min() and item.max() < n):

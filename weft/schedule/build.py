@@ -10,6 +10,7 @@ import numpy as np
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
 from weft.graph.simplify import simplify
+from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
 from weft.schedule.memory import arena, in_place
@@ -64,7 +65,8 @@ def built(graph: Graph) -> tuple[Program, list[Fused]]:
             steps.append(Host(node.op.name, node.op.reference, args, slots.seen(node, node.shape), node.params))
             continue
         ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
-        steps.append(Call(f.kernel, tuple(ids), tuple([slots.position[n] for n in f.scalars])))
+        numbers = tuple([slots.position[n] for n in f.scalars])
+        steps.append(Call(f.kernel, tuple(ids), numbers, tuple([checks.site(n) for n in f.sites])))
         info.append(kernel_info(f, lines))
     steps += slots.copies()
     table, size = slots.finish(steps)
@@ -217,7 +219,8 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
         for i in ids:
             if root(i).kind == "input":
                 last[root(i).position] = k
-    pairs = []
+    pairs: list[tuple[int, int, int]] = []  # how far, input, output
+    changed: list[tuple[int, int, int]] = []  # step, and the same as its kernel numbers them
     for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
         if isinstance(step, Loop):
             for c in step.in_place:
@@ -225,6 +228,7 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
                 once = sum(root(i).id == source.id for i in step.reads) == 1
                 if source.kind == "input" and target.kind == "output" and last[source.position] == k and once:
                     pairs.append((1, source.position, target.position))
+                    changed.append((k, c, c))
         if not isinstance(step, Call):
             continue
         count = len(step.kernel.inputs)
@@ -236,7 +240,9 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
             if not twice:
                 far = _distance(f.outputs[o], graph.inputs[source.position], frozenset(f.nodes))
                 pairs.append((far, source.position, target.position))
-    return tuple([(i, o) for _, i, o in sorted(pairs)])
+                changed.append((k, i, o))
+    allowed = checks.safe(steps, fused, changed)
+    return tuple([(i, o) for _, i, o in sorted(p for p, fine in zip(pairs, allowed, strict=True) if fine)])
 
 
 def _distance(node: Node, source: Node, within: frozenset[Node]) -> int:

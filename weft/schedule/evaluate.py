@@ -44,7 +44,7 @@ def evaluate(
     Raises
     ------
     IndexError
-        An access is out of bounds. Elements that no store writes are left as a pattern (NaN or 77).
+        An access is out of bounds, or a check does not hold. Elements that no store writes are left as a pattern (NaN or 77).
     """
     run = _Run(kernel, inputs, scalars, shared)
     with np.errstate(all="ignore"):
@@ -277,6 +277,13 @@ class _Grid:
         else:
             memory[where] = value[inside]
 
+    def check(self, v: Value, index: Array, matters: Array) -> Array:
+        inside = (index >= 0) & (index < v.attr.extent)
+        wrong = np.broadcast_arrays(index, ~inside & matters)
+        if v.attr.site is not None and wrong[1].any():
+            raise IndexError(f"site {v.attr.site}: index {wrong[0][wrong[1]][0]} is not in 0..{v.attr.extent - 1}")
+        return np.where(inside, index, 0)
+
     def value(self, v: Value) -> Array:
         stack = [v]
         while stack:
@@ -312,6 +319,8 @@ class _Grid:
                 shape[place] = extent
             return array.transpose(np.argsort(places)).reshape(shape) if places else np.asarray(array).reshape(shape)
         args = [self.memo[id(a)] for a in v.args]
+        if v.op == "check":
+            return self.check(v, *args)
         if v.op == "cast":
             return args[0].astype(v.dtype)
         if v.op == "bitcast":

@@ -113,12 +113,22 @@ class Value:
       scalar  attr: number of the kernel's run-time scalar
       index   attr: Affine; the integer itself (int64 before a cast)
       acc     attr: id of a Reduction (or of the Contraction) whose result is read
+      check   args: (index int64, whether it matters), attr: Check. The index if it lies in the range, else 0; and where it
+              matters, the fault is recorded: no later phase of the kernel runs, and no later kernel.
     """
 
     op: str
     args: tuple[Value, ...]
     dtype: np.dtype
     attr: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """0 <= index < extent. site: number of the place in the kernel, by which a fault is told; None: it is known to hold."""
+
+    extent: int
+    site: int | None
 
 
 # name -> number of arguments. The only operations that code generators emit.

@@ -61,6 +61,10 @@ class _Text:
             text = f"load {self.access(v.attr, indent)}"
         elif v.op == "index":
             text = f"index {self.affine(v.attr, indent)}"
+        elif v.op == "check":
+            index, matters = (self.by_id[id(a)] for a in v.args)
+            site = "known" if v.attr.site is None else f"site {v.attr.site}"
+            text = f"check {index} in {v.attr.extent} where {matters} [{site}]"
         else:
             text = f"{v.op} {' '.join(self.by_id[id(a)] for a in v.args)}"
             if v.op in ("cast", "bitcast"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.schedule.index import Guard
-from weft.schedule.kernel import MACHINE, Access, Affine, Value
+from weft.schedule.kernel import MACHINE, Access, Affine, Check, Value
 
 BOOL = np.dtype(np.bool_)
 INT64 = np.dtype(np.int64)
@@ -65,6 +65,11 @@ class Machine:
                 return self.const(np.asarray(x.attr, x.dtype).astype(dtype)[()], dtype)
         return self._make("cast", (x,), dtype)
 
+    def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:
+        """``index``, which must lie in [0, extent) where it matters; site None: it is known to."""
+        matters = self.const(True, BOOL) if matters is None else matters
+        return self._make("check", (index, matters), INT64, Check(extent, site), (extent, site))
+
     def bitcast(self, x: Value, dtype: np.dtype) -> Value:
         return x if x.dtype == dtype else self._make("bitcast", (x,), dtype)
 
@@ -104,3 +109,13 @@ class Machine:
 def tag(affine: Affine) -> tuple:
     """An index as something to hash, gathered Values by identity."""
     return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
+
+
+def operands(v: Value) -> list[Value]:
+    """What a value is made of, indices included."""
+    out = list(v.args)
+    if v.op == "load":
+        out += [g for affine in (*v.attr.index, *(x for x, _, _ in v.attr.guard)) for g, _ in affine.gather]
+    elif v.op == "index":
+        out += [g for g, _ in v.attr.gather]
+    return out

@@ -172,6 +172,9 @@ class _Check:
             elif v.op == "scalar":
                 if not 0 <= v.attr < len(self.kernel.scalars) or self.kernel.scalars[v.attr] != v.dtype:
                     self.fail(f"scalar {v.attr} is not {v.dtype}")
+            elif v.op == "check":
+                if tuple([a.dtype for a in v.args]) != (np.int64, np.bool_) or v.dtype != np.int64:
+                    self.fail("a check is of an int64 and a bool")
             elif v.op != "const":
                 self.operation(v)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from weft.codegen.cpu import pairwise, reduce
 from weft.codegen.cpu.ahead import ask_ahead
 from weft.codegen.cpu.alike import share_alike
+from weft.codegen.cpu.check import record_slot, stop_here
 from weft.codegen.cpu.chunks import count_entry, run_chunks
 from weft.codegen.cpu.emit import Emitter
 from weft.codegen.cpu.env import dependencies, key_of
@@ -22,7 +23,7 @@ from weft.codegen.cpu.nest_plan import Plan, plan_part
 from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, width_for
 from weft.codegen.cpu.nest_sheet import Sheet
 from weft.codegen.cpu.nest_tiles import emit_stages
-from weft.codegen.cpu.parts import Part, size_of, split
+from weft.codegen.cpu.parts import Part, roots, size_of, split, walk
 from weft.codegen.cpu.row_lanes import vectors
 from weft.codegen.cpu.text import Module
 from weft.schedule.kernel import Axis, Kernel, Reduction
@@ -66,6 +67,8 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             else:
                 emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
+        if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
+            stop_here(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
     entry.do("ret void")
     if len(parts) >= MANY:  # the phases of a strided gradient
         share_alike(m, r"\d+")

@@ -215,3 +215,15 @@ def bitcast(m: Any, x: Any, dtype: np.dtype) -> Any:
 
 def identity(m: Any, x: Any) -> Any:
     return x
+
+
+def counted(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
+    """An index as int64, counted from the end where it is negative (if that means anything)."""
+    value = m.cast(x, _INT64)
+    if x.dtype.kind == "u" or not from_end:
+        return value
+    return m.select(m.lt(value, m.const(0, value)), m.add(value, m.const(extent, value)), value)
+
+
+def in_bounds(m: Any, x: Any, extent: int, axis: int, from_end: bool) -> Any:
+    return m.check(counted(m, x, extent, from_end), extent)

@@ -69,6 +69,7 @@ compare:
   ret i1 %same
 }
 declare void @PyErr_Clear()
+declare i32 @PyErr_ExceptionMatches(ptr)
 
 ; whether an Array of this shape and dtype is there, with a buffer
 define internal i1 @weft_fits(ptr %array, ptr %shape, ptr %dtype) nounwind {
@@ -362,7 +363,13 @@ run:
   br i1 %ran, label %result, label %undone
 undone:
   call void @Py_DecRef(ptr %array.o)
-  br label %failed
+  %fault = call i32 @PyErr_ExceptionMatches(ptr @weft_index_fault)
+  %faulted = icmp ne i32 %fault, 0
+  br i1 %faulted, label %tell, label %failed
+tell: ; nothing has changed: the slow way finds the fault again, and knows the user's line
+  call void @PyErr_Clear()
+  call void @weft_drop(ptr %objects, i64 %ni)
+  br label %slow
 failed:
   call void @weft_drop(ptr %objects, i64 %ni)
   ret ptr null
