@@ -15,6 +15,7 @@ from weft.dtypes import bool as BOOL
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import TABLE, bind, constant
+from weft.indexing import bounded
 from weft.views import permute_step, reshape_step
 
 if TYPE_CHECKING:
@@ -267,14 +268,14 @@ class Methods(Cell):
             raise ShapeError(f"dot: shapes {a.shape} and {b.shape} do not fit: {a.shape[-1]} is not {b.shape[inner]}")
         return self._new(bind(TABLE["dot_general"], a, b, contract=((len(a.shape) - 1,), (inner,)), batch=((), ())))
 
-    def take(self, indices: Any, axis: int | None = None) -> Array:
-        """Elements at integer ``indices`` along ``axis`` (of the flattened array where it is None)."""
+    def take(self, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Array:
+        """Elements at integer ``indices`` along ``axis`` (of the flattened array where it is None); ``mode`` as in ``take``."""
         node = self.node if axis is not None else bind(TABLE["reshape"], self.node, shape=(self.size,))
         (number,) = axes_of(0 if axis is None else axis, len(node.shape), "take")
         index = as_node(indices)
         if index.dtype == BOOL or is_float(index.dtype):
             raise DTypeError(f"take: indices must hold integers, not {index.dtype.name}")
-        index = bind(TABLE["in_bounds"], index, extent=node.shape[number], axis=number, from_end=True)
+        index = bounded("take", indices, index, node.shape[number], number, mode)
         out = bind(TABLE["gather"], node, index, axes=(number,))
         lead = len(index.shape)
         if number:

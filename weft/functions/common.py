@@ -18,10 +18,9 @@ from weft.dtypes import float64 as FLOAT64
 from weft.dtypes import int64 as INT64
 from weft.dtypes import uint32 as UINT32
 from weft.dtypes import uint64 as UINT64
-from weft.errors import AxisError, DTypeError, ShapeError, out_of_bounds
+from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import TABLE, bind, constant
-from weft.look import look
 
 __all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "UINT32", "UINT64", "Node", "Shape", "cast", "is_float"]
 
@@ -164,34 +163,3 @@ def integer_node(x: Any, function: str, argument: str = "indices") -> Node:
             return cast(found, INT64)
         raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {found.dtype}; cast with .astype('int64')")
     return found
-
-
-def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: str = "raise") -> Node:
-    """Indices into an axis of ``size`` elements, from the front.
-
-    mode: what becomes of those out of range, as in ``numpy.take``: "raise" IndexError, at once where ``given``, which
-    ``index`` was made of, is no Array, else by who reads them; "clip" to the first and the last (negative ones are 0), or "wrap"
-    around.
-    """
-    if mode not in ("raise", "clip", "wrap"):
-        raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
-    if size == 0 and 0 not in index.shape:
-        raise IndexError(f"{function}: every index is out of bounds for axis {axis} with size 0")
-    if mode == "raise":
-        if not isinstance(given, Array) and index.value is not None:
-            known = look(index)
-            bad = known[(known < -size) | (known >= size) if known.dtype.kind == "i" else known >= size]
-            if bad.size:
-                raise out_of_bounds(int(bad.flat[0]), axis, size)
-        return op("in_bounds", index, extent=size, axis=axis, from_end=True)
-    if size == 0:
-        return cast(index, INT64)
-    if index.dtype.kind == "u":  # its largest numbers are no int64
-        if np.iinfo(index.dtype).max >= size:
-            name, limit = ("minimum", size - 1) if mode == "clip" else ("remainder", size)
-            index = op(name, index, number(limit, index.dtype))
-        return cast(index, INT64)
-    wide = cast(index, INT64)
-    if mode == "wrap":
-        return op("remainder", wide, number(size, INT64))
-    return op("minimum", op("maximum", wide, number(0, INT64)), number(size - 1, INT64))

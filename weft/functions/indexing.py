@@ -18,7 +18,6 @@ from weft.functions.common import (
     INT64,
     Node,
     axis_index,
-    bounded,
     broadcast,
     broadcast_shapes,
     cast,
@@ -31,6 +30,7 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.functions.matrices import lower_mask
+from weft.indexing import bounded
 
 
 def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:

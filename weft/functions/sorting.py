@@ -11,7 +11,8 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import numpy_node, operands
 from weft.errors import ShapeError
-from weft.functions.common import INT64, Node, axis_index, bounded, cast, integer_node, node, number, op, reshaped
+from weft.functions.common import INT64, Node, axis_index, cast, integer_node, node, number, op, reshaped
+from weft.indexing import bounded
 
 
 def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:

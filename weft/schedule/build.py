@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.graph.hoist import hoisted
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
 from weft.graph.simplify import simplify
@@ -47,7 +48,13 @@ def build(graph: Graph) -> Program:
 
 def built(graph: Graph) -> tuple[Program, list[Fused]]:
     """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
-    graph = pruned(simplify(graph))
+    small = simplify(graph)
+    apart = hoisted(small)
+    return _scheduled(pruned(small if apart is small else simplify(apart)), False)
+
+
+def _scheduled(graph: Graph, inside: bool) -> tuple[Program, list[Fused]]:
+    """inside: of a loop, which changes nothing of its caller's until it has ended."""
     view, fused = fuse(graph)
     fused = ordered(view, fused)
     slots = _Slots(view)
@@ -72,7 +79,7 @@ def built(graph: Graph) -> tuple[Program, list[Fused]]:
     table, size = slots.finish(steps)
     program = Program(
         tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
-        tuple(steps), size, _donations(graph, table, steps, fused), tuple(info),
+        tuple(steps), size, _donations(graph, table, steps, fused, inside), tuple(info),
     )
     return program, fused
 
@@ -81,7 +88,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """A scan as a step: its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = build(body)
+    program = _scheduled(pruned(simplify(body)), True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     alone = set(program.donate)
@@ -207,7 +214,9 @@ class _Slots:
         return n
 
 
-def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused]) -> tuple[tuple[int, int], ...]:
+def _donations(
+    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
+) -> tuple[tuple[int, int], ...]:
     """(input, output) pairs that may share memory, the output that stems most directly from the input first."""
 
     def root(i: int) -> Slot:
@@ -241,8 +250,9 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
                 far = _distance(f.outputs[o], graph.inputs[source.position], frozenset(f.nodes))
                 pairs.append((far, source.position, target.position))
                 changed.append((k, i, o))
-    allowed = checks.safe(steps, fused, changed)
-    return tuple([(i, o) for _, i, o in sorted(p for p, fine in zip(pairs, allowed, strict=True) if fine)])
+    if not inside:
+        pairs = [p for p, fine in zip(pairs, checks.safe(steps, fused, changed), strict=True) if fine]
+    return tuple([(i, o) for _, i, o in sorted(pairs)])
 
 
 def _distance(node: Node, source: Node, within: frozenset[Node]) -> int:
