@@ -44,6 +44,8 @@ def cross_entropy(
     ------
     ShapeError, DTypeError
         Shapes or the labels' dtype do not fit.
+    ValueError
+        ``label_smoothing`` is no share; ``ignore_index`` with one-hot rows.
     LabelError
         A label is none of the classes, and labels can be looked at. It is an IndexError and a ValueError.
     IndexError

@@ -68,8 +68,9 @@ def _own(rng: np.random.Generator) -> Iterable[Sample]:
 
 def in_bounds(rng: np.random.Generator) -> Iterable[Sample]:
     """Indices in range; what others do is the matter of tests of their own."""
+    yield Sample((rng.integers(-9, 5, 1),), {"extent": 9, "axis": 0, "from_end": True}, "one")
     for shape, n, dtype, tag in (
-        ((0,), 3, np.int64, "zero"), ((1,), 1, np.int64, "one"), ((13, 7), 11, np.int32, "prime"), ((5,), 100, np.int8, "usual"),
+        ((0,), 3, np.int64, "zero"), ((13, 7), 11, np.int32, "prime"), ((5,), 100, np.int8, "usual"),
     ):
         yield Sample((rng.integers(-n, n, shape).astype(dtype),), {"extent": n, "axis": 0, "from_end": True}, tag)
     yield Sample((np.broadcast_to(np.int64(-2), (7,)),), {"extent": 5, "axis": 1, "from_end": True}, "broadcast")
