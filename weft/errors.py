@@ -5,7 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["AxisError", "DTypeError", "DataError", "ShapeError", "TraceError"]
+__all__ = ["AxisError", "DTypeError", "DataError", "LabelError", "ShapeError", "TraceError"]
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -22,6 +22,10 @@ class AxisError(IndexError, ValueError):
     """An axis that the array does not have."""
 
 
+class LabelError(IndexError, ValueError):
+    """A label that is none of the classes."""
+
+
 class DataError(ValueError):
     """Data or weight files that are missing, damaged or do not fit."""
 
@@ -33,6 +37,11 @@ class TraceError(TypeError):
 def gib(nbytes: int) -> str:
     """A number of bytes, for messages about memory: ``17.2 GiB``."""
     return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"
+
+
+def out_of_bounds(index: int, axis: int, size: int, where: str = "") -> IndexError:
+    """NumPy's error of an index out of range; ``where``: the user's line."""
+    return IndexError(f"index {index} is out of bounds for axis {axis} with size {size}" + (f" ({where})" if where else ""))
 
 
 def renamed(error: Exception, name: str, **arguments: str) -> Exception:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.cell import LOCAL
-from weft.errors import gib
+from weft.errors import gib, out_of_bounds
 from weft.graph.node import Graph, Node, Shape, user_line
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.recent import Recent
 from weft.runtime import get_backend
+from weft.runtime.faults import IndexFault
 
 # Someone who changes shapes for ever makes programs for ever. The last 1000 small ones are found again and at most 2000 kept,
 # some 16 KB each, 40 MB in all; of large ones 64 and 128 MB by estimate, but never fewer than the last 16. That is far above
@@ -33,6 +34,7 @@ def executable(graph: Graph) -> Callable[..., list[Any]]:
 
         program = build(detached(graph))
         found = get_backend().compile(program, flush_denormals=LOCAL.flush)
+        found.places = _places(graph, program)
         kernels = sum(1 for _ in calls(program))
         PROGRAMS.put(key, found, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
     return found
@@ -51,15 +53,85 @@ def detached(graph: Graph) -> Graph:
 
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
-    """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``."""
+    """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``.
+
+    Raises
+    ------
+    IndexError
+        An index is out of range; nothing has changed.
+    MemoryError
+        It does not fit; the largest result is named.
+    """
+    found: Any = executable(graph)
     try:
-        return executable(graph)(list(values))
+        return found(list(values))
+    except IndexFault as fault:
+        raise _told(fault, found.places, graph) from None
     except MemoryError as error:
         largest = max(graph.outputs, key=lambda n: n.nbytes)
         raise MemoryError(
             f"{user_line(largest.where)}: {error}; the largest result here has shape {largest.shape}, dtype "
             f"{largest.dtype.name} and {gib(largest.nbytes)}"
         ) from None
+
+
+def located(found: Callable[..., list[Any]], graph: Graph) -> Callable[..., list[Any]]:
+    """What runs a graph, with IndexErrors that name its lines; ``found`` itself where it checks no index."""
+    return _Located(found, graph) if getattr(found, "places", ()) else found
+
+
+class _Located:
+    __slots__ = ("found", "graph")
+
+    def __init__(self, found: Any, graph: Graph) -> None:
+        self.found, self.graph = found, detached(graph)
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
+        try:
+            return self.found(inputs, held)
+        except IndexFault as fault:
+            raise _told(fault, self.found.places, self.graph) from None
+
+    def direct(self) -> int:
+        return self.found.direct()
+
+
+Place = tuple[Any, tuple[int, ...]]
+
+
+def _places(graph: Graph, program: Any) -> list[Place]:
+    """Each site of a Program, and where its node stands in any graph of the same key: a position, one more in each loop."""
+    from weft.schedule.checks import sites
+
+    return [(site, _place(graph, site.where)) for site in sites(program)]
+
+
+def _place(graph: Graph, where: Any) -> tuple[int, ...]:
+    for k, node in enumerate(graph.order):
+        if node.op.name == "in_bounds" and node.where is where:  # whoever rewrites a node passes on this very object
+            return (k,)
+        if node.op.name == "scan":
+            inner = _place(node.params["body"].graph, where)
+            if inner:
+                return (k, *inner)
+    return ()
+
+
+def _told(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
+    """The error of a fault, at the line of this graph, which need not be the one that the Program was made of."""
+    site, path = places[fault.site]
+    node: Any = None
+    for k in path:
+        node = (graph if node is None else node.params["body"].graph).order[k]
+    return told(fault, site, site.where if node is None else node.where)
+
+
+def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
+    """NumPy's error of an index out of range, and the user's line. The index was counted from the front."""
+    index = fault.index
+    if index < 0:
+        index += 1 << 64 if site.unsigned else site.lowest
+    return out_of_bounds(index, site.axis, site.extent, user_line(where))
 
 
 def to_buffer(array: np.ndarray) -> Any:

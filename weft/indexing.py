@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.cell import Cell
-from weft.convert import as_node, numpy_node
+from weft.convert import as_node, cast, numpy_node
 from weft.dtypes import INTEGERS, int64
 from weft.dtypes import bool as BOOL
-from weft.errors import ShapeError
+from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import memoised
 from weft.graph.primitives.table import TABLE, bind, constant
@@ -234,7 +234,7 @@ def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
 
 
 def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
-    """An index array as a node; where its content is at hand, out-of-range positions are refused."""
+    """An index array as a node; positions out of range are refused: at once where they are at hand, else by who reads them."""
     if isinstance(item, int):
         if not -n <= item < n:
             raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
@@ -243,10 +243,43 @@ def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
         node = item.node  # type: ignore[attr-defined]
         if node.dtype not in INTEGERS:
             raise IndexError(f"index arrays must hold integers or bools, not {node.dtype.name}: cast with .astype('int64')")
-        return node
+        return bind(TABLE["in_bounds"], node, extent=n, axis=dim, from_end=True)
     if item.dtype.kind not in "iu":
         raise IndexError(f"index arrays must hold integers or bools, not {item.dtype}")
     if item.size and not (-n <= item.min() and item.max() < n):
         bad = item.min() if item.min() < -n else item.max()
         raise IndexError(f"index {bad} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
     return numpy_node(item)
+
+
+def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: str = "raise") -> Node:
+    """Indices into an axis of ``size`` elements, made of what the user has given.
+
+    mode: what becomes of those out of range, as in ``numpy.take``: "raise" IndexError, at once where ``given`` is no Array, else
+    by who reads them; "clip" to the first and the last (negative ones are 0), or "wrap" around.
+    """
+    if mode not in ("raise", "clip", "wrap"):
+        raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
+    if size == 0 and 0 not in index.shape:
+        raise IndexError(f"{function}: every index is out of bounds for axis {axis} with size 0")
+    unsigned = index.dtype.kind == "u"
+    if mode == "raise":
+        plain = index.op.name == "constant"
+        if isinstance(given, Cell) or not (plain or index.value is not None):
+            return bind(TABLE["in_bounds"], index, extent=size, axis=axis, from_end=True)
+        known = np.asarray(index.params["value"]) if plain else look(index)
+        bad = known[known >= size] if unsigned else known[(known < -size) | (known >= size)]
+        if bad.size:
+            raise out_of_bounds(int(bad.flat[0]), axis, size)
+        return index
+    if size == 0:
+        return cast(index, int64)
+    if unsigned:  # its largest numbers are no int64
+        if np.iinfo(index.dtype).max >= size:
+            name, limit = ("minimum", size - 1) if mode == "clip" else ("remainder", size)
+            index = bind(TABLE[name], index, constant(limit, index.dtype))
+        return cast(index, int64)
+    wide = cast(index, int64)
+    if mode == "wrap":
+        return bind(TABLE["remainder"], wide, constant(size, int64))
+    return bind(TABLE["minimum"], bind(TABLE["maximum"], wide, constant(0, int64)), constant(size - 1, int64))

@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import host_isa
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.schedule.summation import window_order
 
 SERIAL = """
 @weft_counters = global [8 x i64] zeroinitializer
@@ -135,7 +136,7 @@ def forward(
         value = acc if accum == dtype else Value("cast", (acc,), dtype)
         stores = (Store(Access(y, where), value),)
     batch = (G,) if groups > 1 else ()
-    con = Contraction(100, batch, (N, OH, OW), (OC,), (C, KH, KW), a, b, accum, stores)
+    con = Contraction(100, batch, (N, OH, OW), (OC,), (C, KH, KW), a, b, accum, window_order(c, kh * kw), stores)
     return Kernel("conv", (Phase((), (con,)),), tuple(inputs), tuple(outputs), scalars)
 
 
@@ -169,7 +170,7 @@ def weight_gradient(
     inputs, outputs, stores, scalars = [x, dy], [dw], (Store(Access(dw, where), acc),), ()
     if epilogue is not None:
         inputs, outputs, stores, scalars = epilogue(inputs, dw, acc, where)
-    con = Contraction(100, (), (C, KH, KW), (OC,), (N, OH, OW), a, b, dtype, stores)
+    con = Contraction(100, (), (C, KH, KW), (OC,), (N, OH, OW), a, b, dtype, None, stores)
     return Kernel("dconv", (Phase((), (con,)),), tuple(inputs), tuple(outputs), scalars)
 
 

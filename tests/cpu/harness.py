@@ -98,6 +98,7 @@ class Compiled:
         self.engine = compile_ir(generated.ir, isa)
         self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.get_function_address(generated.symbol))
         self.scratch = np.zeros(generated.scratch + generated.worker_scratch + 128, np.uint8)
+        self.record = np.zeros(2, np.int64)  # of faults: (site + 1, index)
 
     def bind(self, inputs, outputs, scalars=()):
         words = [a.ctypes.data for a in (*inputs, *outputs)]
@@ -105,6 +106,7 @@ class Compiled:
             raw = np.asarray(s).astype(dtype).tobytes().ljust(8, b"\0")
             words.append(int.from_bytes(raw, "little"))
         words.append((self.scratch.ctypes.data + 63) // 64 * 64)
+        words.append(self.record.ctypes.data)
         args = np.array(words, np.uint64)
         return args, ctypes.c_void_p(args.ctypes.data)
 

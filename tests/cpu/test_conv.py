@@ -10,6 +10,7 @@ from conv_cases import Native, conv_reference, forward, load, weight_gradient, w
 from weft.codegen.cpu.conv import generate_conv
 from weft.codegen.cpu.isa import host_isa
 from weft.schedule.kernel import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.schedule.summation import product_order
 
 BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
 
@@ -174,5 +175,6 @@ def test_not_a_convolution() -> None:
     i, j, k = (Axis(a, 4) for a in range(3))
     acc = Value("acc", (), x.dtype, 0)
     stores = (Store(Access(z, (along(i), along(j))), acc),)
-    product = Contraction(0, (), (i,), (j,), (k,), load(x, along(i), along(k)), load(y, along(k), along(j)), x.dtype, stores)
+    a, b = load(x, along(i), along(k)), load(y, along(k), along(j))
+    product = Contraction(0, (), (i,), (j,), (k,), a, b, x.dtype, product_order(4, 4, (4,)), stores)
     assert generate_conv(Kernel("product", (Phase((), (product,)),), (x, y), (z,)), host_isa()) is None

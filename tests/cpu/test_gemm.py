@@ -15,6 +15,7 @@ from weft.codegen.cpu.gemm_match import match_product
 from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
 from weft.codegen.cpu.isa import ISA, host_isa
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.schedule.summation import product_order
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BF = np.dtype(ml_dtypes.bfloat16)
@@ -98,7 +99,7 @@ def product(m, n, k, dtype=F4, ta=False, tb=False, accum=None, batch=0) -> Kerne
     c = Buffer(2, accum, (*lead, m, n))
     contraction = Contraction(
         5, lead_axes, (am,), (an,), (ak,), load(a, *lead_axes, *((ak, am) if ta else (am, ak))),
-        load(b, *lead_axes, *((an, ak) if tb else (ak, an))), accum,
+        load(b, *lead_axes, *((an, ak) if tb else (ak, an))), accum, product_order(m, n, (k,)),
         (Store(Access(c, tuple(along(x) for x in (*lead_axes, am, an))), Value("acc", (), accum, 5)),),
     )
     return Kernel("product", (Phase((), (contraction,)),), (a, b), (c,))
@@ -204,6 +205,7 @@ def test_products_with_a_vector_have_the_same_bits_in_every_layout(n, k, dtype):
     buffers = Buffer(0, dtype, (1, k)), Buffer(1, dtype, (k, n, 2)), Buffer(2, dtype, (1, n))
     contraction = Contraction(
         5, (), (am,), (an,), (ak,), load(buffers[0], am, ak), load(buffers[1], ak, an, Affine(0)), dtype,
+        product_order(1, n, (k,)),
         (Store(Access(buffers[2], (along(am), along(an))), Value("acc", (), dtype, 5)),),
     )
     c = np.full((1, n), np.nan, dtype)
@@ -298,7 +300,7 @@ def groups(axes_merge: bool) -> tuple[Kernel, tuple[int, ...]]:
     x, w = Buffer(0, F4, (4, 6, 31)), Buffer(1, F4, (31, 5, 9))
     order = (p, q, r, s) if axes_merge else (q, p, s, r)
     y = Buffer(2, F4, tuple(a.extent for a in order))
-    stage = Contraction(5, (), (p, q), (r, s), (k,), load(x, p, q, k), load(w, k, r, s), F4,
+    stage = Contraction(5, (), (p, q), (r, s), (k,), load(x, p, q, k), load(w, k, r, s), F4, product_order(24, 45, (31,)),
                         (Store(Access(y, tuple(along(a) for a in order)), Value("acc", (), F4, 5)),))
     return Kernel("groups", (Phase((), (stage,)),), (x, w), (y,)), y.shape
 
@@ -323,7 +325,7 @@ def test_k_in_groups_that_do_not_merge(p, q, k):
     batch, rows, columns, steps = Axis(0, 6), Axis(1, p), Axis(2, q), Axis(3, k)
     g, x, y = Buffer(0, F4, (6, p, k)), Buffer(1, F4, (6, q, k)), Buffer(2, F4, (p, q))
     stage = Contraction(5, (), (rows,), (columns,), (batch, steps), load(g, batch, rows, steps),
-                        load(x, batch, columns, steps), F4,
+                        load(x, batch, columns, steps), F4, product_order(p, q, (6, k)),
                         (Store(Access(y, (along(rows), along(columns))), Value("acc", (), F4, 5)),))
     kernel = Kernel("groups", (Phase((), (stage,)),), (g, x), (y,))
     a, b = random(rng, (6, p, k)), random(rng, (6, q, k))
@@ -341,7 +343,7 @@ def test_operands_that_are_broadcast_or_reversed(m, n, k):
     am, an, ak = Axis(0, m), Axis(1, n), Axis(2, k)
     x, w, y = Buffer(0, F4, (m, k)), Buffer(1, F4, (k,)), Buffer(2, F4, (m, n))
     reverse = load(x, along(am), along(ak, -1).plus(Affine(k - 1)))
-    stage = Contraction(5, (), (am,), (an,), (ak,), reverse, load(w, ak), F4,
+    stage = Contraction(5, (), (am,), (an,), (ak,), reverse, load(w, ak), F4, product_order(m, n, (k,)),
                         (Store(Access(y, (along(am), along(an))), Value("acc", (), F4, 5)),))
     a, b, out = random(rng, (m, k)), random(rng, k), np.full((m, n), np.nan, F4)
     Compiled(Kernel("wide", (Phase((), (stage,)),), (x, w), (y,)))(a, b, out)

@@ -9,6 +9,7 @@ from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, squar
 
 from weft.schedule.evaluate import evaluate
 from weft.schedule.kernel import Affine, Axis, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value, along
+from weft.schedule.summation import product_order
 
 COLUMN_CASES = [
     *((s, a) for s in [(1, 1), (1, 7), (5, 3), (37, 101), (128, 10), (3, 4096), (301, 64), (513, 1024)] for a in (0, 1)),
@@ -243,7 +244,8 @@ def test_contraction_without_a_template(m, n, k, dtype, rng):
     a, b, bias, y = buffers((dtype, (m, k)), (dtype, (k, n)), (dtype, (n,)), (dtype, (m, n)))
     i, j, p = Axis(0, m), Axis(1, n), Axis(2, k)
     out = op("max", op("add", acc(0, dtype), load(bias, j)), const(0, dtype))
-    c = Contraction(0, (), (i,), (j,), (p,), load(a, i, p), load(b, p, j), np.dtype(dtype), (Store(access(y, i, j), out),))
+    c = Contraction(0, (), (i,), (j,), (p,), load(a, i, p), load(b, p, j), np.dtype(dtype), product_order(m, n, (k,)),
+                    (Store(access(y, i, j), out),))
     data = [(rng.normal(size=s) * 5).astype(dtype) for s in ((m, k), (k, n), (n,))]
     kernel = Kernel("product", (Phase((), (c,)),), (a, b, bias), (y,))
     exact = np.maximum(data[0].astype(np.float64) @ data[1].astype(np.float64) + data[2], 0)

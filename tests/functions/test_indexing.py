@@ -20,9 +20,9 @@ def test_take(shape: tuple, axis: object, index: tuple, dtype: str) -> None:
     check(wf.take(x, places.astype(np.int8), axis=axis), np.take(x, places, axis=axis))
 
 
-def test_take_clamps_and_writes_out() -> None:
+def test_take_writes_out() -> None:
     x = np.arange(5.0, dtype=np.float32)
-    assert wf.take(x, [7, -9]).tolist() == [4.0, 0.0]
+    assert wf.take(x, [7, -9], mode="clip").tolist() == [4.0, 0.0]
     out = wf.zeros(2)
     assert wf.take(x, [1, 2], out=out) is out and out.tolist() == [1.0, 2.0]
     assert wf.take(x, []).shape == (0,)
@@ -150,7 +150,7 @@ def test_unique() -> None:
 ERRORS = [
     (lambda x: wf.take(x, 1.5), wf.errors.DTypeError, "take: indices must hold integers.*float32"),
     (lambda x: wf.take(x, 0, axis=3), wf.errors.AxisError, "take: axis=3"),
-    (lambda x: wf.take(x[:0], 0, axis=0), wf.errors.ShapeError, r"\(0, 4\)"),
+    (lambda x: wf.take(x[:0], 0, axis=0), IndexError, r"axis 0 with size 0"),
     (lambda x: wf.take_along_axis(x, [0]), wf.errors.ShapeError, "as many dimensions"),
     (lambda x: wf.put_along_axis(x, [[0]], 1), wf.errors.DTypeError, "x must be a weft Array"),
     (lambda x: wf.scatter_add(x, [0, 1], np.ones((3, 4))), wf.errors.ShapeError, r"scatter_add.*\(3, 4\).*\(2, 4\)"),

@@ -306,7 +306,7 @@ kernel dot_add_max(b0 float32[5, 7], b1 float32[7, 3], b2 float32[3]) -> b3 floa
     product acc0 float32: batch -; m a0<5; n a1<3; k a2<7
       v0 = load b0[a0, a2]
       v1 = load b1[a2, a1]
-      acc0 = sum v0 * v1
+      acc0 = sum v0 * v1 [lanes 1, block 7]
       v2 = load b2[a1]
       v3 = add acc0 v2
       v4 = max v3 0.0:float32
@@ -322,7 +322,7 @@ kernel conv(b0 float32[2, 3, 6, 5], b1 float32[4, 3, 3, 3]) -> b2 float32[2, 4, 
     product acc0 float32: batch -; m a0<2, a3<6, a5<5; n a1<4; k a2<3, a4<3, a6<3
       v0 = load b0[a0, a2, a3+a4-1, a5+a6-1] if 0<=a3+a4-1<6, 0<=a5+a6-1<5 else 0.0
       v1 = load b1[a1, a2, a4, a6]
-      acc0 = sum v0 * v1
+      acc0 = sum v0 * v1 [lanes 1, block 27]
       b2[a0, a1, a3, a5] = acc0"""
 
 

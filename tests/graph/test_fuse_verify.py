@@ -123,7 +123,7 @@ def test_the_order_of_a_sum() -> None:
 
     assert total(1, 64) == 1.0  # ((1e8 + 1) - 1e8) + 1
     assert total(2, 64) == 2.0  # (1e8 - 1e8) + (1 + 1)
-    assert total(1, 1) == 1.0
+    assert total(1, 1) == 0.0  # (1e8 + 1) + (-1e8 + 1)
     assert total(1, 2) == 0.0  # (1e8 + 1) + (-1e8 + 1)
 
 

@@ -53,6 +53,11 @@ class Machine:
     def cast(self, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return x.astype(dtype)
 
+    def check(self, index: np.ndarray, extent: int) -> np.ndarray:
+        assert index.dtype == np.int64
+        assert ((0 <= index) & (index < extent)).all()
+        return index
+
     def bitcast(self, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return np.ascontiguousarray(x).reshape(x.shape).view(dtype)
 

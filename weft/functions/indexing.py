@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,19 +31,23 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.functions.matrices import lower_mask
+from weft.indexing import bounded
 
 
-def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None) -> Array:
+def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
     """Elements at ``indices`` along an axis.
 
     Parameters
     ----------
     x : array
     indices : array of integers, of any shape
-        Negative ones count from the end; those out of range are clamped to the edge.
+        Negative ones count from the end.
     axis : int, optional
         None: of the flattened array.
     out : Array, optional
+    mode : "raise", "clip" or "wrap"
+        What becomes of indices out of range: IndexError when they are read, the nearest end (negative ones are 0 then), or the
+        remainder.
 
     Returns
     -------
@@ -51,8 +56,10 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
 
     Raises
     ------
-    DTypeError, AxisError, IndexError
-        Indices that are not integers; no such axis; nothing to take from.
+    DTypeError, AxisError, ValueError
+        Indices that are not integers; no such axis; another ``mode``.
+    IndexError
+        An index is out of range: at once where the indices are no Array, else when the result is computed.
 
     Examples
     --------
@@ -64,20 +71,22 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take")
-    if not value.shape[axis] and index.size:
-        raise IndexError(f"take: x has shape {value.shape}: there is nothing to take along axis {axis}")
+    index = bounded("take", indices, index, value.shape[axis], axis, mode)
     got, lead = op("gather", value, index, axes=(axis,)), len(index.shape)
     order = (*range(lead, lead + axis), *range(lead), *range(lead + axis, len(got.shape)))
     return finish(permuted(got, order), out, "take")
 
 
-def _along(function: str, value: Node, index: Node, axis: int) -> tuple[list[Node], tuple[int, ...]]:
+def _along(
+    function: str, value: Node, given: Any, index: Node, axis: int, mode: str,
+) -> tuple[list[Node], tuple[int, ...]]:
     """One index array an axis: ``index`` along ``axis``, each place's own number along the others."""
     if len(index.shape) != len(value.shape):
         raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as x {value.shape}")
     others = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
     shape = list(broadcast_shapes(function, *others))
     shape[axis] = index.shape[axis]
+    index = bounded(function, given, index, value.shape[axis], axis, mode)
     places = []
     for a in range(len(shape)):
         if a == axis:
@@ -88,7 +97,7 @@ def _along(function: str, value: Node, index: Node, axis: int) -> tuple[list[Nod
     return places, tuple(shape)
 
 
-def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
+def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, mode: str = "raise") -> Array:
     """For each place of ``indices``, the element of ``x`` at that index along the axis.
 
     Parameters
@@ -98,6 +107,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
         As many dimensions as ``x``; the others broadcast.
     axis : int
         None: of the flattened array; the indices have one dimension then.
+    mode : as in :func:`take`
 
     Returns
     -------
@@ -106,8 +116,10 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
 
     Raises
     ------
-    DTypeError, ShapeError, AxisError
-        Indices that are not integers or of another number of dimensions; no such axis.
+    DTypeError, ShapeError, AxisError, ValueError
+        Indices that are not integers or of another number of dimensions; no such axis; another ``mode``.
+    IndexError
+        As :func:`take`.
 
     Examples
     --------
@@ -122,11 +134,11 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1) -> Array:
             raise ShapeError(f"take_along_axis: indices have shape {index.shape}; with axis=None they need one dimension")
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take_along_axis")
-    places, _ = _along("take_along_axis", value, index, axis)
+    places, _ = _along("take_along_axis", value, indices, index, axis, mode)
     return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))
 
 
-def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1) -> None:
+def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1, mode: str = "raise") -> None:
     """Write ``values`` into ``x`` where :func:`take_along_axis` would read.
 
     Parameters
@@ -138,10 +150,11 @@ def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1) -> No
     values : array or number
         Broadcasts to the shape of ``indices``.
     axis : int
+    mode : as in :func:`take`
 
     Raises
     ------
-    DTypeError, ShapeError, AxisError
+    DTypeError, ShapeError, AxisError, ValueError, IndexError
         As :func:`take_along_axis`; ``x`` is no weft Array.
 
     Examples
@@ -156,21 +169,22 @@ def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1) -> No
         raise DTypeError(f"put_along_axis: x must be a weft Array, not {type(x).__name__}: it is written to")
     value, index = x.node, integer_node(indices, "put_along_axis")
     axis = axis_index(axis, len(value.shape), "put_along_axis")
-    places, shape = _along("put_along_axis", value, index, axis)
+    places, shape = _along("put_along_axis", value, indices, index, axis, mode)
     given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
     x[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
 
 
-def gather(x: Any, *indices: Any, axes: Any = None) -> Array:
+def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Array:
     """Slices of ``x`` at integer indices, which broadcast with each other.
 
     Parameters
     ----------
     x : array
     *indices : arrays of integers
-        Negative ones count from the end; those out of range are clamped.
+        Negative ones count from the end.
     axes : tuple of int, optional
         The axes that the indices belong to; by default the first ones.
+    mode : as in :func:`take`
 
     Returns
     -------
@@ -179,8 +193,10 @@ def gather(x: Any, *indices: Any, axes: Any = None) -> Array:
 
     Raises
     ------
-    DTypeError, AxisError, ShapeError
-        Indices that are not integers; no such axis; indices that do not broadcast.
+    DTypeError, AxisError, ShapeError, ValueError
+        Indices that are not integers; no such axis; indices that do not broadcast; another ``mode``.
+    IndexError
+        As :func:`take`.
 
     Examples
     --------
@@ -190,7 +206,16 @@ def gather(x: Any, *indices: Any, axes: Any = None) -> Array:
     """
     value = node(x, "gather")
     places = [integer_node(i, "gather", f"indices[{k}]") for k, i in enumerate(indices)]
-    return wrap(op("gather", value, *places, axes=_axes(value, places, axes, "gather")))
+    where = _axes(value, places, axes, "gather")
+    return wrap(op("gather", value, *_bounded("gather", value, indices, places, where, mode), axes=where))
+
+
+def _bounded(
+    function: str, value: Node, given: Sequence[Any], places: list[Node], axes: tuple[int, ...], mode: str,
+) -> list[Node]:
+    if len(places) != len(axes):
+        return places  # the primitive says what does not fit
+    return [bounded(function, i, p, value.shape[a], a, mode) for i, p, a in zip(given, places, axes, strict=True)]
 
 
 def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
@@ -198,7 +223,7 @@ def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[in
     return tuple(axis_index(a, len(value.shape), function, "axes") for a in given)
 
 
-def _scatter(function: str, mode: str, x: Any, indices: Any, updates: Any, axes: Any) -> Array:
+def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: Any, mode: str) -> Array:
     value = node(x, function)
     given = indices if isinstance(indices, tuple) else (indices,)
     places = [integer_node(i, function, f"indices[{k}]") for k, i in enumerate(given)]
@@ -208,10 +233,11 @@ def _scatter(function: str, mode: str, x: Any, indices: Any, updates: Any, axes:
     new = held(updates, value.dtype, function, "updates")
     if broadcast_shapes(function, new.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {new.shape}, but the indexed slices have shape {shape}")
-    return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=mode))
+    places = _bounded(function, value, given, places, where, mode)
+    return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=how))
 
 
-def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Array:
+def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
     """A copy of ``x`` with ``updates`` added at the indices; repeated indices add up.
 
     Parameters
@@ -222,6 +248,7 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
         Broadcasts to the shape of the indices followed by the shape of ``x`` without ``axes``.
     axes : tuple of int, optional
         The axes that the indices belong to; by default the first ones.
+    mode : as in :func:`take`
 
     Returns
     -------
@@ -229,8 +256,10 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
 
     Raises
     ------
-    DTypeError, AxisError, ShapeError
-        Indices that are not integers; no such axis; updates that do not fit.
+    DTypeError, AxisError, ShapeError, ValueError
+        Indices that are not integers; no such axis; updates that do not fit; another ``mode``.
+    IndexError
+        As :func:`take`.
 
     Examples
     --------
@@ -238,15 +267,15 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
     >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
     """
-    return _scatter("scatter_add", "add", x, indices, updates, axes)
+    return _scatter("scatter_add", "add", x, indices, updates, axes, mode)
 
 
-def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Array:
+def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:
     """A copy of ``x`` with ``updates`` written at the indices; of repeated ones the last counts.
 
     Parameters
     ----------
-    x, indices, updates, axes : as in :func:`scatter_add`
+    x, indices, updates, axes, mode : as in :func:`scatter_add`
 
     Returns
     -------
@@ -254,7 +283,7 @@ def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
 
     Raises
     ------
-    DTypeError, AxisError, ShapeError
+    DTypeError, AxisError, ShapeError, ValueError, IndexError
         As :func:`scatter_add`.
 
     Examples
@@ -263,7 +292,7 @@ def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None) -> Arra
     >>> wf.scatter_set(wf.zeros(3), [0, 2], 5.0).tolist()
     [5.0, 0.0, 5.0]
     """
-    return _scatter("scatter_set", "set", x, indices, updates, axes)
+    return _scatter("scatter_set", "set", x, indices, updates, axes, mode)
 
 
 def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:

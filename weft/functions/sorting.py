@@ -11,7 +11,8 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import numpy_node, operands
 from weft.errors import ShapeError
-from weft.functions.common import INT64, Node, axis_index, cast, node, number, op, reshaped
+from weft.functions.common import INT64, Node, axis_index, cast, integer_node, node, number, op, reshaped
+from weft.indexing import bounded
 
 
 def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
@@ -111,8 +112,8 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
 
     Raises
     ------
-    ShapeError, ValueError
-        ``a`` is no vector; another ``side``.
+    ShapeError, ValueError, IndexError
+        ``a`` is no vector; another ``side``; a ``sorter`` with indices out of range.
 
     Examples
     --------
@@ -126,7 +127,8 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
     if len(line.shape) != 1:
         raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
     if sorter is not None:
-        line = op("gather", line, node(sorter, "searchsorted", "sorter"), axes=(0,))
+        places = bounded("searchsorted", sorter, integer_node(sorter, "searchsorted", "sorter"), line.shape[0], 0)
+        line = op("gather", line, places, axes=(0,))
     passed = op("less" if side == "left" else "less_equal", line, reshaped(value, (*value.shape, 1)))
     return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(value.shape),), keepdims=False))
 

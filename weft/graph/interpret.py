@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, user_line
 from weft.graph.primitives import CONSTANT
 
 
@@ -27,6 +27,8 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
     ------
     ValueError
         if a value is missing or has another shape than its input.
+    IndexError
+        An index is out of range.
 
     Examples
     --------
@@ -40,6 +42,16 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
     wanted = dict.fromkeys(graph.outputs)
     found = {node: value for node, value in walk(graph, values) if node in wanted}
     return [found[o] for o in graph.outputs]
+
+
+def _result(node: Node, operands: list[Any]) -> Any:
+    assert node.op.reference is not None
+    if node.op.name != "in_bounds":
+        return node.op.reference(*operands, **node.params)
+    try:
+        return node.op.reference(*operands, **node.params)
+    except IndexError as error:
+        raise IndexError(f"{error} ({user_line(node.where)})") from None
 
 
 def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
@@ -71,7 +83,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
             continue
         if node.op.reference is None or node.value is not None:
             raise ValueError(f"interpret: {node!r} is a leaf, but not among the graph's inputs.")
-        result: Any = node.op.reference(*(known[i] for i in node.inputs), **node.params)
+        result: Any = _result(node, [known[i] for i in node.inputs])
         if node.op.name != "scan":  # that gives a list of results, which its items read
             result = np.asarray(result)
             if result.dtype != node.dtype or result.shape != node.shape:

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
-from weft.errors import DTypeError, ShapeError
+from weft.array import Array, wrap
+from weft.convert import cast
+from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.creation import asarray
 from weft.functions.elementwise import exp, log, log1p, stop_gradient
 from weft.functions.manipulation import expand_dims
 from weft.functions.ranges import arange
 from weft.functions.storage import narrowed, widened
+from weft.graph.primitives.table import TABLE, bind
 from weft.losses.reduction import pair, reduced
 
 
@@ -43,8 +45,11 @@ def cross_entropy(
     ShapeError, DTypeError
         Shapes or the labels' dtype do not fit.
     ValueError
-        Labels are out of range; labels that are not computed yet, and those inside a jitted function, cannot be looked at:
-        `weft.train.fit` checks them before it starts.
+        ``label_smoothing`` is no share; ``ignore_index`` with one-hot rows.
+    LabelError
+        A label is none of the classes, and labels can be looked at. It is an IndexError and a ValueError.
+    IndexError
+        The same of labels that are not computed yet, and of those inside a jitted function: when the loss is computed.
 
     Examples
     --------
@@ -103,10 +108,21 @@ def _target(logits: Any, target: Any, ignore_index: int | None) -> Array:
         raise DTypeError(f"cross_entropy: labels must be integers, not {found.dtype}; one-hot rows have shape {shape}")
     if not isinstance(found, Array):
         check_labels(found, shape[axis], ignore_index)
-    elif found.node.value is not None:  # known already: looking costs no run
+        return _wide(asarray(found))
+    wide = _wide(found)
+    if found.node.value is not None:  # known already: looking costs no run
         check_labels(found.numpy(), shape[axis], ignore_index)
-    found = asarray(found)  # numbers of classes, and ignore_index, need not fit small or unsigned integers
-    return found if found.dtype.name in ("int32", "int64") else found.astype("int32" if found.dtype.itemsize < 4 else "int64")
+        return wide
+    checked = wide if ignore_index is None else where(wide == ignore_index, 0, wide)
+    inside = bind(TABLE["in_bounds"], checked.node, extent=shape[axis], axis=axis, from_end=False)
+    checked = wrap(cast(inside, wide.dtype))
+    return checked if ignore_index is None else where(wide == ignore_index, ignore_index, checked)
+
+
+def _wide(labels: Array) -> Array:
+    """Numbers of classes, and ignore_index, need not fit small or unsigned integers."""
+    name = labels.dtype.name
+    return labels if name in ("int32", "int64") else labels.astype("int32" if labels.dtype.itemsize < 4 else "int64")
 
 
 def _class_weights(weight: Any, logits: Array, axis: int) -> Array:
@@ -191,7 +207,7 @@ def hinge(prediction: Array, target: Any, margin: float = 1.0, squared: bool = F
 
 
 def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = None) -> None:
-    """Raise ValueError where a label is not in 0..classes-1 and not ``ignore_index``.
+    """Raise LabelError, a ValueError, where a label is not in 0..classes-1 and not ``ignore_index``.
 
     Parameters
     ----------
@@ -202,7 +218,7 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
 
     Raises
     ------
-    ValueError
+    LabelError
         A label is not in 0..classes-1.
 
     Examples
@@ -214,7 +230,7 @@ def check_labels(labels: np.ndarray, classes: int, ignore_index: int | None = No
         labels = np.where(labels == ignore_index, 0, labels)
     if labels.size and (labels.min() < 0 or labels.max() >= classes):
         bad = tuple(int(i) for i in np.argwhere((labels < 0) | (labels >= classes))[0])
-        raise ValueError(
+        raise LabelError(
             f"labels out of range: label {labels[bad]} at position {bad[0] if len(bad) == 1 else bad}, "
             f"but there are {classes} classes (0 to {classes - 1})"
         )

@@ -37,7 +37,7 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
     ShapeError
         when ``weight`` is no table.
     IndexError
-        when an index that can be looked at is out of range; inside jit indices are held within the table.
+        when an index that can be looked at is out of range; at once where the indices can be looked at, else when rows are read.
 
     Examples
     --------

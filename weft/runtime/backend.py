@@ -17,14 +17,16 @@ class Buffer(Protocol):
 
 
 class Executable(Protocol):
-    """A compiled Program."""
+    """A compiled Program. ``places``: what the array layer keeps with it, to say where a fault comes from."""
 
     program: Program
+    places: Any
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Buffer]:
         """Run: buffers (or Python numbers for scalar inputs) in, one new buffer an output out.
 
-        ``held[i]`` is False where nobody else holds input i, so that its memory may become an output's.
+        ``held[i]`` is False where nobody else holds input i, so that its memory may become an output's. Raises IndexFault
+        where an index is out of range; then no input has changed.
         """
         ...
 

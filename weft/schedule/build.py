@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from weft.graph.hoist import hoisted
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
 from weft.graph.simplify import simplify
+from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
 from weft.schedule.memory import arena, in_place
@@ -46,7 +48,13 @@ def build(graph: Graph) -> Program:
 
 def built(graph: Graph) -> tuple[Program, list[Fused]]:
     """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
-    graph = pruned(simplify(graph))
+    small = simplify(graph)
+    apart = hoisted(small)
+    return _scheduled(pruned(small if apart is small else simplify(apart)), False)
+
+
+def _scheduled(graph: Graph, inside: bool) -> tuple[Program, list[Fused]]:
+    """inside: of a loop, which changes nothing of its caller's until it has ended."""
     view, fused = fuse(graph)
     fused = ordered(view, fused)
     slots = _Slots(view)
@@ -64,13 +72,14 @@ def built(graph: Graph) -> tuple[Program, list[Fused]]:
             steps.append(Host(node.op.name, node.op.reference, args, slots.seen(node, node.shape), node.params))
             continue
         ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
-        steps.append(Call(f.kernel, tuple(ids), tuple([slots.position[n] for n in f.scalars])))
+        numbers = tuple([slots.position[n] for n in f.scalars])
+        steps.append(Call(f.kernel, tuple(ids), numbers, tuple([checks.site(n) for n in f.sites])))
         info.append(kernel_info(f, lines))
     steps += slots.copies()
     table, size = slots.finish(steps)
     program = Program(
         tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
-        tuple(steps), size, _donations(graph, table, steps, fused), tuple(info),
+        tuple(steps), size, _donations(graph, table, steps, fused, inside), tuple(info),
     )
     return program, fused
 
@@ -79,7 +88,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """A scan as a step: its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = build(body)
+    program = _scheduled(pruned(simplify(body)), True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     alone = set(program.donate)
@@ -205,7 +214,9 @@ class _Slots:
         return n
 
 
-def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused]) -> tuple[tuple[int, int], ...]:
+def _donations(
+    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
+) -> tuple[tuple[int, int], ...]:
     """(input, output) pairs that may share memory, the output that stems most directly from the input first."""
 
     def root(i: int) -> Slot:
@@ -217,7 +228,8 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
         for i in ids:
             if root(i).kind == "input":
                 last[root(i).position] = k
-    pairs = []
+    pairs: list[tuple[int, int, int]] = []  # how far, input, output
+    changed: list[tuple[int, int, int]] = []  # step, and the same as its kernel numbers them
     for k, (step, f) in enumerate(zip(steps, fused, strict=False)):
         if isinstance(step, Loop):
             for c in step.in_place:
@@ -225,6 +237,7 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
                 once = sum(root(i).id == source.id for i in step.reads) == 1
                 if source.kind == "input" and target.kind == "output" and last[source.position] == k and once:
                     pairs.append((1, source.position, target.position))
+                    changed.append((k, c, c))
         if not isinstance(step, Call):
             continue
         count = len(step.kernel.inputs)
@@ -236,6 +249,9 @@ def _donations(graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: 
             if not twice:
                 far = _distance(f.outputs[o], graph.inputs[source.position], frozenset(f.nodes))
                 pairs.append((far, source.position, target.position))
+                changed.append((k, i, o))
+    if not inside:
+        pairs = [p for p, fine in zip(pairs, checks.safe(steps, fused, changed), strict=True) if fine]
     return tuple([(i, o) for _, i, o in sorted(pairs)])
 
 

@@ -18,6 +18,8 @@ def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
     if value.op != "select" or axis.extent < LEAST or value.dtype.itemsize < 4:
         return None
     condition, inner, other = value.args
+    if _checks(inner, axis):
+        return None
     if condition.op != "eq" or other.op != "const" or other.attr != 0:
         return None
     place = next((b for a, b in (condition.args, condition.args[::-1]) if _counts(a, axis) and not _moves(b, axis)), None)
@@ -47,6 +49,20 @@ def _parts(value: Value) -> list[Affine]:
 
 def _below(value: Value) -> list[Value]:
     return [*value.args, *(v for affine in _parts(value) for v, _ in affine.gather)]
+
+
+def _checks(value: Value, axis: Axis) -> bool:
+    """Whether an index is checked that moves along the axis: each element is to be checked, not only the chosen one."""
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            if v.op == "check" and _moves(v, axis):
+                return True
+            stack.extend(_below(v))
+    return False
 
 
 def _moves(value: Value, axis: Axis) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft.graph.primitives.random import word
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from weft.schedule.summation import order_of
 
 Array = Any
 
@@ -44,7 +45,7 @@ def evaluate(
     Raises
     ------
     IndexError
-        An access is out of bounds. Elements that no store writes are left as a pattern (NaN or 77).
+        An access is out of bounds, or a check does not hold. Elements that no store writes are left as a pattern (NaN or 77).
     """
     run = _Run(kernel, inputs, scalars, shared)
     with np.errstate(all="ignore"):
@@ -149,13 +150,11 @@ class _Run:
         b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum)
         shape = [x.extent for x in outer]
         a, b = a.reshape([*shape, -1]), b.reshape([*shape, -1])
-        wide = np.longdouble if c.accum == np.float64 else np.float64
-        total = np.zeros(shape, c.accum)
-        for k in range(a.shape[-1]):
-            if c.accum.kind == "f":
-                total = (a[..., k].astype(wide) * b[..., k].astype(wide) + total.astype(wide)).astype(c.accum)
-            else:
-                total = total + a[..., k] * b[..., k]
+
+        def step(total: Array, k: int) -> Array:
+            return _fma(a[..., k], b[..., k], total) if c.accum.kind == "f" else total + a[..., k] * b[..., k]
+
+        total = in_order(a.shape[-1], order_of(c), np.zeros(shape, c.accum), step, np.add)
         self.accs[c.id] = tuple(x.id for x in outer), total
         for at in _points(outer) if self.stepwise else ({},):
             inner = _Grid(self, () if self.stepwise else outer, at)
@@ -172,19 +171,35 @@ def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
         if n == 0:
             raise ValueError("max and min of nothing")
         return (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
-    merge, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
-    lanes, block = r.order.lanes, r.order.block
-    total = np.full(flat.shape[:-1], start, r.accum)
-    for begin in range(0, n, block):
-        part = [np.full(flat.shape[:-1], start, r.accum) for _ in range(lanes)]
-        for f in range(begin, min(n, begin + block)):
-            lane = f % lanes
-            part[lane] = merge(part[lane], flat[..., f]).astype(r.accum)
+    join, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
+    identity = np.full(flat.shape[:-1], start, r.accum)
+
+    def merge(x: Array, y: Array) -> Array:
+        return join(x, y).astype(r.accum)
+
+    return in_order(n, r.order, identity, lambda total, k: merge(total, flat[..., k]), merge)
+
+
+def in_order(
+    n: int, order: Order, identity: Array, step: Callable[[Array, int], Array], merge: Callable[[Array, Array], Array],
+) -> Array:
+    """What n elements make in an Order. step: (accumulator, k) -> accumulator."""
+    blocks: list[tuple[int, Array]] = []  # how many each stands for, and their result
+    for begin in range(0, n, order.block):
+        part = [identity] * order.lanes
+        for k in range(begin, min(n, begin + order.block)):
+            part[k % order.lanes] = step(part[k % order.lanes], k)
         while len(part) > 1:
             half = len(part) // 2
-            part = [merge(part[i], part[i + half]).astype(r.accum) for i in range(half)]
-        total = merge(total, part[0]).astype(r.accum)
-    return total
+            part = [merge(part[i], part[i + half]) for i in range(half)]
+        blocks.append((1, part[0]))
+        while len(blocks) > 1 and blocks[-1][0] == blocks[-2][0]:
+            (size, left), (_, right) = blocks[-2:]
+            blocks[-2:] = [(2 * size, merge(left, right))]
+    while len(blocks) > 1:
+        (size, left), (more, right) = blocks[-2:]
+        blocks[-2:] = [(size + more, merge(left, right))]
+    return blocks[0][1] if blocks else identity
 
 
 def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:
@@ -263,6 +278,13 @@ class _Grid:
         else:
             memory[where] = value[inside]
 
+    def check(self, v: Value, index: Array, matters: Array) -> Array:
+        inside = (index >= 0) & (index < v.attr.extent)
+        wrong = np.broadcast_arrays(index, ~inside & matters)
+        if v.attr.site is not None and wrong[1].any():
+            raise IndexError(f"site {v.attr.site}: index {wrong[0][wrong[1]][0]} is not in 0..{v.attr.extent - 1}")
+        return np.where(inside, index, 0)
+
     def value(self, v: Value) -> Array:
         stack = [v]
         while stack:
@@ -298,6 +320,8 @@ class _Grid:
                 shape[place] = extent
             return array.transpose(np.argsort(places)).reshape(shape) if places else np.asarray(array).reshape(shape)
         args = [self.memo[id(a)] for a in v.args]
+        if v.op == "check":
+            return self.check(v, *args)
         if v.op == "cast":
             return args[0].astype(v.dtype)
         if v.op == "bitcast":

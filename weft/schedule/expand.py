@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.graph.node import Node, Shape
+from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
 from weft.schedule import index as ix
 from weft.schedule import reasons
@@ -23,7 +24,8 @@ from weft.schedule.index import ZERO, Guard, Index
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import FACTOR, Structure
-from weft.schedule.values import INT64, Machine, order_of, tag
+from weft.schedule.summation import reduction_order
+from weft.schedule.values import INT64, Machine, operands, tag
 from weft.schedule.view import View
 
 UINT64 = np.dtype(np.uint64)
@@ -64,6 +66,9 @@ class Expander:
         self.scratch: list[Buffer] = []
         self.reductions = 0
         self.gathers = False
+        self.sites: dict[Node, int] = {}  # checked indices, by number
+        self.covered: set[Node] = set()  # those of which every element is checked
+        self.checked: set[Node] = set()  # those that an earlier phase has checked
         self.complete: dict[Node, Value] = {}  # full reductions, readable after their phase
         self.held: dict[Node, Held] = {}  # the others, of earlier phases
         self.product: tuple[Node, Index, Value] | None = None
@@ -71,7 +76,8 @@ class Expander:
         self._rules: dict[str, Callable[[Node, Index, tuple[Guard, ...]], Value]] = {
             "permute": self._permute, "broadcast_to": self._broadcast_to, "reshape": self._reshape, "slice": self._slice,
             "pad": self._pad, "concat": self._concat, "iota": self._iota, "gather": self._gather,
-            "slice_set": self._slice_set, "window_gather": self._window_gather, "random_bits": self._random_bits,
+            "in_bounds": self._in_bounds, "slice_set": self._slice_set, "window_gather": self._window_gather,
+            "random_bits": self._random_bits,
         }
 
     def axis(self, extent: int) -> Axis:
@@ -208,20 +214,39 @@ class Expander:
         return self.m.cast(self.m.index(index[node.params["axis"]]), node.dtype)
 
     def position(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Affine:
-        """A gathered index: negative counts from the end, the rest is clamped."""
+        """A gathered index: where it is not known to be in range, negative counts from the end, and the rest is clamped."""
         m = self.m
         value = self.counted(operand, index, guards, extent)
-        value = m.min(m.max(value, m.const(0, INT64)), m.const(extent - 1, INT64))
+        if not self._inside(value, extent):
+            value = m.min(m.max(value, m.const(0, INT64)), m.const(extent - 1, INT64))
         return Affine(value.attr) if value.op == "const" else Affine(0, (), ((value, 1),))
 
     def counted(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:
         """A gathered index, counted from the end where it is negative."""
-        m = self.m
-        value = m.cast(self.at(operand, index, guards), INT64)
+        value = self.at(operand, index, guards)
         self.gathers = True
-        if operand.dtype.kind == "u":
+        return value if self._inside(value, extent) else counted(self.m, value, extent)
+
+    def _inside(self, value: Value, extent: int) -> bool:
+        low, high = ix.value_bounds(value, self.extents)
+        return value.dtype == INT64 and 0 <= low and high < extent
+
+    def _in_bounds(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        """A checked index; where the guards do not hold nobody asks for it, and it may be anything."""
+        extent = node.params["extent"]
+        value = self.at(node.inputs[0], index, guards)
+        self.gathers = True
+        if self._inside(value, extent):
             return value
-        return m.select(m.lt(value, m.const(0, INT64)), m.add(value, m.const(extent, INT64)), value)
+        value = counted(self.m, value, extent, node.params["from_end"])
+        if node in self.checked:
+            return self.m.check(value, extent, None)
+        places = [i.axis() for i, n in zip(index, node.shape, strict=True) if n != 1]
+        if not guards and len(set(places)) == len(places) and all(
+            a is not None and self.extents[a] == n for a, n in zip(places, [n for n in node.shape if n != 1], strict=True)
+        ):
+            self.covered.add(node)
+        return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
 
     def _gather(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         source, indices, axes = node.inputs[0], node.inputs[1:], node.params["axes"]
@@ -230,7 +255,23 @@ class Expander:
         for axis, operand in zip(axes, indices, strict=True):
             inner[axis] = self.position(operand, ix.broadcast(index[:rank], operand.shape), guards, source.shape[axis])
         rest = iter(index[rank:])
-        return self.at(source, tuple([next(rest) if i is None else i for i in inner]), guards)
+        value = self.at(source, tuple([next(rest) if i is None else i for i in inner]), guards)
+        checks = [v for i in inner if i is not None for v, _ in i.gather if v.op == "check"]
+        return self._with(value, checks) if checks else value
+
+    def _with(self, value: Value, checks: list[Value]) -> Value:
+        """``value``, which is made only after all ``checks``: an index along which nothing changes is checked as well."""
+        m, below, stack = self.m, set(), [value]
+        while stack:
+            v = stack.pop()
+            if id(v) not in below:
+                below.add(id(v))
+                stack += operands(v)
+        for check in checks:
+            if id(check) not in below:
+                other = m.const(int(value.op == "const" and value.attr == 0), value)  # never taken
+                value = m.select(m.ge(check, m.const(0, INT64)), value, other)
+        return value
 
     def _slice_set(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         base, new = node.inputs
@@ -412,7 +453,7 @@ class Expander:
             last = d in node.params["axes"]
             while d in node.params["axes"]:
                 run, d = run * node.inputs[0].shape[d], d - 1
-        order = Order(*order_of(run, last))
+        order = reduction_order(run, last)
         if monoid == "prod" and value.dtype in FLOATS:  # lanes apart may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:

@@ -22,7 +22,7 @@ class Fused:
     """One kernel, or (``kernel`` None) one host node, or a loop with the results of it that are read.
 
     inputs: (node whose memory is read, shape it is read under); outputs: the nodes stored; scalars: leaves that
-    are run-time arguments; boundaries: the edges from its nodes to later kernels.
+    are run-time arguments; boundaries: the edges from its nodes to later kernels; sites, covered: see Lowered.
     """
 
     kernel: Kernel | None
@@ -31,6 +31,8 @@ class Fused:
     outputs: tuple[Node, ...]
     scalars: tuple[Node, ...]
     boundaries: tuple[Refusal, ...]
+    sites: tuple[Node, ...] = ()
+    covered: frozenset[Node] = frozenset()
 
 
 def fuse(graph: Graph) -> tuple[View, list[Fused]]:
@@ -115,4 +117,4 @@ def _build(view: View, grouping: Grouping, group: Group, refusals: list[Refusal]
         except Boundary as boundary:
             raise _Unbuilt(nodes, boundary.reason) from boundary
     made = built[key]
-    return Fused(made.kernel, nodes, made.inputs, made.outputs, made.scalars, away)
+    return Fused(made.kernel, nodes, made.inputs, made.outputs, made.scalars, away, made.sites, made.covered)

@@ -17,19 +17,21 @@ Shape = tuple[int, ...]
 ZERO = Affine()
 
 
-def _value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float]:
-    """What an integer Value can be; gathered indices are clamped by min and max against constants."""
+def value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float]:
+    """What an integer Value can be; gathered indices are checked, or clamped by min and max against constants."""
     infinite = (float("-inf"), float("inf"))
     op = value.op
     if op == "const":
         return int(value.attr), int(value.attr)
     if op == "index":
         return bounds(value.attr, extents)
+    if op == "check":
+        return 0, value.attr.extent - 1
     if op in ("min", "max"):
-        (a, b), (c, d) = (_value_bounds(v, extents) for v in value.args)
+        (a, b), (c, d) = (value_bounds(v, extents) for v in value.args)
         return (min(a, c), min(b, d)) if op == "min" else (max(a, c), max(b, d))
     if op == "cast" and value.dtype.kind in "iu" and value.dtype.itemsize == 8:
-        return _value_bounds(value.args[0], extents)
+        return value_bounds(value.args[0], extents)
     return infinite
 
 
@@ -44,7 +46,7 @@ def bounds(affine: Affine, extents: Mapping[int, int]) -> tuple[float, float]:
         else:
             low += reach
     for value, coef in affine.gather:
-        a, b = _value_bounds(value, extents)
+        a, b = value_bounds(value, extents)
         low += min(a * coef, b * coef)
         high += max(a * coef, b * coef)
     return low, high

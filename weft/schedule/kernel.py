@@ -113,12 +113,22 @@ class Value:
       scalar  attr: number of the kernel's run-time scalar
       index   attr: Affine; the integer itself (int64 before a cast)
       acc     attr: id of a Reduction (or of the Contraction) whose result is read
+      check   args: (index int64, whether it matters), attr: Check. The index if it lies in the range, else 0; and where it
+              matters, the fault is recorded: no later phase of the kernel runs, and no later kernel.
     """
 
     op: str
     args: tuple[Value, ...]
     dtype: np.dtype
     attr: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """0 <= index < extent. site: number of the place in the kernel, by which a fault is told; None: it is known to hold."""
+
+    extent: int
+    site: int | None
 
 
 # name -> number of arguments. The only operations that code generators emit.
@@ -139,15 +149,16 @@ MACHINE: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How a reduction is summed; a function of extents and dtype only, so results never depend on schedules.
+    """How a reduction or a product is summed; a function of extents and dtype only, so results never depend on schedules.
 
-    lanes == 1: elements of a block in ascending order into one accumulator; block results then merged
-    into the total in ascending order.
+    lanes == 1: elements of a block in ascending order into one accumulator.
     lanes > 1: element k goes to accumulator k % lanes; within a block, ascending; at the end of a block
-    the lanes are merged pairwise (0 with lanes/2, ...: halves), then the block's result is merged into the total.
-    k is always the flattened reduced index (row-major over Reduction.axes), whatever the memory looks like.
+    the lanes are merged pairwise (0 with lanes/2, ...: halves).
+    k is always the flattened reduced index (row-major over Reduction.axes or Contraction.k), whatever the memory looks like.
     block: a number of elements, a multiple of lanes; blocks are cut over k; the last may be short.
-    Accumulators and total start from the monoid's identity.
+    The results of blocks are joined pairwise, as a binary counter counts: two neighbours of as many blocks each become one;
+    what is left after the last block is joined from the right, the shortest first: ((0 1) (2 3)) ((4 5) 6).
+    Accumulators start from the monoid's identity. In a product each step is one fma.
     """
 
     lanes: int
@@ -208,6 +219,9 @@ class Contraction:
     within a store, ``acc`` is the element at the store's own (batch, m, n). A convolution is the same
     thing: m = (image, oh, ow), n = (out channel), k = (in channel, kh, kw), a's index is
     oh*stride + kh - pad with a guard.
+
+    order: how the sum over k is made. None: as the generator has it, a function of the kernel and the CPU (the weight
+    gradient of a convolution, which is summed where pixels lie).
     """
 
     id: int
@@ -218,6 +232,7 @@ class Contraction:
     a: Value
     b: Value
     accum: np.dtype
+    order: Order | None
     stores: tuple[Store, ...]
 
 

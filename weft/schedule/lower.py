@@ -20,12 +20,17 @@ from weft.schedule.view import View
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel and what its buffers are: (node, shape it is seen under) an input, a node an output, scalar leaves."""
+    """A kernel and what its buffers are: (node, shape it is seen under) an input, a node an output, scalar leaves.
+
+    sites: the indices that the kernel checks, by number; covered: those of which it checks every element.
+    """
 
     kernel: Kernel
     inputs: tuple[tuple[Node, Shape], ...]
     outputs: tuple[Node, ...]
     scalars: tuple[Node, ...]
+    sites: tuple[Node, ...] = ()
+    covered: frozenset[Node] = frozenset()
 
 
 def lower(view: View, structure: Structure) -> Lowered:
@@ -66,13 +71,13 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
         kernel_name(structure.nodes), tuple(done), tuple(x.inputs.values()), tuple(buffers.values()),
         tuple([n.dtype for n in x.scalars]), tuple(x.scratch),
     )
-    return Lowered(kernel, tuple(x.inputs), outputs, tuple(x.scalars))
+    return Lowered(kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.covered))
 
 
 def _replace_stores(stage, stores: tuple[Store, ...]):
     if isinstance(stage, Stage):
         return Stage(stage.axes, stage.reductions, stores)
-    return type(stage)(stage.id, stage.batch, stage.m, stage.n, stage.k, stage.a, stage.b, stage.accum, stores)
+    return type(stage)(stage.id, stage.batch, stage.m, stage.n, stage.k, stage.a, stage.b, stage.accum, stage.order, stores)
 
 
 def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:

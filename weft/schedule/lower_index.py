@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft.graph.node import Node
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.facts import ends_kernel
@@ -9,6 +11,8 @@ from weft.schedule.index import ZERO, Index, broadcast
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
+from weft.schedule.summation import reduction_order
+from weft.schedule.values import INT64
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -19,7 +23,27 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
         return _last_equal(x, node)
     if node.op.name == "scatter" and node.params["mode"] == "own":
         return _rows(x, st)
-    return [_copy(x, node, node.inputs[0]), _scatter(x, node) if node.op.name == "scatter" else _write(x, node)]
+    if node.op.name == "scatter":
+        return [*_checks(x, node.inputs[2:]), _copy(x, node, node.inputs[0]), _scatter(x, node)]
+    return [_copy(x, node, node.inputs[0]), _write(x, node)]
+
+
+def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
+    """The indices of a write are checked before anything is written: their sum, which nobody reads."""
+    out = []
+    for operand in indices:
+        x.scope = Scope()
+        axes = tuple([x.axis(n) for n in operand.shape if n != 1]) or (x.axis(1),)
+        rest = iter(axes)
+        before = len(x.sites)
+        value = x.at(operand, tuple([ZERO if n == 1 else along(next(rest)) for n in operand.shape]))
+        if len(x.sites) == before:
+            continue
+        number, x.reductions = x.reductions, x.reductions + 1
+        order = reduction_order(axes[-1].extent, True)
+        out.append(Phase((), (Stage(axes, (Reduction(number, axes, "sum", value, INT64, INT64, order),)),)))
+    x.checked |= set(x.sites)
+    return out
 
 
 def _loops(x: Expander, shape: tuple[int, ...]) -> tuple[tuple[Axis, ...], Index]:

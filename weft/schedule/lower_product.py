@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import gcd
+from collections.abc import Callable
+from math import gcd, prod
 from typing import Any
 
 from weft.graph.node import Node
@@ -10,20 +11,34 @@ from weft.graph.primitives.kinds import accumulator
 from weft.schedule import index as ix
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.index import Guard, Index
-from weft.schedule.kernel import Affine, Axis, Contraction, Phase, Stage, Value, along
+from weft.schedule.kernel import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
+from weft.schedule.summation import product_order, window_order
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
     node = st.product
     assert node is not None
     parts = _dot(x, node) if node.op.name == "dot_general" else _conv(x, node)
-    return [Phase((), (_stage(x, st, node, *part),)) for part in parts]
+    order = _dot_order if node.op.name == "dot_general" else _conv_order
+    return [Phase((), (_stage(x, st, node, order, *part),)) for part in parts]
+
+
+def _dot_order(m: list[Axis], n: list[Axis], k: list[Axis]) -> Order:
+    rows, columns = (prod([a.extent for a in side]) for side in (m, n))
+    return product_order(rows, columns, tuple([a.extent for a in k]))
+
+
+def _conv_order(m: list[Axis], n: list[Axis], k: list[Axis]) -> Order | None:
+    """m: image and positions, k: channel and taps. None for a weight gradient: fewer positions than taps."""
+    spots, taps = (prod([a.extent for a in side[1:]]) for side in (m, k))
+    return None if spots < taps else window_order(k[0].extent, taps)
 
 
 def _stage(
-    x: Expander, st: Structure, node: Node, batch: list[Axis], m: list[Axis], n: list[Axis], k: list[Axis],
+    x: Expander, st: Structure, node: Node, order: Callable[[list[Axis], list[Axis], list[Axis]], Order | None],
+    batch: list[Axis], m: list[Axis], n: list[Axis], k: list[Axis],
     a: Value | None, b: Value | None, index: Index,
 ) -> Any:
     """One Contraction and its stores; ``index`` is where the product's element (batch, m, n) is."""
@@ -42,7 +57,9 @@ def _stage(
     if a is None or b is None:  # nothing to sum
         return Stage(tuple([*batch, *m, *n]), (), tuple(pending))  # type: ignore[arg-type]
     accum = accumulator(node.dtype)
-    return Contraction(number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, tuple(pending))  # type: ignore[arg-type]
+    return Contraction(
+        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), tuple(pending)  # type: ignore[arg-type]
+    )
 
 
 def _dot(x: Expander, node: Node) -> list[tuple]:

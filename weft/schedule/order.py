@@ -1,4 +1,4 @@
-"""In which order kernels run: a kernel that could write over an input comes after the other readers of it."""
+"""In which order kernels run: a kernel that could write over an input comes after the other readers of it, and after checks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
             mask |= ancestors[w] | (1 << w)
         ancestors.append(mask)
     extra: list[tuple[int, int]] = []
+    updates: dict[int, None] = {}
     for base, who in readers.items():
         for u in who:
             if any(n in outputs and n.shape == base.shape and n.dtype == base.dtype for n in fused[u].outputs):
                 extra += [(r, u) for r in who if r != u]
+                updates[u] = None
+    # what checks indices comes before what may overwrite an input: then nothing has changed where one is out of range
+    extra += [(c, u) for c, f in enumerate(fused) if f.sites for u in updates if u != c]
     edges = [set(b) for b in before]
     for r, u in extra:
         if not ancestors[r] >> u & 1 and not _reaches(edges, u, r):

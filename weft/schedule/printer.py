@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Reduction, Stage, Store, Value
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
 
 
 class _Text:
@@ -61,6 +61,10 @@ class _Text:
             text = f"load {self.access(v.attr, indent)}"
         elif v.op == "index":
             text = f"index {self.affine(v.attr, indent)}"
+        elif v.op == "check":
+            index, matters = (self.by_id[id(a)] for a in v.args)
+            site = "known" if v.attr.site is None else f"site {v.attr.site}"
+            text = f"check {index} in {v.attr.extent} where {matters} [{site}]"
         else:
             text = f"{v.op} {' '.join(self.by_id[id(a)] for a in v.args)}"
             if v.op in ("cast", "bitcast"):
@@ -97,8 +101,12 @@ def _reduction(t: _Text, r: Reduction, indent: str) -> None:
     flags = (" carried" if r.carried else "") + (" running" if r.running else "")
     t.lines.append(
         f"{indent}acc{r.id} = {r.monoid} {value} over {_axes(r.axes)}{flags}"
-        f" [{r.accum.name} -> {r.dtype.name}, lanes {r.order.lanes}, block {r.order.block}]"
+        f" [{r.accum.name} -> {r.dtype.name}, {_order(r.order)}]"
     )
+
+
+def _order(order: Order | None) -> str:
+    return "any order" if order is None else f"lanes {order.lanes}, block {order.block}"
 
 
 def _phase(t: _Text, p: Phase) -> None:
@@ -117,7 +125,7 @@ def _stage(t: _Text, stage: Stage | Contraction) -> None:
         )
         a = t.value(stage.a, indent)
         b = t.value(stage.b, indent)
-        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b}")
+        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}]")
     else:
         t.lines.append(f"    stage {_axes(stage.axes)}")
         for r in stage.reductions:

@@ -29,12 +29,26 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class Site:
+    """An index that a kernel checks. where: the user's line (see Node); axis, extent: what the error names; lowest: what stands
+    for the first element: -extent, or 0; unsigned: its dtype."""
+
+    where: Any
+    axis: int
+    extent: int
+    lowest: int
+    unsigned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """Run a kernel. ``args``: slot ids for kernel.inputs then kernel.outputs; ``scalars``: graph input positions."""
+    """Run a kernel. ``args``: slot ids for kernel.inputs then kernel.outputs; ``scalars``: graph input positions; ``sites``:
+    the indices that it checks, by the numbers of the kernel."""
 
     kernel: Kernel
     args: tuple[int, ...]
     scalars: tuple[int, ...] = ()
+    sites: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

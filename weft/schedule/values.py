@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.schedule.index import Guard
-from weft.schedule.kernel import MACHINE, Access, Affine, Value
+from weft.schedule.kernel import MACHINE, Access, Affine, Check, Value
 
 BOOL = np.dtype(np.bool_)
 INT64 = np.dtype(np.int64)
@@ -65,6 +65,11 @@ class Machine:
                 return self.const(np.asarray(x.attr, x.dtype).astype(dtype)[()], dtype)
         return self._make("cast", (x,), dtype)
 
+    def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:
+        """``index``, which must lie in [0, extent) where it matters; site None: it is known to."""
+        matters = self.const(True, BOOL) if matters is None else matters
+        return self._make("check", (index, matters), INT64, Check(extent, site), (extent, site))
+
     def bitcast(self, x: Value, dtype: np.dtype) -> Value:
         return x if x.dtype == dtype else self._make("bitcast", (x,), dtype)
 
@@ -106,12 +111,11 @@ def tag(affine: Affine) -> tuple:
     return affine.const, affine.terms, tuple((id(v), c) for v, c in affine.gather)
 
 
-def order_of(run: int, last: bool) -> tuple[int, int]:
-    """(lanes, block) of a reduction: a function of extents and dtype only.
-
-    last: whether the operand's last dimension is among those reduced. run: how many reduced elements lie
-    next to each other, the product of the reduced dimensions at the end.
-    """
-    if last:
-        return (32 if run >= 32 else 1), 4096
-    return 1, 64
+def operands(v: Value) -> list[Value]:
+    """What a value is made of, indices included."""
+    out = list(v.args)
+    if v.op == "load":
+        out += [g for affine in (*v.attr.index, *(x for x, _, _ in v.attr.guard)) for g, _ in affine.gather]
+    elif v.op == "index":
+        out += [g for g, _ in v.attr.gather]
+    return out

@@ -107,6 +107,8 @@ class _Check:
         for g, operand in ((groups[2], c.a), (groups[1], c.b)):
             self.scope = shared.union(*groups) - g
             self.value(operand)
+        if c.order is not None and c.order.block % c.order.lanes:
+            self.fail(f"acc{c.id}: its block is no multiple of its lanes")
         if c.a.dtype != c.b.dtype:
             self.fail(f"a product of {c.a.dtype} and {c.b.dtype}")
         self.scope = shared.union(*groups[:3])
@@ -170,6 +172,9 @@ class _Check:
             elif v.op == "scalar":
                 if not 0 <= v.attr < len(self.kernel.scalars) or self.kernel.scalars[v.attr] != v.dtype:
                     self.fail(f"scalar {v.attr} is not {v.dtype}")
+            elif v.op == "check":
+                if tuple([a.dtype for a in v.args]) != (np.int64, np.bool_) or v.dtype != np.int64:
+                    self.fail("a check is of an int64 and a bool")
             elif v.op != "const":
                 self.operation(v)
 

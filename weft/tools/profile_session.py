@@ -14,11 +14,14 @@ from typing import Any
 from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
 from weft.errors import TraceError
+from weft.execute import told
 from weft.graph.node import ORIGIN, Graph, Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.nn.module import WATCH, Module
 from weft.runtime import get_backend
+from weft.runtime.faults import IndexFault
 from weft.schedule.build import built
+from weft.schedule.checks import sites
 from weft.schedule.fuse import Fused
 from weft.schedule.program import Program
 from weft.transforms.jit import Jitted
@@ -86,7 +89,11 @@ class Session:
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
-            out = unit.run(inputs, held)
+            try:
+                out = unit.run(inputs, held)
+            except IndexFault as fault:  # the unit was made of these lines
+                site = sites(unit.program)[fault.site]
+                raise told(fault, site, site.where) from None
             if self.recording:
                 self.runs.append(Run(unit, unit.run.times()))
             return out

@@ -99,7 +99,8 @@ class Jitted:
             key = (*key[:3], *_keys(leaves, states))
             traced = trace(self.f, leaves, rebuild, states)
         _materialise_cells(traced.captured)
-        entry = Entry(traced, leaves, execute.executable(traced.graph), structure)
+        run = execute.located(execute.executable(traced.graph), traced.graph)
+        entry = Entry(traced, leaves, run, structure)
         warm.install(Jitted, _slow)
         out = entry.run_with(leaves)
         assert out is not MISS

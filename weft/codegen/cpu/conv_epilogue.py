@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from weft.codegen.cpu.check import record_slot
 from weft.codegen.cpu.conv_match import Conv
 from weft.codegen.cpu.conv_tile import Number
 from weft.codegen.cpu.emit import Env, Level, emit_store, key_of
+from weft.codegen.cpu.env import access_values
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, cast
 from weft.codegen.cpu.memory import load_scalar
+from weft.codegen.cpu.parts import walk
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel, Stage, Store, Value
 
@@ -28,6 +31,7 @@ class Stores:
         self.stores = stores or conv.contraction.stores
         self.f, self.module, self.isa, self.conv, self.number = f, module, isa, conv, number
         self.pointers, self.scalars = arguments(f, kernel)
+        self.record = _record(f, kernel, self.stores)
         self.halves = [v.dtype for s in self.stores for v in _sums(s.value) if v.dtype.itemsize < 4][:1]
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
@@ -48,6 +52,7 @@ class Stores:
             accs={self.conv.contraction.id: sums},
             pointers=self.pointers,
             scalars=self.scalars,
+            record=self.record,
         )
         if outer is not None:
             env.levels = [outer, Level(self.f.lines)]
@@ -97,6 +102,7 @@ class Fill:
         """Emit ``void @prefix.run(ptr args)``."""
         f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
         pointers, scalars = arguments(f, self.kernel)
+        record = _record(f, self.kernel, self.stage.stores)
 
         def nest(axes: tuple[Axis, ...], at: dict[int, str]) -> None:
             if axes:
@@ -104,7 +110,7 @@ class Fill:
                     nest(axes[1:], {**at, axes[0].id: i})
                 return
             for store in self.stage.stores:
-                emit_store(f, self.module, self.isa, store, Env(axes=at, pointers=pointers, scalars=scalars))
+                emit_store(f, self.module, self.isa, store, Env(axes=at, pointers=pointers, scalars=scalars, record=record))
 
         nest(self.stage.axes, {})
         f.do("ret void")
@@ -115,6 +121,14 @@ def arguments(f: Function, kernel: Kernel) -> tuple[dict[int, str], dict[int, st
     pointers = {key_of(b): f.load("ptr", f.offset("%args", 8 * b.id)) for b in (*kernel.inputs, *kernel.outputs)}
     first = len(kernel.inputs) + len(kernel.outputs)
     return pointers, {i: load_scalar(f, dtype, f.offset("%args", 8 * (first + i))) for i, dtype in enumerate(kernel.scalars)}
+
+
+def _record(f: Function, kernel: Kernel, stores: tuple[Store, ...]) -> str:
+    """Where faults are told, if the stores check an index."""
+    values = [s.value for s in stores] + [v for s in stores for v in access_values(s.access)]
+    if not any(v.op == "check" for v in walk(values)):
+        return ""
+    return f.load("ptr", f.offset("%args", 8 * record_slot(kernel)))
 
 
 def _sums(value: Value) -> list[Value]:

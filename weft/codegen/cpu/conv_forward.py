@@ -20,6 +20,7 @@ from weft.codegen.cpu.emit import Level
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.text import Function, Module
 from weft.schedule.kernel import Axis, Kernel
+from weft.schedule.summation import order_of
 
 INLINE = 8e5  # operations below which chunks are run in a loop of this thread
 JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
@@ -53,6 +54,7 @@ class Forward:
         self.plan = make_plan(conv, isa, accum.itemsize, few)
         self.module, self.prefix = module, prefix
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
+        self.block = order_of(conv.contraction).block
         self.mr = self.plan.tile.mr
         self.panels = self.plan.panels(conv.filters.extent)
         self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
@@ -79,7 +81,7 @@ class Forward:
         if plan.direct:
             self._direct_tiles()
         for rows in set() if plan.direct else {self.mr, self.last_rows}:
-            tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps)
+            tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps, self.block)
             self.tiles[rows] = pixel_tile(self.module, self.number, self.kernel.name, tile, self.out_pitch)
         self._pack()
         self._chunk()
@@ -172,7 +174,7 @@ class Forward:
         number, size = self.number, self.number.size
         nv, layout = -(-live // number.lanes), self.plan.layout
         last = live % number.lanes if self.plan.in_place else 0
-        tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps, last)
+        tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps, self.block, last)
         f = self.module.function(
             f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
             "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"

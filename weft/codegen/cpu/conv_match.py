@@ -75,7 +75,7 @@ class Conv:
 
 def match_conv(c: Contraction) -> Conv | None:
     """The convolution that ``c`` is, or None."""
-    if c.accum.name not in ("float32", "float64") or not c.stores:
+    if c.accum.name not in ("float32", "float64") or not c.stores or (c.order and c.order.lanes > 1):
         return None
     if any(axis.extent == 0 for axis in (*c.batch, *c.m, *c.n, *c.k)) or any(s.mode != "set" for s in c.stores):
         return None
@@ -104,7 +104,7 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     pairs = _pairs(image, m, c.k)
     if pairs is None or not pairs:
         return None
-    dot = prod(o.extent for o, _, _, _, _ in pairs) < prod(t.extent for _, t, _, _, _ in pairs)
+    dot = c.order is None
     windows = []
     for out, summed, co, cs, unit in pairs:
         pixel, tap, stride, dilation = (summed, out, cs, co) if dot else (out, summed, co, cs)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 
+from weft.codegen.cpu import pairwise
 from weft.codegen.cpu.text import Function, Module
 
-Steps = Callable[[list[tuple[str, str, int, int]]], None]
 MAX_UNROLL = 12  # steps of k written out: enough to hide the loop, few enough to compile fast
 
 
@@ -46,7 +46,7 @@ def splat(f: Function, number: Number, scalar: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
-    """mr filters x nv vectors of pixels, summed over channels and taps in ascending order.
+    """mr filters x nv vectors of pixels, summed over channels and taps: chains of ``block`` ascending steps, joined pairwise.
 
     vstep: elements from one vector of pixels to the next. taps: displacement of each tap in a channel's
     planes. Weights are packed [channel][tap][mr].
@@ -58,7 +58,12 @@ class PixelTile:
     chans: int
     chan_pitch: int
     taps: tuple[int, ...]
+    block: int
     live: int = 0  # lanes of the last vector that may be read; 0: all
+
+    @property
+    def steps(self) -> int:
+        return self.chans * len(self.taps)
 
 
 def masked_load(f: Function, module: Module, number: Number, pointer: str, live: int) -> str:
@@ -72,88 +77,154 @@ def masked_load(f: Function, module: Module, number: Number, pointer: str, live:
 
 def accumulate(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> list[list[str]]:
     """Emit the sum; returns the pointers of the accumulators, [mr][nv]."""
-    declare_fma(module, number)
-    v, size = number.vector, number.size
-    accs = [[f.local(v) for _ in range(tile.nv)] for _ in range(tile.mr)]
-    for row in accs:
-        for acc in row:
-            f.store(v, "zeroinitializer", acc)
+    return _Sum(f, module, number, tile, pixels, weights).run()
 
-    def step(now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
+
+class _Sum:
+    """The sum of one tile: runs of steps over channels and taps, cut where a block ends."""
+
+    def __init__(self, f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str) -> None:
+        self.f, self.module, self.number, self.tile = f, module, number, tile
+        declare_fma(module, number)
+        self.accs = [[f.local(number.vector) for _ in range(tile.nv)] for _ in range(tile.mr)]
+        self.cells = [acc for row in self.accs for acc in row]
+        self.px, self.w = f.local("ptr"), f.local("ptr")
+        f.store("ptr", pixels, self.px)
+        f.store("ptr", weights, self.w)
+        self.blocks = -(-tile.steps // tile.block)
+        width = number.lanes * number.size
+        if self.blocks > 1:
+            levels = f.local(f"[{pairwise.depth(self.blocks) * len(self.cells)} x {number.vector}]", width)
+            self.at = pairwise.rows(f, levels, width * len(self.cells), [width * k for k in range(len(self.cells))])
+
+    def run(self) -> list[list[str]]:
+        f, tile = self.f, self.tile
+        count = len(tile.taps)
+        if self.blocks == 1:
+            self._clear()
+            self._channels(tile.chans)
+        elif tile.block % count == 0:
+            each = tile.block // count
+            with f.loop(0, self.blocks) as block:
+                self._clear()
+                left = f.let(f"sub i64 {tile.chans}, {f.mul(block, each)}")
+                self._channels(each if tile.chans % each == 0 else f.minimum(left, each))
+                self._close(block)
+        else:
+            self._groups()
+        return self.accs
+
+    def _clear(self) -> None:
+        for cell in self.cells:
+            self.f.store(self.number.vector, "zeroinitializer", cell)
+
+    def _close(self, block: str) -> None:
+        """A block is done."""
+        f, v = self.f, self.number.vector
+        types, last = [v] * len(self.cells), f.let(f"icmp eq i64 {block}, {self.blocks - 1}", "c")
+        pairwise.join(
+            self.module, f, self.at, pairwise.joins(f, block, last), types, self.cells,
+            lambda x, y: [f.let(f"fadd {v} {p}, {q}") for p, q in zip(x, y, strict=True)], self.number.size,
+        )
+        with f.when(f.let(f"xor i1 {last}, true")):
+            pairwise.keep(self.module, f, self.at, block, types, self.cells, self.number.size)
+
+    def _step(self, now: list[list[str]], px: str, w: str, at: int, wat: int) -> None:
+        f, number, tile = self.f, self.number, self.tile
         f.do('fence syncscope("singlethread") acq_rel')  # emits nothing: loads of later steps stay behind, so none is spilled
         vectors = []
         for j in range(tile.nv):
-            here = f.offset(px, (at + j * tile.vstep) * size)
+            here = f.offset(px, (at + j * tile.vstep) * number.size)
             part = tile.live and j == tile.nv - 1
-            vectors.append(masked_load(f, module, number, here, tile.live) if part else f.load(v, here, size))
+            read = masked_load(f, self.module, number, here, tile.live) if part else f.load(number.vector, here, number.size)
+            vectors.append(read)
         for i in range(tile.mr):
-            x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * size), size))
+            x = splat(f, number, f.load(number.type, f.offset(w, (wat + i) * number.size), number.size))
             for j in range(tile.nv):
                 now[i][j] = fma(f, number, x, vectors[j], now[i][j])
 
-    def steps(places: list[tuple[str, str, int, int]]) -> None:
+    def _steps(self, places: list[tuple[str, str, int, int]]) -> None:
         """Some steps in a row: accumulators are read before the first and written after the last."""
-        now = [[f.load(v, acc) for acc in row] for row in accs]
+        f, v = self.f, self.number.vector
+        now = [[f.load(v, acc) for acc in row] for row in self.accs]
         for place in places:
-            step(now, *place)
-        for row, values in zip(accs, now, strict=True):
+            self._step(now, *place)
+        for row, values in zip(self.accs, now, strict=True):
             for acc, value in zip(row, values, strict=True):
                 f.store(v, value, acc)
 
-    count = len(tile.taps)
-    if count > MAX_UNROLL:
-        _looped_taps(f, module, number, tile, pixels, weights, steps)
-        return accs
-    unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // count))
-    main = tile.chans // unroll
+    def _channels(self, count: int | str) -> None:
+        """The next channels, all taps of each."""
+        f, tile, size = self.f, self.tile, self.number.size
+        taps = len(tile.taps)
+        if taps > MAX_UNROLL:
+            first, inside, firsts = self._alike(taps)
+            with f.loop(0, count):
+                px = f.load("ptr", self.px)
+                with f.loop(0, len(firsts)) as g:
+                    here, w = f.offset(px, f.load("i64", f.element(first, "i64", g))), f.load("ptr", self.w)
+                    self._steps([(here, w, more, t * tile.mr) for t, more in enumerate(inside)])
+                    f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
+                f.store("ptr", f.offset(px, tile.chan_pitch * size), self.px)
+            return
 
-    def chans(px: str, w: str, n: int) -> None:
-        each = [(u, t) for u in range(n) for t in range(count)]
-        steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * count + t) * tile.mr) for u, t in each])
+        def turn(n: int) -> None:
+            px, w = f.load("ptr", self.px), f.load("ptr", self.w)
+            each = [(u, t) for u in range(n) for t in range(taps)]
+            self._steps([(px, w, u * tile.chan_pitch + tile.taps[t], (u * taps + t) * tile.mr) for u, t in each])
+            f.store("ptr", f.offset(px, n * tile.chan_pitch * size), self.px)
+            f.store("ptr", f.offset(w, n * taps * tile.mr * size), self.w)
 
-    px_p, w_p = f.local("ptr"), f.local("ptr")
-    f.store("ptr", pixels, px_p)
-    f.store("ptr", weights, w_p)
-    if main == 1:
-        chans(pixels, weights, unroll)
-        px_end, w_end = f.offset(pixels, unroll * tile.chan_pitch * size), f.offset(weights, unroll * count * tile.mr * size)
-    else:
-        with f.loop(0, main):
-            px, w = f.load("ptr", px_p), f.load("ptr", w_p)
-            chans(px, w, unroll)
-            f.store("ptr", f.offset(px, unroll * tile.chan_pitch * size), px_p)
-            f.store("ptr", f.offset(w, unroll * count * tile.mr * size), w_p)
-        px_end, w_end = f.load("ptr", px_p), f.load("ptr", w_p)
-    if tile.chans % unroll:
-        chans(px_end, w_end, tile.chans % unroll)
-    return accs
+        unroll = max(1, min(tile.chans, MAX_UNROLL // 3 // taps))
+        if isinstance(count, str):
+            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
+                turn(unroll)
+            if unroll > 1:
+                with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
+                    turn(1)
+            return
+        if count // unroll == 1:
+            turn(unroll)
+        else:
+            with f.loop(0, count // unroll):
+                turn(unroll)
+        if count % unroll:
+            turn(count % unroll)
 
+    def _groups(self) -> None:
+        """Blocks that end between the taps of a channel: groups of taps that fit both, counted."""
+        f, tile, size = self.f, self.tile, self.number.size
+        taps = len(tile.taps)
+        first, inside, firsts = self._alike(gcd(taps, tile.block))
+        self._clear()
+        with f.loop(0, tile.steps, len(inside)) as k:
+            g = f.let(f"udiv i64 {f.let(f'urem i64 {k}, {taps}')}, {len(inside)}")
+            chan = f.mul(f.let(f"udiv i64 {k}, {taps}"), tile.chan_pitch * size)
+            px = f.offset(f.load("ptr", self.px), f.add(chan, f.load("i64", f.element(first, "i64", g))))
+            w = f.load("ptr", self.w)
+            self._steps([(px, w, more, t * tile.mr) for t, more in enumerate(inside)])
+            f.store("ptr", f.offset(w, len(inside) * tile.mr * size), self.w)
+            end = f.add(k, len(inside))
+            whole = f.let(f"icmp eq i64 {f.let(f'urem i64 {end}, {tile.block}')}, 0")
+            with f.when(f.let(f"or i1 {whole}, {f.let(f'icmp eq i64 {end}, {tile.steps}')}")):
+                self._close(f.let(f"udiv i64 {k}, {tile.block}"))
+                with f.when(f.let(f"icmp ne i64 {end}, {tile.steps}")):
+                    self._clear()
 
-def _looped_taps(f: Function, module: Module, number: Number, tile: PixelTile, pixels: str, weights: str, steps: Steps) -> None:
-    """Many taps: groups that look alike from their first tap are one loop body over a table of displacements."""
-    count, size = len(tile.taps), number.size
-    group = 1
-    for width in range(MAX_UNROLL, 1, -1):
-        shapes = {tuple(t - tile.taps[g] for t in tile.taps[g : g + width]) for g in range(0, count, width)}
-        if count % width == 0 and len(shapes) == 1:
-            group = width
-            break
-    firsts = [tile.taps[g] * size for g in range(0, count, group)]
-    inside = [t - tile.taps[0] for t in tile.taps[:group]]
-    table = f"@taps{len(module.globals)}"
-    words = ", ".join(f"i64 {x}" for x in firsts)
-    module.globals.append(f"{table} = private unnamed_addr constant [{len(firsts)} x i64] [{words}]")
-    w_p, px_p = f.local("ptr"), f.local("ptr")
-    f.store("ptr", weights, w_p)
-    f.store("ptr", pixels, px_p)
-    with f.loop(0, tile.chans):
-        px = f.load("ptr", px_p)
-        with f.loop(0, len(firsts)) as g:
-            at = f.load("i64", f.element(table, "i64", g))
-            here, w = f.offset(px, at), f.load("ptr", w_p)
-            steps([(here, w, more, t * tile.mr) for t, more in enumerate(inside)])
-            f.store("ptr", f.offset(w, group * tile.mr * size), w_p)
-        f.store("ptr", f.offset(px, tile.chan_pitch * size), px_p)
+    def _alike(self, within: int) -> tuple[str, list[int], list[int]]:
+        """Groups of taps that look alike from their first one and divide ``within``: (table of the first ones' places in bytes,
+        displacements inside a group, places)."""
+        taps, group = self.tile.taps, 1
+        for width in range(MAX_UNROLL, 1, -1):
+            shapes = {tuple(t - taps[g] for t in taps[g : g + width]) for g in range(0, len(taps), width)}
+            if within % width == 0 and len(shapes) == 1:
+                group = width
+                break
+        firsts = [taps[g] * self.number.size for g in range(0, len(taps), group)]
+        table = f"@taps{len(self.module.globals)}"
+        words = ", ".join(f"i64 {x}" for x in firsts)
+        self.module.globals.append(f"{table} = private unnamed_addr constant [{len(firsts)} x i64] [{words}]")
+        return table, [t - taps[0] for t in taps[:group]], firsts
 
 
 def pixel_tile(module: Module, number: Number, kernel: str, tile: PixelTile, out_pitch: int) -> str:

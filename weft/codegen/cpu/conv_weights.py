@@ -3,8 +3,8 @@
 result[filter, column] with column = (channel, tap): both operands are copied to the same pixel positions (the
 weights operand with zeros where the image copy has borders), so that a column is the image copy at a constant
 displacement and the sum runs over whole vectors, their lanes partial sums. Blocks of images x rows are summed in
-order into ``parts`` partial results, a fixed range of blocks each, and these are added in order: nothing depends
-on threads.
+order, GROUP of them and then the groups, into ``parts`` partial results, a fixed range of blocks each, and these are added
+in order: nothing depends on threads, and no sum has a long chain.
 
 Where the image is not finite, a border position may add 0 * inf: a NaN then spreads to taps that never see it.
 """
@@ -30,6 +30,8 @@ from weft.schedule.kernel import Axis, Kernel
 BLOCK = 384 * 1024  # bytes of a block's copies
 RUN = 640  # positions that keep the inner loop long enough
 CHUNKS = 8
+STEPS = 256  # vectors that one chain takes
+GROUP = 64  # blocks whose sums are added before they meet those of others
 JOINED = 1 << 30  # the id of the axis that stands for all columns
 
 
@@ -134,7 +136,10 @@ class WeightGradient:
         # columns whose planes stay in the first cache while the filters pass
         planes = max(1, 16 * 1024 // (min(self.layout.plane, 4 * RUN) * size))
         self.columns_a_turn = -(-planes * taps // self.tile_columns) * self.tile_columns
-        self.shared = self.base = conv.group.extent * self.parts * self.part_bytes
+        self.pieces = max(1, -(-self.steps // STEPS))
+        # where a part has many blocks, the sum of its groups lies behind that of the group it is at
+        self.region = self.part_bytes * (2 if self.blocks_a_part > GROUP else 1)
+        self.shared = self.base = conv.group.extent * self.parts * self.region
 
     def name(self, part: str) -> str:
         return f"@{self.prefix}.{part}"
@@ -145,18 +150,19 @@ class WeightGradient:
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
         for rows in self._sizes(self.conv.filters.extent, self.tile_rows):
             for columns in self._sizes(self.columns, self.tile_columns):
-                name = self._tile(rows, columns)
-                if self.module.once(name):
-                    dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, self.tail)
+                for tail in {self.tail} | ({0} if self.pieces > 1 else set()):
+                    name = self._tile(rows, columns, tail)
+                    if self.module.once(name):
+                        dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, tail)
         self._displacements()
         self._chunk()
         self._finish()
         self._entry()
 
-    def _tile(self, rows: int, columns: int) -> str:
+    def _tile(self, rows: int, columns: int, tail: int) -> str:
         """Phases of a kernel whose tiles are equal share one function."""
         pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
-        return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{self.tail}"
+        return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{tail}"
 
     def _argument(self, f: Function, index: int) -> str:
         return f.load("ptr", f.offset("%args", 8 * index))
@@ -177,14 +183,16 @@ class WeightGradient:
         scratch = self._argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         grad = f.offset(image, self.image_bytes)
-        result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.part_bytes))
+        result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.region))
         tile0 = f.mul(filter_group, self.tiles_a_group)
         tile1 = f.minimum(f.add(tile0, self.tiles_a_group), self.row_tiles)
         filter0 = f.mul(tile0, self.tile_rows)
         filter1 = f.minimum(f.mul(tile1, self.tile_rows), conv.filters.extent)
         row_bytes = self.column_tiles * self.slots
-        with f.loop(f.mul(tile0, row_bytes), f.mul(tile1, row_bytes), 16) as at:
-            f.store("<16 x i8>", "zeroinitializer", f.offset(result, at), size)
+        own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
+        with f.loop(*own, 16) as at:
+            for place in range(0, self.region, self.part_bytes):
+                f.store("<16 x i8>", "zeroinitializer", f.offset(result, f.add(at, place)), size)
         if not self.in_place:  # past the last channel a vector may read on: let it find zeros
             zero_fill(f, number, f.offset(image, conv.free.extent * layout.chan_pitch * size), number.lanes)
         image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
@@ -223,13 +231,22 @@ class WeightGradient:
                 places = [
                     f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
                 ]
-                columns = ", ".join(f"ptr {p}" for p in places)
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
-                f.do(
-                    f"call void {self._tile(rows, width)}(ptr {rows_at}, {columns}, ptr {to}, "
-                    f"i64 {spans}, i64 {steps}, i64 {row_span}, i64 {layout.image_pitch * size})"
-                )
+
+                def piece(start: str | int, count: str | int, tail: int) -> None:
+                    at = f.mul(start, number.lanes * size)
+                    moved = ", ".join(f"ptr {f.offset(p, at)}" for p in places)
+                    f.do(
+                        f"call void {self._tile(rows, width, tail)}(ptr {f.offset(rows_at, at)}, {moved}, ptr {to}, "
+                        f"i64 {spans}, i64 {count}, i64 {row_span}, i64 {layout.image_pitch * size})"
+                    )
+
+                done = (self.pieces - 1) * STEPS  # a block of so many steps is one span
+                if done:
+                    with f.loop(0, done, STEPS) as start:
+                        piece(start, STEPS, 0)
+                piece(done, f.add(steps, -done), self.tail)
 
             def columns_of(rows: int, t: str, j0: str, j1: str) -> None:
                 o = f.mul(t, self.tile_rows)
@@ -255,7 +272,22 @@ class WeightGradient:
                             columns_of(self.tile_rows, t, j0, j1)
                 else:
                     columns_of(self.tile_rows, t, j0, j1)
+            if self.region > self.part_bytes:
+                nth = f.let(f"sub i64 {block}, {start}")
+                with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
+                    self._add_group(f, result, *own)
+        if self.region > self.part_bytes:
+            self._add_group(f, result, *own)
         f.do("ret void")
+
+    def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
+        """The sums of a group of blocks to those of the groups before it, and begin again."""
+        vector, size = f"<{16 // self.number.size} x {self.number.type}>", self.number.size
+        with f.loop(start, end, 16) as at:
+            here, there = f.offset(result, at), f.offset(result, f.add(at, self.part_bytes))
+            total = f.let(f"fadd {vector} {f.load(vector, there, size)}, {f.load(vector, here, size)}")
+            f.store(vector, total, there, size)
+            f.store(vector, "zeroinitializer", here, size)
 
     @staticmethod
     def _sizes(total: int, tile: int) -> list[int]:
@@ -325,7 +357,8 @@ class WeightGradient:
         row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
         t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
         at = f.add(f.mul(t, self.column_tiles * self.slots), f.mul(i, width * size))
-        tiles = f.offset(scratch, f.add(f.mul(group, self.parts * self.part_bytes), at))
+        whole_at = self.region - self.part_bytes  # what a part made
+        tiles = f.offset(scratch, f.add(f.add(f.mul(group, self.parts * self.region), at), whole_at))
 
         def gather(tile: str | int, count: int) -> None:
             here, to = f.offset(tiles, f.mul(tile, self.slots)), f.offset(row, f.mul(tile, width * size))
@@ -333,7 +366,7 @@ class WeightGradient:
                 total = f.load(number.type, f.offset(here, j * size))
                 for p in range(1, self.parts):
                     total = f.let(
-                        f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.part_bytes + j * size))}"
+                        f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.region + j * size))}"
                     )
                 f.store(number.type, total, f.offset(to, j * size))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft.codegen.cpu.access import emit_load
 from weft.codegen.cpu.affine import affine_text, index_value
+from weft.codegen.cpu.check import emit_check
 from weft.codegen.cpu.env import Env, Level, dependencies, key_of, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops, machine
@@ -156,6 +157,8 @@ class Emitter:
             return index_value(self, v.attr, v.dtype, vector)
         if v.op == "load":
             return emit_load(self, v.attr, v.dtype, vector)
+        if v.op == "check":
+            return emit_check(self, v, vector)
         if v.op == "philox" and vector:
             words = self.quads(v)
             if words is not None:

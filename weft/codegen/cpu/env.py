@@ -39,6 +39,7 @@ class Env:
     whole: vectors begin at multiples of their lanes (the counter does; offsets and constants are seen); fours: of four.
     streamed: None, or where a store past the caches leaves a mark (the function then ends with a fence).
     pairs: (buffer, terms, constant) -> constant of the first of two loads at stride 2 that are neighbours.
+    record: where faults are told, "" where nothing is checked.
     """
 
     axes: dict[int, str] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class Env:
     turn: int | None = None
     whole: bool = True
     fours: bool = True
+    record: str = ""
 
     @property
     def width(self) -> int | None:

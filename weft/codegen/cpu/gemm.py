@@ -1,22 +1,23 @@
 """Matrix products: a Kernel that is one plain product, as LLVM text.
 
 One driver serves small and large products: loops over work units, K blocks, column panels and row panels
-around one microkernel; what fits in the cache is read in place, the rest from packed copies. Each element
-is one fma chain over ascending k whatever the path, so results do not depend on the plan or on threads.
-Products with a vector have a driver and an order of their own (gemv).
+around one microkernel; what fits in the cache is read in place, the rest from packed copies. Each element is summed in the
+order that the contraction states (fma chains over blocks of ascending k, joined pairwise) whatever the path, so results do
+not depend on the plan or on threads. Products in lanes, those with a vector, have a driver of their own (gemv).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
+from weft.codegen.cpu import pairwise
 from weft.codegen.cpu.chunks import divide, run_units, share
 from weft.codegen.cpu.gemm_epilogue import Epilogue
 from weft.codegen.cpu.gemm_match import Operand, Product, match_product
 from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
-from weft.codegen.cpu.gemv import generate_gemv, is_vector_product
+from weft.codegen.cpu.gemv import generate_gemv
 from weft.codegen.cpu.generate import Generated
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.microkernel import Micro, Tile, emit_microkernel
@@ -41,7 +42,7 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Plan]
     product = match_product(kernel)
     if product is None:
         return None
-    if is_vector_product(product):
+    if product.order.lanes > 1:
         return generate_gemv(kernel, product, isa)
     if should_swap(product, isa.lanes(product.accum.itemsize)):
         product = product.swapped()
@@ -70,8 +71,17 @@ class _Driver:
         self.a_bytes = _line(a_elements * self.size) if plan.pack_a else 0
         self.b_bytes = _line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
         self.tile_bytes = plan.rows * plan.nr * self.size
-        self.turns = plan.k_blocks * product.turns
-        self.t_bytes = unit_panels * self.unit_columns * self.tile_bytes if self.turns > 1 else 0
+        # what a call does of k where it is not all of it, and the sums of blocks that rest in between
+        block = product.order.block
+        self.steps = product.k * product.turns
+        self.pieces = plan.kc < self.steps
+        self.partial = self.pieces and (plan.kc < block or (product.turns > 1 and product.k % block > 0))
+        self.piece = min(plan.kc, block) if self.pieces else 0
+        while self.pieces and 2 * self.piece <= plan.kc and (product.turns == 1 or product.k % (2 * self.piece) == 0):
+            self.piece *= 2
+        self.level_bytes = unit_panels * self.unit_columns * self.tile_bytes
+        counted = -(-self.steps // max(block, self.piece))
+        self.t_bytes = self.level_bytes * pairwise.depth(counted, self.partial) if self.pieces else 0
 
     @property
     def scratch(self) -> int:
@@ -120,9 +130,9 @@ class _Driver:
             a_row, a_k = (self.a_stride, 1) if self.a_along_k else (1, plan.rows)
         micro = Micro(
             self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
-            vectors * plan.lanes if packed else p.b.k, plan.kc if plan.k_blocks == 1 else None,
-            0 if packed else tail, plan.lanes * self.size if packed else self.size,
-            self.turns > 1, self.isa.fma, copy, p.b.free if plan.turn_b else 0,
+            vectors * plan.lanes if packed else p.b.k, self.steps, p.order.block, self.piece, self.partial,
+            self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
+            self.isa.fma, copy, p.b.free if plan.turn_b else 0,
         )
 
         def finish(f: Function, tile: Tile) -> None:
@@ -171,24 +181,20 @@ class _Driver:
         b = self._base(f, p.b, outer)
         t = f.offset("%work", self.a_bytes + self.b_bytes)
         with ExitStack() as stack:
-            k0, kc, flags = "0", str(plan.kc), "2"
-            if self.turns > 1:
-                turn = stack.enter_context(f.loop(0, self.turns))
-                begun = f.let(f"zext i1 {f.let(f'icmp ne i64 {turn}, 0', 'c')} to i64")
-                last = f.let(f"select i1 {f.let(f'icmp eq i64 {turn}, {self.turns - 1}', 'c')}, i64 2, i64 0")
-                flags = f.let(f"or i64 {begun}, {last}")
-                turn, block = divide(f, turn, plan.k_blocks)
-                if plan.k_blocks > 1:
-                    k0 = f.mul(block, plan.kc)
-                    kc = _minimum(f, plan.kc, f.let(f"sub i64 {p.k}, {k0}"))
-                for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
-                    turn, index = divide(f, turn, extent)
-                    a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.itemsize))
-                    b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.itemsize))
+            at, kc, k0 = "0", str(plan.kc), "0"
+            if self.pieces:
+                at, kc = stack.enter_context(self._each_piece(f))
+                k0 = at
+                if p.turns > 1:
+                    turn, k0 = divide(f, at, p.k)
+                    for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
+                        turn, index = divide(f, turn, extent)
+                        a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.itemsize))
+                        b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.itemsize))
             ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
             bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.itemsize))
             whole = p.columns // plan.nr
-            calls = _Calls(outer, kc, flags, first, stop, left)
+            calls = _Calls(outer, kc, at, first, stop, left)
             if whole:
                 with f.loop(left, _minimum(f, right, whole) if self.last_columns else right) as jp:
                     self._column(f, ak, bk, t, jp, True, calls)
@@ -196,6 +202,25 @@ class _Driver:
                 with f.when(f.let(f"icmp sgt i64 {right}, {whole}", "c")):
                     self._column(f, ak, bk, t, str(whole), False, calls)
         f.do("ret void")
+
+    @contextmanager
+    def _each_piece(self, f: Function) -> Iterator[tuple[str, str]]:
+        """(number of the first step, steps) of each piece of k: it ends with a row of k, and with a block where it is short."""
+        p, place = self.p, f.local("i64")
+        head, body, done = (f.fresh_label(h) for h in ("pieces", "piece", "whole"))
+        f.store("i64", "0", place)
+        f.do(f"br label %{head}")
+        f.label(head)
+        at = f.load("i64", place)
+        f.do(f"br i1 {f.let(f'icmp slt i64 {at}, {self.steps}', 'c')}, label %{body}, label %{done}")
+        f.label(body)
+        count = _minimum(f, self.piece, f.let(f"sub i64 {self.steps}, {at}"))
+        for whole in ([p.order.block] if self.partial else []) + ([p.k] if p.turns > 1 else []):
+            count = _minimum(f, count, f.let(f"sub i64 {whole}, {f.let(f'urem i64 {at}, {whole}')}"))
+        yield at, count
+        f.store("i64", f.add(at, count), place)
+        f.do(f"br label %{head}")
+        f.label(done)
 
     def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:
         position = operand.buffer.id
@@ -239,11 +264,11 @@ class _Driver:
             near = f.let(f"sub i64 {index}, {c.first}")
             rows = self._a_rows(f, a, i, near, fresh, tall, c)
             self._fetch_ahead(f, ahead, near)
-            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if self.turns > 1 else t
+            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if self.pieces else t
             outer = "".join(f", i64 {o}" for o in c.outer)
             f.do(
                 f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
-                f"ptr {panel}, i64 {c.kc}, i64 {c.flags}, i64 {i}, i64 {j}, ptr %args{outer})"
+                f"ptr {panel}, i64 {c.kc}, i64 {c.at}, i64 {i}, i64 {j}, ptr %args{outer})"
             )
 
         first = c.first
@@ -298,14 +323,12 @@ class _Driver:
     def _prefetch(self, f: Function, pointer: str, write: bool = False) -> None:
         self.module.prefetch(f, pointer, write, near=write)
 
-    # ---- the entry
-
 
 class _Calls:
-    """What all tiles of one K block share."""
+    """What all tiles of one piece of k share."""
 
-    def __init__(self, outer: list[str], kc: str, flags: str, first: str, stop: str, left: str) -> None:
-        self.outer, self.kc, self.flags, self.first, self.stop, self.left = outer, kc, flags, first, stop, left
+    def __init__(self, outer: list[str], kc: str, at: str, first: str, stop: str, left: str) -> None:
+        self.outer, self.kc, self.at, self.first, self.stop, self.left = outer, kc, at, first, stop, left
 
 
 def _line(nbytes: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from weft.codegen.cpu.check import record_slot
 from weft.codegen.cpu.emit import Env, emit_store, emit_value, llvm_type, memory_type
 from weft.codegen.cpu.env import access_values, dependencies, operands
 from weft.codegen.cpu.gemm_match import Product
@@ -116,7 +117,10 @@ class Epilogue:
             v.attr: load_scalar(f, self.kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
             for v in self.values if v.op == "scalar"
         }
-        return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps)
+        record = ""
+        if any(v.op == "check" for v in self.values):
+            record = f.load("ptr", f.offset("%args", 8 * record_slot(self.kernel)), 8)
+        return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps, record=record)
 
     def _at(self, base: Env, r: int, v: int, live: int) -> Env:
         offsets = {}

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from weft.formats import FLOATS
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Store, Value
+from weft.schedule.summation import order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Product:
     """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None where its extent is 1.
 
     k_outer: extents of the axes of k that do not merge with its last one; they run outside it.
+    order: how the sum is made, over k_outer and k as one index.
     """
 
     id: int
@@ -46,7 +48,7 @@ class Product:
     b: Operand
     accum: np.dtype
     stores: tuple[Store, ...]
-    k_axes: int = 1  # axes of k longer than one, before merging
+    order: Order
 
     @property
     def rows(self) -> int:
@@ -116,8 +118,7 @@ def match_product(kernel: Kernel) -> Product | None:
     return Product(
         c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
         tuple(axis.extent for axis in k_outer),
-        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores,
-        sum(axis.extent > 1 for axis in c.k),
+        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores, order_of(c),
     )
 
 

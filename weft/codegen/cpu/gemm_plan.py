@@ -14,7 +14,8 @@ CHUNK_FLOPS = 1_500_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """rows, vectors: the tile. kc: k steps a block. m_units, n_units: the grid of work units in one product.
+    """rows, vectors: the tile. kc: k steps that a call of the microkernel does. m_units, n_units: the grid of work units in
+    one product.
 
     panels: tile rows are balanced: ``tall`` panels of ``rows`` rows, then panels of ``rows - 1``.
     chunks: 0 for a serial kernel.
@@ -28,7 +29,6 @@ class Plan:
     copy_b: bool  # the first tile of a panel reads b in place and stores the panel
     turn_b: bool  # b is transposed in registers
     kc: int
-    k_blocks: int
     panels: int
     tall: int
     columns: int  # column panels, the last may be narrow
@@ -129,12 +129,16 @@ def make_plan(
     if kc is None:
         kc = k
         if pack_b and not in_cache:
-            kc = max(32, isa.l1 // 2 // (nr * size))
+            near = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # where a panel lies that tiles read again
+            kc = max(32, near // (nr * size))
         elif not (pack_b or turn_b or b_is_small) and k * min(n, nr) * size > isa.l1 // 2:
             # rows of b that stay in the nearest cache; a single tile row sweeps whole rows of b
             kc = 128 if panels > 1 or rows > 3 else 16 if rows > 1 else 8
-    if kc < k:  # balanced, in whole turns of the k loop
-        kc = _up(_ceil(k, _ceil(k, kc)), 8)
+    block = p.order.block
+    if block <= kc < k:  # 2**n blocks
+        kc = block << (kc // block).bit_length() - 1
+    elif kc < k:  # a block's equal parts, in whole turns of the k loop
+        kc = _up(_ceil(block, _ceil(block, kc)), 8)
     kc = min(kc, k)
 
     m_units = n_units = 1
@@ -163,7 +167,7 @@ def make_plan(
         chunks = min(units, max(8, p.flops // 10_000_000), 4096)
     return Plan(
         rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b, copy_b=pack_b and same_b and unit_b,
-        turn_b=turn_b, kc=kc, k_blocks=_ceil(k, kc), panels=panels, tall=m - panels * (rows - 1), columns=columns,
+        turn_b=turn_b, kc=kc, panels=panels, tall=m - panels * (rows - 1), columns=columns,
         m_units=m_units, n_units=n_units, chunks=chunks,
     )
 

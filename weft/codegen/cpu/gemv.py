@@ -1,19 +1,22 @@
 """Products of a matrix and a vector: bound by memory, so the matrix is read once, in the order in which it lies.
 
-Each element is the sum of 4 fma chains (32 for the product of two vectors): element k of the sum goes to chain
-k % 4, and the chains are added pairwise by halves. The same in both functions below, so that results depend on
-extents and dtype, not on strides:
+Each element is summed as the contraction's order says: in 4 fma chains (32 for the product of two vectors), element k of
+the sum in chain k % 4; at the end of a block the chains are added pairwise by halves, and blocks are joined pairwise. The
+same in all functions below, so that results depend on extents and dtype, not on strides:
 
 - ``along``: the matrix runs along k in memory; a chain is a lane, a register a row of the matrix.
 - ``across``: the matrix runs along its free axis; a chain is a register, a lane an element of the result.
 - ``sweep``: the same where the matrix is large: 8 rows of one chain are read side by side, whole rows at a time; in
-  between the chains lie in scratch that stays in the nearest cache.
+  between the chains lie in scratch that stays in the nearest cache, and behind them the sums of blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 
+from weft.codegen.cpu import pairwise
 from weft.codegen.cpu.chunks import divide, run_units, share
 from weft.codegen.cpu.gemm_epilogue import Epilogue
 from weft.codegen.cpu.gemm_match import Operand, Product
@@ -24,20 +27,13 @@ from weft.codegen.cpu.text import Function, Module
 from weft.codegen.cpu.types import llvm_type
 from weft.schedule.kernel import Kernel
 
-CHAINS = 4
-DOT_CHAINS = 32
 SWEEP = 8  # rows of the matrix that are read side by side
 WIDE = 8  # vectors of each row that are read at once
 PARALLEL_BYTES = 2 << 20
 
 
-def is_vector_product(p: Product) -> bool:
-    """One side is a vector and there is a single axis of k: a property of the operation, not of strides."""
-    return (p.rows == 1 or p.columns == 1) and p.k_axes == 1 and p.k > 1
-
-
 def generate_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated:
-    """LLVM text of a product for which ``is_vector_product`` holds."""
+    """LLVM text of a product that is summed in lanes: m or n is 1, and k one axis."""
     return _Driver(kernel, product if product.rows == 1 else product.swapped(), isa).generate()
 
 
@@ -49,14 +45,15 @@ class _Driver:
         self.size = p.accum.itemsize
         self.scalar = llvm_type(p.accum)
         self.lanes = isa.lanes(self.size)
-        self.chains = DOT_CHAINS if p.columns == 1 else CHAINS
+        self.chains, self.block = p.order.lanes, p.order.block
+        self.blocks = -(-p.k // self.block)
         self.along = p.columns == 1 or p.b.k == 1 and p.b.free != 1
         self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes)
         self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
         matrix = p.columns * p.k * p.b.buffer.dtype.itemsize
         parallel = matrix * p.batch >= PARALLEL_BYTES
-        self.blocked = not self.along and matrix > isa.l1 * 3 // 4 and p.k >= SWEEP * CHAINS and p.b.free == 1
+        self.blocked = not self.along and matrix > isa.l1 * 3 // 4 and p.k >= SWEEP * self.chains and p.b.free == 1
         # nr: elements of the result that one turn makes; units are runs of turns, wide ones where rows are swept
         self.nr = self.lanes * (1 if self.along else WIDE if self.blocked else 2)
         self.tail = p.columns % self.nr
@@ -69,8 +66,8 @@ class _Driver:
         self.units = max(1, min(units, self.groups))
         self.chunks = min(self.units * p.batch, max(8, matrix * p.batch >> 21), 4096) if parallel else 0
         self.chunks = self.chunks if self.chunks > 1 else 0
-        self.plane = -(-self.groups // self.units) * self.nr * self.size  # bytes of one chain
-        self.room = self.plane * CHAINS if self.blocked else 0
+        self.plane = -(-self.groups // self.units) * self.nr * self.size  # bytes of one chain, or one level of blocks
+        self.room = self.plane * (self.chains + (pairwise.depth(self.blocks) if self.blocks > 1 else 0)) if self.blocked else 0
         if self.fma:
             self._declare(self.chains)
             self._declare(self.lanes)
@@ -150,8 +147,6 @@ class _Driver:
         rows, vec = tail or self.lanes, self._vec(n)
         width = n * self.size
         cells = [f.local(vec, width) for _ in range(rows)]
-        for cell in cells:
-            f.store(vec, "zeroinitializer", cell, width)
 
         def step(k: str, live: int) -> None:
             x = self._read(f, self.a, f.offset("%A", f.mul(k, p.a.k * self.a.size_in)), p.a.k, n, live)
@@ -165,21 +160,52 @@ class _Driver:
                     after = f.let(f"shufflevector {vec} {after}, {vec} {before}, <{n} x i32> <{order}>")
                 f.store(vec, after, cell, width)
 
-        whole = p.k // n * n
-        if whole:
-            with f.loop(0, whole, n) as k:
+        def block(first: str | int, end: str | int, last: str | None) -> list[str]:
+            for cell in cells:
+                f.store(vec, "zeroinitializer", cell, width)
+            with f.loop(first, end, n) as k:
                 step(k, n)
-        if p.k % n:
-            step(str(whole), p.k % n)
-        sums = [f.load(vec, cell, width) for cell in cells]
-        if p.columns > 1:
-            sums += ["zeroinitializer"] * (self.lanes - rows)
-        acc = self._halves(f, sums)
+            if p.k % n:
+                with f.when(last) if last else nullcontext():
+                    step(str(p.k // n * n), p.k % n)
+            sums = [f.load(vec, cell, width) for cell in cells]
+            return [self._halves(f, sums + ["zeroinitializer"] * (self.lanes - rows if p.columns > 1 else 0))]
+
+        (acc,) = self._in_blocks(f, p.k // n * n, self._vec(1 if p.columns == 1 else self.lanes), 1, block)
         if p.columns == 1:
             order = ", ".join("i32 0" for _ in range(self.lanes))
             acc = f.let(f"shufflevector {self._vec(1)} {acc}, {self._vec(1)} poison, <{self.lanes} x i32> <{order}>")
         self._finish(f, acc, "%j", tail % self.lanes)
         f.do("ret void")
+
+    def _in_blocks(
+        self, f: Function, whole: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
+    ) -> list[str]:
+        """The sums of all blocks, joined. ``block(first, end, last)`` emits one: its steps below ``whole``, and those from
+        there on where ``last`` holds (None: always); ``count`` registers of a type."""
+        if self.blocks == 1:
+            return block(0, whole, None)
+        bytes_ = max(16, self.lanes * self.size)
+        cells = [f.local(type_, bytes_) for _ in range(count)]
+        levels = f.local(f"[{pairwise.depth(self.blocks) * count * bytes_} x i8]", bytes_)
+        places = [n * bytes_ for n in range(count)]
+        with f.loop(0, self.blocks) as number:
+            last = f.let(f"icmp eq i64 {number}, {self.blocks - 1}", "c")
+            first = f.mul(number, self.block)
+            for cell, value in zip(cells, block(first, f.minimum(f.add(first, self.block), whole), last), strict=True):
+                f.store(type_, value, cell)
+            self._join(f, pairwise.rows(f, levels, count * bytes_, places), number, last, type_, cells)
+        return [f.load(type_, cell) for cell in cells]
+
+    def _join(self, f: Function, at: pairwise.Places, number: str, last: str, type_: str, cells: list[str]) -> None:
+        """What a block made, with the blocks before it; kept where it is not the last."""
+        types = [type_] * len(cells)
+        pairwise.join(
+            self.module, f, at, pairwise.joins(f, number, last), types, cells,
+            lambda x, y: [f.let(f"fadd {type_} {p}, {q}") for p, q in zip(x, y, strict=True)], self.size,
+        )
+        with f.when(f.let(f"xor i1 {last}, true")):
+            pairwise.keep(self.module, f, at, number, types, cells, self.size)
 
     def _halves(self, f: Function, sums: list[str]) -> str:
         """The vector of all rows' sums: of each row the upper half of its chains is added to the lower."""
@@ -211,31 +237,32 @@ class _Driver:
         p, vec, width = self.p, self._vec(self.lanes), self.lanes * self.size
         vectors, lives = self._lives(tail)
         f = self.module.function(f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, i64 %i, i64 %j{self.extra})")
-        cells = [[f.local(vec, width) for _ in range(vectors)] for _ in range(CHAINS)]
-        for row in cells:
-            for cell in row:
-                f.store(vec, "zeroinitializer", cell, width)
+        cells = [[f.local(vec, width) for _ in range(vectors)] for _ in range(self.chains)]
 
         def steps(k: str, count: int) -> None:
             a = f.offset("%A", f.mul(k, p.a.k * self.a.size_in))
             b = f.offset("%B", f.mul(k, p.b.k * self.b.size_in))
             for step in range(count):
                 x = self._splat(f, f.offset(a, step * p.a.k * self.a.size_in))
-                self._row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % CHAINS], lives)
+                self._row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
 
-        whole = p.k // SWEEP * SWEEP
-        if whole:
-            with f.loop(0, whole, SWEEP) as k:
+        def block(first: str | int, end: str | int, last: str | None) -> list[str]:
+            for row in cells:
+                for cell in row:
+                    f.store(vec, "zeroinitializer", cell, width)
+            with f.loop(first, end, SWEEP) as k:
                 steps(k, SWEEP)
-        if p.k % SWEEP:
-            steps(str(whole), p.k % SWEEP)
-        for v in range(vectors):
-            acc = self._halved(f, [f.load(vec, row[v], width) for row in cells])
+            if p.k % SWEEP:
+                with f.when(last) if last else nullcontext():
+                    steps(str(p.k // SWEEP * SWEEP), p.k % SWEEP)
+            return [self._halved(f, [f.load(vec, row[v], width) for row in cells]) for v in range(vectors)]
+
+        for v, acc in enumerate(self._in_blocks(f, p.k // SWEEP * SWEEP, vec, vectors, block)):
             self._finish(f, acc, f.add("%j", v * self.lanes), lives[v] % self.lanes)
         f.do("ret void")
 
     def _sweep(self, tail: int) -> None:
-        """``sweep(a, b, t, rows, first)``: up to SWEEP rows of one chain; ``finish(t, i, j)`` adds the chains."""
+        """``sweep(a, b, t, rows, first)``: up to SWEEP rows of one chain; ``finish(t, block, i, j)`` adds a block's chains."""
         p, vec, width = self.p, self._vec(self.lanes), self.lanes * self.size
         vectors, lives = self._lives(tail)
         f = self.module.function(
@@ -250,8 +277,8 @@ class _Driver:
         full = f.let(f"icmp eq i64 %rows, {SWEEP}", "c")
 
         def row(step: str | int) -> None:
-            x = self._splat(f, f.offset("%A", f.mul(step, CHAINS * p.a.k * self.a.size_in)))
-            self._row(f, x, f.offset("%B", f.mul(step, CHAINS * p.b.k * self.b.size_in)), cells, lives)
+            x = self._splat(f, f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in)))
+            self._row(f, x, f.offset("%B", f.mul(step, self.chains * p.b.k * self.b.size_in)), cells, lives)
 
         with f.when(full):
             for known in range(SWEEP):
@@ -262,10 +289,21 @@ class _Driver:
             f.store(vec, f.load(vec, cell, width), f.offset("%T", v * width), width)
         f.do("ret void")
 
-        f = self.module.function(f"define internal void @{self._name('finish', tail)}(ptr %T, i64 %i, i64 %j{self.extra})")
-        for v in range(vectors):
-            sums = [f.load(vec, f.offset("%T", v * width + c * self.plane), width) for c in range(CHAINS)]
-            self._finish(f, self._halved(f, sums), f.add("%j", v * self.lanes), lives[v] % self.lanes)
+        f = self.module.function(
+            f"define internal void @{self._name('finish', tail)}(ptr %T, i64 %block, i64 %i, i64 %j{self.extra})"
+        )
+        for v, cell in enumerate(cells := [f.local(vec, width) for _ in range(vectors)]):
+            sums = [f.load(vec, f.offset("%T", v * width + c * self.plane), width) for c in range(self.chains)]
+            f.store(vec, self._halved(f, sums), cell, width)
+        if self.blocks > 1:
+            levels, places = f.offset("%T", self.chains * self.plane), [v * width for v in range(vectors)]
+            last = f.let(f"icmp eq i64 %block, {self.blocks - 1}", "c")
+            self._join(f, pairwise.rows(f, levels, self.plane, places), "%block", last, vec, cells)
+            with f.when(f.let(f"xor i1 {last}, true")):
+                f.do("ret void")
+                f.label(f.fresh_label("dead"))
+        for v, cell in enumerate(cells):
+            self._finish(f, f.load(vec, cell, width), f.add("%j", v * self.lanes), lives[v] % self.lanes)
         f.do("ret void")
 
     def _lives(self, tail: int) -> tuple[int, list[int]]:
@@ -329,27 +367,32 @@ class _Driver:
         def room(v: str) -> str:
             return f.offset("%work", f.mul(f.let(f"sub i64 {v}, {first}"), self.nr * self.size))
 
-        def finish(v: str, tail: int) -> None:
-            f.do(f"call void @{self._name('finish', tail)}(ptr {room(v)}, i64 0, i64 {f.mul(v, self.nr)}, {places})")
+        def finish(number: str, v: str, tail: int) -> None:
+            at = f.mul(v, self.nr)
+            f.do(f"call void @{self._name('finish', tail)}(ptr {room(v)}, i64 {number}, i64 0, i64 {at}, {places})")
 
         if not self.blocked:
             groups(tile)
-        else:
-            block = SWEEP * CHAINS
-            with f.loop(0, -(-p.k // block)) as turn, f.loop(0, CHAINS) as chain:
-                k = f.add(f.mul(turn, block), chain)
-                left = f.let(f"sdiv i64 {f.let(f'sub i64 {p.k + CHAINS - 1}, {k}')}, {CHAINS}")
+            f.do("ret void")
+            return
+        each = SWEEP * self.chains  # rows of a turn; a block holds a number of turns
+        with f.loop(0, self.blocks) if self.blocks > 1 else nullcontext("0") as number:
+            start = f.mul(number, self.block)
+            last = f.minimum(f.add(start, self.block), p.k)
+            with f.loop(start, last, each) as turn, f.loop(0, self.chains) as chain:
+                k = f.add(turn, chain)
+                left = f.let(f"sdiv i64 {f.let(f'sub i64 {f.add(last, self.chains - 1)}, {k}')}, {self.chains}")
                 rows = f.minimum(left, SWEEP)
                 ak, bk = f.offset(a, f.mul(k, p.a.k * self.a.size_in)), f.offset(b, f.mul(k, p.b.k * self.b.size_in))
 
                 def sweep(v: str, tail: int) -> None:
                     at = f.offset(bk, f.mul(f.mul(v, self.nr), self.b.size_in))
                     t = f.offset(room(v), f.mul(chain, self.plane))
-                    new = f.let(f"zext i1 {f.let(f'icmp eq i64 {turn}, 0')} to i64")
+                    new = f.let(f"zext i1 {f.let(f'icmp eq i64 {turn}, {start}')} to i64")
                     f.do(f"call void @{self._name('tile', tail)}(ptr {ak}, ptr {at}, ptr {t}, i64 {rows}, i64 {new})")
 
                 groups(sweep)
-            groups(finish)
+            groups(partial(finish, number))
         f.do("ret void")
 
     def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:

@@ -1,6 +1,6 @@
-"""The inner loop of every product: a tile of accumulators in registers, one fma chain an element.
+"""The inner loop of every product: a tile of accumulators in registers, fma chains over blocks of k.
 
-    acc[rows][vectors] += a[row, k] * b[k, vector]      for ascending k
+    acc[rows][vectors] += a[row, k] * b[k, vector]      for ascending k of a block; then blocks are joined pairwise
 
 The strides of ``a`` are compile-time constants, so all rows are one base register and displacements. ``b``
 is read in place or from a packed panel; it differs in its row stride, alignment and last vector only.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft.codegen.cpu import pairwise
 from weft.codegen.cpu.gemm_pack import Packer
 from weft.codegen.cpu.text import Function, Module
 
@@ -23,9 +24,10 @@ Tile = list[list[str]]
 class Micro:
     """One microkernel. Strides in elements of ``scalar`` ("float" or "double").
 
-    kc: the number of k steps, or None where the caller passes it. tail: lanes in use of the last vector
-    of b, 0 when all (reads beyond are masked). align: alignment of b's vectors in bytes.
-    blocked: accumulators continue from and go to the scratch tile %T by %flags (1: continue, 2: last block).
+    k: all steps of k; block: how many make one chain. piece: what one call does, 2**n blocks or a part of one; 0: all of k.
+    partial: a piece may begin or end inside a block. levels: bytes between the levels of %T, where the sums of blocks
+    rest between pieces (see pairwise.py).
+    tail: lanes in use of the last vector of b, 0 when all (reads beyond are masked). align: alignment of b's vectors.
     copy: b's vectors are also stored at %P, as the packed panel that the tiles below read.
     turn: b runs along k in memory with this stride between columns, and is transposed in registers.
     """
@@ -38,10 +40,13 @@ class Micro:
     a_row: int
     a_k: int
     b_k: int
-    kc: int | None
+    k: int
+    block: int
+    piece: int = 0
+    partial: bool = False
+    levels: int = 0
     tail: int = 0
     align: int = 4
-    blocked: bool = False
     fma: bool = True
     copy: bool = False
     turn: int = 0
@@ -63,7 +68,8 @@ class Micro:
         return f"v{self.lanes}f{self.size * 8}"
 
 
-PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %flags, i64 %i, i64 %j"
+# kc: the piece's steps, the first of which is number %at of all
+PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
 def mask_text(lanes: int, live: int) -> str:
@@ -86,46 +92,27 @@ def emit_microkernel(
     """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` asks for
     the memory it will need."""
     f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
-    vec, rows, nv = micro.vector, micro.rows, micro.vectors
-    width = micro.lanes * micro.size
-    cells = [[f.local(vec, width) for _ in range(nv)] for _ in range(rows)]
-
-    def spread(action: Callable[[str, int], None]) -> None:
-        for r in range(rows):
-            for v in range(nv):
-                action(cells[r][v], r * nv + v)
-
-    spread(lambda cell, _: f.store(vec, "zeroinitializer", cell, width))
-    if micro.blocked:
-        with f.when(f.let("icmp ne i64 " + f.let("and i64 %flags, 1") + ", 0", "c")):
-            spread(lambda cell, n: f.store(vec, f.load(vec, f.offset("%T", n * width), width), cell, width))
-
-    if micro.blocked:
-        for line in range(rows * nv * width // 64):
-            module.prefetch(f, f.offset("%T", rows * nv * width + 64 * line))
-    if fetch is not None and micro.blocked:
-        with f.when(f.let("icmp uge i64 %flags, 2", "c")):
-            fetch(f)
+    vec, width = micro.vector, micro.lanes * micro.size
+    cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
+    flat = [cell for row in cells for cell in row]
+    for cell in flat:
+        f.store(vec, "zeroinitializer", cell, width)
+    steps = _Steps(module, f, micro, cells)
+    if micro.piece:
+        _ask_ahead(module, f, micro)
+        if fetch is not None:
+            with f.when(f.let(f"icmp eq i64 {f.add('%at', '%kc')}, {micro.k}", "c")):
+                fetch(f)
     elif fetch is not None:
         fetch(f)
-    steps = _Steps(module, f, micro, cells)
-    if micro.kc is not None and micro.kc * rows * nv <= 96:
-        steps.emit("%A", "%B", "%P", micro.kc)
+    if not micro.piece and micro.k <= micro.block:
+        if micro.k * len(flat) <= 96:
+            steps.emit("%A", "%B", "%P", micro.k)
+        else:
+            _Loop(f, micro, steps, unroll).run(micro.k)
     else:
-        _loop(f, micro, steps, unroll)
-
-    if not micro.blocked:
-        finish(f, _read(f, vec, cells, width))
-    else:
-        last, save, done = (f.fresh_label(h) for h in ("last", "save", "done"))
-        f.do(f"br i1 {f.let('icmp ult i64 %flags, 2', 'c')}, label %{save}, label %{last}")
-        f.label(save)
-        spread(lambda cell, n: f.store(vec, f.load(vec, cell, width), f.offset("%T", n * width), width))
-        f.do(f"br label %{done}")
-        f.label(last)
-        finish(f, _read(f, vec, cells, width))
-        f.do(f"br label %{done}")
-        f.label(done)
+        _blocks(module, f, micro, _Loop(f, micro, steps, unroll), flat)
+    finish(f, _read(f, vec, cells, width))
     f.do("ret void")
 
 
@@ -133,30 +120,112 @@ def _read(f: Function, vec: str, cells: Tile, width: int) -> Tile:
     return [[f.load(vec, cell, width) for cell in row] for row in cells]
 
 
-def _loop(f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
-    """The k loop, ``unroll`` steps a turn, then the rest."""
-    a, b, p = (f.local("ptr") for _ in range(3))
-    for cell, start in ((a, "%A"), (b, "%B"), (p, "%P")):
-        f.store("ptr", start, cell)
+def _ask_ahead(module: Module, f: Function, micro: Micro) -> None:
+    """Ask for the sums of the next tile: those its blocks go to, and the shortest they are joined with."""
+    tile = micro.rows * micro.vectors * micro.lanes * micro.size
+    slot = pairwise.level_of(module, f, f.let(f"udiv i64 %at, {max(micro.block, micro.piece)}"))
 
-    def turn(count: int) -> None:
-        at, bt, pt = (f.load("ptr", cell) for cell in (a, b, p))
-        steps.emit(at, bt, pt, count)
-        f.store("ptr", f.offset(at, count * micro.a_k * micro.size), a)
-        f.store("ptr", f.offset(bt, count * micro.b_k * micro.size), b)
-        f.store("ptr", f.offset(pt, count * micro.vectors * micro.lanes * micro.size), p)
+    def ask(start: str) -> None:
+        for line in range(tile // 64):
+            module.prefetch(f, f.offset(start, tile + 64 * line))
 
-    unroll = 64 // micro.size if micro.conflict else unroll
-    if micro.kc is not None:
-        with f.loop(0, micro.kc // unroll):
-            turn(unroll)
-        if micro.kc % unroll:
-            turn(micro.kc % unroll)
-    else:
-        with f.loop(0, f.let(f"udiv i64 %kc, {unroll}")):
-            turn(unroll)
-        with f.loop(0, f.let(f"urem i64 %kc, {unroll}")):
-            turn(1)
+    ask(f.offset("%T", f.mul(slot, micro.levels)))
+    if micro.partial:  # few pieces end a block
+        return
+    with f.when(f.let(f"icmp ne i64 {slot}, 0", "c")):
+        ask("%T")
+
+
+def _blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[str]) -> None:
+    """The blocks of a piece, joined; goes on where all of k is done, and returns where it is not.
+
+    A piece of 2**near blocks joins them in memory of its own: only what it makes of them goes to %T, whose levels then count
+    pieces.
+    """
+    vec, width, block = micro.vector, micro.lanes * micro.size, micro.block
+    types, places = [vec] * len(cells), [n * width for n in range(len(cells))]
+    blocks, own = -(-micro.k // block), len(cells) * width
+    near = pairwise.depth(blocks) if not micro.piece else max(0, (micro.piece // block).bit_length() - 1)
+    here = f.local(f"[{near * len(cells)} x {vec}]", width) if near else "null"
+
+    near_at = pairwise.rows(f, here, own, places)
+    far_at = pairwise.rows(f, "%T", micro.levels, places)
+
+    def join(at: pairwise.Places, mask: str) -> None:
+        pairwise.join(
+            module, f, at, mask, types, cells,
+            lambda x, y: [f.let(f"fadd {vec} {p}, {q}") for p, q in zip(x, y, strict=True)], width,
+        )
+
+    if micro.partial:
+        into = f.let(f"urem i64 %at, {block}")
+        with f.when(f.let(f"icmp ne i64 {into}, 0", "c")):
+            slot = pairwise.level_of(module, f, f.let(f"udiv i64 %at, {block}"))
+            for cell, pointer in zip(cells, far_at(slot), strict=True):
+                f.store(vec, f.load(vec, pointer, width), cell, width)
+    at, end = ("%at", f.add("%at", "%kc")) if micro.piece else ("0", str(micro.k))
+    again, next_, over = (f.fresh_label(h) for h in ("block", "next", "over"))
+    place = f.local("i64")
+    if near:
+        f.store("i64", at, place)
+        f.do(f"br label %{again}")
+        f.label(again)
+        at = f.load("i64", place)
+    number = f.let(f"udiv i64 {at}, {block}")
+    stop = f.minimum(f.mul(f.add(number, 1), block), end) if near else end
+    loop.run(f.let(f"sub i64 {stop}, {at}") if near else "%kc")
+    last = f.let(f"icmp eq i64 {stop}, {micro.k}", "c")
+    mask = pairwise.joins(f, number, last)
+    if micro.partial:
+        whole = f.let(f"icmp eq i64 {f.let(f'urem i64 {stop}, {block}')}, 0", "c")
+        mask = f.let(f"select i1 {f.let(f'or i1 {last}, {whole}')}, i64 {mask}, i64 0")
+    if near:
+        join(near_at, f.let(f"and i64 {mask}, {(1 << near) - 1}") if micro.piece else mask)
+        with f.when(f.let(f"icmp ne i64 {stop}, {end}", "c")):
+            pairwise.keep(module, f, near_at, number, types, cells, width)
+            for cell in cells:
+                f.store(vec, "zeroinitializer", cell, width)
+            f.store("i64", stop, place)
+            f.do(f"br label %{again}")
+            f.label(next_)
+    if micro.piece:
+        join(far_at, f.let(f"lshr i64 {mask}, {near}"))
+        with f.when(f.let(f"xor i1 {last}, true")):
+            piece = f.let(f"lshr i64 {number}, {near}")
+            pairwise.keep(module, f, far_at, piece, types, cells, width)
+            f.do("ret void")
+            f.label(over)
+
+
+class _Loop:
+    """The k loop, ``unroll`` steps a turn, then the rest; goes on where it stopped."""
+
+    def __init__(self, f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
+        self.f, self.micro, self.steps = f, micro, steps
+        self.unroll = 64 // micro.size if micro.conflict else unroll
+        self.places = [f.local("ptr") for _ in range(3)]
+        for cell, start in zip(self.places, ("%A", "%B", "%P"), strict=True):
+            f.store("ptr", start, cell)
+
+    def _turn(self, count: int) -> None:
+        f, m = self.f, self.micro
+        a, b, p = (f.load("ptr", cell) for cell in self.places)
+        self.steps.emit(a, b, p, count)
+        for cell, pointer, step in zip(self.places, (a, b, p), (m.a_k, m.b_k, m.vectors * m.lanes), strict=True):
+            f.store("ptr", f.offset(pointer, count * step * m.size), cell)
+
+    def run(self, count: int | str) -> None:
+        f, unroll = self.f, self.unroll
+        if isinstance(count, int):
+            with f.loop(0, count // unroll):
+                self._turn(unroll)
+            if count % unroll:
+                self._turn(count % unroll)
+        else:
+            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
+                self._turn(unroll)
+            with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
+                self._turn(1)
 
 
 class _Steps:

@@ -60,6 +60,8 @@ class Nest:
                 self.buffer(v.attr)
             elif v.op == "scalar" and v.attr not in self.base.scalars:
                 self.base.scalars[v.attr] = self._scalar(v.attr, v.dtype)
+            elif v.op == "check" and not self.base.record:
+                self.base.record = self.f.load("ptr", self._slot(layout.scratch_slot + 1), 8)
         for stage in part.stages:
             for s in stage.stores:
                 self.buffer(s.access)
@@ -174,7 +176,7 @@ class Nest:
             b.axes, vector, lanes, mask, b.accs if accs is None else accs, b.pointers, b.scalars, {},
             {vector: shift} if vector is not None and shift else {}, b.uniform if uniform is None else uniform,
             self.levels, b.level_of, b.acc_level, b.deps, self._tags, None if minor is None else minor.id,
-            1 if minor is None else minor.extent, b.pairs, b.streamed,
+            1 if minor is None else minor.extent, b.pairs, b.streamed, record=b.record,
         )
 
     def value(self, v: Value, env: Env) -> str:

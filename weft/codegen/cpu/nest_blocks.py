@@ -1,11 +1,13 @@
-"""Tall column reductions: every block of rows to a slot of its own, in parallel; then the slots are merged, ascending.
+"""Tall column reductions: every block of rows to a slot of its own, in parallel; then the slots are joined pairwise.
 
 The order of a reduction says the same (see Order), so the bits are those of one loop over all rows.
 """
 
 from __future__ import annotations
 
-from weft.codegen.cpu import reduce
+from collections.abc import Callable
+
+from weft.codegen.cpu import pairwise, reduce
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.memory import load_cell, store_cell
@@ -15,7 +17,7 @@ from weft.codegen.cpu.parts import Part
 from weft.codegen.cpu.row_lanes import vectors
 from weft.codegen.cpu.text import Module
 from weft.codegen.cpu.types import align_of, cell_type, wide
-from weft.schedule.kernel import Axis
+from weft.schedule.kernel import Axis, Reduction
 
 MOST_COLUMNS = 512
 MOST_BYTES = 4 << 20
@@ -124,18 +126,21 @@ def emit_blocks_merge(m: Module, isa: ISA, layout: Layout, part: Part, lanes: in
         o = Ops(f, m, isa, lanes)
         at = f.add(n.base.axes[axis.id], env.offsets.get(axis.id, 0))
         level = len(n.levels) - 1
-        totals = {}
-        for r in stage.reductions:
+
+        def slot(r: Reduction, b: str | int, at: str = at) -> tuple[str, str]:
             t = reduce.state_types(r)[0]
-            cell = totals[r.id] = f.local(wide(t, lanes))
-            f.store(wide(t, lanes), reduce.identity(r, lanes)[0], cell)
-            with n.loop(0, blocks) as b:
-                place = f.element(slots[r.id], cell_type(t), f.add(f.mul(b, pitch), at))
-                new = load_cell(f, t, lanes, place, align_of(t))
-                f.store(wide(t, lanes), reduce.merge(o, r, [f.load(wide(t, lanes), cell)], [new])[0], cell)
+            return t, f.element(slots[r.id], cell_type(t), f.add(f.mul(b, pitch), at))
+
+        def merge(i: str, j: str, o: Ops = o, slot: Callable[[Reduction, str | int], tuple[str, str]] = slot) -> None:
+            for r in stage.reductions:
+                (t, into), (_, source) = slot(r, i), slot(r, j)
+                pair = ([load_cell(f, t, lanes, p, align_of(t))] for p in (into, source))
+                store_cell(f, t, lanes, reduce.merge(o, r, *pair)[0], into, align_of(t))
+
+        pairwise.tree(f, blocks, merge)
         for r in stage.reductions:
-            t = reduce.state_types(r)[0]
-            env.accs[r.id] = reduce.finish(o, r, [f.load(wide(t, lanes), totals[r.id])])
+            t, place = slot(r, 0)
+            env.accs[r.id] = reduce.finish(o, r, [load_cell(f, t, lanes, place, align_of(t))])
             n.base.acc_level[r.id] = level
             n.export(r, env)
         for s in rest:

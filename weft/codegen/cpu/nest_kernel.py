@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from weft.codegen.cpu import reduce
+from weft.codegen.cpu import pairwise, reduce
 from weft.codegen.cpu.ahead import ask_ahead
 from weft.codegen.cpu.alike import share_alike
+from weft.codegen.cpu.check import record_slot, stop_here
 from weft.codegen.cpu.chunks import count_entry, run_chunks
 from weft.codegen.cpu.emit import Emitter
 from weft.codegen.cpu.env import dependencies, key_of
@@ -22,10 +23,10 @@ from weft.codegen.cpu.nest_plan import Plan, plan_part
 from weft.codegen.cpu.nest_rows import emit_row, moving_block, reduce_block, width_for
 from weft.codegen.cpu.nest_sheet import Sheet
 from weft.codegen.cpu.nest_tiles import emit_stages
-from weft.codegen.cpu.parts import Part, size_of, split
+from weft.codegen.cpu.parts import Part, roots, size_of, split, walk
 from weft.codegen.cpu.row_lanes import vectors
 from weft.codegen.cpu.text import Module
-from weft.schedule.kernel import Axis, Kernel
+from weft.schedule.kernel import Axis, Kernel, Reduction
 from weft.schedule.memory import in_place
 
 MANY = 4  # parts of a kernel that may be alike
@@ -66,6 +67,8 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
             else:
                 emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
             entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
+        if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
+            stop_here(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
     entry.do("ret void")
     if len(parts) >= MANY:  # the phases of a strided gradient
         share_alike(m, r"\d+")
@@ -311,7 +314,7 @@ def _full(n: Nest, plan: Plan) -> None:
 
 
 def emit_merge(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
-    """Block results into the total, ascending."""
+    """Block results into the total, pairwise."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
     stage = part.stages[0]
@@ -321,15 +324,17 @@ def emit_merge(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name
     for r in stage.reductions:
         types = reduce.state_types(r)
         pointers = [n.scratch(at) for at in slots[r.id]]
-        cells = [f.local(t) for t in types]
-        for t, c, s in zip(types, cells, reduce.identity(r, None), strict=True):
-            f.store(t, s, c)
-        with f.loop(0, blocks) as b:
-            old = [f.load(t, c) for t, c in zip(types, cells, strict=True)]
-            new = [f.load(t, f.element(p, "i64", b), 8) for t, p in zip(types, pointers, strict=False)]
-            for t, c, s in zip(types, cells, reduce.merge(o, r, old, new), strict=True):
-                f.store(t, s, c)
-        state = [f.load(t, c) for t, c in zip(types, cells, strict=True)]
+
+        def at(b: str | int, types: list[str] = types, pointers: list[str] = pointers) -> list[tuple[str, str]]:
+            return [(t, f.element(p, "i64", b)) for t, p in zip(types, pointers, strict=False)]
+
+        def merge(i: str, j: str, r: Reduction = r, at: Callable[[str | int], list[tuple[str, str]]] = at) -> None:
+            old, new = ([f.load(t, p, 8) for t, p in at(k)] for k in (i, j))
+            for (t, p), s in zip(at(i), reduce.merge(o, r, old, new), strict=True):
+                f.store(t, s, p, 8)
+
+        pairwise.tree(f, blocks, merge)
+        state = [f.load(t, p, 8) for t, p in at(0)]
         n.base.accs[r.id] = reduce.finish(o, r, state)
         n.base.acc_level[r.id] = 0
         n.export(r, n.env())

@@ -13,9 +13,9 @@ from weft.codegen.cpu.nest import Nest
 from weft.codegen.cpu.nest_staged import AHEAD, fits, reduce_staged
 from weft.codegen.cpu.nest_tiles import emit_stage as emit_tile_stage
 from weft.codegen.cpu.parts import size_of
-from weft.codegen.cpu.row_lanes import Hook, Lanes, prefetch, vectors
+from weft.codegen.cpu.row_lanes import Hook, Joined, Lanes, prefetch, vectors
 from weft.codegen.cpu.row_scratch import Kept, keep, recall, shared
-from weft.schedule.kernel import Reduction, Stage
+from weft.schedule.kernel import Stage
 
 
 def emit_row(n: Nest, lanes: int, unroll: int) -> None:
@@ -94,28 +94,14 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook
     block = stage.reductions[0].order.block
     if total <= block:
         return reduce_block(n, stage, lanes, start, total, hook)
-    o = Ops(n.f, n.m, n.isa, None)
-    sums = {r.id: [n.f.local(t) for t in reduce.state_types(r)] for r in stage.reductions}
-
-    def put(r: Reduction, state: list[str]) -> None:
-        for t, c, s in zip(reduce.state_types(r), sums[r.id], state, strict=True):
-            n.f.store(t, s, c)
-
-    def get(r: Reduction) -> list[str]:
-        return [n.f.load(t, c) for t, c in zip(reduce.state_types(r), sums[r.id], strict=True)]
-
-    for r in stage.reductions:
-        put(r, reduce.identity(r, None))
+    sums = Joined(n, stage, -(-total // block))
     whole = total // block * block
     with n.loop(0, whole, block) as first:
         states = moving_block(n, stage, lanes, first, block, hook)
-        for r in stage.reductions:
-            put(r, reduce.merge(o, r, get(r), states[r.id]))
+        sums.put(n.f.let(f"udiv i64 {first}, {block}"), states)
     if total > whole:
-        states = reduce_block(n, stage, lanes, whole, total, hook)
-        for r in stage.reductions:
-            put(r, reduce.merge(o, r, get(r), states[r.id]))
-    return {r.id: get(r) for r in stage.reductions}
+        sums.put(whole // block, reduce_block(n, stage, lanes, whole, total, hook))
+    return sums.all()
 
 
 def moving_block(n: Nest, stage: Stage, lanes: int, first: str, length: int, hook: Hook | None = None) -> dict[int, list[str]]:
@@ -141,7 +127,7 @@ def reduce_block(n: Nest, stage: Stage, lanes: int, start: int, end: int, hook: 
 
 def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, list[str]]:
     """Several axes: rows of the innermost one begin anywhere in the lanes, so their first and last groups are masked."""
-    f, o = n.f, Ops(n.f, n.m, n.isa, None)
+    f = n.f
     order = stage.reductions[0].order
     axis, width = stage.axes[-1], order.lanes
     outer = size_of(stage.axes[:-1])
@@ -152,20 +138,9 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
             prefetch(n, [r.value for r in stage.reductions], stage.axes[-2], axis, axis, ahead, envs)
 
     acc = Lanes(n, stage, lanes, ask)
-    sums = {r.id: [f.local(t) for t in reduce.state_types(r)] for r in stage.reductions}
+    blocks = -(-total // order.block)
+    sums = Joined(n, stage, blocks)
     acc.reset(acc.groups)
-    for r in stage.reductions:
-        for t, c, s in zip(reduce.state_types(r), sums[r.id], reduce.identity(r, None), strict=True):
-            f.store(t, s, c)
-
-    def flush() -> None:
-        states = acc.folded(acc.groups)
-        for r in stage.reductions:
-            types = reduce.state_types(r)
-            held = [f.load(t, c) for t, c in zip(types, sums[r.id], strict=True)]
-            for t, c, s in zip(types, sums[r.id], reduce.merge(o, r, held, states[r.id]), strict=True):
-                f.store(t, s, c)
-
     even = axis.extent % width == 0
     with n.loop(0, outer) as row:
         n.split_index(row, stage.axes[:-1])
@@ -178,7 +153,7 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
                 mine = f.let(f"icmp sge i64 {k}, {start}")
                 later = f.let(f"icmp sgt i64 {k}, 0")
                 with n.when(f.let(f"and i1 {f.let(f'and i1 {fresh}, {mine}')}, {later}")):
-                    flush()
+                    sums.put(f.add(f.let(f"udiv i64 {k}, {order.block}"), -1), acc.folded(acc.groups))
                     acc.reset(acc.groups)
             here = f.let(f"sub i64 {k}, {start}", "i")
 
@@ -207,8 +182,5 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
                     group(False)
                 with n.when(f.let(f"xor i1 {inside}, true")):
                     group(True)
-    flush()
-    out = {}
-    for r in stage.reductions:
-        out[r.id] = [f.load(t, c) for t, c in zip(reduce.state_types(r), sums[r.id], strict=True)]
-    return out
+    sums.put(blocks - 1, acc.folded(acc.groups))
+    return sums.all()

@@ -7,10 +7,10 @@ of the slab's width, four rows sharing one trip to the accumulators. Same order,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from weft.codegen.cpu import reduce
+from weft.codegen.cpu import pairwise, reduce
 from weft.codegen.cpu.env import Env, dependencies, operands
 from weft.codegen.cpu.isa import ISA
 from weft.codegen.cpu.machine import Ops
@@ -188,8 +188,20 @@ class Sheet:
         total, block = stage.axes[0].extent, stage.reductions[0].order.block
         axis = stage.axes[0].id
         mine = [e for e in self.early if n.part.stages[e.maker] is stage]
-        acc = {r.id: [self.array(t) for t in reduce.state_types(r)] for r in stage.reductions}
-        sums = acc if total <= block else {r.id: [self.array(t) for t in reduce.state_types(r)] for r in stage.reductions}
+        blocks = -(-total // block)
+        slab = self.width + self.lanes
+        room = {
+            r.id: [
+                f.local(f"[{pairwise.depth(blocks, True) * slab} x {cell_type(t)}]", 64) for t in reduce.state_types(r)
+            ] for r in stage.reductions
+        }
+
+        def levels(level: str | int) -> dict[int, list[str]]:
+            return {
+                r.id: [
+                    f.element(a, cell_type(t), f.mul(level, slab)) for a, t in zip(room[r.id], reduce.state_types(r), strict=True)
+                ] for r in stage.reductions
+            }
 
         def clear(arrays: dict[int, list[str]]) -> None:
             def body(place: str, mask: str | None, shifts: list[int]) -> None:
@@ -199,7 +211,7 @@ class Sheet:
 
             self.each(body)
 
-        def rows(count: int):
+        def rows(count: int, acc: dict[int, list[str]]):
             def body(place: str, mask: str | None, shifts: list[int]) -> None:
                 k = n.base.axes[axis]
                 states = {
@@ -221,37 +233,29 @@ class Sheet:
 
             return body
 
-        def span(start: str | int, end: str | int, whole: str | int) -> None:
+        def span(start: str | int, end: str | int, whole: str | int, acc: dict[int, list[str]]) -> None:
             """Rows [start, end), of which [start, whole) four at a time."""
             with n.loop(start, whole, ROWS, axis):
-                self.each(rows(ROWS))
+                self.each(rows(ROWS, acc))
             if whole != end:
                 with n.loop(whole, end, 1, axis):
-                    self.each(rows(1))
+                    self.each(rows(1, acc))
 
-        if total <= block:
-            clear(acc)
-            span(0, total, total // ROWS * ROWS)
+        if blocks <= 1:
+            clear(acc := levels(0))
+            span(0, total, total // ROWS * ROWS, acc)
         else:
-            clear(sums)
             with n.loop(0, total, block) as start:
-                clear(acc)
+                number = f.let(f"udiv i64 {start}, {block}")
+                clear(acc := levels(pairwise.level_of(n.m, f, number)))  # a block is summed where it is kept
                 end = f.minimum(f.add(start, block), total)
                 whole = f.add(start, f.let(f"and i64 {f.let(f'sub i64 {end}, {start}')}, {-ROWS}"))
-                span(start, end, whole if total % ROWS or block % ROWS else end)
-
-                def merge(place: str, mask: str | None, shifts: list[int]) -> None:
-                    for r in stage.reductions:
-                        types = reduce.state_types(r)
-                        a = [self.load(x, t, place, 0) for x, t in zip(sums[r.id], types, strict=True)]
-                        b = [self.load(x, t, place, 0) for x, t in zip(acc[r.id], types, strict=True)]
-                        done = reduce.merge(Ops(f, n.m, n.isa, self.lanes), r, a, b)
-                        for x, t, s in zip(sums[r.id], types, done, strict=True):
-                            self.store(s, x, t, place, 0)
-
-                self.each(merge)
+                span(start, end, whole if total % ROWS or block % ROWS else end, acc)
+                last = f.let(f"icmp eq i64 {number}, {blocks - 1}", "c")
+                self._join(stage, pairwise.joins(f, number, last), acc, levels)
+            acc = levels((blocks & ~(blocks - 1)).bit_length() - 1)  # the last block's
         for r in stage.reductions:
-            self.results[r.id] = (r, sums[r.id])
+            self.results[r.id] = (r, acc[r.id])
             if r.id in n.part.exports:
 
                 def export(place: str, mask: str | None, shifts: list[int], r: Reduction = r) -> None:
@@ -260,3 +264,24 @@ class Sheet:
                     n.export(r, env)
 
                 self.each(export)
+
+    def _join(self, stage: Stage, mask: str, acc: dict[int, list[str]], levels: Callable[[str], dict[int, list[str]]]) -> None:
+        """Join the levels that ``mask`` names with a block's slab, lowest first."""
+        n, f = self.n, self.n.f
+        o = Ops(f, n.m, n.isa, self.lanes)
+
+        def with_level(level: str) -> None:
+            there = levels(level)
+
+            def body(place: str, lanes: str | None, shifts: list[int]) -> None:
+                for r in stage.reductions:
+                    types = reduce.state_types(r)
+                    earlier, later = (
+                        [self.load(a, t, place, 0) for a, t in zip(x[r.id], types, strict=True)] for x in (there, acc)
+                    )
+                    for a, t, value in zip(acc[r.id], types, reduce.merge(o, r, earlier, later), strict=True):
+                        self.store(value, a, t, place, 0)
+
+            self.each(body)
+
+        pairwise.each_level(n.m, f, mask, with_level)

@@ -15,7 +15,7 @@ from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.memory import load_cell, store_cell
 from weft.codegen.cpu.nest import Nest
 from weft.codegen.cpu.parts import size_of
-from weft.codegen.cpu.row_lanes import Lanes, const_mask, prefetch, vectors
+from weft.codegen.cpu.row_lanes import Joined, Lanes, const_mask, prefetch, vectors
 from weft.codegen.cpu.types import cell_type, wide
 from weft.schedule.kernel import Reduction, Stage
 
@@ -28,7 +28,8 @@ def fits(stage: Stage, lanes: int, total: int) -> bool:
     """Whether the rows of a stage may be staged."""
     order, extent = stage.reductions[0].order, stage.axes[-1].extent
     size = sum(r.value.dtype.itemsize for r in stage.reductions)
-    return (lanes <= extent <= LONGEST and extent % order.lanes != 0 and not any(map(reduce.is_position, stage.reductions))
+    plain = not any(reduce.is_position(r) or r.monoid == "dot" for r in stage.reductions)
+    return (lanes <= extent <= LONGEST and extent % order.lanes != 0 and plain
             and (min(total, order.block + extent) + lanes) * size <= MOST_BYTES)
 
 
@@ -44,15 +45,14 @@ class _Staged:
         self.types = {r.id: reduce.state_types(r)[0] for r in stage.reductions}
         room = min(total, self.block + self.extent) + lanes
         self.arrays = {r.id: n.f.local(f"[{room} x {cell_type(self.types[r.id])}]", 64) for r in stage.reductions}
-        self.sums = {r.id: n.f.local(self.types[r.id]) for r in stage.reductions}
+        self.sums = Joined(n, stage, -(-total // self.block))
         self.acc = Lanes(n, stage, lanes)
 
     def run(self) -> dict[int, list[str]]:
         n, f, stage, axis = self.n, self.n.f, self.stage, self.stage.axes[-1]
-        for r in stage.reductions:
-            f.store(self.types[r.id], reduce.identity(r, None)[0], self.sums[r.id])
-        fill = f.local("i64")
+        fill, done = f.local("i64"), f.local("i64")
         f.store("i64", "0", fill)
+        f.store("i64", "0", done)
         with n.loop(0, size_of(stage.axes[:-1])) as row:
             n.split_index(row, stage.axes[:-1])
             at = f.load("i64", fill)
@@ -62,7 +62,9 @@ class _Staged:
             f.store("i64", after, fill)
             if self.total > self.block:
                 with n.when(f.let(f"icmp sge i64 {after}, {self.block}")):
-                    self._fold(self.block)
+                    number = f.load("i64", done)
+                    self._fold(self.block, number)
+                    f.store("i64", f.add(number, 1), done)
                     rest = f.let(f"sub i64 {after}, {self.block}")
                     f.store("i64", rest, fill)
                     with n.loop(0, rest, self.lanes) as k:
@@ -70,8 +72,8 @@ class _Staged:
                             self._put(r, self._get(r, f.add(k, self.block)), k)
         left = self.total if self.total <= self.block else self.total % self.block
         if left:
-            self._fold(left)
-        return {r.id: [f.load(self.types[r.id], self.sums[r.id])] for r in stage.reductions}
+            self._fold(left, (self.total - 1) // self.block)
+        return self.sums.all()
 
     def _place(self, r: Reduction, at: str | int) -> str:
         return self.n.f.element(self.arrays[r.id], cell_type(self.types[r.id]), at)
@@ -94,9 +96,9 @@ class _Staged:
                 value = reduce.lift(o, r, n.value(r.value, env))
                 self._put(r, value, n.f.add(start, env.offsets.get(axis.id, 0)))
 
-    def _fold(self, count: int) -> None:
-        """Reduce the first ``count`` staged elements and merge them into the totals."""
-        n, f, lanes, groups = self.n, self.n.f, self.lanes, self.acc.groups
+    def _fold(self, count: int, number: str | int) -> None:
+        """Reduce the first ``count`` staged elements, which are block ``number``."""
+        n, lanes, groups = self.n, self.lanes, self.acc.groups
         width, used = lanes * groups, min(groups, -(-count // lanes))
         self.acc.reset(used)
         whole = count // width * width
@@ -106,11 +108,7 @@ class _Staged:
         if count > whole:
             masks = [const_mask(lanes, c) if c < lanes else None for c in _pieces(count - whole, lanes)]
             self._merge(whole, list(enumerate(masks)))
-        states = self.acc.folded(used)
-        o = Ops(f, n.m, n.isa, None)
-        for r in self.stage.reductions:
-            t = self.types[r.id]
-            f.store(t, reduce.merge(o, r, [f.load(t, self.sums[r.id])], states[r.id])[0], self.sums[r.id])
+        self.sums.put(number, self.acc.folded(used))
 
     def _merge(self, first: str | int, vectors: list[tuple[int, str | None]]) -> None:
         n, f = self.n, self.n.f

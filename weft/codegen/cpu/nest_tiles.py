@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.codegen.cpu import reduce
+from weft.codegen.cpu import pairwise, reduce
 from weft.codegen.cpu.env import Env
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.memory import load_cell, store_cell
@@ -114,15 +114,31 @@ class _Cells:
             for r in self.stage.reductions:
                 self.put(r, u, update(self.n, r, env, self.get(r, u), position))
 
-    def merge_from(self, other: _Cells) -> None:
-        n = self.n
-        for r in self.stage.reductions:
-            for u, env in enumerate(self.envs):
-                o = Ops(n.f, n.m, n.isa, env.width)
-                self.put(r, u, reduce.merge(o, r, self.get(r, u), other.get(r, u)))
-
     def all(self) -> dict[int, list[list[str]]]:
         return {r.id: [self.get(r, u) for u in range(len(self.envs))] for r in self.stage.reductions}
+
+
+class _Joined:
+    """The results of blocks of a stage, for every vector, joined pairwise."""
+
+    def __init__(self, n: Nest, stage: Stage, envs: list[Env], blocks: int) -> None:
+        self.stage, self.count = stage, len(envs)
+        reductions = stage.reductions * len(envs)
+        width = envs[0].width
+        types = [wide(t, width) for r in reductions for t in reduce.state_types(r)]
+        o = Ops(n.f, n.m, n.isa, width)
+        self.blocks = pairwise.Blocks(n.m, n.f, types, blocks, lambda a, b: reduce.merge_all(o, reductions, a, b))
+
+    def put(self, number: str, states: dict[int, list[list[str]]]) -> None:
+        self.blocks.put(number, [s for u in range(self.count) for r in self.stage.reductions for s in states[r.id][u]])
+
+    def all(self) -> dict[int, list[list[str]]]:
+        rest = iter(self.blocks.get())
+        out: dict[int, list[list[str]]] = {r.id: [] for r in self.stage.reductions}
+        for _ in range(self.count):
+            for r in self.stage.reductions:
+                out[r.id].append([next(rest) for _ in reduce.state_types(r)])
+        return out
 
 
 def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
@@ -189,15 +205,14 @@ def _blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> d
         with n.loops(stage.axes):
             acc.step(_position(n, stage))
         return acc.all()
-    sums = _Cells(n, stage, envs)
-    sums.reset()
+    sums = _Joined(n, stage, envs, -(-total // block))
     with n.loop(0, total, block) as start:
         acc.reset()
         end = n.f.minimum(n.f.let(f"add i64 {start}, {block}"), total)
         with n.loop(start, end) as k:
             n.split_index(k, stage.axes)
             acc.step(k)
-        sums.merge_from(acc)
+        sums.put(n.f.let(f"udiv i64 {start}, {block}"), acc.all())
     return sums.all()
 
 
@@ -234,8 +249,7 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
         for (t, p), s in zip(at, state, strict=True):
             store_cell(n.f, t, envs[u].width, s, p)
 
-    sums = _Cells(n, stage, envs)
-    sums.reset()
+    sums = _Joined(n, stage, envs, -(-total // order.block))
     with n.loop(0, total, order.block) as start:
         with n.loop(0, order.lanes) as lane:
             for r in stage.reductions:
@@ -261,8 +275,6 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
                         a = [load_cell(n.f, t, env.width, p) for t, p in low]
                         put(r, u, low, reduce.merge(o, r, a, get(r, u, other)))
             half //= 2
-        for r in stage.reductions:
-            for u, env in enumerate(envs):
-                o = Ops(n.f, n.m, n.isa, env.width)
-                sums.put(r, u, reduce.merge(o, r, sums.get(r, u), get(r, u, "0")))
+        states = {r.id: [get(r, u, "0") for u in range(len(envs))] for r in stage.reductions}
+        sums.put(n.f.let(f"udiv i64 {start}, {order.block}"), states)
     return sums.all()

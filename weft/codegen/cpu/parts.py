@@ -3,7 +3,7 @@
 * Accesses become one-dimensional (the flat element offset); guards that always hold are dropped.
 * An accumulator that is read outside its part, or before its own loops are complete, goes through scratch.
 * A reduction over shared axes becomes a part of its own over the axes it keeps.
-* A contraction becomes a reduction with the monoid ``dot`` (one fma chain over ascending k) and its stores.
+* A contraction becomes a reduction with the monoid ``dot`` (each step one fma) and its stores.
 * Neighbouring axes that are jointly contiguous everywhere become one.
 """
 
@@ -21,15 +21,14 @@ from weft.schedule.kernel import (
     Buffer,
     Contraction,
     Kernel,
-    Order,
     Reduction,
     Stage,
     Store,
     Value,
     along,
 )
+from weft.schedule.summation import order_of
 
-_WHOLE = Order(1, 1 << 62)
 _INT64 = np.dtype(np.int64)
 
 
@@ -190,7 +189,7 @@ def _contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, 
     b = c.b if c.b.dtype == c.accum else Value("cast", (c.b,), c.accum)
     product = Value("mul", (a, b), c.accum)
     dtype = next((v.dtype for v in walk([s.value for s in c.stores]) if v.op == "acc" and v.attr == c.id), c.accum)
-    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, _WHOLE)
+    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, order_of(c))
     return free, (Stage(c.k, (r,)), Stage((), (), c.stores))
 
 

@@ -83,6 +83,16 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
     return [o.select(take, t, b[0], a[0]), o.select(take, "i64", b[1], a[1])]
 
 
+def merge_all(o: Ops, reductions: tuple[Reduction, ...], a: list[str], b: list[str]) -> list[str]:
+    """The states of several reductions, one behind the other."""
+    out: list[str] = []
+    for r in reductions:
+        k = len(out)
+        end = k + len(state_types(r))
+        out += merge(o, r, a[k:end], b[k:end])
+    return out
+
+
 def _extremum(o: Ops, monoid: str, dtype: np.dtype, a: str, b: str) -> str:
     if dtype.kind == "b":
         return o.op("or" if monoid == "max" else "and", "i1", a, b)

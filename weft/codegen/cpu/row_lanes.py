@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from weft.codegen.cpu import reduce
+from weft.codegen.cpu import pairwise, reduce
 from weft.codegen.cpu.address import pointer_of
 from weft.codegen.cpu.emit import Emitter
 from weft.codegen.cpu.env import Env, flat
 from weft.codegen.cpu.machine import Ops
 from weft.codegen.cpu.nest import Nest
+from weft.codegen.cpu.nest_tiles import update
 from weft.codegen.cpu.parts import walk
 from weft.codegen.cpu.types import wide
 from weft.schedule.kernel import Affine, Axis, Stage, Value
@@ -99,13 +100,14 @@ class Lanes:
             o = Ops(f, n.m, n.isa, self.lanes)
             for r in self.stage.reductions:
                 types = reduce.state_types(r)
-                new = [reduce.lift(o, r, n.value(r.value, env))]
-                if reduce.is_position(r):
-                    ramp = "<" + ", ".join(f"i64 {u * self.lanes + i}" for i in range(self.lanes)) + ">"
-                    new.append(o.op("add", "i64", o.splat(str(position), "i64"), ramp))
                 cells = self.cells[r.id, u]
                 old = [f.load(wide(t, self.lanes), c) for t, c in zip(types, cells, strict=True)]
-                state = reduce.merge(o, r, old, new)
+                if reduce.is_position(r):
+                    ramp = "<" + ", ".join(f"i64 {u * self.lanes + i}" for i in range(self.lanes)) + ">"
+                    at = o.op("add", "i64", o.splat(str(position), "i64"), ramp)
+                    state = reduce.merge(o, r, old, [reduce.lift(o, r, n.value(r.value, env)), at])
+                else:
+                    state = update(n, r, env, old, 0)
                 for t, c, s, kept in zip(types, cells, state, old, strict=True):
                     if env.mask is not None:
                         s = o.select(env.mask, t, s, kept)
@@ -126,6 +128,23 @@ class Lanes:
                 states.append(reduce.identity(r, self.lanes))
             out[r.id] = reduce.fold_lanes(Ops(self.n.f, self.n.m, self.n.isa, None), r, states, self.lanes)
         return out
+
+
+class Joined:
+    """The scalar results of blocks of a stage, joined pairwise."""
+
+    def __init__(self, n: Nest, stage: Stage, blocks: int) -> None:
+        self.reductions = stage.reductions
+        o = Ops(n.f, n.m, n.isa, None)
+        types = [t for r in stage.reductions for t in reduce.state_types(r)]
+        self.blocks = pairwise.Blocks(n.m, n.f, types, blocks, lambda a, b: reduce.merge_all(o, stage.reductions, a, b))
+
+    def put(self, number: str | int, states: dict[int, list[str]]) -> None:
+        self.blocks.put(number, [s for r in self.reductions for s in states[r.id]])
+
+    def all(self) -> dict[int, list[str]]:
+        rest = iter(self.blocks.get())
+        return {r.id: [next(rest) for _ in reduce.state_types(r)] for r in self.reductions}
 
 
 def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, rows: int, envs: list[Env]) -> None:

@@ -35,8 +35,10 @@ def emit_store_access(e: Emitter, store: Store) -> None:
         name = e.in_lanes(store.value, True)
     else:
         name, is_vector = e.value(store.value)
-        if is_vector:  # every lane writes the same element: the last one stays
-            name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {env.lanes - 1}")
+        if is_vector:  # every lane writes the same element: the last one that is allowed stays
+            last = first_lanes(env.mask) if env.mask is not None else env.lanes
+            assert last is not None, "an Env's own mask is of its first lanes"
+            name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {last - 1}")
     lanes = env.lanes if vector else None
     dtype = access.buffer.dtype
     if store.value.dtype != dtype:

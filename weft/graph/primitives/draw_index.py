@@ -1,4 +1,4 @@
-"""Samples of gather and scatter."""
+"""Samples of gather, scatter, in_bounds and last_equal."""
 
 from __future__ import annotations
 
@@ -66,6 +66,27 @@ def _own(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample((x, numbers(rng, shape, x.dtype), *indices), {"axes": axes, "mode": "own"}, tag)
 
 
+def in_bounds(rng: np.random.Generator) -> Iterable[Sample]:
+    """Indices in range; what others do is the matter of tests of their own."""
+    yield Sample((rng.integers(-9, 5, 1),), {"extent": 9, "axis": 0, "from_end": True}, "one")
+    for shape, n, dtype, tag in (
+        ((0,), 3, np.int64, "zero"), ((13, 7), 11, np.int32, "prime"), ((5,), 100, np.int8, "usual"),
+    ):
+        yield Sample((rng.integers(-n, n, shape).astype(dtype),), {"extent": n, "axis": 0, "from_end": True}, tag)
+    yield Sample((np.broadcast_to(np.int64(-2), (7,)),), {"extent": 5, "axis": 1, "from_end": True}, "broadcast")
+    yield Sample((rng.integers(-50, 50, 200)[::2],), {"extent": 50, "axis": 0, "from_end": True}, "strided")
+    yield Sample((np.array([-(2**62), 2**62 - 1, 0]),), {"extent": 2**62, "axis": 0, "from_end": True}, "special")
+    for unsigned in (np.uint8, np.uint64):
+        yield Sample((rng.integers(0, 200, 70).astype(unsigned),), {"extent": 200, "axis": 0, "from_end": True})
+    yield Sample((rng.integers(0, 7, 70),), {"extent": 7, "axis": 0, "from_end": False})
+
+
+def in_bounds_errors() -> Iterable[ErrorSample]:
+    yield ErrorSample((_X[0],), {"extent": 3, "axis": 0, "from_end": True}, DTypeError, r"in_bounds: x is float32")
+    none = {"extent": 0, "axis": 2, "from_end": True}
+    yield ErrorSample((_I,), none, IndexError, r"every index is out of bounds for axis 2 with size 0")
+
+
 def last_equal(rng: np.random.Generator) -> Iterable[Sample]:
     for n, extent, dtype, tag in ((0, 3, np.int64, "zero"), (1, 1, np.int64, "one"), (13, 7, np.int32, "prime")):
         yield Sample((rng.integers(-extent, extent, n).astype(dtype),), {"extent": extent}, tag)
@@ -91,7 +112,7 @@ def gather_errors() -> Iterable[ErrorSample]:
     yield ErrorSample((_X, _I), {"axes": (0, 1)}, ShapeError, r"gather: 1 index arrays for axes \(0, 1\)")
     three = np.array([0, 1, 2])
     yield ErrorSample((_X, _I, three), {"axes": (0, 1)}, ShapeError, r"gather: .*indices\[0\] \(2,\), indices\[1\] \(3,\)")
-    yield ErrorSample((_X[:0], _I), {"axes": (0,)}, ShapeError, r"gather: x \(0, 3\) has no elements along axes \(0,\)")
+    yield ErrorSample((_X[:0], _I), {"axes": (0,)}, IndexError, r"gather: x \(0, 3\) has no elements along axes \(0,\)")
 
 
 def scatter_errors() -> Iterable[ErrorSample]:

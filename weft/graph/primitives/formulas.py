@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.formats import FORMATS
-from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, NARROW, SIGNED
+from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, NARROW, SIGNED
 
 Formula = Callable[..., Any]
 
@@ -207,3 +207,15 @@ def bitcast(m: Any, x: Any, dtype: np.dtype) -> Any:
 
 def identity(m: Any, x: Any) -> Any:
     return x
+
+
+def counted(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
+    """An index as int64, counted from the end where it is negative (if that means anything)."""
+    value = m.cast(x, INT64)
+    if x.dtype.kind == "u" or not from_end:
+        return value
+    return m.select(m.lt(value, m.const(0, value)), m.add(value, m.const(extent, value)), value)
+
+
+def in_bounds(m: Any, x: Any, extent: int, axis: int, from_end: bool) -> Any:
+    return m.check(counted(m, x, extent, from_end), extent)

@@ -1,7 +1,9 @@
-"""gather and scatter: reading and writing at integer indices; last_equal: which indices are the same.
+"""gather and scatter: reading and writing at integer indices; in_bounds: indices that are checked; last_equal: equal ones.
 
 Indices broadcast to a shape I and stand in front: gather gives I + (shape of x without ``axes``), and updates of
-a scatter have that shape. Negative indices count from the end; what is out of range is clamped to the edge.
+a scatter have that shape. Negative indices count from the end; what is out of range is clamped to the edge: memory is safe
+whatever they are. Indices of users go through ``in_bounds`` first, which raises IndexError for them; those that weft makes
+itself cannot be out of range. A gather of checked indices clamps nothing.
 
 A scatter's mode is "set" (of several updates of one element the last counts), "add", or "own": set, where the caller
 promises that no element is written twice, and what is out of range is not written. Its rows can then be computed and
@@ -15,10 +17,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import ShapeError
+from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
-from weft.graph.primitives.common import Batched, Later, extent, front, moving, rank, shifted, spread, zero_vjp
+from weft.graph.primitives.common import (
+    Batched,
+    Later,
+    batch_elementwise,
+    extent,
+    front,
+    moving,
+    per_element,
+    rank,
+    shifted,
+    spread,
+    zero_vjp,
+)
+from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import Cost, Primitive, register
@@ -43,8 +58,24 @@ def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Sh
     if shape is None:
         raise shapes_error(name, indices, [f"indices[{k}]" for k in range(len(indices))])
     if 0 in x.shape and 0 not in shape and any(x.shape[a] == 0 for a in axes):
-        raise ShapeError(f"{name}: x {x.shape} has no elements along axes {axes} to index.")
+        raise IndexError(f"{name}: x {x.shape} has no elements along axes {axes} to index.")
     return shape + tuple([n for d, n in enumerate(x.shape) if d not in axes])
+
+
+def _in_bounds_rule(x: Node, extent: int, axis: int, from_end: bool) -> tuple[Shape, np.dtype]:
+    if x.dtype not in INTEGERS:
+        raise dtype_error("in_bounds", (x,), ("x",), INTEGERS)
+    if extent == 0 and 0 not in x.shape:
+        raise IndexError(f"every index is out of bounds for axis {axis} with size 0")
+    return x.shape, INT64
+
+
+def _in_bounds(x: np.ndarray, extent: int, axis: int, from_end: bool) -> np.ndarray:
+    outside = (x >= extent) | (x < (-extent if from_end else 0)) if x.dtype.kind == "i" else x >= extent
+    if outside.any():
+        raise out_of_bounds(int(x[outside][0]), axis, extent)
+    wide = x.astype(np.int64)
+    return np.where(wide < 0, wide + extent, wide)
 
 
 def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, np.dtype]:
@@ -214,6 +245,12 @@ def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, cost: Any
     register(Primitive(name, "index", rule, reference, None, vjp, batch, cost, samples, errors, True))
 
 
+# in_bounds: indices counted from the front; IndexError where one is not in -extent..extent-1, or without ``from_end`` in
+# 0..extent-1. axis: what the error calls the axis. Not exact: nothing may compute it while a graph is made.
+register(Primitive(
+    "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
+    per_element(2), draw.in_bounds, draw.in_bounds_errors, exact=False, cheap=True,
+))
 _entry("gather", _gather_rule, _gather, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors)
 _entry("scatter", _scatter_rule, _scatter, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter, draw.scatter_errors)
 register(Primitive(

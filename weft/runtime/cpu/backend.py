@@ -18,6 +18,7 @@ from weft.runtime.cpu.allocator import Allocator, view
 from weft.runtime.cpu.compile import Compiler, host, llvm_lock
 from weft.runtime.cpu.executable import CPUExecutable
 from weft.runtime.cpu.threads import Pool, permanent
+from weft.runtime.faults import IndexFault
 from weft.schedule.program import Program, calls
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ class CPUBackend:
             raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
         self.compiler.imports.update(self.pool.imports())
         pool = self.compiler.module(pool_ir.text())
-        self.compiler.imports.update(pool, weft_warm_state=self.warm_state)
+        self.compiler.imports.update(pool, weft_warm_state=self.warm_state, weft_index_fault=id(IndexFault))
         return {**pool, **self.compiler.module(call.text())}
 
     @_Once

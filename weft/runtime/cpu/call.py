@@ -44,12 +44,12 @@ class Layout(NamedTuple):
 
 
 class Table:
-    """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, constants."""
+    """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
     def __init__(self, layout: Layout, steps: list[Step], flags: int, workers: int, allocator: int) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(
-            CALL, ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + nc,
+            CALL, ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
             name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
         )
         words += layout.kinds

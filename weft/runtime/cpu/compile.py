@@ -338,7 +338,7 @@ def sources_unchanged() -> bool:
 
 
 def _sources() -> list[Path]:
-    files = [_PACKAGE / "schedule" / f"{name}.py" for name in ("kernel", "memory", "printer")]
+    files = [_PACKAGE / "schedule" / f"{name}.py" for name in ("kernel", "memory", "printer", "summation")]
     for folder in (_PACKAGE / "codegen", _PACKAGE / "runtime" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files

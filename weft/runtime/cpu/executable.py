@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class CPUExecutable:
         if needs >> 62:  # sizes are numbers of 64 bits from here on
             raise MemoryError(f"weft: no memory for arrays of {gib(needs)}")
         self.program = program
+        self.places: Any = ()
         self._pool = pool
         self._allocator = allocator
         self._native = native
@@ -71,13 +72,14 @@ class CPUExecutable:
     def _describe(self) -> list[list[Descriptor]]:
         """The descriptors of each loop; they live as long as this object."""
         out = []
-        kernels = iter(self._kernels)
+        kernels, first = iter(self._kernels), _first_sites(self.program)
         for step, us in zip(self.program.steps, self._times, strict=True):
             if isinstance(step, Loop):
                 every = max(1, int(CHECK_EVERY_US * step.length / us)) if self._slow else 0
-                out.append(describe(step, kernels, self._native, every))
+                out.append(describe(step, kernels, self._native, every, first))
             elif isinstance(step, Call):
                 next(kernels)
+                next(first)
         return out
 
     def _prepare(self) -> None:
@@ -120,7 +122,7 @@ class CPUExecutable:
         slots = self._slots
         since, loop = 0.0, 0
         extra = slots.arena_index(scratch)
-        kernels = iter(self._kernels)
+        kernels, first = iter(self._kernels), _first_sites(self.program)
         for step, us in zip(self.program.steps, self._times, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = Host("copy", np.array, (step.source,), step.target)
@@ -133,18 +135,32 @@ class CPUExecutable:
                 args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
                 since += us
                 check = since > CHECK_EVERY_US
-                native = Step(next(kernels).address, args, check)
+                site = next(first)
+                if step.sites:
+                    args += (slots.record(),)
+                native = Step(next(kernels).address, args, check, site if step.sites else -1)
                 since = 0.0 if check else since
             elif isinstance(step, Loop):
-                for _ in calls(step.body):
+                inside = calls(step.body)
+                for _ in inside:
                     next(kernels)
-                native = Step(self._native["weft_loop"], slots.loop(step, loop), self._slow)
+                    next(first)
+                checks = any(c.sites for c in inside)
+                native = Step(self._native["weft_loop"], slots.loop(step, loop), self._slow, 0 if checks else -1)
                 since, loop = 0.0, loop + 1
             else:
                 size = slots.constant(slots.nbytes(step.target))
                 native = Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
             out[-1].append(native)  # type: ignore[union-attr]
         return out
+
+
+def _first_sites(program: Program) -> Iterator[int]:
+    """Where the numbers of each kernel's sites begin among those of the Program."""
+    number = 0
+    for call_ in calls(program):
+        yield number
+        number += len(call_.sites)
 
 
 class _HostStep:

@@ -1,18 +1,19 @@
 """Loops as native code: one function walks the steps of a body, as often as its descriptor says.
 
-``weft_loop`` is called as a kernel is. Its slots: the descriptor, scratch, the body's arena, then for each carry (init,
-last, spare or tape), each stacked operand, each stacked result, each constant. The descriptor is a table (``table_ir.py``);
-behind its named words: for each carry (has a tape, bytes); a stride an operand; a stride a result; offsets; numbers; steps.
+``weft_loop`` is called as a kernel is. Its slots: the descriptor, scratch, the body's arena, the run's record, then for each
+carry (init, last, spare or tape), each stacked operand, each stacked result, each constant. The descriptor is a table
+(``table_ir.py``); behind its named words: for each carry (has a tape, bytes); a stride an operand; a stride a result;
+offsets; numbers; steps.
 
-The body's slots: its inputs, its outputs, arena offsets, numbers, scratch. What changes lies on the stack: loops nest,
-and several threads may run one at once.
+The body's slots: its inputs, its outputs, arena offsets, numbers, scratch, the record. What changes lies on the stack: loops
+nest, and several threads may run one at once. A fault in the record (see ``table_ir.py``) ends the loop.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from weft.runtime.cpu.table_ir import HEADER, LOOP, STEP, Step, addresses, filled, header, most_arguments, read, step_words
+from weft.runtime.cpu.table_ir import FAULT, HEADER, LOOP, STEP, Step, addresses, filled, header, most_arguments, read, step_words
 
 
 class Descriptor:
@@ -25,7 +26,7 @@ class Descriptor:
         words = header(
             LOOP, length=length, reverse=int(reverse), carries=len(carries), xs=len(xs), ys=len(ys), constants=constants,
             na=len(arena), numbers=len(numbers), ns=len(steps), most=most_arguments(steps), every=every,
-            total=2 * len(carries) + len(xs) + constants + len(ys) + len(arena) + len(numbers) + 1,
+            total=2 * len(carries) + len(xs) + constants + len(ys) + len(arena) + len(numbers) + 2,
         )
         for pair in carries:
             words += pair
@@ -73,7 +74,9 @@ begin:
   %scratch = load i64, ptr %scratch.p
   %base.p = getelementptr i64, ptr %args, i64 2
   %base = load i64, ptr %base.p
-  %given = getelementptr i64, ptr %args, i64 3
+  %record.p = getelementptr i64, ptr %args, i64 3
+  %record = load ptr, ptr %record.p
+  %given = getelementptr i64, ptr %args, i64 4
   %n2 = shl i64 %carries, 1
   %n3 = add i64 %n2, %carries
   %given.x = getelementptr i64, ptr %given, i64 %n3
@@ -95,6 +98,8 @@ begin:
   %slot.k = getelementptr i64, ptr %slot.a, i64 %na
   %slot.s = getelementptr i64, ptr %slot.k, i64 %numbers
   store i64 %scratch, ptr %slot.s
+  %slot.r = getelementptr i64, ptr %slot.s, i64 1
+  store ptr %record, ptr %slot.r
   %c.bytes = shl i64 %constants, 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %slot.c, ptr align 8 %given.c, i64 %c.bytes, i1 false)
   %k.bytes = shl i64 %numbers, 3
@@ -168,11 +173,13 @@ slices:
   call void @weft_slices(ptr %slot.y, ptr %given.y, ptr %stride.y, i64 %ys, i64 %place)
   br label %step.head
 step.head:
-  %s = phi i64 [ 0, %slices ], [ %s1, %step.call ]
-  %step = phi ptr [ %first, %slices ], [ %after, %step.call ]
+  %s = phi i64 [ 0, %slices ], [ %s1, %step.next ]
+  %step = phi ptr [ %first, %slices ], [ %after, %step.next ]
   %s.more = icmp slt i64 %s, %ns
   br i1 %s.more, label %step.body, label %watch
 """ + STEP + """
+""" + filled(FAULT, {"NEXT": "step.next", "FAULTED": "done"}) + """
+step.next:
   br label %step.head
 watch:
   %t1 = add i64 %t, 1

@@ -8,32 +8,39 @@ from weft.runtime.cpu.compile import Loaded
 from weft.runtime.cpu.loop_ir import Descriptor
 from weft.runtime.cpu.slots import Slots, nbytes
 from weft.runtime.cpu.table_ir import Step
-from weft.schedule.program import Call, Copy, Loop, Program
+from weft.schedule.program import Call, Copy, Loop, Program, calls
 
 
-def describe(loop: Loop, kernels: Iterator[Loaded], native: Mapping[str, int], every: int) -> list[Descriptor]:
-    """The descriptor of a loop, then those of the loops inside it. ``kernels``: those of the body come next."""
+def describe(
+    loop: Loop, kernels: Iterator[Loaded], native: Mapping[str, int], every: int, first: Iterator[int],
+) -> list[Descriptor]:
+    """The descriptor of a loop, then those of the loops inside it. ``kernels``: those of the body come next; ``first``: where
+    the numbers of the sites of each begin."""
     program = loop.body
     inner: list[list[Descriptor]] = []
-    functions: list[int] = []
+    functions: list[tuple[int, int]] = []  # and the first site
     for step in program.steps:
         if isinstance(step, Loop):
-            inner.append(describe(step, kernels, native, 0))
-            functions.append(native["weft_loop"])
+            inner.append(describe(step, kernels, native, 0, first))
+            functions.append((native["weft_loop"], 0 if any(c.sites for c in calls(step.body)) else -1))
+        elif isinstance(step, Call):
+            number = next(first)
+            functions.append((next(kernels).address, number if step.sites else -1))
         else:
-            functions.append(next(kernels).address if isinstance(step, Call) else native["weft_copy"])
+            functions.append((native["weft_copy"], -1))
     slots = Slots(program, tuple(found[0].address for found in inner), body=True)
     steps, number = [], 0
-    for function, step in zip(functions, program.steps, strict=True):
+    for (function, site), step in zip(functions, program.steps, strict=True):
         if isinstance(step, Call):
             args: tuple[int, ...] = (*(slots.index(a) for a in step.args), *step.scalars, slots.scratch())
+            args += (slots.record(),) if step.sites else ()
         elif isinstance(step, Loop):
             args = slots.loop(step, number)
             number += 1
         else:
             assert isinstance(step, Copy)
             args = (slots.index(step.source), slots.index(step.target), slots.constant(slots.nbytes(step.target)))
-        steps.append(Step(function, args))
+        steps.append(Step(function, args, False, site))
     n, xs = len(loop.carries), len(loop.xs)
     mine = Descriptor(
         loop.length, loop.reverse,

@@ -1,4 +1,4 @@
-"""The Program's slots as a native table numbers them: inputs, outputs, arena offsets, constants."""
+"""The Program's slots as a native table numbers them: inputs, outputs, arena offsets, the record of faults, constants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Slots:
     """Numbers for the slots of one Program.
 
     ``loops``: the addresses of the descriptors of its loops. In the ``body`` of a loop every input is memory, and scratch
-    has a number of its own; elsewhere scratch is what follows the arena.
+    has a number of its own, as the record behind it; elsewhere scratch is what follows the arena.
     """
 
     def __init__(self, program: Program, loops: tuple[int, ...] = (), body: bool = False) -> None:
@@ -65,7 +65,14 @@ class Slots:
         return len(self.program.inputs) + len(self.program.outputs) + self.arena.index(offset)
 
     def constant(self, value: int) -> int:
-        return len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + self.constants.index(value)
+        first = len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + (0 if self.body else 1)
+        return first + self.constants.index(value)
+
+    def record(self) -> int:
+        """Where kernels tell of an index out of range."""
+        if self.body:
+            return self.scratch() + 1
+        return len(self.program.inputs) + len(self.program.outputs) + len(self.arena)
 
     def scratch(self) -> int:
         if self.body:
@@ -77,7 +84,7 @@ class Slots:
         arena = self.index(step.arena) if step.arena >= 0 else self.scratch()
         carries = [s for c in step.carries for s in (c.init, c.last, _other(c.tape, c.spare, c.last))]
         rest = (*carries, *step.xs, *step.ys, *step.constants)
-        return (self.constant(self.loops[number]), self.scratch(), arena, *(self.index(s) for s in rest))
+        return (self.constant(self.loops[number]), self.scratch(), arena, self.record(), *(self.index(s) for s in rest))
 
     def array(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int, writable: bool) -> np.ndarray:
         """A slot's memory as NumPy sees it, for steps that run in Python."""

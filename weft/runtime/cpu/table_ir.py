@@ -1,7 +1,11 @@
 """What the runtime's native functions share as LLVM text: words of tables by name, addresses in an arena, a step's arguments.
 
 A table is an array of 8-byte words: named ones first (``CALL``, ``LOOP``), from ``HEADER`` on lists. Both kinds of table end
-in steps, each (function, number of arguments, whether to look for signals afterwards, slots of the arguments).
+in steps, each (function, number of arguments, what to look at afterwards, slots of the arguments).
+
+What is looked at: bit 0: signals; above it, where the step may tell a fault (an index out of range), one more than the number
+that its first site has among those of the Program. The record of the run is two words: 0 or the number of a site plus one; and
+the index. Kernels write numbers of their own, the walker adds the first; after that no step runs.
 """
 
 from __future__ import annotations
@@ -22,11 +26,13 @@ _POINTERS = ("name", "allocator", "home")
 
 
 class Step(NamedTuple):
-    """One native call. ``check``: look for signals (Ctrl-C) afterwards."""
+    """One native call. ``check``: look for signals (Ctrl-C) afterwards. ``first``: of its sites, -1: it checks no index; the
+    sites of a loop have their numbers already, so its first is 0."""
 
     function: int
     args: tuple[int, ...]
     check: bool = False
+    first: int = -1
 
 
 def header(names: Sequence[str], **words: int) -> list[int]:
@@ -39,7 +45,7 @@ def most_arguments(steps: Sequence[Step]) -> int:
 
 
 def step_words(steps: Iterable[Step]) -> list[int]:
-    return [word for s in steps for word in (s.function, len(s.args), int(s.check), *s.args)]
+    return [word for s in steps for word in (s.function, len(s.args), int(s.check) + 2 * (s.first + 1), *s.args)]
 
 
 def filled(text: str, words: Mapping[str, object]) -> str:
@@ -103,3 +109,18 @@ arg.body:
 step.call:
   call void %function(ptr %packed)
   %s1 = add i64 %s, 1"""
+
+# whether the step that ran told a fault, of which the record then has the number in the Program; goes on at %next, or at
+# %faulted. From a block where %check is known.
+FAULT = """  %first1 = lshr i64 %check, 1
+  %may = icmp ne i64 %first1, 0
+  br i1 %may, label %fault.look, label %!NEXT
+fault.look:
+  %fault.site = load i64, ptr %record
+  %fault.told = icmp ne i64 %fault.site, 0
+  br i1 %fault.told, label %fault.number, label %!NEXT
+fault.number:
+  %fault.first = sub i64 %first1, 1
+  %fault.all = add i64 %fault.site, %fault.first
+  store i64 %fault.all, ptr %record
+  br label %!FAULTED"""

@@ -48,7 +48,7 @@ class TimedExecutable(CPUExecutable):
 
     def _entry(self, name: str, steps: list[Step], threads: int, home: int) -> Callable[..., Any]:
         layout = self._layout
-        slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + len(layout.constants)
+        slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + 1 + len(layout.constants)
         stamp = Step(self._native["weft_stamp"], (slot,))
         for span in self._spans:
             if isinstance(span, _Native) and span.steps is steps:

@@ -2,11 +2,13 @@
 
 The pool belongs to the run while it lasts; the interpreter lock is given up and denormals are flushed where the table's
 flags say so. Inputs and outputs come as Python lists (``weft_execute``) or lie in their slots already (``weft_walk``).
+
+Each run has a record of its own (see ``table_ir.py``): the step after which there is a fault in it is the last one.
 """
 
 from __future__ import annotations
 
-from weft.runtime.cpu.table_ir import CALL, STEP, addresses, read
+from weft.runtime.cpu.table_ir import CALL, FAULT, STEP, addresses, filled, read
 
 _DECLARED = """
 @weft_counters = external global i8
@@ -33,6 +35,10 @@ declare void @Py_DecRef(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+@weft_index_fault = external global i8
+declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyTuple_Pack(i64, ...)
+declare void @PyErr_SetObject(ptr, ptr)
 
 """
 
@@ -155,6 +161,8 @@ define internal i1 @weft_walk(ptr %table, ptr %slots, i64 %arena) nounwind {
 begin:
   %mode = alloca i32
   %mode1 = alloca i32
+  %record = alloca [2 x i64], align 16
+  store i64 0, ptr %record
 """ + read("table", CALL, "ni", "no", "na", "nc", "ns", "flags", "workers") + """
   %limit = trunc i64 %workers to i32
 """ + read("table", CALL, "most") + """
@@ -172,7 +180,9 @@ begin:
   %arena.slots = getelementptr i64, ptr %slots, i64 %given
 """ + addresses("begin", "arena", "arena.slots", "constants.copy") + """
 constants.copy:
-  %c.slot = getelementptr i64, ptr %arena.slots, i64 %na
+  %record.slot = getelementptr i64, ptr %arena.slots, i64 %na
+  store ptr %record, ptr %record.slot
+  %c.slot = getelementptr i64, ptr %record.slot, i64 1
   %c.bytes = shl i64 %nc, 3
   call void @llvm.memcpy.p0.p0.i64(ptr align 8 %c.slot, ptr align 8 %constants, i64 %c.bytes, i1 false)
   %e.p = getelementptr i8, ptr @weft_counters, i64 !ENTRIES
@@ -208,7 +218,21 @@ step.head:
   br i1 %s.more, label %step.body, label %done
 """ + STEP + """
   %wants = icmp ne i64 %check, 0
-  %checked = and i1 %wants, %release
+  br i1 %wants, label %looks, label %step.next
+looks:
+""" + filled(FAULT, {"NEXT": "unfaulted", "FAULTED": "faulted"}) + """
+faulted:
+  br i1 %release, label %faulted.restore, label %fault
+faulted.restore:
+  call void @PyEval_RestoreThread(ptr %live)
+  br label %fault
+fault:
+  call void @weft_tell(ptr %record)
+  br label %abandon
+unfaulted:
+  %signal64 = and i64 %check, 1
+  %signal = icmp ne i64 %signal64, 0
+  %checked = and i1 %signal, %release
   br i1 %checked, label %signals, label %step.next
 signals:
   call void @PyEval_RestoreThread(ptr %live)
@@ -222,7 +246,7 @@ resume:
   %again = call ptr @PyEval_SaveThread()
   br label %step.next
 step.next:
-  %live.next = phi ptr [ %live, %step.call ], [ %again, %resume ]
+  %live.next = phi ptr [ %live, %step.call ], [ %live, %unfaulted ], [ %again, %resume ]
   br label %step.head
 done:
   call void @weft_leave(i1 %owner)
@@ -249,6 +273,36 @@ failed:
 """
 
 
+_TELL = """
+; IndexFault(site, index) as Python's exception
+define internal void @weft_tell(ptr %record) cold noinline nounwind {
+entry:
+  %site1 = load i64, ptr %record
+  %site = sub i64 %site1, 1
+  %index.p = getelementptr i64, ptr %record, i64 1
+  %index = load i64, ptr %index.p
+  %a = call ptr @PyLong_FromLongLong(i64 %site)
+  %b = call ptr @PyLong_FromLongLong(i64 %index)
+  %no.a = icmp eq ptr %a, null
+  %no.b = icmp eq ptr %b, null
+  %none = or i1 %no.a, %no.b
+  br i1 %none, label %done, label %pack
+pack:
+  %args = call ptr (i64, ...) @PyTuple_Pack(i64 2, ptr %a, ptr %b)
+  call void @Py_DecRef(ptr %a)
+  call void @Py_DecRef(ptr %b)
+  %no.args = icmp eq ptr %args, null
+  br i1 %no.args, label %done, label %raise
+raise:
+  call void @PyErr_SetObject(ptr @weft_index_fault, ptr %args)
+  call void @Py_DecRef(ptr %args)
+  br label %done
+done:
+  ret void
+}
+"""
+
+
 def text() -> str:
     """What is filled in: see ``call.text``."""
-    return _DECLARED + _ITEM + _EXECUTE + _WALK
+    return _DECLARED + _ITEM + _EXECUTE + _TELL + _WALK

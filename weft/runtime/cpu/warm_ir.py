@@ -13,8 +13,8 @@ from weft.runtime.cpu.table_ir import CALL, filled, read
 
 # words of the state, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
 STATE = (
-    "TABLE", "ADDRESS", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "SCALARTYPE", "BASE", "CONTENT", "VALUE",
-    "DTYPE", "SHAPE", "OP", "SCALAR",
+    "TABLE", "ADDRESS", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "SCALARTYPE", "BASE", "CONTENT",
+    "VALUE", "DTYPE", "SHAPE", "OP", "SCALAR",
 )
 # words of a table; after them the arguments, the inputs, and the slots of a fresh Node and of a fresh Array
 TABLE = ("PROGRAM", "ARGUMENTS", "STRUCTURES", "INPUTS", "NODE", "NODESLOTS", "RESULT", "ARRAYSLOTS")
@@ -72,6 +72,7 @@ compare:
   ret i1 %same
 }
 declare void @PyErr_Clear()
+declare i32 @PyErr_ExceptionMatches(ptr)
 
 ; whether an object of this class, shape and dtype is there, with a buffer
 define internal i1 @weft_fits(ptr %array, ptr %wanted, ptr %shape, ptr %dtype) nounwind {
@@ -375,7 +376,13 @@ run:
   br i1 %ran, label %result, label %undone
 undone:
   call void @Py_DecRef(ptr %array.o)
-  br label %failed
+  %fault = call i32 @PyErr_ExceptionMatches(ptr @weft_index_fault)
+  %faulted = icmp ne i32 %fault, 0
+  br i1 %faulted, label %tell, label %failed
+tell: ; nothing has changed: the slow way finds the fault again, and knows the user's line
+  call void @PyErr_Clear()
+  call void @weft_drop(ptr %objects, i64 %ni)
+  br label %slow
 failed:
   call void @weft_drop(ptr %objects, i64 %ni)
   call void @Py_DecRef(ptr %holder)
