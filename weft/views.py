@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import TABLE, bind
 
@@ -53,3 +55,39 @@ def reshape_step(shape: Shape) -> Step:
 
 def permute_step(axes: Sequence[int]) -> Step:
     return ("permute", {"axes": tuple(axes)})
+
+
+def overlap(shape: Shape, first: Path, second: Path) -> bool:
+    """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
+    memory = np.empty(shape, np.int8)  # never touched: only its addresses count
+    shown = [_addresses(memory, path) for path in (first, second)]
+    if shown[0] is None or shown[1] is None:
+        return True
+    try:
+        return np.shares_memory(shown[0], shown[1], max_work=10_000)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _addresses(memory: np.ndarray, path: Path) -> np.ndarray | None:
+    """What the path shows, as NumPy's view of ``memory``; None where NumPy would have to copy."""
+    for name, params in path:
+        if name == "slice":
+            places = zip(params["start"], params["step"], params["shape"], strict=True)
+            memory = memory[tuple([_run(*place) for place in places])]
+        elif name == "permute":
+            memory = memory.transpose(params["axes"])
+        elif memory.flags.c_contiguous or _long(memory.shape) == _long(params["shape"]):
+            memory = memory.reshape(params["shape"])
+        else:
+            return None
+    return memory
+
+
+def _run(start: int, step: int, count: int) -> slice:
+    stop = start + step * count
+    return slice(start, None if stop < 0 else stop, step) if count else slice(0, 0)
+
+
+def _long(shape: Shape) -> list[int]:
+    return [n for n in shape if n != 1]
