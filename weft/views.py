@@ -63,8 +63,9 @@ def overlap(shape: Shape, first: Path, second: Path) -> bool:
     shown = [_addresses(memory, path) for path in (first, second)]
     if shown[0] is None or shown[1] is None:
         return True
+    most: Any = 10_000  # steps of a search that can take very long
     try:
-        return np.shares_memory(shown[0], shown[1], max_work=10_000)
+        return np.shares_memory(shown[0], shown[1], max_work=most)
     except np.exceptions.TooHardError:
         return True
 

@@ -34,9 +34,14 @@ def shared(leaves: Sequence[Any], written: Collection[int], states: Collection[i
 
 def meet(a: Array, b: Array) -> bool:
     """Whether two Arrays, not one and the same, show an element in common."""
-    if a is b or a.cell is not b.cell:
-        return False
-    return overlap(a.cell.shape, path_of(a), path_of(b))
+    return a is not b and touch(a, b)
+
+
+def touch(a: Any, b: Any) -> bool:
+    """Whether two arrays, weft's or NumPy's, show an element in common; yes where that is hard to tell."""
+    if isinstance(a, Array) and isinstance(b, Array):
+        return a.cell is b.cell and overlap(a.cell.shape, path_of(a), path_of(b))
+    return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
 
 
 def path_of(array: Array) -> Path:
@@ -64,11 +69,21 @@ def check_writes(given: Sequence[Any], written: Collection[int], f: Callable) ->
         if not isinstance(array, np.ndarray):
             continue
         name = getattr(f, "__name__", type(f).__name__)
-        what = f"{user_line(user_frame())}: {name} writes an argument in place, a NumPy array ({array.dtype}{list(array.shape)}) that "
-        if not array.flags.writeable:
-            raise ValueError(what + "is read-only: give a copy of it")
-        if any(x is not array and isinstance(x, np.ndarray) and np.may_share_memory(x, array) for x in given):
-            raise ValueError(what + "shares memory with another argument: give copies, or weft's arrays (wf.asarray), which may")
+        check_writable(array, name)
+        if any(x is not array and touch(x, array) for x in given):
+            raise ValueError(
+                f"{user_line(user_frame())}: {name} writes a NumPy array ({array.dtype}{list(array.shape)}) in place that shares "
+                "memory with another argument: give copies, or weft's arrays (wf.asarray), which may share it"
+            )
+
+
+def check_writable(array: Any, name: str) -> None:
+    """Refuse to write what NumPy would not write."""
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise ValueError(
+            f"{user_line(user_frame())}: {name} writes an argument in place, a NumPy array ({array.dtype}{list(array.shape)}) "
+            "that is read-only: give a copy of it"
+        )
 
 
 def write_back(given: Sequence[Any], leaves: Sequence[Any], written: Collection[int]) -> None:

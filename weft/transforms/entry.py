@@ -78,9 +78,8 @@ class Entry:
         self.quick = not static and None not in self._specs and not self._bases
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
         self._visible = len(traced.shows)
-        # views, then what is another result
-        self._later = sorted([(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")],
-                             key=lambda row: row[:2])
+        late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
+        self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
         self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [

@@ -230,12 +230,16 @@ def jit(
 
     Returns
     -------
-    Jitted : called like ``f``; usable as a decorator, with arguments too
+    Jitted : called like ``f``, and gives what ``f`` gives: an argument that is returned is that argument, a view shares
+        memory with what it is a view of; what is written shows wherever that memory is. Usable as a decorator, with
+        arguments too
 
     Raises
     ------
     TypeError
         ``f`` is no function.
+    ValueError
+        When called: the function writes a NumPy array that is read-only, or shares memory with another argument.
     TraceError
         When called: the function looks at the content of an array (``float(x)``, ``if x > 0``); while it is traced only shapes
         and dtypes are known.
