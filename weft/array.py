@@ -257,11 +257,11 @@ class Array(Methods):
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
-    def _one(self, kind: str) -> Any:
+    def _one(self, kind: str, free: bool = False) -> Any:
         node = self.node
         if node.size != 1:
             raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
-        return looking.one(node)
+        return looking.one(node, free)
 
     def __float__(self) -> float:
         return float(self._one("a float"))
@@ -275,7 +275,7 @@ class Array(Methods):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
-        return bool(self._one("a bool"))
+        return bool(self._one("a bool", free=True))
 
     def __index__(self) -> int:
         if is_float(self.dtype) or self.ndim:
@@ -286,16 +286,16 @@ class Array(Methods):
         node = self.node
         if not looking.known(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
-        content = self.numpy()
+        content = looking.look(node, free=True)
         text = np.array2string(content, separator=", ", prefix="array(")
         shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""
         return f"array({text}{shape}, dtype={node.dtype.name})"
 
     def __str__(self) -> str:
-        return str(self.numpy()) if looking.known(self.node) else repr(self)
+        return str(looking.look(self.node, free=True)) if looking.known(self.node) else repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self._one("text in this format").item(), spec) if spec else str(self)
+        return format(self._one("text in this format", free=True).item(), spec) if spec else str(self)
 
     def __reduce__(self) -> Any:
         return _unpickle, (np.array(self.numpy()),)

@@ -35,6 +35,7 @@ class Watching(Protocol):
 class _Local(threading.local):
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
+    variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush: bool = False  # programs made now flush denormals to zero
     watch: Watching | None = None  # a profile of what this thread runs

@@ -14,8 +14,10 @@ import numpy as np
 
 from weft import execute
 from weft.cell import LOCAL, Cell
+from weft.dtypes import is_float
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological, user_frame, user_line
+from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR
 
@@ -48,8 +50,11 @@ def materialise(nodes: Sequence[Node]) -> None:
         node.inputs = ()
 
 
-def values(nodes: Sequence[Node]) -> list[Any]:
-    """The buffers of ``nodes``. Inside a gradient nothing is stored: the graph must stay whole to be walked."""
+def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
+    """The buffers of ``nodes``. Inside a gradient nothing is stored: the graph must stay whole to be walked.
+
+    free : whether a value that depends on what is differentiated by may be told: as text, or as a bool
+    """
     if not LOCAL.keep:
         materialise(nodes)
         return [n.value for n in nodes]
@@ -57,6 +62,13 @@ def values(nodes: Sequence[Node]) -> list[Any]:
     for node in order:
         if node.value is None and node.op.kind == "leaf" and node.op.name != "constant":
             raise TraceError(_refusal(node))
+    if not free and any(map(varies, nodes)):
+        raise TraceError(
+            f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
+            "functions that weft leaves to NumPy would take it out of the graph, and its derivative would be lost. Use weft's "
+            "functions, wf.stop_gradient(x) where it is meant as a constant, or return it with has_aux=True and look at it "
+            "outside; comparisons (if x > 0), integers and print may look"
+        )
     leaves = [n for n in order if n.value is not None]
     return execute.run(Graph(leaves, nodes), [n.value for n in leaves])
 
@@ -70,21 +82,40 @@ def _held(node: Node) -> bool:
     return cell is not None and cell._node is node
 
 
-def look(node: Node) -> np.ndarray:
-    """The content of a node as a read-only NumPy array."""
+def varies(node: Node) -> bool:
+    """Whether a change of what a gradient differentiates by would change the node smoothly.
+
+    Integers and bools do not, nor does what has a derivative of zero, such as ``stop_gradient``.
+    """
+    variables = LOCAL.variables
+    seen: set[Node] = set()
+    stack = [node] if variables else []
+    while stack:
+        n = stack.pop()
+        if n in variables:
+            return True
+        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (is_float(n.dtype) or n.op is SCAN):
+            continue
+        seen.add(n)
+        stack += n.inputs
+    return False
+
+
+def look(node: Node, free: bool = False) -> np.ndarray:
+    """The content of a node as a read-only NumPy array; for ``free`` see :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep:
-        value = values([node])[0]
+        value = values([node], free)[0]
     if node.op.name == "scalar":
         return np.asarray(value, dtype=node.dtype)
     return execute.to_numpy(value, node.shape, node.dtype)
 
 
-def one(node: Node) -> Any:
-    """The content of a node of one element, as a NumPy number."""
+def one(node: Node, free: bool = False) -> Any:
+    """The content of a node of one element, as a NumPy number; for ``free`` see :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep or node.op is SCALAR:
-        return look(node).reshape(())[()]
+        return look(node, free).reshape(())[()]
     return execute.first(value, node.dtype)
 
 

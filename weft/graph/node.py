@@ -155,7 +155,8 @@ class _Origins(threading.local):
 
 ORIGIN = _Origins()
 _PACKAGE = __file__.rsplit("/", 2)[0] + "/"
-_OURS: dict[str, bool] = {}  # file name -> is it weft's own; a look-up is cheaper than comparing the path's start
+_NUMPY = (np.__file__ or "").rsplit("/", 1)[0] + "/"  # what it asks of weft, its caller has asked
+_OURS: dict[str, bool] = {}  # file name -> is it weft's own or NumPy's; a look-up is cheaper than comparing the path's start
 
 
 def user_frame() -> Any:
@@ -168,7 +169,7 @@ def user_frame() -> Any:
         name = frame.f_code.co_filename
         ours = _OURS.get(name)
         if ours is None:
-            ours = _OURS[name] = name.startswith(_PACKAGE)
+            ours = _OURS[name] = name.startswith((_PACKAGE, _NUMPY))
         if not ours:
             break
         frame = frame.f_back

@@ -156,7 +156,8 @@ def _name(f: Any) -> str:
 def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument], what: str) -> Any:
     LOCAL.keep += 1
     LOCAL.inside += 1
-    land = True
+    outer, land = LOCAL.variables, True
+    LOCAL.variables = outer.union(*(a.nodes for a in arguments))
     try:
         for a in arguments:
             a.enter()
@@ -175,6 +176,7 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
             for a in arguments:
                 a.leave(land)
     finally:
+        LOCAL.variables = outer
         LOCAL.keep -= 1
         LOCAL.inside -= 1
 
@@ -227,7 +229,10 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     ShapeError, DTypeError, TypeError, ValueError
         When called: the result is not one number, or no float; an argument is not float; ``argnums`` names no argument.
     TraceError
-        When called: ``f`` writes an array that is differentiated by and that another argument shows too.
+        When called: ``f`` looks at a value that depends on what is differentiated by (``float(x)``, ``x.numpy()``, functions
+        that run in NumPy): its derivative would be lost. ``wf.stop_gradient(x)``, integers and bools (so ``if x > 0``) may be
+        looked at, and printing shows any value. Or ``f`` writes an array that is differentiated by and that another argument
+        shows too.
 
     Examples
     --------
