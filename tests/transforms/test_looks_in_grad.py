@@ -27,7 +27,8 @@ LOOKS = {
 DEPEND = {
     "itself": lambda x: x, "through operations": lambda x: wf.tanh(x) * 2 + 1, "a view": lambda x: x[1:],
     "a transpose": lambda x: x.reshape(3, 1).T, "a copy": lambda x: x.copy(), "a write": lambda x: _written(x),
-    "a gather": lambda x: x[[2, 0]], "a sort": lambda x: wf.sort(x), "a loop": lambda x: wf.fori_loop(0, 2, lambda i, c: c * 2, x),
+    "a gather": lambda x: x[[2, 0]], "a sort": lambda x: wf.sort(x),
+    "a loop": lambda x: wf.fori_loop(0, 2, lambda i, c: c * 2, x),
     "another gradient": lambda x: grad(lambda y: (y**3).sum())(x), "a cast": lambda x: x.astype("float64"),
     "scaled by a stopped one": lambda x: x * wf.stop_gradient(x), "where": lambda x: wf.where(x > 0, x, 0.0),
 }
@@ -54,7 +55,7 @@ def test_every_way_to_look_is_refused(look):
         LOOKS[look](x * 2)
         return x.sum()
 
-    with pytest.raises(TraceError, match=r"test_looks_in_grad\.py:\d+: the value of this array depends on what is differentiated"):
+    with pytest.raises(TraceError, match=r"test_looks_in_grad\.py:\d+: the value of this array depends on what"):
         grad(f)(array(normal(3)))
     assert float(array([1.0]).sum()) == 1.0  # and nothing is left behind
 

@@ -13,7 +13,6 @@ from weft.convert import numpy_node
 from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.common import (
-    BOOL,
     FLOAT32,
     INT64,
     Node,
