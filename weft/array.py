@@ -248,11 +248,9 @@ class Array(Methods):
         return weft
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        version = kwargs.get("max_version")
-        found = self.numpy()
-        if version is None or tuple(version) < (1, 0):  # older consumers cannot be told that it is read-only
-            found = found.copy()
-        return found.__dlpack__(**kwargs)
+        from weft.dlpack import exported
+
+        return exported(self.numpy(), kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
