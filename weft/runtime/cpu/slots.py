@@ -33,6 +33,9 @@ class Slots:
         offsets = {s.offset for s in read if s.kind == "arena"}
         self.arena = sorted(offsets if body else offsets | {aligned(program.arena)})
         self.constants = sorted({self.nbytes(c.target) for c in copies} | set(loops))
+        first = len(program.inputs) + len(program.outputs)
+        self._arena = {offset: first + k for k, offset in enumerate(self.arena)}
+        self._constant = {value: first + len(self.arena) + k for k, value in enumerate(self.constants)}
         buffers = {s.position for s in read if s.kind == "input"}
         self.kinds = [
             table_ir.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else table_ir.UNUSED
@@ -62,10 +65,10 @@ class Slots:
         return self.arena_index(root.offset)
 
     def arena_index(self, offset: int) -> int:
-        return len(self.program.inputs) + len(self.program.outputs) + self.arena.index(offset)
+        return self._arena[offset]
 
     def constant(self, value: int) -> int:
-        return len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + self.constants.index(value)
+        return self._constant[value]
 
     def scratch(self) -> int:
         if self.body:
