@@ -17,7 +17,7 @@ from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS, UNSIGNED
 
 Rule = Callable[[Node], Node | None]
-LONG, PIECE = 32, 16  # operands of a concatenation that is still read at once, and of the pieces that a longer one is made of
+LONG, PIECE = 64, 16  # operands of a concatenation that is still read at once, and of the pieces that a longer one is made of
 _TRIES = 64  # rules are tried again on what a rule made, but not for ever
 
 
