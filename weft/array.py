@@ -21,6 +21,7 @@ from weft.dtypes import is_float
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
+from weft.held import cut, enlist
 from weft.indexing import fitted, gathered, mask_of, scattered, select
 from weft.operators import matmul
 from weft.views import Path, follow, put
@@ -28,7 +29,6 @@ from weft.views import Path, follow, put
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _ref = weakref.ref
-_wrapped = [looking.FIRST]
 
 
 def wrap(node: Node) -> Array:
@@ -41,10 +41,11 @@ def wrap(node: Node) -> Array:
         node.holder = held = _ref(out)
         trace.made.append(held)
     elif node.value is None:
-        node.holder = _ref(out)
-        _wrapped[0] -= 1
-        if _wrapped[0] <= 0:
-            _wrapped[0] = looking.cut(node)
+        node.holder = held = _ref(out)
+        handles = LOCAL.handles
+        handles.append(held)
+        if len(handles) >= LOCAL.limit:
+            cut(node)
     return out
 
 
@@ -101,7 +102,9 @@ class Array(Methods):
         if base is None:
             write(self, node)
             if node.value is None:
-                node.holder = _ref(self)
+                node.holder = held = _ref(self)
+                if LOCAL.trace is None:
+                    enlist(held, node)
         else:
             base._set(put(read(base), self._path, node))
 

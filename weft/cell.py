@@ -33,6 +33,13 @@ class Watching(Protocol):
 
 
 class _Local(threading.local):
+    def __init__(self) -> None:
+        self.handles: list[Any] = []  # Arrays with pending contents, see ``weft.held``
+
+    limit: int = 32  # when ``handles`` is so long, see how much is pending
+    swept: int = 0  # how long ``handles`` was when dead ones were swept out
+    waits: bool = False  # enough is pending to be computed at a good place
+    until: int = 0  # or when ``handles`` is so long
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
     variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function
