@@ -183,6 +183,8 @@ class Array(Methods):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         node = self.node
+        if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
+            return  # the second half of a[i] += b: the view has been written
         given = cast(as_node(value, node.dtype), node.dtype)
         if index is Ellipsis:
             self._set(fitted(given, node.shape))
@@ -199,6 +201,11 @@ class Array(Methods):
         else:
             fresh = fitted(given, view.shape)
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
+
+    def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
+        """Whether a view of the same content is what ``self[index]`` is."""
+        chosen = select(index, shape)
+        return not chosen.axes and view._path == (chosen.path if self._base is None else self._path + chosen.path)
 
     def __len__(self) -> int:
         shape = self.node.shape
