@@ -44,7 +44,7 @@ def wrap(node: Node) -> Array:
         node.holder = held = _ref(out)
         handles = LOCAL.handles
         handles.append(held)
-        if len(handles) >= LOCAL.limit:
+        if len(handles) >= handles.limit:
             cut(node)
     return out
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
-from weft.cell import LOCAL
+from weft.cell import LOCAL, Handles
 from weft.graph.node import Node, topological
 from weft.graph.primitives.table import INPUT
 
@@ -20,7 +20,6 @@ MOST_BYTES = 256 << 20  # of one graph
 ENOUGH = MOST_NODES // 2  # from here on a graph is cut where one was cut before
 FIRST, EVERY = 32, 256  # Arrays made before the first, and at most between two, looks at how much is pending
 _LINES: set[tuple[int, int]] = set()  # where graphs were cut: so that the next turn of a loop gives the same graph
-_FEW = 16
 
 
 def holds(node: Node) -> bool:
@@ -36,7 +35,7 @@ def enlist(held: weakref.ref, node: Node) -> None:
     """Note that an Array has the pending content ``node``."""
     handles = LOCAL.handles
     handles.append(held)
-    if len(handles) >= LOCAL.limit:
+    if len(handles) >= handles.limit:
         cut(node)
 
 
@@ -46,10 +45,37 @@ def _pending(ref: weakref.ref) -> Node | None:
     return node if node is not None and node.value is None and node.op is not INPUT else None
 
 
-def _sweep() -> list[weakref.ref]:
+def _keep(handles: Handles, begin: int, kept: list[weakref.ref]) -> None:
+    """Sweep the list from ``begin`` on; what was said about its length is said about what comes from now on."""
+    gone = len(handles) - begin - len(kept)
+    handles[begin:] = kept
+    handles.swept = len(handles)
+    handles.limit -= gone
+    handles.until -= gone
+    handles.counted -= gone
+
+
+def _sweep(handles: Handles) -> None:
+    handles.came = 0
+    _keep(handles, 0, [*{id(ref): ref for ref in handles if _pending(ref) is not None}.values()])  # each Array once
+
+
+def _others(asked: Sequence[Node]) -> Handles:
+    """The list, swept at its end, and as a whole once as much has come as was there."""
     handles = LOCAL.handles
-    handles[:] = {node: ref for ref in handles if (node := _pending(ref)) is not None}.values()  # each node once
-    LOCAL.swept = len(handles)
+    begin = handles.swept
+    if not begin:  # the usual case: nothing but what is asked for has come since, and intermediate results
+        for ref in handles:
+            cell = ref()
+            if cell is not None and cell._node.value is None and cell._node not in asked:
+                break
+        else:
+            _keep(handles, 0, [])
+            return handles
+    handles.came += len(handles) - begin
+    if handles.came > begin:
+        begin = handles.came = 0
+    _keep(handles, begin, [ref for ref in handles[begin:] if (node := _pending(ref)) is not None and node not in asked])
     return handles
 
 
@@ -60,15 +86,13 @@ def sharing(order: Sequence[Node], asked: Sequence[Node]) -> list[Node]:
     Such readers show in the number of references to a node: it is more than the graph's own. Then the list is searched, the
     latest first, until all references are accounted for.
     """
-    handles = LOCAL.handles
-    if len(handles) > 2 * LOCAL.swept + _FEW // 2:
-        handles = _sweep()
-    if len(handles) <= _FEW and all(n is None or n in asked for n in map(_pending, handles)):
+    handles = _others(asked)
+    if not handles:
         return []
-    search = _Search()
+    search = _Search(handles)
     search.add(order, {*asked})
     found: list[Node] = []
-    spare = 4 * len(order) + 4 * _FEW  # nodes that may be visited in vain
+    spare = 2 * MOST_NODES  # that may be visited in vain
     for ref in reversed(handles):
         if search.loose <= 0 or spare < 0:
             break
@@ -92,7 +116,9 @@ class _Search:
     kept, by others than its own nodes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, handles: Handles) -> None:
+        self.handles = handles
+        self.owners: dict[Node, weakref.ref] | None = None
         self.reads: dict[Node, bool | None] = {}
         self.edges: dict[Node, int] = {}
         self.counted: set[Node] = set()
@@ -104,9 +130,20 @@ class _Search:
         reads, edges = self.reads, self.edges
         for n, count in zip(nodes, [*map(getrefcount, nodes)], strict=True):  # before a variable here is one more reference
             others = count - edges[n] - _OWN
-            if others > 0 and reads[n] and n not in kept and not holds(n):
+            if others > 0 and reads[n] and n not in kept and not self.holds(n):
                 self.loose += others
                 self.counted.add(n)
+
+    def holds(self, node: Node) -> bool:
+        """Whether a living Array holds the node, be it not the last that took it: that may have been a copy, and gone."""
+        if holds(node):
+            return True
+        if self.owners is None:
+            self.owners = {n: ref for ref in self.handles if (n := _pending(ref)) is not None}
+        if node in self.owners:
+            node.holder = self.owners[node]
+            return True
+        return False
 
     def _link(self, nodes: Sequence[Node]) -> None:
         reads, edges, counted = self.reads, self.edges, self.counted
@@ -149,33 +186,36 @@ _OWN = _own()
 
 def cut(node: Node) -> None:
     """See how much is pending in this thread, ``node`` being the latest; compute it where that is too much."""
-    local = LOCAL
-    handles = local.handles
-    if local.inside:
-        if len(handles) > 2 * local.swept + EVERY:
-            handles = _sweep()
-        local.limit = len(handles) + EVERY
+    handles = LOCAL.handles
+    if LOCAL.inside:
+        _sweep(handles)
+        handles.limit = 2 * len(handles) + EVERY
         return
     where = node.where
     line = (id(where[0]), where[1]) if where is not None else (0, 0)
-    known = local.waits and line in _LINES
-    if local.waits and not known and len(handles) < local.until:
+    known = handles.waits and line in _LINES
+    if handles.waits and not known and len(handles) < handles.until:
         return
-    handles = _sweep()
-    waiting = _known([n for n in map(_pending, handles) if n is not None])
+    since = len(handles) - handles.counted
+    _sweep(handles)
+    handles.counted = len(handles)
+    waiting = [n for n in map(_pending, handles) if n is not None]
     pending = [n for n in topological(waiting) if n.value is None]
-    local.waits = False
+    handles.waits = False
     total = sum([n.nbytes for n in pending])
     if known or len(pending) >= MOST_NODES:
-        _compute(waiting, node, line)
+        _compute(_known(waiting), node, line)
     elif total >= MOST_BYTES and (total := sum([n.nbytes for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
         _compute([node], node, line)
-    elif len(pending) >= ENOUGH:
-        local.waits = True
-        local.limit, local.until = len(handles), len(handles) + min(EVERY, (MOST_NODES - len(pending)) // 2 + 1)
-    else:
-        most = min(ENOUGH - len(pending), (MOST_BYTES - total) * (len(pending) + 1) // (total + 1))
-        local.limit = len(handles) + max(FIRST // 2, min(EVERY, most // 2))
+    else:  # again when half of what is left may be used up; where what is pending does not grow, seldom
+        rate = (len(pending) - handles.known) / max(1, since)  # nodes an Array
+        handles.known = len(pending)
+        handles.waits = rate > 0.1 and len(pending) >= ENOUGH
+        most = MOST_NODES if handles.waits else ENOUGH
+        left = min(most - len(pending), (MOST_BYTES - total) * (len(pending) + 1) // (total + 1)) // 2
+        soon = max(FIRST, min(EVERY, int(left / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(pending)))
+        handles.until = len(handles) + soon
+        handles.limit = len(handles) if handles.waits else handles.until
 
 
 def _known(nodes: list[Node]) -> list[Node]:
@@ -189,7 +229,7 @@ def _known(nodes: list[Node]) -> list[Node]:
 
 def _compute(nodes: list[Node], node: Node, line: tuple[int, int]) -> None:
     handles = LOCAL.handles
-    LOCAL.limit = len(handles) + EVERY
+    handles.limit = len(handles) + EVERY
     if len(_LINES) >= 64:
         _LINES.clear()
     _LINES.add(line)
@@ -200,8 +240,8 @@ def _compute(nodes: list[Node], node: Node, line: tuple[int, int]) -> None:
             compute[0]([node])
         else:
             raise
-    _sweep()
-    LOCAL.limit = len(handles) + FIRST
+    _sweep(handles)
+    handles.limit, handles.known = len(handles) + FIRST, 0
 
 
 compute: list[Callable[[Sequence[Node]], Any]] = []  # look.py's own: it imports this file

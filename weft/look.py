@@ -31,7 +31,7 @@ def materialise(nodes: Sequence[Node]) -> None:
     if any([n.op is SCAN for n in order]):  # one run gives all results of a loop that are held
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
         order = topological([*wanted, *(r for r in results if r is not None and r.value is None and held.holds(r))])
-    more = held.sharing(order, wanted)
+    more = held.sharing(order, wanted) if LOCAL.handles else None
     if not more:
         _compute(order, wanted)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -123,7 +123,7 @@ def frozen(params: dict[str, Any]) -> tuple:
     ])
 
 
-def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) -> tuple[Node, ...]:
+def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:
     """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
     done: set[Node] = set()
     order: list[Node] = []

@@ -33,7 +33,6 @@ class _Argument:
     def __init__(self, value: Any, what: str, known: dict[int, Node]) -> None:
         """``known``: the fresh nodes of parameters that were met before; a shared one is one variable."""
         self.leaves: list[Any]
-        self.what = what.rsplit(": ", 1)[-1]
         if not is_container(value):
             self.leaves, self.structure = [value], None
         else:
@@ -87,19 +86,15 @@ class _Argument:
 
     def own(self, result: Any) -> Any:
         """What the function gives beside its value: an argument of it, or a view of one, is that of the caller."""
-        arrays = {id(handle): array for array, handle, _ in self.copies}
-
-        def mine(leaf: Any) -> Any:
-            if not isinstance(leaf, Array):
-                return leaf
-            if leaf._base is not None and id(leaf._base) in arrays:
-                return arrays[id(leaf._base)]._view(leaf._path)
-            return arrays.get(id(leaf), leaf)
-
-        if not is_container(result) or is_module(result):
-            return mine(result)
-        leaves, structure = flatten(result, modules=False)
-        return unflatten(structure, [mine(leaf) for leaf in leaves])
+        if isinstance(result, Array):
+            cell = result.cell
+            for array, handle, _ in self.copies:
+                if cell is handle:
+                    return array if result is handle else array._view(result._path)
+        elif self.copies and is_container(result) and not is_module(result):
+            leaves, structure = flatten(result, modules=False)
+            return unflatten(structure, [self.own(leaf) for leaf in leaves])
+        return result
 
     def result(self, gradients: list[Node]) -> Any:
         found: dict[int, Array] = {}  # a shared parameter has one gradient
@@ -157,20 +152,27 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
     LOCAL.keep += 1
     LOCAL.inside += 1
     outer, land = LOCAL.variables, True
-    LOCAL.variables = outer.union(*(a.nodes for a in arguments))
+    LOCAL.variables = outer.union(*[a.nodes for a in arguments])
+    copies = [copy for a in arguments for copy in a.copies]
     try:
         for a in arguments:
             a.enter()
-        before = [read(array.cell) for a in arguments for array, _, _ in a.copies]
+        before = [read(array.cell) for array, _, _ in copies]
         try:
             out = f(*args, **kwargs)
-            try:
-                _refuse_aliases(args, kwargs, arguments, before, what)
-            except TraceError:
+            written = [
+                array for (array, handle, fresh), node in zip(copies, before, strict=True)
+                if handle._node is not fresh or read(array.cell) is not node
+            ]
+            if written and (shared := _shared(written, args, kwargs, arguments)) is not None:
                 land = False
-                for array, node in zip((array for a in arguments for array, _, _ in a.copies), before, strict=True):
+                for (array, _, _), node in zip(copies, before, strict=True):
                     write(array.cell, node)
-                raise
+                raise TraceError(
+                    f"{user_line(user_frame())}: {what}: an array that is differentiated by (shape {shared.shape}) shares memory "
+                    "with another argument, and one of them is written in place: of which of them the rest is a function is not "
+                    "known; give a copy (.copy()) of one of them"
+                )
             return out
         finally:
             for a in arguments:
@@ -181,24 +183,19 @@ def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Seque
         LOCAL.inside -= 1
 
 
-def _refuse_aliases(
-    args: Sequence[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument], before: Sequence[Node], what: str
-) -> None:
-    """A differentiated array is a variable of its own: another argument that shows it would not see what is written to it."""
-    copies = [(a, *copy) for a in arguments for copy in a.copies]
-    for k, ((mine, array, handle, fresh), node) in enumerate(zip(copies, before, strict=True)):
-        if handle._node is fresh and read(array.cell) is node:
-            continue
-        others = [other for n, (_, other, _, _) in enumerate(copies) if n != k]
-        others += [parameter for a in arguments for parameter, _, _ in a.swapped]
-        handles = {id(h) for _, _, h, _ in copies}
-        others += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
-        if any(touch(array, other) for other in others):
-            raise TraceError(
-                f"{user_line(user_frame())}: {what}: an array that is differentiated by ({mine.what}, shape {array.shape}) "
-                "shares memory with another argument, and one of them is written in place: of which of them the rest is a "
-                "function is not known; give a copy (.copy()) of one of them"
-            )
+def _shared(written: list[Array], args: Sequence[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument]) -> Array | None:
+    """One of ``written`` that another argument shows too.
+
+    A differentiated array is a variable of its own: the other would not see what is written to it.
+    """
+    copies = [copy for a in arguments for copy in a.copies]
+    handles = {id(handle) for _, handle, _ in copies}
+    others = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
+    others += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
+    for array in written:
+        if sum([touch(array, other) for other in others]) > 1:  # itself, and another
+            return array
+    return None
 
 
 def _numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
