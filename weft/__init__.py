@@ -12,7 +12,7 @@ import types
 from typing import Any
 
 from weft.loading import install
-from weft.signals import held
+from weft.signals import uninterrupted
 
 __version__ = "0.1.0"
 
@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None and name not in _MODULES:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    with held():
+    with uninterrupted():
         found = importlib.import_module(_MODULES[name] if home is None else home)
         if home is not None:
             found = getattr(found, _RENAMED.get(name, name))

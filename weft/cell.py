@@ -32,9 +32,30 @@ class Watching(Protocol):
     def twin(self, jitted: Any) -> Any: ...
 
 
+class Handles(list[Any]):
+    """Weak references to the Arrays of one thread whose contents are pending, see ``weft.held``; some are dead by now.
+
+    limit: when there are so many, see how much is pending. swept: up to here dead ones were swept out; came: how many have come
+    since all were looked at; counted: how many there were when what is pending was counted, and known: how many nodes that
+    was; waits: enough is pending to be computed at a good place, or (until) when there are so many.
+    """
+
+    __slots__ = ("came", "counted", "known", "limit", "swept", "until", "waits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limit = 32
+        self.swept = self.came = self.counted = self.known = self.until = 0
+        self.waits = False
+
+
 class _Local(threading.local):
+    def __init__(self) -> None:
+        self.handles = Handles()
+
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
+    variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush: bool = False  # programs made now flush denormals to zero
     watch: Watching | None = None  # a profile of what this thread runs

@@ -77,10 +77,23 @@ def as_node(x: Any, like: np.dtype | None = None) -> Node:
         found = _listed(x)
         return found if isinstance(found, Node) else numpy_node(found.astype(float32))
     if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
-        return numpy_node(np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x))
+        return numpy_node(_foreign(x))
     if hasattr(x, "__float__") and not isinstance(x, str | bytes):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
     raise DTypeError(f"cannot make an array of {x!r} (a {kind.__name__}); arrays, numbers and lists of numbers can be")
+
+
+def _foreign(x: Any) -> np.ndarray:
+    """The content of another library's array."""
+    if hasattr(x, "__array__"):
+        try:
+            return np.asarray(x)
+        except TypeError:  # so PyTorch says of a dtype that NumPy lacks
+            if not hasattr(x, "__dlpack__"):
+                raise
+    from weft.dlpack import taken
+
+    return taken(x)
 
 
 def numpy_node(array: np.ndarray) -> Node:

@@ -11,12 +11,12 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from weft.signals import held
+from weft.signals import uninterrupted
 
 
 class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
-        with held():
+        with uninterrupted():
             super().exec_module(module)
 
 

@@ -1,8 +1,8 @@
 """Looks: computing what was asked for, and with it what live handles hold.
 
 A look walks the pending graph behind the nodes it wants. Pending nodes in it that a living Array holds are
-computed by the same run, so that nothing is computed twice. Computed nodes keep their buffer and drop their
-inputs. Pending graphs are cut at ``MOST_NODES`` or ``MOST_BYTES``: then they are computed unasked.
+computed by the same run, and so is what else is held and reads the same nodes: nothing is computed twice. Computed nodes
+keep their buffer and drop their inputs. What nobody looks at is computed unasked when it has grown, see ``held.py``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute
+from weft import execute, held
 from weft.cell import LOCAL, Cell
+from weft.dtypes import is_float
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological, user_frame, user_line
+from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR
-
-MOST_NODES = 2000
-MOST_BYTES = 256 << 20
-FIRST, EVERY = 32, 256  # wrapped nodes before the first, and at most between two, checks of the pending graph's size
 
 
 def materialise(nodes: Sequence[Node]) -> None:
@@ -32,7 +30,19 @@ def materialise(nodes: Sequence[Node]) -> None:
     order = topological(wanted)
     if any([n.op is SCAN for n in order]):  # one run gives all results of a loop that are held
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
-        order = topological([*wanted, *(r for r in results if r is not None and r.value is None and _held(r))])
+        order = topological([*wanted, *(r for r in results if r is not None and r.value is None and held.holds(r))])
+    more = held.sharing(order, wanted) if LOCAL.handles else None
+    if not more:
+        _compute(order, wanted)
+        return
+    try:
+        _compute(topological([*wanted, *more]), [*wanted, *more])
+    except Exception:  # what was not asked for must not fail a look
+        _compute(order, wanted)
+
+
+def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
+    """Run a graph and give its ``wanted`` nodes, and those that are held, their values."""
     asked = set(wanted)
     leaves, outputs = [], []
     for node in order:
@@ -40,7 +50,7 @@ def materialise(nodes: Sequence[Node]) -> None:
             leaves.append(node)
         elif not node.inputs and node.op.kind == "leaf" and node.op.name != "constant":
             raise TraceError(_refusal(node))
-        elif node in asked or _held(node):
+        elif node in asked or held.holds(node):
             outputs.append(node)
     buffers = execute.run(Graph(leaves, outputs, order), [n.value for n in leaves])
     for node, value in zip(outputs, buffers, strict=True):
@@ -48,8 +58,11 @@ def materialise(nodes: Sequence[Node]) -> None:
         node.inputs = ()
 
 
-def values(nodes: Sequence[Node]) -> list[Any]:
-    """The buffers of ``nodes``. Inside a gradient nothing is stored: the graph must stay whole to be walked."""
+def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
+    """The buffers of ``nodes``. Inside a gradient nothing is stored: the graph must stay whole to be walked.
+
+    free : whether a value that depends on what is differentiated by may be told: as text, or as a bool
+    """
     if not LOCAL.keep:
         materialise(nodes)
         return [n.value for n in nodes]
@@ -57,34 +70,51 @@ def values(nodes: Sequence[Node]) -> list[Any]:
     for node in order:
         if node.value is None and node.op.kind == "leaf" and node.op.name != "constant":
             raise TraceError(_refusal(node))
+    if not free and any(map(varies, nodes)):
+        raise TraceError(
+            f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
+            "functions that weft leaves to NumPy would take it out of the graph, and its derivative would be lost. Use weft's "
+            "functions, wf.stop_gradient(x) where it is meant as a constant, or return it with has_aux=True and look at it "
+            "outside; comparisons (if x > 0), integers and print may look"
+        )
     leaves = [n for n in order if n.value is not None]
     return execute.run(Graph(leaves, nodes), [n.value for n in leaves])
 
 
-def _held(node: Node) -> bool:
-    """Whether a living Array holds this pending node (it may be asked for later)."""
-    holder = node.holder
-    if holder is None or node.op.kind == "leaf" or node.op.name == "scan":
-        return False
-    cell = holder()
-    return cell is not None and cell._node is node
+def varies(node: Node) -> bool:
+    """Whether a change of what a gradient differentiates by would change the node smoothly.
+
+    Integers and bools do not, nor does what has a derivative of zero, such as ``stop_gradient``.
+    """
+    variables = LOCAL.variables
+    seen: set[Node] = set()
+    stack = [node] if variables else []
+    while stack:
+        n = stack.pop()
+        if n in variables:
+            return True
+        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (is_float(n.dtype) or n.op is SCAN):
+            continue
+        seen.add(n)
+        stack += n.inputs
+    return False
 
 
-def look(node: Node) -> np.ndarray:
-    """The content of a node as a read-only NumPy array."""
+def look(node: Node, free: bool = False) -> np.ndarray:
+    """The content of a node as a read-only NumPy array; for ``free`` see :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep:
-        value = values([node])[0]
+        value = values([node], free)[0]
     if node.op.name == "scalar":
         return np.asarray(value, dtype=node.dtype)
     return execute.to_numpy(value, node.shape, node.dtype)
 
 
-def one(node: Node) -> Any:
-    """The content of a node of one element, as a NumPy number."""
+def one(node: Node, free: bool = False) -> Any:
+    """The content of a node of one element, as a NumPy number; for ``free`` see :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep or node.op is SCALAR:
-        return look(node).reshape(())[()]
+        return look(node, free).reshape(())[()]
     return execute.first(value, node.dtype)
 
 
@@ -95,19 +125,6 @@ def _refusal(node: Node) -> str:
         f"{user_line(user_frame())}: the value of this array is not known inside {inside}; numpy(), float(), bool(), print, "
         f"if and while need it. Use wf.where for choices, or return the array and look at it outside"
     )
-
-
-def cut(node: Node) -> int:
-    """Compute the pending graph behind ``node`` where it has grown too large; how many nodes until the next check."""
-    if LOCAL.inside:
-        return FIRST
-    pending = [n for n in topological((node,)) if n.value is None]
-    total = sum(n.nbytes for n in pending)
-    if len(pending) >= MOST_NODES or total >= MOST_BYTES:
-        materialise((node,))
-        return FIRST
-    most = min(MOST_NODES - len(pending), (MOST_BYTES - total) * len(pending) // (total + 1))
-    return max(1, min(EVERY, most // 2))
 
 
 def known(node: Node) -> bool:
@@ -162,3 +179,4 @@ def evaluate(*trees: Any) -> None:
 
 
 eval = evaluate  # the public name: wf.eval
+held.compute.append(materialise)

@@ -11,8 +11,8 @@ import threading
 from typing import Any
 
 
-class held:
-    """``with held():`` Ctrl-C that comes meanwhile is raised at the end, as if it had come then.
+class uninterrupted:
+    """``with uninterrupted():`` Ctrl-C that comes meanwhile is raised at the end, as if it had come then.
 
     Only the main thread gets signals, so in others nothing happens. It may be nested: the outermost one raises. Where SIGINT is
     ignored, ends the process or belongs to code that is not Python's, it is left alone.
@@ -24,13 +24,13 @@ class held:
         self.before: Any = None  # the handler that is put back
         self.came = False
 
-    def __enter__(self) -> held:
+    def __enter__(self) -> uninterrupted:
         if threading.current_thread() is not threading.main_thread():
             return self
         import signal
 
         handler = signal.getsignal(signal.SIGINT)
-        if callable(handler) and not isinstance(getattr(handler, "__self__", None), held):
+        if callable(handler) and not isinstance(getattr(handler, "__self__", None), uninterrupted):
             self.before = handler
             try:
                 signal.signal(signal.SIGINT, self._note)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.graph.node import Node, Shape, user_frame
 from weft.graph.primitives.table import TABLE, bind
 
@@ -104,3 +106,31 @@ def strides_for(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int,
             apart *= want[axis]
         new, old = last + 1, past
     return tuple(out)
+
+
+def overlap(shape: Shape, first: Path, second: Path) -> bool:
+    """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
+    memory = np.empty(shape, np.int8)  # never touched: only its addresses count
+    most: Any = 10_000  # steps of a search that can take very long
+    try:
+        return np.shares_memory(_addresses(memory, first), _addresses(memory, second), max_work=most)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _addresses(memory: np.ndarray, path: Path) -> np.ndarray:
+    """What the path shows, as NumPy's view of ``memory``."""
+    for name, params in path:
+        if name == "slice":
+            places = zip(params["start"], params["step"], params["shape"], strict=True)
+            memory = memory[tuple([_run(*place) for place in places])]
+        elif name == "permute":
+            memory = memory.transpose(params["axes"])
+        else:
+            memory = memory.reshape(params["shape"])  # a view: where there is none, weft's reshape is no view either
+    return memory
+
+
+def _run(start: int, step: int, count: int) -> slice:
+    stop = start + step * count
+    return slice(start, None if stop < 0 else stop, step) if count else slice(0, 0)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.soak import interrupts
-from weft.signals import held
+from weft.signals import uninterrupted
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,26 +36,26 @@ def press() -> None:
 def test_it_is_raised_at_the_end_of_the_outermost() -> None:
     steps: list[Any] = []
     with pytest.raises(KeyboardInterrupt):
-        with held():
+        with uninterrupted():
             press()
             steps.append(1)
-            with held():
+            with uninterrupted():
                 press()
                 steps.append(2)
             steps.append(3)
         steps.append(4)
     assert steps == [1, 2, 3]
-    with held():
+    with uninterrupted():
         steps.append(5)
     assert steps[-1] == 5
 
 
 def test_an_error_inside_is_not_forgotten() -> None:
     with pytest.raises(ZeroDivisionError):
-        with held():
+        with uninterrupted():
             1 / 0  # noqa: B018
     with pytest.raises(KeyboardInterrupt) as caught:
-        with held():
+        with uninterrupted():
             press()
             1 / 0  # noqa: B018
     assert isinstance(caught.value.__context__, ZeroDivisionError)
@@ -65,13 +65,13 @@ def test_handlers_of_the_users_are_called_later_and_others_are_left_alone() -> N
     seen: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     try:
-        with held():
+        with uninterrupted():
             press()
             assert not seen
         assert seen == [signal.SIGINT]
         for other in (signal.SIG_IGN, signal.SIG_DFL):
             signal.signal(signal.SIGINT, other)
-            with held():
+            with uninterrupted():
                 assert signal.getsignal(signal.SIGINT) == other
     finally:
         signal.signal(signal.SIGINT, before)
@@ -81,7 +81,7 @@ def test_other_threads_hold_nothing() -> None:
     found: list[Any] = []
 
     def look() -> None:
-        with held():
+        with uninterrupted():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)
@@ -115,7 +115,7 @@ def test_a_module_whose_import_was_interrupted_can_be_imported_again(name: str) 
         "def press(self, module):\n"
         f"    if module.__name__ != {name!r} or 'pressed' in globals():\n        return load(self, module)\n"
         "    globals()['pressed'] = True\n"
-        "    with weft.loading.held():\n        signal.raise_signal(signal.SIGINT)\n        load(self, module)\n"
+        "    with weft.loading.uninterrupted():\n        signal.raise_signal(signal.SIGINT)\n        load(self, module)\n"
         "weft.loading._Loader.exec_module = press\n"
         f"try:\n    importlib.import_module({name!r})\nexcept KeyboardInterrupt:\n    print('raised')\n"
         f"importlib.import_module({name!r})\n"

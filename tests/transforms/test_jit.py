@@ -184,13 +184,13 @@ def test_a_state_is_updated_in_place():
 
 def test_states_that_are_shared_are_not_overwritten():
     a, b = array(normal(100)), array(normal(100))
-    read = jit(lambda: (a, a * 1))
+    read = jit(lambda: (a.copy(), a * 1))
 
     @jit
     def step(x):
         a[...] = a * 2
         b[...] = b + 1
-        return x * 3, a
+        return x * 3, a.copy()
 
     def state():
         return a.numpy().copy(), b.numpy().copy()
@@ -408,14 +408,15 @@ def test_two_threads():
 
 def test_outputs_that_are_inputs():
     w = array([1.0, 2.0])
-    f = jit(lambda x: (x, w, x.T, 3, wrap(bind(TABLE["identity"], x.node))))
+    f = jit(lambda x: (x, w, x.T, 3, wrap(bind(TABLE["identity"], x.node)), w.copy()))
     a = array([5.0, 6.0])
     for _ in range(2):
         out = f(a)
-        assert out[0].tolist() == out[2].tolist() == out[4].tolist() == [5.0, 6.0]
-        assert out[1].tolist() == [1.0, 2.0] and out[3] == 3
-    out[0][0] = 9
-    assert a.tolist() == [5.0, 6.0]
+        assert out[0] is a and out[1] is w and out[3] == 3
+        assert out[2].tolist() == out[4].tolist() == [5.0, 6.0] and out[5].tolist() == [1.0, 2.0]
+    out[2][0] = 9
+    out[4][1] = out[5][1] = 7
+    assert a.tolist() == [9.0, 6.0] and w.tolist() == [1.0, 2.0]
 
 
 def test_a_function_of_no_module():

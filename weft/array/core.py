@@ -23,6 +23,7 @@ from weft.dtypes import same_kind
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
+from weft.held import cut, enlist
 from weft.indexing import at, fitted, gathered, mask_of, scattered, select
 from weft.views import Path, follow, put
 
@@ -30,7 +31,6 @@ _new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _ASK = object()
 _ref = weakref.ref
-_wrapped = [looking.FIRST]
 
 
 def wrap(node: Node, trace: Any = _ASK) -> Array:
@@ -48,10 +48,11 @@ def wrap(node: Node, trace: Any = _ASK) -> Array:
         node.holder = held = _ref(out)
         trace.made.append(held)
     elif node.value is None:
-        node.holder = _ref(out)
-        _wrapped[0] -= 1
-        if _wrapped[0] <= 0:
-            _wrapped[0] = looking.cut(node)
+        node.holder = held = _ref(out)
+        handles = LOCAL.handles
+        handles.append(held)
+        if len(handles) >= handles.limit:
+            cut(node)
     return out
 
 
@@ -123,7 +124,9 @@ class Array(Methods):
         if base is None:
             write(self, node)
             if node.value is None:
-                node.holder = _ref(self)
+                node.holder = held = _ref(self)
+                if LOCAL.trace is None:
+                    enlist(held, node)
         else:
             base._set(put(read(base), self._path, node))
 
@@ -190,6 +193,8 @@ class Array(Methods):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         node = self.node
+        if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
+            return  # the second half of a[i] += b: the view has been written
         given = assigned(value, node.dtype)
         if index is Ellipsis:
             self._set(fitted(given, node.shape))
@@ -210,6 +215,11 @@ class Array(Methods):
     def fill(self, value: Any) -> None:
         """Write ``value`` everywhere."""
         self[...] = value
+
+    def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
+        """Whether a view of the same content is what ``self[index]`` is."""
+        chosen = select(index, shape)
+        return not chosen.axes and view._path == (chosen.path if self._base is None else self._path + chosen.path)
 
     def __len__(self) -> int:
         shape = self.node.shape

@@ -54,20 +54,18 @@ class Looks(Cell):
         return found.copy() if copy else found
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        version = kwargs.get("max_version")
-        found = self.numpy()
-        if version is None or tuple(version) < (1, 0):  # older consumers cannot be told that it is read-only
-            found = found.copy()
-        return found.__dlpack__(**kwargs)
+        from weft.dlpack import exported
+
+        return exported(self.numpy(), kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
 
-    def _one(self, kind: str) -> Any:
+    def _one(self, kind: str, free: bool = False) -> Any:
         node = self.node
         if node.size != 1:
             raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
-        return looking.one(node)
+        return looking.one(node, free)
 
     def __float__(self) -> float:
         return float(self._one("a float"))
@@ -81,7 +79,7 @@ class Looks(Cell):
     def __bool__(self) -> bool:
         if self.node.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
-        return bool(self._one("a bool"))
+        return bool(self._one("a bool", free=True))
 
     def __index__(self) -> int:
         if self.dtype not in INTEGERS or self.shape:
@@ -92,13 +90,13 @@ class Looks(Cell):
         node = self.node
         if not looking.known(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
-        content = self.numpy()
+        content = looking.look(node, free=True)
         text = np.array2string(content, separator=", ", prefix="array(")
         shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""
         return f"array({text}{shape}, dtype={node.dtype.name})"
 
     def __str__(self) -> str:
-        return str(self.numpy()) if looking.known(self.node) else repr(self)
+        return str(looking.look(self.node, free=True)) if looking.known(self.node) else repr(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self._one("text in this format").item(), spec) if spec else str(self)
+        return format(self._one("text in this format", free=True).item(), spec) if spec else str(self)

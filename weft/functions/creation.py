@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, like, own
 from weft.convert import number_node
+from weft.dlpack import taken
 from weft.dtypes import as_dtype
 from weft.errors import DTypeError
 from weft.functions.common import (
@@ -111,7 +112,7 @@ def from_dlpack(x: Any, /) -> Array:
     """
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
-    return own(node(np.from_dlpack(x), "from_dlpack"))
+    return own(node(taken(x), "from_dlpack"))
 
 
 def _filled(value: Any, shape: Any, dtype: Any, function: str, default: np.dtype = FLOAT32) -> Array:

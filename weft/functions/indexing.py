@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.array_methods import truth
 from weft.convert import numpy_node
 from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.common import (
-    BOOL,
     FLOAT32,
     INT64,
     Node,
@@ -419,7 +419,7 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     found = node(x, "nonzero")
     if not found.shape:
         raise ShapeError("nonzero: x has no dimensions; reshape it to (1,) first")
-    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(found).numpy()))
+    return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(found)).numpy()))
 
 
 def argwhere(x: Any, /) -> Array:
@@ -444,7 +444,7 @@ def argwhere(x: Any, /) -> Array:
     >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
-    return wrap(numpy_node(np.argwhere(wrap(node(x, "argwhere")).numpy())))
+    return wrap(numpy_node(np.argwhere(wrap(truth(node(x, "argwhere"))).numpy())))
 
 
 def flatnonzero(x: Any, /) -> Array:
@@ -469,7 +469,7 @@ def flatnonzero(x: Any, /) -> Array:
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
-    return wrap(numpy_node(np.flatnonzero(wrap(node(x, "flatnonzero")).numpy())))
+    return wrap(numpy_node(np.flatnonzero(wrap(truth(node(x, "flatnonzero"))).numpy())))
 
 
 def extract(condition: Any, x: Any, /) -> Array:
@@ -496,5 +496,4 @@ def extract(condition: Any, x: Any, /) -> Array:
     >>> wf.extract(x > 2, x).tolist()
     [5, 7]
     """
-    mask = wrap(cast(node(condition, "extract", "condition"), BOOL)).numpy()
-    return wrap(numpy_node(np.extract(mask, wrap(node(x, "extract")).numpy())))
+    return wrap(node(x, "extract")).reshape(-1)[np.flatnonzero(wrap(truth(node(condition, "extract", "condition"))).numpy())]

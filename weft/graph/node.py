@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,7 +124,7 @@ def frozen(params: dict[str, Any]) -> tuple:
     ])
 
 
-def topological(outputs: Iterable[Node], stop: frozenset[Node] = frozenset()) -> tuple[Node, ...]:
+def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:
     """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
     done: set[Node] = set()
     order: list[Node] = []
@@ -156,7 +156,8 @@ class _Origins(threading.local):
 
 ORIGIN = _Origins()
 _PACKAGE = __file__.rsplit("/", 2)[0] + "/"
-_OURS: dict[str, bool] = {}  # file name -> is it weft's own; a look-up is cheaper than comparing the path's start
+_NUMPY = (np.__file__ or "").rsplit("/", 1)[0] + "/"  # what it asks of weft, its caller has asked
+_OURS: dict[str, bool] = {}  # file name -> is it weft's own or NumPy's; a look-up is cheaper than comparing the path's start
 
 
 def user_frame() -> Any:
@@ -169,7 +170,7 @@ def user_frame() -> Any:
         name = frame.f_code.co_filename
         ours = _OURS.get(name)
         if ours is None:
-            ours = _OURS[name] = name.startswith(_PACKAGE)
+            ours = _OURS[name] = name.startswith((_PACKAGE, _NUMPY))
         if not ours:
             break
         frame = frame.f_back

@@ -18,6 +18,7 @@ from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
 
 Rule = Callable[[Node], Node | None]
+LONG, PIECE = 64, 16  # operands of a concatenation that is still read at once, and of the pieces that a longer one is made of
 _TRIES = 64  # rules are tried again on what a rule made, but not for ever
 
 
@@ -222,6 +223,14 @@ def _single(node: Node) -> Node | None:
     return _made(node, "concat", *kept, **node.params) if 0 < len(kept) < len(node.inputs) else None
 
 
+def _pieces(node: Node) -> Node | None:
+    """A long concatenation in pieces: an element asks each operand whether it comes from there."""
+    if len(node.inputs) <= LONG:
+        return None
+    parts = [node.inputs[k : k + PIECE] for k in range(0, len(node.inputs), PIECE)]
+    return _made(node, "concat", *(_made(node, "concat", *p, **node.params) for p in parts), **node.params)
+
+
 def _no_axes(node: Node) -> Node | None:
     return node.inputs[0] if not node.params["axes"] else None
 
@@ -292,7 +301,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "permute": (_permute, _permute_ones, _moved_splat),
     "slice": (_whole_slice, _slice_of_slice, _moved_splat),
     "pad": (_no_padding,),
-    "concat": (_single,),
+    "concat": (_single, _pieces),
     "reduce_sum": (_no_axes,),
     "reduce_prod": (_no_axes,),
     "reduce_max": (_no_axes,),

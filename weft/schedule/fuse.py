@@ -70,12 +70,14 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
     built: dict[tuple[tuple[Node, ...], tuple[Node, ...]], Lowered] = {}
     while True:
         grouping = Grouping(view, banned)
-        refusals = grouping.refusals()
+        refusals: dict[Group, list[Refusal]] = {}
+        for refusal in grouping.refusals():
+            refusals.setdefault(grouping.of[refusal.producer], []).append(refusal)
         out = []
         try:
             for group in grouping.groups():
                 if group.nodes[0].op.name != "item":  # a result of a loop is stored by the loop
-                    out.append(_build(view, grouping, group, refusals, built))
+                    out.append(_build(view, grouping, group, tuple(refusals.get(group, ())), built))
             return view, out
         except _Unbuilt as failed:
             banned.update(_cut(view, failed.nodes, failed.reason, banned))
@@ -100,10 +102,10 @@ def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> d
     raise AssertionError(f"no kernel for {nodes}: {reason}")
 
 
-def _build(view: View, grouping: Grouping, group: Group, refusals: list[Refusal], built: dict) -> Fused:
+def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ...], built: dict) -> Fused:
+    """``away``: the edges from the group to others."""
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
-    away = tuple(r for r in refusals if r.producer in members)
     stored = grouping.stored(group.nodes, members)
     if nodes[0].op.kind == "host":
         return Fused(None, nodes, tuple((i, i.shape) for i in nodes[0].inputs), nodes, (), away)

@@ -10,7 +10,7 @@ from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.facts import reduces
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure
+from weft.schedule.structure import VIEWS, Structure
 from weft.schedule.view import View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
@@ -61,8 +61,12 @@ class Grouping:
                 if other is not group:
                     group.before.add(other)
                     other.after.add(group)
+            moved = 0  # operands of a long concatenation that would be computed at too many positions
             for p in view.sources[node]:
-                self._try(p, node)
+                if moved > 2 * VIEWS:
+                    self.reasons[p, node] = reasons.MOVED
+                elif not self._try(p, node):
+                    moved += self.reasons[p, node] == reasons.MOVED
         self._siblings()
         self._hand_over()
 
@@ -134,17 +138,25 @@ class Grouping:
         return None
 
     def _path(self, a: Group, b: Group) -> bool:
-        """Whether another group stands between a and b: merging would close a circle."""
-        seen: set[Group] = set()
-        stack = [g for g in b.before if g is not a]
-        while stack:
-            g = stack.pop()
-            if g in seen:
-                continue
-            seen.add(g)
-            if a in g.before:
+        """Whether another group stands between a and b: merging would close a circle.
+
+        The search goes from both ends in turn, and is over when one of them has nowhere to go.
+        """
+        up, down = [g for g in b.before if g is not a], [g for g in a.after if g is not b]
+        above, below = set(up), set(down)
+        while up and down:
+            g = up.pop()
+            if g in below:
                 return True
-            stack.extend(g.before)
+            fresh = g.before - above
+            above |= fresh
+            up += fresh
+            g = down.pop()
+            if g in above:
+                return True
+            fresh = g.after - below
+            below |= fresh
+            down += fresh
         return False
 
     def _connected(self, a: Group, b: Group) -> bool:

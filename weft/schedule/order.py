@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Collection
 
 from weft.graph.node import Node
 from weft.schedule.fuse import Fused
@@ -10,11 +11,89 @@ from weft.schedule.view import View, strip
 
 
 def ordered(view: View, fused: list[Fused]) -> list[Fused]:
-    """The same kernels; updates of a parameter after everything that still reads it, where no circle arises."""
+    """The same kernels; updates of a parameter after all that reads it or checks indices, where that is no circle."""
     writer = {n: k for k, f in enumerate(fused) for n in f.outputs}
     before: list[set[int]] = []
     for k, f in enumerate(fused):
         before.append({writer[b] for n, _ in f.inputs if (b := strip(n)) in writer and writer[b] != k})
+    wished = _wishes(view, fused, before)  # kernels, and gates, that should come before, but need not
+    after: list[list[int]] = [[] for _ in fused]
+    wishing: list[list[int]] = [[] for _ in wished]
+    for k, those in enumerate(before):
+        for w in those:
+            after[w].append(k)
+    for k, those in enumerate(wished):
+        for w in those:
+            wishing[w].append(k)
+    need, wish = [len(b) for b in before], [len(w) for w in wished]
+    ready = [k for k, n in enumerate(need) if not n]  # in order: a heap already
+    willing = [k for k in ready if not wish[k]]
+    done = [False] * len(fused)
+    out = []
+    while ready:
+        k = heapq.heappop(willing or ready)  # where wishes form a circle, the first kernel that can run does
+        if done[k]:
+            continue
+        done[k] = True
+        out.append(fused[k])
+        for a in after[k]:
+            need[a] -= 1
+            if not need[a]:
+                heapq.heappush(ready, a)
+                if not wish[a]:
+                    heapq.heappush(willing, a)
+        fulfilled = [k]
+        for w in fulfilled:
+            for a in wishing[w]:
+                wish[a] -= 1
+                if wish[a]:
+                    continue
+                if a >= len(fused):
+                    fulfilled.append(a)
+                elif not need[a]:
+                    heapq.heappush(willing, a)
+    return out
+
+
+def _wishes(view: View, fused: list[Fused], before: list[set[int]]) -> list[set[int]]:
+    """For each kernel those that should come before it; and two more rows, for gates: what many wait for, said once.
+
+    An input that a kernel may write over is read by all others first. And what checks indices comes before what may write over
+    an input, for then nothing has changed where an index is out of range: updates that check none wait for those that do.
+    """
+    ancestors: list[int] = []  # sets of kernels, as bits
+    for b in before:  # fused is in a valid order
+        mask = 0
+        for w in b:
+            mask |= ancestors[w] | (1 << w)
+        ancestors.append(mask)
+    updates = _updates(view, fused, ancestors)
+    wished: list[set[int]] = [set() for _ in fused]
+    for last, readers in updates.items():
+        wished[last] |= readers - before[last] - {last}
+    for plain in (False, True):
+        behind = [u for u in updates if not (plain and fused[u].sites)]
+        held = _bits(behind)
+        checks = {k for k, f in enumerate(fused) if f.sites and not (held >> k & 1 or ancestors[k] & held)}
+        wished.append(checks)
+        if checks:
+            for u in behind:
+                wished[u].add(len(wished) - 1)
+    return wished
+
+
+def _bits(numbers: Collection[int]) -> int:
+    mask = 0
+    for k in numbers:
+        mask |= 1 << k
+    return mask
+
+
+def _updates(view: View, fused: list[Fused], ancestors: list[int]) -> dict[int, set[int]]:
+    """The kernels that may write over an input and should be the last of its readers, with these.
+
+    Of each input it is the first that gives a result of the input's shape and dtype and before which all other readers can run.
+    """
     readers: dict[Node, list[int]] = {}
     for k, f in enumerate(fused):
         for n, _ in f.inputs:
@@ -22,52 +101,14 @@ def ordered(view: View, fused: list[Fused]) -> list[Fused]:
             if base in view.given:
                 readers.setdefault(base, []).append(k)
     outputs = {strip(o) for o in view.graph.outputs}
-    ancestors: list[int] = []
-    for k in range(len(fused)):  # fused is in a valid order
-        mask = 0
-        for w in before[k]:
-            mask |= ancestors[w] | (1 << w)
-        ancestors.append(mask)
-    extra: list[tuple[int, int]] = []
-    updates: dict[int, None] = {}
+    found: dict[int, set[int]] = {}
     for base, who in readers.items():
+        inside = 0
+        for r in who:
+            inside |= ancestors[r]
         for u in who:
-            if any(n in outputs and n.shape == base.shape and n.dtype == base.dtype for n in fused[u].outputs):
-                extra += [(r, u) for r in who if r != u]
-                updates[u] = None
-    # what checks indices comes before what may overwrite an input: then nothing has changed where one is out of range
-    extra += [(c, u) for c, f in enumerate(fused) if f.sites for u in updates if u != c]
-    edges = [set(b) for b in before]
-    for r, u in extra:
-        if not ancestors[r] >> u & 1 and not _reaches(edges, u, r):
-            edges[u].add(r)
-    after: list[list[int]] = [[] for _ in fused]
-    waiting = [len(e) for e in edges]
-    for k, e in enumerate(edges):
-        for w in e:
-            after[w].append(k)
-    heap = [k for k, w in enumerate(waiting) if not w]
-    heapq.heapify(heap)
-    out = []
-    while heap:
-        k = heapq.heappop(heap)
-        out.append(fused[k])
-        for a in after[k]:
-            waiting[a] -= 1
-            if not waiting[a]:
-                heapq.heappush(heap, a)
-    return out
-
-
-def _reaches(edges: list[set[int]], first: int, last: int) -> bool:
-    """Whether ``last`` runs after ``first`` by the edges so far."""
-    seen: set[int] = set()
-    stack = [last]
-    while stack:
-        k = stack.pop()
-        if k == first:
-            return True
-        if k not in seen:
-            seen.add(k)
-            stack.extend(edges[k])
-    return False
+            same = any(n in outputs and n.shape == base.shape and n.dtype == base.dtype for n in fused[u].outputs)
+            if same and not inside >> u & 1:
+                found.setdefault(u, set()).update(who)
+                break
+    return found

@@ -341,7 +341,11 @@ class Structure:
         dims = self._new(node.shape)
         if below[0] is not None:
             self._unite(dims, below[0].dims)
-        return self._joined(dims, known)
+        facts = self._joined(dims, known)
+        facts.views = sum(f.views for f in known) or 1  # what is written may read the base too, at places of its own
+        if facts.views > VIEWS:
+            raise Boundary(reasons.MOVED)
+        return facts
 
     def _product(self, node: Node) -> Facts:
         if self.product is not None:

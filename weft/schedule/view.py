@@ -87,6 +87,11 @@ class View:
             elif kind == "shape" and self._far(node):
                 self._real.add(node)
             elif kind == "shape":
+                if name == "concat":
+                    for below in map(strip, inputs):  # pieces of a long concatenation are stored, see simplify.py
+                        if below.op.name == "concat" and len(below.inputs) >= _READS and not self.stored(below):
+                            self._real.add(below)
+                            chain.pop(below, None)
                 if name == "reshape" and not follows(node.shape, inputs[0].shape):
                     below = strip(inputs[0])
                     if below not in self._real and not self.stored(below) and below not in self.uniform:

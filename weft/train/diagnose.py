@@ -158,8 +158,7 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
             names[node] = repr(parameters[id(cell)])
         values.append(cell.numpy())
     values += [execute.to_numpy(n.value, n.shape, n.dtype) for n in traced.fixed]
-    ends = [(traced.graph.outputs if kind == "out" else traced.graph.inputs)[k] for kind, k in traced.results]
-    loss, slopes = unflatten(traced.structure, ends)
+    loss, slopes = unflatten(traced.structure, list(traced.shows))
 
     bad: dict[Node, str] = {}
     ranges: dict[Node, Range] = {}

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from weft import files
 from weft.errors import DataError
-from weft.signals import held
+from weft.signals import uninterrupted
 
 
 @contextmanager
@@ -36,14 +36,14 @@ def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    with held():
+    with uninterrupted():
         place = files.target(path, "fit: checkpoint")
         lock = place.with_name(place.name + ".lock")
         mine = _taken(lock, path)
     try:
         yield
     finally:
-        with held():
+        with uninterrupted():
             with suppress(OSError):
                 if files.identity(lock) == files.identity(mine.fileno()):
                     os.unlink(lock)

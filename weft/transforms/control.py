@@ -37,7 +37,8 @@ def scan(
     f : function (carry, x) -> (carry, y); called to see what it computes: once, or once more where it writes. Arrays it
         reads from outside are constants of the loop, and derivatives by them are known too. Arrays from outside that it
         writes (parameters, the state of an optimizer, the random state) are carried: each step sees what the one before
-        it wrote, and after the loop they hold what the last one wrote.
+        it wrote, and after the loop they hold what the last one wrote. Its arguments are copies: what it writes into them
+        in place stays in the step.
     init : tree of Arrays or numbers: the first carry. Each step keeps its structure, shapes and dtypes.
     xs : tree of Arrays with one first extent, or None: then ``f`` is given None, and ``length`` says how often
     length : int, the number of steps; needed without ``xs``, else it must agree with them

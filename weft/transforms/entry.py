@@ -7,7 +7,7 @@ Each node has a buffer of its own, so whoever keeps a content keeps its node, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from sys import getrefcount
 from typing import Any
@@ -17,12 +17,17 @@ from weft.convert import as_node
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms import warm
+from weft.transforms.results import End
 from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import unflatten
 
 MISS = object()
-OUT, IN, STATIC = range(3)
+# what a result is, see ``results.py``: an output, an input's content, or what exists already (the object, or the leaf's number);
+# LATER: what is made of other results
+OUT, IN, STATIC, LEAF, LATER = range(5)
 _FLOAT, _SAME = "float", "same"  # kinds of arguments that are no Arrays
+_EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
+_NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
 
 
@@ -45,18 +50,20 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
+    lands: the arguments that the function writes.
     """
 
     __slots__ = (
-        "_arrays", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_lands", "_made",
-        "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state", "_states",
-        "_structure", "_survivors", "_tail", "_values", "_warm", "_writes", "quick", "tree",
+        "_arrays", "_bases", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_later",
+        "_made", "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state",
+        "_states", "_structure", "_survivors", "_tail", "_values", "_visible", "_warm", "_writes", "lands", "quick", "tree",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
         graph = traced.graph
         self._run = run
         self._arrays = traced.arrays
+        self._bases = traced.bases
         self._scalars = traced.scalars
         self._cells = list(traced.captured)
         self._fixed_nodes = traced.fixed
@@ -68,17 +75,20 @@ class Entry:
         static = self.tree is not None and structure[1]
         self._guard(graph.inputs, leaves)
         # the long way sees static arguments, and an Array that is another argument too
-        self.quick = not static and None not in self._specs
+        self.quick = not static and None not in self._specs and not self._bases
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
         self._made = [(*r, own if kind is Array else wrap) for r, kind in zip(self._results, self._kinds, strict=True)]
+        self._visible = len(traced.shows)
+        late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
+        self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
         self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *_result(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
-        self._lands = any(isinstance(target, int) for target, *_ in self._writes)  # in an argument
-        self._survivors = [(cell, _result(s, graph.inputs, graph.outputs)) for cell, s in traced.survivors]
+        self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
+        self._survivors = [(cell, _result(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
@@ -98,7 +108,7 @@ class Entry:
         """The captured cells that the Program writes, in the order of their outputs."""
         self._nodes: list[Node] = [cell._node for cell in self._cells]
         self._values: list[Any] = [n.value for n in self._nodes]
-        sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s in traced.survivors))]
+        sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
         self._shown = shown = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
         self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in shown]
         numbers = [k for _, k in self._state]
@@ -156,7 +166,7 @@ class Entry:
             if value is None or node.dtype is not spec[1] or node.shape != spec[0] or node.op is SCALAR or given is not spec[2]:
                 return MISS
             inputs.append(value)
-        if self._lands and len(set(map(id, inputs))) < len(inputs):
+        if self.lands and len(set(map(id, inputs))) < len(inputs):
             return MISS  # what is written through one argument would have to show in another
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in a captured cell
@@ -172,24 +182,27 @@ class Entry:
         if self._fixed:
             inputs += self._fixed
         if self._writes or self._survivors:
-            return self._stateful(inputs, args)
+            return self._stateful(inputs, args, args)
         outputs = self._run(inputs)
         if self._single:
             _, k, shape, dtype = self._results[0]
             return holding(outputs[k], shape, dtype, self._kinds[0])
-        return self._pack(outputs, self._unchanged(inputs, args), {})
+        return self._pack(outputs, args, self._unchanged(inputs, args), {})
 
     def run_with(self, leaves: Sequence[Any]) -> Any:
         """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
         if not self._renew():
             return MISS
-        inputs: list[Any] = [leaves[k].node.value for k in self._arrays]
+        cells = leaves if not self._bases else [
+            concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
+        ]
+        inputs: list[Any] = [cells[k].node.value for k in self._arrays]
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
         inputs += self._fixed
         if self._writes or self._survivors:
-            return self._stateful(inputs, leaves)
-        return self._pack(self._run(inputs), self._unchanged(inputs, leaves), {})
+            return self._stateful(inputs, leaves, cells)
+        return self._pack(self._run(inputs), leaves, self._unchanged(inputs, cells), {})
 
     def _renew(self) -> bool:
         """Bring the lists up to date; False where a captured cell has another shape or dtype now."""
@@ -209,20 +222,23 @@ class Entry:
     def forget_survivors(self) -> None:
         self._survivors = []
 
-    def _stateful(self, inputs: list[Any], leaves: Sequence[Any]) -> Any:
-        """Run a Program that writes cells; their buffers are given to it where nobody else holds them."""
+    def _stateful(self, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
+        """Run a Program that writes cells; their buffers are given to it where nobody else holds them.
+
+        ``cells``: the leaves, or the cells that stand for them where the function was traced with these.
+        """
         held = self._held
         if held is not None and list(map(getrefcount, self._own)) != self._expected:
             held = held.copy()
             for count, (i, _) in zip(map(getrefcount, self._own), self._state, strict=True):
                 held[self._start + i] = count != _FREE
-        unchanged = self._unchanged(inputs, leaves) if self._shown else {}
+        unchanged = self._unchanged(inputs, cells) if self._shown else {}
         outputs = self._run(inputs, held)
         if self._tail >= 0 and outputs[self._tail :] == self._free:
             if self._single:
                 _, k, shape, dtype = self._results[0]
                 return holding(outputs[k], shape, dtype, self._kinds[0])
-            return self._pack(outputs, unchanged, {})
+            return self._pack(outputs, leaves, unchanged, {})
         made: dict[int, Node] = {}
         for target, kind, k, shape, dtype, i in self._writes:
             if kind == IN:
@@ -233,40 +249,61 @@ class Entry:
             else:
                 node = _made(made, k, shape, dtype, outputs)
             if isinstance(target, int):
-                leaves[target]._set(node)
+                cells[target]._set(node)
                 continue
             target._node = node
             if i >= 0:
                 self._nodes[i], self._values[i] = node, node.value
-        for cell, (kind, k, shape, dtype) in self._survivors:
+        alive: dict[int, Array] = {}
+        for cell, (kind, k, shape, dtype), j in self._survivors:
             cell._node = unchanged[k] if kind == IN else _made(made, k, shape, dtype, outputs)
             cell._trace = None
+            alive[j] = cell
         self._gather()
-        return self._pack(outputs, unchanged, made)
+        return self._pack(outputs, leaves, unchanged, made, alive)
 
-    def _unchanged(self, inputs: list[Any], leaves: Sequence[Any]) -> dict[int, Node]:
+    def _unchanged(self, inputs: list[Any], cells: Sequence[Any]) -> dict[int, Node]:
         """The nodes of the inputs that are results too; they share these nodes."""
-        return {k: self._node(k, leaves, inputs) for k in self._shown}
+        return {k: self._node(k, cells, inputs) for k in self._shown}
 
-    def _node(self, k: int, leaves: Sequence[Any], inputs: list[Any]) -> Node:
+    def _node(self, k: int, cells: Sequence[Any], inputs: list[Any]) -> Node:
         """The node behind input ``k``."""
         if k < len(self._arrays):
-            return leaves[self._arrays[k]].node
+            return cells[self._arrays[k]].node
         if k < self._start:
             return as_node(inputs[k])
         k -= self._start
         return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
 
-    def _pack(self, outputs: list[Any], unchanged: dict[int, Node], made: dict[int, Node]) -> Any:
+    def _pack(
+        self, outputs: list[Any], leaves: Sequence[Any], unchanged: dict[int, Node], made: dict[int, Node],
+        alive: Mapping[int, Array] = _NONE,
+    ) -> Any:
+        """The results. ``alive``: those that are Arrays already, since somebody kept them while tracing."""
         out: list[Any] = []
-        for kind, k, shape, dtype, make in self._made:
-            if kind == OUT:
+        for j, (kind, k, shape, dtype, make) in enumerate(self._made):
+            if j in alive:
+                out.append(alive[j])
+            elif kind == OUT:
                 out.append(make(_made(made, k, shape, dtype, outputs)))
             elif kind == IN:
                 out.append(make(unchanged[k]))
             else:
-                out.append(k)
+                out.append(leaves[k] if kind == LEAF else k)
+        for same, j, what in self._later:
+            out[j] = out[what] if same else _owner(what[0], leaves, out)._view(what[1])
+        del out[self._visible :]
         return out[0] if self._structure is None else unflatten(self._structure, out)
+
+
+def _owner(end: End, leaves: Sequence[Any], out: list[Any]) -> Array:
+    """What a result is a view of."""
+    kind, k = end
+    if kind == "same":
+        return out[k]
+    if kind == "static":
+        return k
+    return leaves[k] if kind == "leaf" else leaves[k].cell
 
 
 def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
@@ -277,10 +314,10 @@ def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[A
     return node
 
 
-def _result(source: tuple[str, Any], inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
-    """(OUT, output, shape, dtype), (IN, input, shape, dtype) or (STATIC, value, None, None)."""
+def _result(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
+    """(OUT, output, shape, dtype), (IN, input, shape, dtype), or (STATIC | LEAF | LATER, value, None, None)."""
     kind, k = source
-    if kind == "static":
-        return (STATIC, k, None, None)
+    if kind in _EXISTS:
+        return (_EXISTS[kind], k, None, None)
     node = (outputs if kind == "out" else inputs)[k]
     return (OUT if kind == "out" else IN, k, node.shape, node.dtype)

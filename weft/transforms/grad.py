@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
-from weft.cell import LOCAL
+from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
 from weft.dtypes import is_float
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
-from weft.graph.node import Node
+from weft.graph.node import Node, user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
-from weft.transforms.tree import flatten, is_container, is_module, unflatten
+from weft.transforms.aliases import touch
+from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
 
 _IDENTITY = TABLE["identity"]
 
@@ -74,14 +75,26 @@ class _Argument:
         for array, _, fresh in self.swapped:
             array._set(fresh)
 
-    def leave(self) -> None:
-        """Give parameters their nodes back, unless the function wrote them; land writes to other arguments."""
+    def leave(self, land: bool) -> None:
+        """Give parameters their nodes back, unless the function wrote them; ``land`` writes to other arguments."""
         for array, node, fresh in self.swapped:
             if array.node is fresh:
                 array._set(node)
         for array, handle, fresh in self.copies:
-            if handle._node is not fresh:
+            if land and handle._node is not fresh:
                 array._set(handle._node)
+
+    def own(self, result: Any) -> Any:
+        """What the function gives beside its value: an argument of it, or a view of one, is that of the caller."""
+        if isinstance(result, Array):
+            cell = result.cell
+            for array, handle, _ in self.copies:
+                if cell is handle:
+                    return array if result is handle else array._view(result._path)
+        elif self.copies and is_container(result) and not is_module(result):
+            leaves, structure = flatten(result, modules=False)
+            return unflatten(structure, [self.own(leaf) for leaf in leaves])
+        return result
 
     def result(self, gradients: list[Node]) -> Any:
         found: dict[int, Array] = {}  # a shared parameter has one gradient
@@ -135,20 +148,54 @@ def _name(f: Any) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
-def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument]) -> Any:
+def _call(f: Callable, args: list[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument], what: str) -> Any:
     LOCAL.keep += 1
     LOCAL.inside += 1
+    outer, land = LOCAL.variables, True
+    LOCAL.variables = outer.union(*[a.nodes for a in arguments])
+    copies = [copy for a in arguments for copy in a.copies]
     try:
         for a in arguments:
             a.enter()
+        before = [read(array.cell) for array, _, _ in copies]
         try:
-            return f(*args, **kwargs)
+            out = f(*args, **kwargs)
+            written = [
+                array for (array, handle, fresh), node in zip(copies, before, strict=True)
+                if handle._node is not fresh or read(array.cell) is not node
+            ]
+            if written and (shared := _shared(written, args, kwargs, arguments)) is not None:
+                land = False
+                for (array, _, _), node in zip(copies, before, strict=True):
+                    write(array.cell, node)
+                raise TraceError(
+                    f"{user_line(user_frame())}: {what}: an array that is differentiated by (shape {shared.shape}) shares memory "
+                    "with another argument, and one of them is written in place: of which of them the rest is a function is not "
+                    "known; give a copy (.copy()) of one of them"
+                )
+            return out
         finally:
             for a in arguments:
-                a.leave()
+                a.leave(land)
     finally:
+        LOCAL.variables = outer
         LOCAL.keep -= 1
         LOCAL.inside -= 1
+
+
+def _shared(written: list[Array], args: Sequence[Any], kwargs: dict[str, Any], arguments: Sequence[_Argument]) -> Array | None:
+    """One of ``written`` that another argument shows too.
+
+    A differentiated array is a variable of its own: the other would not see what is written to it.
+    """
+    copies = [copy for a in arguments for copy in a.copies]
+    handles = {id(handle) for _, handle, _ in copies}
+    others = [array for array, _, _ in copies] + [parameter for a in arguments for parameter, _, _ in a.swapped]
+    others += [x for x in arrays_in([*args, kwargs]) if id(x) not in handles]
+    for array in written:
+        if sum([touch(array, other) for other in others]) > 1:  # itself, and another
+            return array
+    return None
 
 
 def _numbers(argnums: int | Sequence[int], count: int, name: str) -> tuple[int, ...]:
@@ -178,6 +225,11 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     ------
     ShapeError, DTypeError, TypeError, ValueError
         When called: the result is not one number, or no float; an argument is not float; ``argnums`` names no argument.
+    TraceError
+        When called: ``f`` looks at a value that depends on what is differentiated by (``float(x)``, ``x.numpy()``, functions
+        that run in NumPy): its derivative would be lost. ``wf.stop_gradient(x)``, integers and bools (so ``if x > 0``) may be
+        looked at, and printing shows any value. Or ``f`` writes an array that is differentiated by and that another argument
+        shows too.
 
     Examples
     --------
@@ -194,7 +246,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         known: dict[int, Node] = {}
         chosen = {n: _Argument(args[n], f"grad of {name}: argument {n}", known) for n in numbers}
         called = [chosen[k].value if k in chosen else a for k, a in enumerate(args)]
-        out = _call(f, called, kwargs, list(chosen.values()))
+        out = _call(f, called, kwargs, list(chosen.values()), f"grad of {name}")
         aux = None
         if has_aux:
             if not (isinstance(out, tuple) and len(out) == 2):
@@ -215,6 +267,8 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             gradients.append(chosen[k].result(found[at : at + count]))
             at += count
         value = out if isinstance(out, Array) else wrap(node)
+        for a in chosen.values():
+            value, aux = a.own(value), a.own(aux)
         gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         return ((value, aux) if has_aux else value), gradient
 
@@ -234,7 +288,7 @@ def grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
     Raises
     ------
-    ShapeError, DTypeError, TypeError, ValueError
+    ShapeError, DTypeError, TypeError, ValueError, TraceError
         As :func:`value_and_grad`.
 
     Examples
@@ -270,6 +324,8 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     ------
     DTypeError
         An argument is not float.
+    TraceError
+        As :func:`value_and_grad`.
     ShapeError, ValueError
         From the pullback: a cotangent of another shape or structure than the result.
 
@@ -283,12 +339,14 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     name = _name(f)
     known: dict[int, Node] = {}
     chosen = [_Argument(p, f"vjp of {name}: argument {k}", known) for k, p in enumerate(primals)]
-    out = _call(f, [c.value for c in chosen], {}, chosen)
+    out = _call(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]
     slots = [input_leaf(n.shape, n.dtype) if is_float(n.dtype) else None for n in nodes]
     pairs = [(n, s) for n, s in zip(nodes, slots, strict=True) if s is not None]
     wrt = [n for c in chosen for n in c.nodes if n is not None]
+    for c in chosen:
+        out = c.own(out)
     # the derivative is built now, while the graph is whole; a look at the result may cut it short later
     pulled = backward([n for n, _ in pairs], [s for _, s in pairs], wrt)
 

@@ -20,6 +20,7 @@ from weft.errors import DTypeError
 from weft.look import materialise
 from weft.recent import Recent
 from weft.transforms import warm
+from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
@@ -50,6 +51,7 @@ class Jitted:
         self._leaky: dict[Any, int] = {}
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
         self._alive: list[Any] = []  # these cells: no other object may get their numbers
+        self._writing = Recent(KINDS)  # by key: the arguments that are written
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
@@ -79,31 +81,49 @@ class Jitted:
             return self.f(*args, **kwargs)
         if LOCAL.watch is not None:
             self = LOCAL.watch.twin(self)
-        leaves, rebuild, structure = self._flat(args, kwargs)
-        leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in leaves]
+        given, rebuild, structure = self._flat(args, kwargs)
+        leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
         key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states))
-        for entry in self._entries.get(key) or ():
+        full = key
+        written = self._writing.get(key)
+        if written is not None:
+            full = (*key, *shared_key(leaves, shared(leaves, written, self._states)))
+        for entry in self._entries.get(full) or ():
+            check_writes(given, entry.lands, self.f)
             out = entry.run_with(leaves)
             if out is not MISS:
                 if entry.quick:
                     self._last = entry
+                write_back(given, leaves, entry.lands)
                 return out
-        return self._first(key, leaves, rebuild, structure)
+        return self._first(key, given, leaves, rebuild, structure)
 
-    def _first(self, key: Any, leaves: list[Any], rebuild: Callable, structure: Any) -> Any:
+    def _first(self, key: Any, given: list[Any], leaves: list[Any], rebuild: Callable, structure: Any) -> Any:
         self.traces += 1
-        traced = trace(self.f, leaves, rebuild, self._states)
-        states = {*map(id, traced.captured)} if traced.writes else set()
-        if not (states - self._states).isdisjoint(map(id, leaves)):  # one array by two ways: what is written shows in both
-            states |= self._states
+        states, written = self._states, self._writing.get(key) or frozenset()
+        together = shared(leaves, written, states)
+        traced = trace(self.f, leaves, rebuild, states, together)
+        captured = {*map(id, traced.captured)} if traced.writes else set()
+        if not together:
+            written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
+            together = shared(leaves, written, states | captured)
+        # one content by two ways, an argument and a captured cell or two arguments: what is written shows in both
+        if together and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
+            states = states | captured
             key = (*key[:3], *_keys(leaves, states))
-            traced = trace(self.f, leaves, rebuild, states)
+            together = shared(leaves, written, states)
+            traced = trace(self.f, leaves, rebuild, states, together)
+        if written:
+            self._writing.put(key, written)
+            key = (*key, *shared_key(leaves, together))
         _materialise_cells(traced.captured)
         run = execute.located(execute.executable(traced.graph), traced.graph)
         entry = Entry(traced, leaves, run, structure)
         warm.install(Jitted, _slow)
+        check_writes(given, entry.lands, self.f)
         out = entry.run_with(leaves)
         assert out is not MISS
+        write_back(given, leaves, entry.lands)
         left = traced.survivors
         if left:
             self._leaky[key] = self._leaky.get(key, 0) + 1
@@ -114,8 +134,8 @@ class Jitted:
                 self._entries.put(key, [entry])
             else:
                 same.append(entry)
-            self._alive += [cell for cell in traced.captured if id(cell) in states - self._states]
-            self._states |= states
+            self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
+            self._states |= captured
             self._last = entry if entry.quick else None
             self._key_of_modules()
         return out
@@ -180,8 +200,8 @@ def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
     seen: dict[int, int] = {}
     keys: list[Any] = []
     for k, leaf in enumerate(leaves):
-        if id(leaf) in states:
-            keys.append((_State, id(leaf)))
+        if isinstance(leaf, Array) and id(leaf.cell) in states:
+            keys.append((_State, id(leaf.cell), path_key(leaf)))
         elif isinstance(leaf, Array):
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
@@ -221,12 +241,16 @@ def jit(
 
     Returns
     -------
-    Jitted : called like ``f``; usable as a decorator, with arguments too
+    Jitted : called like ``f``, and gives what ``f`` gives: an argument that is returned is that argument, a view shares
+        memory with what it is a view of; what is written shows wherever that memory is. Usable as a decorator, with
+        arguments too
 
     Raises
     ------
     TypeError
         ``f`` is no function.
+    ValueError
+        When called: the function writes a NumPy array that is read-only, or shares memory with another argument.
     TraceError
         When called: the function looks at the content of an array (``float(x)``, ``if x > 0``); while it is traced only shapes
         and dtypes are known.

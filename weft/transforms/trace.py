@@ -106,3 +106,11 @@ class VmapTrace(Trace):
     """One example stands for all: contents are not known."""
 
     looks = "a function under wf.vmap"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[int] = set()  # cells from outside that were read
+
+    def outer(self, cell: Cell) -> Node:
+        self.seen.add(id(cell))
+        return super().outer(cell)

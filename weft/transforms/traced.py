@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, scalar_leaf
 from weft.look import materialise
+from weft.transforms.results import End, ends_of
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten, is_container, is_module
 
@@ -24,22 +25,26 @@ from weft.transforms.tree import flatten, is_container, is_module
 class Traced:
     """A traced call.
 
-    ``graph.inputs`` are, in order: the Array leaves of the arguments; float arguments (``scalars``: leaf numbers, a
-    leaf once for each dtype it is used in); captured cells; fixed buffers that were made while tracing.
-    ``results`` and ``writes`` say where values are found: ``("out", k)`` a Program output, ``("in", k)`` an input
-    unchanged, ``("static", value)``.
+    ``graph.inputs`` are, in order: the Array leaves of the arguments (of leaves in ``bases`` the whole cell of which they
+    are views); float arguments (``scalars``: leaf numbers, a leaf once for each dtype it is used in); captured cells; fixed
+    buffers that were made while tracing.
+    ``results`` are ends (see ``results.py``), the first ``len(shows)`` of them those of the function; in place of nodes they
+    have sources: ``("out", k)`` a Program output, ``("in", k)`` an input unchanged. ``writes`` have sources too.
+    ``shows``: the node of each result, or what it is where it is no array of the trace.
     """
 
     graph: Graph
     arrays: tuple[int, ...]
+    bases: frozenset[int]
     scalars: tuple[int, ...]
     captured: tuple[Array, ...]
     fixed: tuple[Node, ...]
-    results: tuple[tuple[str, Any], ...]
+    results: tuple[End, ...]
     kinds: tuple[type[Array], ...]  # of the results: Array or Scalar
+    shows: tuple[Any, ...]
     structure: Any
-    writes: tuple[tuple[str, Any, tuple[str, Any]], ...]  # ("leaf", number | "cell", Array, source)
-    survivors: list[tuple[Array, tuple[str, Any]]] = field(default_factory=list)
+    writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number | "cell", Array, source)
+    survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # the result that each is, or -1
 
 
 def is_static(leaf: Any) -> bool:
@@ -49,60 +54,71 @@ def is_static(leaf: Any) -> bool:
 
 def trace(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
+    together: Sequence[Sequence[int]] = (),
 ) -> Traced:
-    """Call ``f`` with placeholders for the Array and float leaves of its arguments; those in ``states`` (by id) stay cells.
+    """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
+    not done.
 
-    ``rebuild`` makes (args, kwargs) of leaves. Writes to cells from outside are recorded, not done.
+    rebuild : makes (args, kwargs) of leaves
+    states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
+    together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
     """
     inner = JitTrace()
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
+    cells: dict[int, Array] = {}  # leaf number -> the Array whose content the placeholder is
     seen: dict[int, Any] = {}
     forms = [None if is_static(x) or type(x) is float else (tuple(x.shape), x.dtype) for x in leaves]  # outside: no reads
+    group = {k: numbers[0] for numbers in together for k in numbers}
+    wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with inner:
+        for k, node in wholes.items():
+            places[k] = input_leaf(node.shape, node.dtype)
+            cells[k] = own(places[k])
         for k, leaf in enumerate(leaves):
-            if is_static(leaf) or id(leaf) in states:
+            if is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
                 handles.append(leaf)
             elif type(leaf) is float:
                 places[k] = scalar_leaf(None, float64)
                 handles.append(number(places[k]))
             elif id(leaf) in seen:
                 handles.append(seen[id(leaf)])
+            elif k in group:
+                cell = cells[group[k]]
+                handles.append(cell if leaf._base is None else cell._view(leaf._path))
+                seen[id(leaf)] = handles[-1]
             else:
                 shape, dtype = forms[k]  # type: ignore[misc]
                 places[k] = input_leaf(shape, dtype)
                 handles.append(wrap(places[k]) if isinstance(leaf, Scalar) else own(places[k]))
-                seen[id(leaf)] = handles[-1]
+                cells[k] = seen[id(leaf)] = handles[-1]
         inner.made.clear()
         args, kwargs = rebuild(handles)
         out = f(*args, **kwargs)
         del args, kwargs
         results, structure = flatten(out, modules=False) if is_container(out) and not is_module(out) else ([out], None)
-        ends: list[Any] = [_end(r, inner) for r in results]
-        kinds: tuple[type[Array], ...] = tuple(Scalar if isinstance(r, Scalar) else Array for r in results)
-        writes: list[tuple[str, Any, Node]] = []
-        for k, node in places.items():
-            if node.op is INPUT and handles[k]._node is not node:
-                writes.append(("leaf", k, handles[k]._node))
-        writes += [("cell", cell, inner.nodes[key]) for key, cell in inner.written.items()]
-        mine = {id(x) for x in (*results, *handles)}
-        alive = [cell for cell in (ref() for ref in inner.made) if cell is not None and id(cell) not in mine]
-        survivors = [(cell, cell._node) for cell in alive if cell._base is None]
-    del out, results
-    return _assemble(inner, places, ends, kinds, structure, writes, survivors)
-
-
-def _end(result: Any, inner: JitTrace) -> Any:
-    if isinstance(result, Array):
-        return result.node
-    if isinstance(result, np.ndarray):
-        return as_node(result)
-    return ("static", result)
+        numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if isinstance(h, Array) and not h.weak}
+        owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
+        found = ends_of(results, numbers, owners, inner)
+        kinds: list[type[Array]] = [Scalar if isinstance(r, Scalar) else Array for r in results]
+        writes: list[tuple[str, Any, Node]] = [
+            ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
+        ]
+        before = {id(cell): node for cell, node in inner.captured}
+        writes += [
+            ("cell", cell, inner.nodes[key]) for key, cell in inner.written.items() if inner.nodes[key] is not before.get(key)
+        ]
+        del handles, cells, seen, results, out
+        alive = {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
+        ends, places_of = found.settled(alive)
+        kinds += [Array] * (len(ends) - len(kinds))
+        survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
+    return _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
 
 
 def _assemble(
-    inner: JitTrace, places: dict[int, Node], ends: list[Any], kinds: tuple[type[Array], ...], structure: Any,
-    writes: list[tuple[str, Any, Node]], survivors: list[tuple[Any, Node]],
+    inner: JitTrace, places: dict[int, Node], bases: frozenset[int], ends: list[End], kinds: list[type[Array]], shows: list[Any],
+    structure: Any, writes: list[tuple[str, Any, Node]], survivors: list[tuple[Any, Node, int]],
 ) -> Traced:
     arrays = tuple(k for k, n in places.items() if n.op is INPUT)
     inputs = [places[k] for k in arrays]
@@ -117,7 +133,7 @@ def _assemble(
                 scalars.append(k)
     captured = [(cell, node) for cell, node in inner.captured]
     inputs += [node for _, node in captured]
-    wanted = [n for n in ends if isinstance(n, Node)] + [n for _, _, n in writes] + [n for _, n in survivors]
+    wanted = [n for kind, n in ends if kind == "node"] + [n for _, _, n in writes] + [n for _, n, _ in survivors]
     known = set(inputs)
     fixed: list[Node] = []
     for node in topological(wanted, stop=frozenset(known)):
@@ -133,19 +149,17 @@ def _assemble(
     position = {n: k for k, n in enumerate(inputs)}
     outputs: dict[Node, int] = {}
 
-    def source(node: Any) -> tuple[str, Any]:
-        if not isinstance(node, Node):
-            return node
+    def source(node: Node) -> End:
         if node in position:
             return ("in", position[node])
         return ("out", outputs.setdefault(node, len(outputs)))
 
-    results = tuple(source(e) for e in ends)
+    results = tuple([source(what) if kind == "node" else (kind, what) for kind, what in ends])
     landing = tuple((kind, target, source(node)) for kind, target, node in writes)
-    left = [(cell, source(node)) for cell, node in survivors]
+    left = [(cell, source(node), k) for cell, node, k in survivors]
     return Traced(
-        Graph(inputs, tuple(outputs)), arrays, tuple(scalars), tuple(cell for cell, _ in captured),
-        tuple(fixed), results, kinds, structure, landing, left,
+        Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in captured),
+        tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, left,
     )
 
 
@@ -167,5 +181,3 @@ def concrete(array: Any) -> Array:
         else:
             array._set(content)
     return array
-
-

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.dtypes import is_float
-from weft.signals import held
+from weft.signals import uninterrupted
 
 _MODULES: set[type] = set()
 _UNTOLD: list[type] = []  # modules of which optree does not know yet
@@ -110,7 +110,7 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
 
 def _optree() -> Any:
     if _UNTOLD or not _OPTREE:
-        with held():  # a class that left the list is registered
+        with uninterrupted():  # a class that left the list is registered
             import optree
 
             while _UNTOLD:
@@ -136,7 +136,7 @@ def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
         if not unknown:
             _LEAVES.update(fresh)
             return leaves, structure
-        with held():
+        with uninterrupted():
             for cls in unknown:
                 optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from weft.array import wrap
+from weft.array import Array, wrap
 from weft.convert import as_node
-from weft.errors import AxisError, ShapeError
+from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
-from weft.graph.node import Node
+from weft.graph.node import Node, user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
+from weft.look import look
+from weft.transforms.aliases import check_writable, touch
 from weft.transforms.trace import VmapTrace
 from weft.transforms.tree import flatten, is_container, is_module, unflatten
 
@@ -25,7 +28,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
 
     Parameters
     ----------
-    f : function of Arrays or trees
+    f : function of Arrays or trees. What it writes in place into a mapped argument is written into each example's part of it
     in_axes : int, None (not mapped) or a tuple with one entry an argument; an entry may be a tree like its argument
     out_axes : int, None, or a tree like the result: where the mapped axis goes
 
@@ -37,6 +40,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     ------
     ShapeError, AxisError, ValueError
         When called: an argument lacks the axis, or extents differ; ``in_axes`` does not fit the arguments, or maps none.
+    TraceError
+        ``f`` looks at the content of an array, or writes a mapped argument whose memory it knows by another name too.
 
     Examples
     --------
@@ -54,10 +59,12 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             raise ValueError(f"vmap of {name}: in_axes has {len(axes)} entries for {len(args)} arguments")
         mapping: dict[Node, Batched] = {}
         sizes: dict[int, str] = {}
+        given: list[_Mapped] = []
         called = [
-            _one(a, ax, f"vmap of {name}: argument {k}", mapping, sizes) for k, (a, ax) in enumerate(zip(args, axes, strict=True))
+            _one(a, ax, f"vmap of {name}: argument {k}", mapping, sizes, given)
+            for k, (a, ax) in enumerate(zip(args, axes, strict=True))
         ]
-        named = {k: _one(v, 0, f"vmap of {name}: argument {k}", mapping, sizes) for k, v in kwargs.items()}
+        named = {k: _one(v, 0, f"vmap of {name}: argument {k}", mapping, sizes, given) for k, v in kwargs.items()}
         if not sizes:
             raise ValueError(f"vmap of {name}: no argument is mapped; give at least one axis in in_axes")
         if len(sizes) > 1:
@@ -65,26 +72,49 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             raise ShapeError(f"vmap of {name}: the mapped axes have different extents: {found}")
         (size,) = sizes
         with VmapTrace() as trace:
+            for m in given:
+                m.handle._trace = trace
             out = f(*called, **named)
             leaves, structure = flatten(out) if is_container(out) else ([out], None)
             nodes = [as_node(leaf) for leaf in leaves]
         places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
-        writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items()]
-        done = batch([*nodes, *(n for _, n in writes)], mapping)
-        for (cell, _), (node, dim) in zip(writes, done[len(nodes) :], strict=True):
+        writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items() if trace.nodes[key] is not trace.outer(cell)]
+        changed = [m for m in given if m.handle._node is not m.node]
+        _refuse_aliases(given, changed, trace, {id(cell) for cell, _ in writes}, f"vmap of {name}")
+        done = batch([*nodes, *(n for _, n in writes), *(m.handle._node for m in changed)], mapping)
+        for (cell, _), (node, dim) in zip(writes, done[len(nodes) : len(nodes) + len(writes)], strict=True):
             if dim is not None:
                 raise ShapeError(
                     f"vmap of {name}: the function writes an array from outside (shape {node.shape} for all examples); "
                     "one array cannot hold every example's value: return it instead"
                 )
             cell._set(node)  # type: ignore[attr-defined]
+        for m, (node, dim) in zip(changed, done[len(nodes) + len(writes) :], strict=True):
+            whole = _placed(node, dim, m.axis, size)
+            if isinstance(m.given, Array):
+                m.given._set(whole)
+            else:
+                m.given[...] = look(whole)
         results = [wrap(_placed(node, dim, place, size)) for (node, dim), place in zip(done, places, strict=False)]
         return results[0] if structure is None else unflatten(structure, results)
 
     return mapped
 
 
-def _one(value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str]) -> Any:
+@dataclass(frozen=True, eq=False, slots=True)
+class _Mapped:
+    """A mapped array: what was given, its axis, and the handle of one example with the placeholder it begins with."""
+
+    given: Any
+    axis: int
+    handle: Array
+    node: Node
+    what: str
+
+
+def _one(
+    value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: dict[int, str], mapped: list[_Mapped],
+) -> Any:
     """The argument for one example; mapped Arrays become placeholders."""
     if axes is None or is_module(value):
         return value
@@ -101,10 +131,29 @@ def _one(value: Any, axes: Any, what: str, mapping: dict[Node, Batched], sizes: 
             raise AxisError(f"{what} has shape {node.shape}, it has no axis {axis} to map over")
         axis %= len(node.shape)
         sizes.setdefault(node.shape[axis], what.rsplit(": ", 1)[-1])
-        example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
-        mapping[example] = (node, axis)
-        out.append(wrap(example))
+        same = [m.handle for m in mapped if m.given is leaf and m.axis == axis]  # given twice it is one array
+        if not same:
+            example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
+            mapping[example] = (node, axis)
+            mapped.append(_Mapped(leaf, axis, wrap(example), example, what))
+        out.append(same[0] if same else mapped[-1].handle)
     return out[0] if structure is None else unflatten(structure, out)
+
+
+def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTrace, written: set[int], what: str) -> None:
+    """One example's part of an array is a placeholder: another name for the same memory would not see what is written to it."""
+    for m in mapped:
+        if m in changed:
+            check_writable(m.given, what)
+        cell = id(m.given.cell) if isinstance(m.given, Array) else None
+        other = next((o.what for o in mapped if o is not m and touch(o.given, m.given)), "")
+        if not other and (cell in trace.seen or cell in written):
+            other = "an array that it knows without being given it, or that is not mapped"
+        if other and (m in changed or cell in written):
+            raise TraceError(
+                f"{user_line(user_frame())}: {m.what} shares memory with {other.removeprefix(what + ': ')}, and one of them is "
+                "written in place: what each example would see of that is not known; give a copy (.copy()) of one of them"
+            )
 
 
 def _spread(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) -> list[Any]:

@@ -193,12 +193,10 @@ def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = 
         raise ValueError(f"a buffer of {buffer.nbytes} bytes is too small for shape {shape} of {dtype}")
     if not count:
         return np.empty(shape, dtype)
-    out = np.frombuffer(buffer, dtype, count)  # unlike ndarray(buffer=...), it holds the export as long as it lives
-    if shape != (count,):
-        out = out.reshape(shape)
-    if not writable:
-        out.flags.writeable = False
-    return out
+    # unlike ndarray(buffer=...), frombuffer holds the export as long as it lives; over memory that is read-only itself the
+    # flag cannot be set back
+    out = np.frombuffer(buffer if writable else memoryview(buffer).toreadonly(), dtype, count)
+    return out if shape == (count,) else out.reshape(shape)
 
 
 def at(address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any, writable: bool = True) -> np.ndarray:

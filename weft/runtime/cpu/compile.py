@@ -28,7 +28,7 @@ from typing import Any
 from weft.runtime.cache import Cache
 from weft.runtime.cpu import elf
 from weft.runtime.cpu.code_memory import CodeMemory
-from weft.signals import held
+from weft.signals import uninterrupted
 
 ABI = "weft-cpu-1"  # arguments as an array of 8-byte slots; weft_parallel; weft_counters
 KEPT_DEAD = 256  # kernels that nobody holds wait for a sweep: this many, and as many as are alive
@@ -110,7 +110,7 @@ class Compiler:
         """Free the code of kernels that nobody holds; returns how many there were."""
         with self.lock:
             dead = [name for name, known in self.kernels.items() if known.loaded() is None]
-            with held():  # forgotten and given back, or neither
+            with uninterrupted():  # forgotten and given back, or neither
                 for name in dead:
                     self.kernels.pop(name).give()
             self._sweep_at = 2 * len(self.kernels) + KEPT_DEAD
@@ -150,7 +150,7 @@ class Compiler:
         return found
 
     def _loaded(self, name: str, meta: dict[str, Any], code: bytes, keep: Callable[..., Any], hit: bool = False) -> Any:
-        with held():  # in memory and known, or neither
+        with uninterrupted():  # in memory and known, or neither
             if meta["llvm"]:
                 addresses, give = self._load_llvm(name, code, meta["exports"])
             else:
@@ -190,7 +190,7 @@ def emit_object(ir: str) -> tuple[bytes, list[str]]:
 
     Returns the object file and the functions it exports.
     """
-    with held():  # llvmlite frees what it made in destructors, where Ctrl-C would be lost
+    with uninterrupted():  # llvmlite frees what it made in destructors, where Ctrl-C would be lost
         return _emitted(ir)
 
 
@@ -242,7 +242,7 @@ def _unload(tracker: Any) -> None:
 
 @lru_cache(maxsize=1)
 def _llvm() -> Any:
-    with held():
+    with uninterrupted():
         import llvmlite.binding as llvm
 
         llvm.initialize_native_target()
@@ -254,7 +254,7 @@ def _llvm() -> Any:
 @lru_cache(maxsize=1)
 def host() -> Any:
     """What the code generator must know of this CPU; the first time LLVM is asked, which is not to be interrupted."""
-    with held():
+    with uninterrupted():
         from weft.codegen.cpu.isa import host_isa
 
         return host_isa()

@@ -33,6 +33,10 @@ class Slots:
         offsets = {s.offset for s in read if s.kind == "arena"}
         self.arena = sorted(offsets if body else offsets | {aligned(program.arena)})
         self.constants = sorted({self.nbytes(c.target) for c in copies} | set(loops))
+        first = len(program.inputs) + len(program.outputs)
+        self._arena = {offset: first + k for k, offset in enumerate(self.arena)}
+        behind = first + len(self.arena) + (0 if body else 1)  # the record
+        self._constant = {value: behind + k for k, value in enumerate(self.constants)}
         buffers = {s.position for s in read if s.kind == "input"}
         self.kinds = [
             table_ir.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else table_ir.UNUSED
@@ -62,11 +66,10 @@ class Slots:
         return self.arena_index(root.offset)
 
     def arena_index(self, offset: int) -> int:
-        return len(self.program.inputs) + len(self.program.outputs) + self.arena.index(offset)
+        return self._arena[offset]
 
     def constant(self, value: int) -> int:
-        first = len(self.program.inputs) + len(self.program.outputs) + len(self.arena) + (0 if self.body else 1)
-        return first + self.constants.index(value)
+        return self._constant[value]
 
     def record(self) -> int:
         """Where kernels tell of an index out of range."""

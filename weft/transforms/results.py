@@ -1,0 +1,101 @@
+"""What a traced function gives back: arrays of its own, its arguments, arrays from outside, and views of any of these.
+
+A jitted function gives what it gives without jit. An argument that is returned is that very argument, two results that share
+memory share it still. So a result is not only a value of the Program: it may be a handle that exists, or a view of one.
+
+An end is a pair: ("node", node) an array of its own, ("static", value) what exists already, ("leaf", k) an argument,
+("same", j) the very Array that another result is, ("view", (owner, path)), where the owner is an end as well: of kind
+leaf, static, same, or base (k): the cell of which an argument is a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.convert import as_node
+from weft.graph.node import Node
+from weft.transforms.trace import Trace
+from weft.views import Path, overlap
+
+End = tuple[str, Any]
+
+
+@dataclass(slots=True)
+class Ends:
+    """The ends of a traced call, as far as they are known while its Arrays are alive; :meth:`settled` says the rest.
+
+    shows: of every result the node, or what it is where it is no array of the trace.
+    """
+
+    ends: list[End] = field(default_factory=list)
+    shows: list[Any] = field(default_factory=list)
+    _first: dict[int, int] = field(default_factory=dict)  # id of an Array -> the result that is it
+    _views: dict[int, list[tuple[int, Path]]] = field(default_factory=dict)  # id of a cell made inside -> results that are views
+    _bases: dict[int, Node] = field(default_factory=dict)  # what these cells hold
+
+    def settled(self, alive: Mapping[int, Array]) -> tuple[list[End], dict[int, int]]:
+        """The ends, after those of the results more where memory is shared that is no result itself; and which end a cell
+        of ``alive`` is (by id), which has outlived the trace."""
+        ends = list(self.ends)
+        at = dict(self._first)
+        for key, views in self._views.items():
+            node = self._bases[key]
+            if key not in at:
+                if key not in alive and not _meet(node.shape, [path for _, path in views]):
+                    continue  # nothing shows that they were one array: each is one of its own
+                at[key] = len(ends)
+                ends.append(("node", node))
+            for k, path in views:
+                ends[k] = ("view", (("same", at[key]), path))
+        return ends, {key: at[key] for key in alive if key in at}
+
+
+def ends_of(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> Ends:
+    """What each of ``results`` is.
+
+    handles : id of what the function was called with -> number of the argument
+    owners : id of the cell that such a handle shows -> the end that it is
+    """
+    found = Ends()
+    for k, result in enumerate(results):
+        end, node = _end(result, handles, owners, inner, found, k)
+        found.ends.append(end)
+        found.shows.append(node)
+    return found
+
+
+def _end(
+    result: Any, handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace, found: Ends, k: int,
+) -> tuple[End, Any]:
+    if not isinstance(result, Array):
+        if isinstance(result, np.ndarray):
+            node = as_node(result)
+            return ("node", node), node
+        return ("static", result), result
+    if id(result) in handles:
+        return ("leaf", handles[id(result)]), result.node
+    first = found._first.setdefault(id(result), k)
+    if first != k:
+        return ("same", first), result.node
+    base = result._base
+    if base is None:
+        if inner.owns(result) or result.weak:
+            return ("node", result.node), result.node
+        return ("static", result), result
+    if id(base) in owners:
+        return ("view", (owners[id(base)], result._path)), result.node
+    if not inner.owns(base):
+        return (("view", (("static", base), result._path)) if inner.owns(result) else ("static", result)), result.node
+    found._views.setdefault(id(base), []).append((k, result._path))
+    found._bases[id(base)] = base.node
+    return ("node", result.node), result.node
+
+
+def _meet(shape: tuple[int, ...], paths: Sequence[Path]) -> bool:
+    """Whether any two of some views of one array show an element in common."""
+    return any(overlap(shape, a, b) for k, a in enumerate(paths) for b in paths[:k])
