@@ -40,8 +40,11 @@ class Epilogue:
         """Store a tile whose first element is (%i, %j). ``tail``: lanes in use of each row's last vector, 0 for all."""
         rows, vectors = len(tile), len(tile[0])
         if self.cost * rows * vectors > INLINE_COST and rows * vectors > 1:
+            self.module.took("product epilogue apart")
             self._call(f, tile, tail)
             return
+        if self.cost > 1:
+            self.module.took("product epilogue")
         base = self._env(f, "%i", "%j")
         columns, lines = {}, {}
         for v in range(vectors):

@@ -44,6 +44,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
 
         name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
     if store.mode == "add":
+        e.m.took("scatter add" if lanes is None else "scatter add lanes")
         _add(e, access, name, lanes)
         return
     _store(e, access, to_memory(f, name, dtype, lanes), lanes)
@@ -95,6 +96,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
             one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
             f.store(type_, one, f.offset(pointer, i * step * size), size)
         return
+    e.m.took("scatter")
     name = f"llvm.masked.scatter.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
     pointers = pointers_of(e, access, affine)
