@@ -9,7 +9,7 @@ from weft.codegen.cpu.access import load_raw
 from weft.codegen.cpu.address import pointer_of, pointers_of
 from weft.codegen.cpu.affine import lane_step
 from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat
-from weft.codegen.cpu.masks import both_masks, first_lanes, guards_of
+from weft.codegen.cpu.masks import bits_of, both_masks, first_lanes, guards_of
 from weft.codegen.cpu.memory import from_memory, to_memory
 from weft.codegen.cpu.types import llvm_type, mangle, memory_type, wide
 from weft.schedule.kernel import Access, Affine, Store
@@ -82,6 +82,12 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
                 f.store(vtype, raw, pointer, size)
             return
         count = first_lanes(mask)
+        bits = bits_of(mask)
+        if bits is not None and sum(bits) == 1:  # LLVM 22 makes a wider store of a masked one of a single narrow lane
+            lane = bits.index(True)
+            one = f.let(f"extractelement {vtype} {raw}, i32 {lane}")
+            f.store(type_, one, f.offset(pointer, lane * size), size)
+            return
         if count is not None and e.isa.lanes(4) < 16:
             _store_first(e, raw, pointer, count, type_, size)
             return
