@@ -36,6 +36,14 @@ def size(r: random.Random, most: int = 70) -> int:
     return r.randint(1, most)
 
 
+class Broken(Exception):
+    """A line raised what is none of weft's own refusals."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program.lines[-1])
+        self.program = program
+
+
 class Growth:
     """A program under construction."""
 
@@ -80,7 +88,8 @@ class Growth:
 
     def float(self, least: int = 0, most: int = 9) -> str:
         """A float value of so many dimensions; a new input where there is none."""
-        found = self.pick(lambda a: is_float(a.dtype) and least <= a.ndim <= most)
+        found = self.pick(lambda a: a.dtype.name == self.dtype and least <= a.ndim <= most) if self.r.random() < 0.7 else None
+        found = found or self.pick(lambda a: is_float(a.dtype) and least <= a.ndim <= most)
         if found is None:
             found = self.input(tuple(size(self.r, 33) or 1 for _ in range(self.r.randint(max(least, 1), min(most, max(least, 2))))))
         return found
@@ -151,6 +160,8 @@ class Growth:
         except (wf.errors.ShapeError, wf.errors.DTypeError, wf.errors.AxisError, wf.errors.TraceError) as error:
             self.refused[str(error).split(":")[0]] += 1
             return None
+        except Exception as error:
+            raise Broken(Program("", tuple(self.inputs), (*self.lines, text), (name,))) from error
         made = self.space[name]
         if not isinstance(made, wf.Array) or made.size > self.most or not kept(made):
             self.space.pop(name)
@@ -185,14 +196,15 @@ class Growth:
 
 def pruned(program: Program) -> Program:
     """Without lines and inputs that no output needs (lines that write into what an output reads are needed)."""
+    if not program.outputs:  # all that has a name is looked at
+        return program
     wanted = set(program.outputs)
     for value in program.options.values():
         if isinstance(value, str):
             wanted |= set(names(value))
     kept = []
     for line in reversed(program.lines):
-        target = names(line)[0]
-        if target in wanted:
+        if set(names(line)[:1]) & wanted:
             kept.append(line)
             wanted |= set(names(line))
     inputs = tuple(i for i in program.inputs if i.name in wanted)

@@ -246,6 +246,8 @@ def check_graph(graph: Graph, values: Sequence[Any], taken: Callable[[Kernel], N
         if taken is not None:
             taken(call[0])
         check_kernel(*call)
+    if any(own_order(call[0]) for call in seen):
+        expected = near(seen[0][0], got, expected)
     for k, (g, e) in enumerate(zip(got, expected, strict=True)):
         want("fused", g, e, f"output {k} by evaluate")
     check_run(graph, program, values, expected)

@@ -100,7 +100,7 @@ class Program:
         """The lines as a function of the inputs."""
         body = "".join(f"    {line}\n" for line in self.lines)
         result = ", ".join(self.outputs) + ("," if len(self.outputs) == 1 else "")
-        return f"def {name}({', '.join(i.name for i in self.inputs)}):\n{body}    return {result}\n"
+        return f"def {name}({', '.join(i.name for i in self.inputs)}):\n{body}    return {result or '()'}\n"
 
     def python(self) -> str:
         """A script with the numbers in it."""
