@@ -195,7 +195,7 @@ def overlapping(s: Scene) -> str:
     x, r = s.some(), s.r
     plain = s.values[x].dtype != bool
     return r.choice((
-        f"{x}[1:] = {x}[:-1]", f"{x}[:-1] = {x}[1:]", f"{x}[...] = {x}[::-1]", f"{x}[::-1] = {x}", f"{x}[:] = {x}.T", f"{x}[::2] = {x}[:{x}[::2].shape[0]]",
+        f"{x}[1:] = {x}[:-1]", f"{x}[:-1] = {x}[1:]", f"{x}[...] = {x}[::-1]", f"{x}[::-1] = {x}", f"{x}[:] = {x}.T", f"{x}[::2] = {x}[:{x}[::2].shape[0]].copy()",  # without a copy NumPy 2.4 reads what it has just written
         *((f"{x}[1:] += {x}[:-1]", f"{x} += {x}[::-1]", f"{x} += {x}.T", f"{x}[1:] *= {x}[0]", f"{x} += {x}[0]", f"{x}[0] += {x}[-1]") if plain else ()),
     ))
 

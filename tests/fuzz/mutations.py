@@ -7,6 +7,7 @@ Numbers are quarters and small integers, so that sums are exact in any order.
 
 from __future__ import annotations
 
+import ast
 import random
 from typing import Any
 
@@ -97,6 +98,16 @@ def same(their: Any, our: Any, what: str, level: str) -> None:
         raise Mismatch(level, f"{what}: {len(bad)} elements differ, first {bad[0].tolist()}\n{b!r}\nNumPy has\n{a!r}")
 
 
+def rebound(program: Program) -> set[str]:
+    """Names that a line gives to something else (``+=`` writes into what has the name)."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse("\n".join(program.lines))):
+        if isinstance(node, ast.Assign | ast.For):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return found
+
+
 def jitted(program: Program, arrays: dict[str, np.ndarray], theirs: dict[str, Any]) -> None:
     """All lines as one jitted function: its results, and what it wrote into its arguments."""
     space: dict[str, Any] = {"xp": wf, "np": np}
@@ -111,7 +122,7 @@ def jitted(program: Program, arrays: dict[str, np.ndarray], theirs: dict[str, An
             return
         for name, o in zip(program.outputs, out, strict=True):
             same(theirs[name], o, f"{name} of the {call} jitted call", "jitted writes")
-        bound = {n for line in program.lines for n in names(line.split("=")[0]) if line.startswith(n + " =") or f", {n} =" in line}
+        bound = rebound(program)
         for name, a in given.items():
             if name not in bound:  # else the name is another array's by now
                 same(theirs[name], a, f"argument {name} after the {call} jitted call", "jitted writes")
