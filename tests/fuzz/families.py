@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import weft as wf
-from tests.fuzz import derivatives, expressions, mutations
+from tests.fuzz import aliases, derivatives, expressions, large, mutations
 from tests.fuzz.grow import Broken
 from tests.fuzz.levels import Mismatch
 from tests.fuzz.program import Program
@@ -26,6 +26,8 @@ FAMILIES: dict[str, Family] = {
     "expression": Family(50, expressions.grown, expressions.check),
     "derivative": Family(20, derivatives.grown, derivatives.check),
     "mutation": Family(20, mutations.grown, mutations.check),
+    "alias": Family(8, aliases.grown, aliases.check),
+    "large": Family(2, large.grown, large.check),
 }
 
 

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-CPU_SECONDS = 30.0  # a program takes a tenth of a second
+CPU_SECONDS = 15.0  # a program takes a tenth of a second
 
 
 def _late(*_: Any) -> None:
