@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.codegen.cpu.address import dummy, pointer_of
-from weft.codegen.cpu.env import access_axes, key_of
+from weft.codegen.cpu.env import access_axes, dependencies, key_of
 from weft.codegen.cpu.lanewise import load_function
 from weft.codegen.cpu.masks import bits_of, constant_mask, either, some_lanes
 from weft.codegen.cpu.types import mangle, splat_text, wide
@@ -134,12 +134,13 @@ def _load_second(
         return there if uniform is None else f.let(f"select i1 {uniform}, ptr {there}, ptr {dummy(e)}", "a")
 
     key = (key_of(access.buffer), affine.terms, affine.const)
-    base = e.env.pairs.get(key) if uniform is None else None
+    base = e.env.pairs.get(key) if uniform is None and not affine.gather else None
     if base is None and count == lanes:
         return load_strided(e, pointer(affine), 2, type_, size)
     first = affine.const if base is None else base
-    memo = e.memo(e.place(frozenset(access_axes(access)))[0])
-    both = ("pair", *key[:2], first, base is None, e.env.tag, count, uniform)
+    memo = e.memo(e.place(frozenset(access_axes(access)).union(*(dependencies(v, e.env.deps) for v, _ in affine.gather)))[0])
+    where = tuple([(id(v), c) for v, c in affine.gather])
+    both = ("pair", *key[:2], where, first, base is None, e.env.tag, count, uniform)
     if both not in memo:
         start = pointer(Affine(first, affine.terms, affine.gather))
         reach = 2 * count - (base is None)
