@@ -157,7 +157,10 @@ def centred(g: Growth) -> str:
 def truth_reduction(g: Growth) -> str:
     r = g.r
     x = g.pick(lambda a: a.dtype == bool) if r.random() < 0.5 else None
-    x = x or f"({g.any(1)} {r.choice(('>', '<', '!=', '>='))} {r.choice(('0', '-1.5', '1', '-3'))})"
+    if x is None:
+        y = g.any(1)
+        signed = g.values[y].dtype.kind not in "bu"
+        x = f"({y} {r.choice(('>', '<', '!=', '>='))} {r.choice(('0', '-1.5', '1', '-3') if signed else ('0', '1'))})"
     shape = np.shape(g.space[x]) if x in g.space else None
     axis = g.axes(x) if shape else "None"
     name = r.choice(("any", "all", "count_nonzero"))

@@ -14,7 +14,7 @@ from tests.fuzz.grow import Growth, Table, size
 from tests.fuzz.layers import LOOPS, NETS
 from tests.fuzz.levels import Mismatch, want
 from tests.fuzz.moving import INDEX, SHAPES, unknown
-from tests.fuzz.program import Program
+from tests.fuzz.program import Program, primitive
 from tests.fuzz.record import RECORD
 from weft import execute
 from weft.errors import TraceError
@@ -72,7 +72,7 @@ def shape(r: random.Random) -> tuple[int, ...]:
 
 def function(program: Program) -> Any:
     """The program's lines as a Python function of its inputs."""
-    space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf}
+    space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "primitive": primitive}
     exec(program.source(), space)  # noqa: S102  the fuzzer's own text
     return space["f"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import weft as wf
-from tests.fuzz import aliases, derivatives, expressions, large, mutations
+from tests.fuzz import aliases, derivatives, expressions, large, mutations, tour
 from tests.fuzz.grow import Broken
 from tests.fuzz.levels import Mismatch
 from tests.fuzz.program import Program
@@ -36,12 +36,11 @@ def family_of(seed: int) -> str:
     return random.Random(seed).choices(list(FAMILIES), [f.weight for f in FAMILIES.values()])[0]
 
 
-def grown(seed: int, family: str | None = None) -> Program:
-    """The program of a seed."""
-    name = family or family_of(seed)
-    r = random.Random(f"{name} {seed}")
+def grown(seed: int, family: str | None = None, public: str | None = None) -> Program:
+    """The program of a seed; ``public``: one that calls this public function."""
+    name = family or ("expression" if public else family_of(seed))
     try:
-        program = FAMILIES[name].grow(r)
+        program = tour.grown(public, seed) if public else FAMILIES[name].grow(random.Random(f"{name} {seed}"))
     except Broken as broken:
         program = broken.program
     return program.with_(family=name, seed=seed)

@@ -15,7 +15,7 @@ import ml_dtypes  # noqa: F401  lines may name it
 import numpy as np
 
 import weft as wf
-from tests.fuzz.program import Input, Program, names
+from tests.fuzz.program import Input, Program, names, primitive
 from weft.dtypes import ALL, is_float
 
 EDGES = (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # around lanes and blocks
@@ -44,18 +44,31 @@ class Broken(Exception):
         self.program = program
 
 
+class Chooser(random.Random):
+    """Random choices, but for one wish: of several texts those that name a function are taken."""
+
+    wish = ""
+
+    def choice(self, seq: Any) -> Any:
+        if self.wish:
+            found = [s for s in seq if isinstance(s, str) and (s == self.wish.split(".")[-1] or f"wf.{self.wish}(" in s)]
+            if found:
+                return super().choice(found)
+        return super().choice(seq)
+
+
 class Growth:
     """A program under construction."""
 
     def __init__(self, r: random.Random, dtype: str = "float32", kind: str = "normal", most: int = 4096) -> None:
-        self.r = r
+        self.r = Chooser(r.getrandbits(64))
         self.dtype = dtype
         self.kind = kind
         self.most = most  # elements of one value
         self.inputs: list[Input] = []
         self.lines: list[str] = []
         self.values: dict[str, Any] = {}  # name -> lazy Array
-        self.space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf}
+        self.space: dict[str, Any] = {"wf": wf, "np": np, "nan": np.nan, "inf": np.inf, "primitive": primitive}
         self.made = 0
         self.used: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
@@ -179,6 +192,21 @@ class Growth:
             if made is not None:
                 self.used[maker.__name__] += 1
                 return made
+        return None
+
+    def wish(self, name: str, makers: list[Callable[[Growth], str | None]], tries: int = 40) -> str | None:
+        """A line that names a public function."""
+        self.r.wish = name
+        try:
+            for _ in range(tries):
+                for maker in makers:
+                    before = len(self.lines)
+                    text = maker(self)
+                    made = text if text is None or text in self.values else self.add(text) if f"wf.{name}(" in text else None
+                    if made is not None and any(f"wf.{name}(" in line for line in self.lines[before:]):
+                        return made
+        finally:
+            self.r.wish = ""
         return None
 
     # the end

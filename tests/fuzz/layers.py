@@ -256,3 +256,43 @@ NETS = [
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
 LOOPS = [(2.0, loop), (0.7, state), (2.0, mapped), (1.5, slope)]
+
+
+# layers with parameters drawn from the hidden random state, which a line seeds before
+
+
+def module(g: Growth) -> str:
+    r, d = g.r, g.r.choice((1, 2, 3))
+    x, n = g.float(2, 3), g.r.choice((1, 3, 8))
+    last, channels = g.shape(x)[-1], g.shape(x)[1]
+    images = as_images(g, g.float(0), d)
+    if images not in g.values:
+        images = g.add(images) or g.input((2, 2, *(5,) * d))
+    c = g.shape(images)[1]
+    s = g.input((r.choice((1, 2)), r.choice((1, 3, 5)), r.choice((1, 4))), g.dtype)
+    q = g.input((2, 3, 4), g.dtype)
+    e = g.shape(s)[-1]
+    simple = tuple(f"wf.nn.{name}()({x})" for name in SIMPLE)
+    text = r.choice((
+        *simple, f"wf.nn.Threshold(0.1, -1.0)({x})", f"wf.nn.PReLU({channels})({x})", f"wf.nn.AconA({channels})({x})",
+        f"wf.nn.AconB({channels})({x})", f"wf.nn.AconC({channels})({x})", f"wf.nn.Linear({last}, {n})({x})", f"wf.nn.LayerNorm({last})({x})",
+        f"wf.nn.RMSNorm({last})({x})", f"wf.nn.Flatten()({x})", f"wf.nn.Reshape(-1)({x})", f"wf.nn.MaxOut(1)({x})",
+        f"wf.nn.Bilinear({last}, {last}, {n})({x}, {x})", f"wf.nn.LocalResponseNorm(3)({x})", f"wf.nn.GroupNorm(1, {channels})({x})",
+        f"wf.nn.Dropout(0.5)({x})", f"wf.nn.dropout({x}, 0.5)", f"wf.nn.Dropout{d}d(0.5)({images})",
+        f"wf.nn.Embedding(7, {n})({g.input((5,), 'int64', 'index:7')})", f"wf.nn.BatchNorm{d}d({c})({images})",
+        f"wf.nn.InstanceNorm{d}d({c})({images})", f"wf.nn.Conv{d}d({c}, {n}, 2)({images})", f"wf.nn.ConvTranspose{d}d({c}, {n}, 2)({images})",
+        f"wf.nn.AvgPool{d}d(2)({images})", f"wf.nn.MaxPool{d}d(2)({images})", f"wf.nn.LPPool{d}d(2, 2)({images})",
+        f"wf.nn.GlobalAvgPool{d}d()({images})", f"wf.nn.GlobalMaxPool{d}d()({images})", f"wf.nn.AdaptiveAvgPool{d}d(2)({images})",
+        f"wf.nn.AdaptiveMaxPool{d}d(2)({images})", f"wf.nn.GRU({e}, {n}, batch_first=True)({s})[0]",
+        f"wf.nn.LSTM({e}, {n}, batch_first=True)({s})[0]", f"wf.nn.RNN({e}, {n}, batch_first=True, bidirectional=True)({s})[0]",
+        f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.random.normal(size={g.shape(x)})", f"wf.random.choice(9, 4, replace=False)",
+    ))
+    return f"(wf.random.seed({r.randrange(99)}), {text})[1]"
+
+
+SIMPLE = (
+    "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Sigmoid", "LogSigmoid", "Softplus", "Softsign", "Tanh", "Tanhshrink", "BentIdentity",
+    "GELU", "SiLU", "Swish", "Mish", "TanhExp", "Hardshrink", "Softshrink", "Hardsigmoid", "Hardtanh", "Step", "Identity", "Softmax", "Softmin",
+    "LogSoftmax",
+)
+MODULES = [(1.0, module)]

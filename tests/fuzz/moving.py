@@ -230,6 +230,23 @@ def drawn(g: Growth) -> str:
     ))
 
 
+def rare(g: Growth) -> str | None:
+    """Primitives that no public function is alone."""
+    x, r = g.float(1), g.r
+    shape = g.shape(x)
+    if 0 in shape:
+        return None
+    n = shape[0]
+    i = g.input((r.choice((1, 5, 9, 33)),), r.choice(("int32", "int64")), f"index:{n}")
+    own = g.input((3,), "int64", f"index:{3 * n}")  # written once, out of range not at all
+    updates = g.input((3, *shape[1:]), g.values[x].dtype.name)
+    return r.choice((
+        f"primitive('bitcast', {x}.astype('float32'), dtype=np.dtype('int32'))", f"primitive('bitcast', {x}.astype('float64'), dtype=np.dtype('uint64'))",
+        f"primitive('bitcast', wf.abs({g.whole()}).astype('int32'), dtype=np.dtype('float32'))", f"primitive('last_equal', {i}, extent={n})",
+        f"primitive('scatter', {x}, {updates}, wf.cumsum({own} + 1), axes=(0,), mode='own')",
+    ))
+
+
 def unknown(g: Growth) -> str:
     """What has as many elements as its content says: not under jit."""
     x, r = g.any(1), g.r
@@ -244,4 +261,4 @@ SHAPES = [
     (3.0, sliced), (2.5, reshaped), (2.5, turned), (2.0, flipped), (1.5, dimensions), (4.0, joined), (1.5, parted), (2.5, padded),
     (1.0, triangle),
 ]
-INDEX = [(3.0, written), (2.0, gathered), (1.0, along), (1.5, scattered), (1.5, fancy), (0.3, hot), (0.8, sorted_), (0.5, drawn)]
+INDEX = [(3.0, written), (2.0, gathered), (1.0, along), (1.5, scattered), (1.5, fancy), (0.3, hot), (0.8, sorted_), (0.5, drawn), (0.4, rare)]

@@ -172,6 +172,7 @@ def computed(s: Scene) -> str:
         f"{x} + {y}", f"{x} * {y}", f"{x} - {y}", f"xp.where({x} > 0, {x}, {y})", f"xp.maximum({x}, {y})", f"{x}.sum()", f"{x}.sum(axis=0)",
         f"{x}.max()", f"xp.cumsum({x}, axis=0)", f"abs({x})", f"{x}[0] + {y}", f"{x}.min(axis=-1)", f"{x}.argmax()", f"{x} == {y}", f"{x} % 3",
         f"{x} // 2", f"{x} ** 2", f"{x}.prod() * 0", f"xp.sort({x}, axis=0)", f"({x} > 0).any()", f"-{x}" if a.dtype.kind != "u" else f"{x} + 1",
+        f"{x} > -1", f"{x} < 300", f"{x} != -7",
         f"xp.broadcast_to({x}, {(2, *a.shape)}) + {y}",
         f"{x}.clip(0, 2)", f"xp.roll({x}, 1)", f"{x} @ {x}" if a.ndim == 1 else f"{x} @ {x}.T" if a.ndim == 2 else f"{x} + {x}",
     ))

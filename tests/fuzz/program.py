@@ -116,6 +116,8 @@ class Program:
                 out.append(f"{i.name} = wf.array(drawn({i.kind!r}, np.dtype({quoted}), {i.shape}, {i.seed}))")
                 if "from tests.fuzz.program import drawn" not in out:
                     out.insert(1, "from tests.fuzz.program import drawn")
+        if any("primitive(" in line for line in self.lines):
+            out.insert(1, "from tests.fuzz.program import primitive")
         return "\n".join([*out, "", self.source(), f"print(*f({', '.join(i.name for i in self.inputs)}), sep='\\n')", ""])
 
     def with_(self, **changes: Any) -> Program:
@@ -171,6 +173,14 @@ def parse_many(text: str) -> list[tuple[str, Program]]:
         if any(line.startswith("family") for line in block.splitlines()):
             out.append((comment, parse(block)))
     return out
+
+
+def primitive(name: str, *arrays: Any, **params: Any) -> Any:
+    """A primitive that no public function is made of alone, as a function of Arrays."""
+    from weft.array import wrap
+    from weft.graph.primitives import TABLE, bind
+
+    return wrap(bind(TABLE[name], *(a.node for a in arrays), **params))
 
 
 def names(text: str) -> list[str]:

@@ -50,11 +50,11 @@ class Runner:
         self._stop(kind is None)
         self.cache.cleanup()
 
-    def seed(self, seed: int, family: str | None = None) -> Outcome:
-        """Grow and check the program of a seed."""
-        answer = self._ask({"seed": seed, "family": family})
+    def seed(self, seed: int, family: str | None = None, public: str | None = None) -> Outcome:
+        """Grow and check the program of a seed, of a family, or one that calls a public function."""
+        answer = self._ask({"seed": seed, "family": family, "tour": public})
         if not answer["program"]:
-            answer["program"] = self.text(seed, family)
+            answer["program"] = self.text(seed, family, public)
         return Outcome(answer["program"], answer["level"], answer["message"], seed)
 
     def program(self, text: str) -> Outcome:
@@ -62,9 +62,9 @@ class Runner:
         answer = self._ask({"program": text})
         return Outcome(text, answer["level"], answer["message"])
 
-    def text(self, seed: int, family: str | None) -> str:
+    def text(self, seed: int, family: str | None, public: str | None) -> str:
         """The program of a seed that took its worker down: grown in a process of its own."""
-        code = f"from tests.fuzz.families import grown; print(grown({seed}, {family!r}))"
+        code = f"from tests.fuzz.families import grown; print(grown({seed}, {family!r}, {public!r}))"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120, env=self._env())
         return done.stdout
 

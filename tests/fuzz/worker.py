@@ -35,7 +35,7 @@ def serve() -> None:
         else:
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             try:
-                program = parse(command["program"]) if "program" in command else grown(command["seed"], command["family"])
+                program = parse(command["program"]) if "program" in command else grown(command["seed"], command["family"], command["tour"])
                 found = problem(program)
                 answer = {"program": str(program), "level": found and found[0], "message": found and found[1]}
             except TimeoutError as error:
