@@ -189,15 +189,18 @@ def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
     merge, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
     lanes, block = r.order.lanes, r.order.block
     total = np.full(flat.shape[:-1], start, r.accum)
-    for begin in range(0, n, block):
-        part = [np.full(flat.shape[:-1], start, r.accum) for _ in range(lanes)]
-        for f in range(begin, min(n, begin + block)):
-            lane = f % lanes
-            part[lane] = merge(part[lane], flat[..., f]).astype(r.accum)
-        while len(part) > 1:
-            half = len(part) // 2
-            part = [merge(part[i], part[i + half]).astype(r.accum) for i in range(half)]
-        total = merge(total, part[0]).astype(r.accum)
+    whole = n // block * block  # whole blocks side by side, then the short one
+    rows = flat[..., :whole].reshape(*flat.shape[:-1], whole // block, block)
+    for part in (rows, flat[..., None, whole:]) if n > whole else (rows,):
+        acc = np.full((*part.shape[:-1], lanes), start, r.accum)
+        for f in range(0, part.shape[-1], lanes):
+            some = part[..., f: f + lanes]
+            acc[..., : some.shape[-1]] = merge(acc[..., : some.shape[-1]], some)
+        while acc.shape[-1] > 1:
+            half = acc.shape[-1] // 2
+            acc = merge(acc[..., :half], acc[..., half:]).astype(r.accum)
+        for b in range(part.shape[-2]):
+            total = merge(total, acc[..., b, 0]).astype(r.accum)
     return total
 
 
