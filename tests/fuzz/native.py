@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.cpu.harness import compile_ir, isas
 from weft.codegen.cpu.generate import Generated, generate
 from weft.codegen.cpu.isa import host_isa
 from weft.runtime import get_backend
@@ -32,6 +33,7 @@ class Native(NamedTuple):
 
 
 _KERNELS: dict[str, Native] = {}
+_ENGINES: list[Any] = []  # of kernels for other processors; they are never unloaded
 
 
 def native(kernel: Kernel) -> Native:
@@ -44,6 +46,16 @@ def native(kernel: Kernel) -> Native:
         generated = generate(kernel, host_isa())
         found = _KERNELS[key] = Native(backend.compiler.kernel(key, lambda: generated), generated)
     return found
+
+
+def native_for(kernel: Kernel, processor: str) -> Native:
+    """The kernel as an older processor (``avx2``, ``sse``) would get it."""
+    isa = isas()[processor]
+    generated = generate(kernel, isa)
+    engine = compile_ir(generated.ir, isa)
+    _ENGINES.append(engine)
+    address = engine.get_function_address(generated.symbol)
+    return Native(Loaded(address, generated.scratch, generated.worker_scratch, False), generated)
 
 
 # memory between two pages that may not be touched
@@ -88,7 +100,7 @@ def _view(address: int, like: np.ndarray | Buffer) -> np.ndarray:
 
 def run(
     kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any] = (), behind: bool = True,
-    shared: Sequence[tuple[int, int]] = (),
+    shared: Sequence[tuple[int, int]] = (), compiled: Native | None = None,
 ) -> list[np.ndarray]:
     """Run the compiled kernel on copies of the inputs in fenced memory.
 
@@ -96,6 +108,7 @@ def run(
     ----------
     behind : arrays end where memory ends; else they begin where it begins
     shared : (input, output) positions that are one piece of memory
+    compiled : the kernel for another processor
 
     Returns
     -------
@@ -129,7 +142,7 @@ def run(
         words.append(out.ctypes.data)
     for dtype, number in zip(kernel.scalars, scalars, strict=True):
         words.append(int.from_bytes(np.asarray(number).astype(dtype).tobytes().ljust(8, b"\0"), "little"))
-    loaded = native(kernel).loaded
+    loaded = (compiled or native(kernel)).loaded
     room = -(-loaded.scratch // 64) * 64 + -(-loaded.worker_scratch // 64) * 64 * get_backend().pool.threads
     scratch = Fenced(room)
     words.append(scratch.place(room, True))

@@ -21,6 +21,7 @@ KINDS = {
     "index:N": "integers in [0, N)",
     "signed:N": "integers in [-N, N)",
     "mask": "half true",
+    "rare": "all false (or 0) but one", "most": "all true (or 1) but one",
     "given": "the numbers themselves",
 }
 _SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-40, 3e38, -7.0)
@@ -55,6 +56,11 @@ def drawn(kind: str, dtype: np.dtype, shape: tuple[int, ...], seed: int) -> np.n
             return r.integers(0, int(most), shape).astype(dtype)
         if name == "signed":
             return r.integers(-int(most), int(most), shape).astype(dtype)
+        if name in ("rare", "most"):
+            out = np.full(shape, name == "most", dtype)
+            if out.size:
+                out.reshape(-1)[r.integers(out.size)] = name == "rare"
+            return out
         if dtype == bool:
             return r.random(shape) < 0.5
         if is_float(dtype):

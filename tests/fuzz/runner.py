@@ -19,7 +19,7 @@ from typing import Any
 from tests.fuzz.record import Record
 
 ROOT = Path(__file__).parents[2]
-WALL_SECONDS = 240.0  # the worker counts processor time itself; this is for one that cannot
+WALL_SECONDS = 120.0  # the worker counts processor time itself; this is for one that cannot
 LIFE = 400  # programs a worker runs: code is never unloaded
 
 
