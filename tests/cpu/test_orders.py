@@ -35,7 +35,8 @@ def wide(rng, shape, dtype=F32) -> np.ndarray:
 def test_the_tree_of_blocks() -> None:
     """Written out: neighbours first, what is left from the right."""
     def joined(n: int, order: Order) -> str:
-        return in_order(n, order, "", lambda x, k: f"{x}{k}", lambda x, y: f"({x} {y})")  # type: ignore[arg-type, return-value]
+        step = np.frompyfunc(lambda x, k: f"{x}{k}", 2, 1)
+        return in_order(n, order, np.array("", object), step, np.frompyfunc(lambda x, y: f"({x} {y})", 2, 1))
 
     assert joined(7, Order(1, 1)) == "(((0 1) (2 3)) ((4 5) 6))"
     assert joined(5, Order(1, 1)) == "(((0 1) (2 3)) 4)"

@@ -322,7 +322,7 @@ def test_the_compiler_remembers_a_kernel(be: CPUBackend) -> None:
 
     def generate() -> Generated:
         made.append(1)
-        return Generated("again", scale_ir("again", 4, 2), 0, 64)
+        return Generated("again", scale_ir("again", 4, 2), 0, 64, ("parallel",))
 
     first = be.compiler.kernel("a kernel's printed text", generate)
     assert be.compiler.kernel("a kernel's printed text", generate) == first and made == [1]

@@ -51,6 +51,8 @@ def _rewritten(node: Node) -> Node:
     for _ in range(_TRIES):
         if node.value is not None or not node.inputs:
             return node
+        if node.size == 0 and node.op.kind not in ("host", "control") and not (node.op.name == "gather" and node.inputs[1].size):
+            return _made(node, "broadcast_to", constant(0, node.dtype), shape=node.shape)  # what it would read is not needed
         following = None
         for rule in (*RULES.get(node.op.name, ()), *(_ELEMENTWISE if node.op.kind == "elementwise" else ())):
             following = rule(node)

@@ -7,7 +7,7 @@ of its inputs and outputs as its `bytes` say. Small shapes only: every loop beco
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ class Traffic:
 
 def evaluate(
     kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any] = (), shared: Sequence[tuple[int, int]] = (),
+    operations: Mapping[str, Callable[..., Array]] | None = None,
 ) -> tuple[list[np.ndarray], list[Traffic]]:
     """Outputs of a kernel, and the traffic of each input and output buffer, in order.
 
@@ -41,13 +42,14 @@ def evaluate(
     scalars : numbers, one for each of ``kernel.scalars``
     shared : (input, output) positions that are one piece of memory; then iterations run one by one, and every loop
         reads for itself what it needs, as compiled kernels do. ``inputs`` are not written.
+    operations : the machine operations as functions of arrays, NumPy's by default
 
     Raises
     ------
     IndexError
         An access is out of bounds, or a check does not hold. Elements that no store writes are left as a pattern (NaN or 77).
     """
-    run = _Run(kernel, inputs, scalars, shared)
+    run = _Run(kernel, inputs, scalars, shared, _NUMPY if operations is None else operations)
     with np.errstate(all="ignore"):
         for phase in kernel.phases:
             run.phase(phase)
@@ -62,8 +64,10 @@ def evaluate(
 class _Run:
     def __init__(
         self, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any], shared: Sequence[tuple[int, int]],
+        operations: Mapping[str, Callable[..., Array]],
     ) -> None:
         self.kernel = kernel
+        self.operations = operations
         self.memory: dict[tuple[int, str], np.ndarray] = {}
         self.loads: dict[tuple[int, str], int] = {}
         self.stores: dict[tuple[int, str], int] = {}
@@ -139,7 +143,8 @@ class _Run:
             raise ValueError(f"acc{r.id}: axes {[a.id for a in (*kept, *r.axes)]} are not the loops {ids}")
         flat = value.transpose(order).reshape([a.extent for a in kept] + [-1] if value.size else [a.extent for a in kept] + [0])
         if r.running:
-            total = np.add.accumulate(flat, axis=-1, dtype=r.accum).astype(r.dtype)
+            start = np.zeros((*flat.shape[:-1], 1), r.accum)
+            total = np.add.accumulate(np.concatenate([start, flat], axis=-1), axis=-1, dtype=r.accum)[..., 1:].astype(r.dtype)
             return (*[a.id for a in kept], r.axes[0].id), total
         return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype)
 
@@ -150,9 +155,10 @@ class _Run:
         b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum)
         shape = [x.extent for x in outer]
         a, b = a.reshape([*shape, -1]), b.reshape([*shape, -1])
+        fma = self.operations["fma"] if c.accum.kind == "f" else lambda x, y, z: x * y + z
 
-        def step(total: Array, k: int) -> Array:
-            return _fma(a[..., k], b[..., k], total) if c.accum.kind == "f" else total + a[..., k] * b[..., k]
+        def step(totals: Array, places: Array) -> Array:
+            return fma(a[..., places], b[..., places], totals)
 
         total = in_order(a.shape[-1], order_of(c), np.zeros(shape, c.accum), step, np.add)
         self.accs[c.id] = tuple(x.id for x in outer), total
@@ -170,29 +176,37 @@ def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
     if r.monoid in ("max", "min"):
         if n == 0:
             raise ValueError("max and min of nothing")
-        return (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
+        found = (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
+        return found if flat.dtype.kind in "iub" else _zero(r.monoid, found, np.signbit(flat).all(-1), np.signbit(flat).any(-1))
     join, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
     identity = np.full(flat.shape[:-1], start, r.accum)
 
     def merge(x: Array, y: Array) -> Array:
         return join(x, y).astype(r.accum)
 
-    return in_order(n, r.order, identity, lambda total, k: merge(total, flat[..., k]), merge)
+    return in_order(n, r.order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
 
 
 def in_order(
-    n: int, order: Order, identity: Array, step: Callable[[Array, int], Array], merge: Callable[[Array, Array], Array],
+    n: int, order: Order, identity: Array, step: Callable[[Array, Array], Array], merge: Callable[[Array, Array], Array],
 ) -> Array:
-    """What n elements make in an Order. step: (accumulator, k) -> accumulator."""
+    """What n elements make in an Order. step: (accumulators, numbers of elements) -> accumulators; blocks and lanes come last."""
+    totals: list[Array] = []
+    for begin, count, block in ((0, n // order.block, order.block), (n // order.block * order.block, 1, n % order.block)):
+        if not count * block:
+            continue
+        acc = np.repeat(np.repeat(identity[..., None, None], count, -2), order.lanes, -1)
+        first = begin + order.block * np.arange(count)[:, None]
+        for k in range(0, block, order.lanes):  # whole blocks side by side
+            places = first + np.arange(k, min(k + order.lanes, block))
+            acc[..., : places.shape[1]] = step(acc[..., : places.shape[1]], places)
+        while acc.shape[-1] > 1:
+            half = acc.shape[-1] // 2
+            acc = merge(acc[..., :half], acc[..., half:])
+        totals += [acc[..., k, 0] for k in range(count)]
     blocks: list[tuple[int, Array]] = []  # how many each stands for, and their result
-    for begin in range(0, n, order.block):
-        part = [identity] * order.lanes
-        for k in range(begin, min(n, begin + order.block)):
-            part[k % order.lanes] = step(part[k % order.lanes], k)
-        while len(part) > 1:
-            half = len(part) // 2
-            part = [merge(part[i], part[i + half]) for i in range(half)]
-        blocks.append((1, part[0]))
+    for total in totals:
+        blocks.append((1, total))
         while len(blocks) > 1 and blocks[-1][0] == blocks[-2][0]:
             (size, left), (_, right) = blocks[-2:]
             blocks[-2:] = [(2 * size, merge(left, right))]
@@ -206,6 +220,22 @@ def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:
     """Every iteration of some loops, in order."""
     for point in np.ndindex(*[a.extent for a in axes]):
         yield {a.id: i for a, i in zip(axes, point, strict=True)}
+
+
+def _zero(op: str, found: Array, both: Array, one: Array) -> Array:
+    """-0 is less than 0, which NumPy leaves open: ``both`` (``one``) says whether all (some) of the operands are negative."""
+    negative = both if op == "max" else one
+    return np.where(found == 0, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
+
+
+def _extreme(op: str) -> Callable[..., Array]:
+    def extreme(a: Array, b: Array) -> Array:
+        found = np.maximum(a, b) if op == "max" else np.minimum(a, b)
+        if a.dtype.kind in "iub":
+            return found
+        return _zero(op, found, np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b))
+
+    return extreme
 
 
 def _unwritten(b: Buffer) -> Any:
@@ -312,6 +342,7 @@ class _Grid:
             return self.affine(v.attr)
         if v.op == "acc":
             ids, array = self.run.accs[v.attr]
+            array = array.astype(v.dtype)  # a product's sum is rounded where it is read
             array = array[tuple([self.at.get(i, slice(None)) for i in ids])] if self.at else array
             ids = tuple([i for i in ids if i not in self.at])
             places = [self.place[i] for i in ids]
@@ -328,7 +359,7 @@ class _Grid:
             return np.array(args[0], order="C").view(v.dtype)
         if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":
             raise TypeError(f"{v.op} of {[str(a.dtype) for a in v.args]}")
-        return np.asarray(_NUMPY[v.op](*args)).astype(v.dtype)
+        return np.asarray(self.run.operations[v.op](*args)).astype(v.dtype)
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:
@@ -356,7 +387,7 @@ def _div(a: Array, b: Array) -> Array:
 
 _NUMPY: dict[str, Callable[..., Array]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "floordiv": np.floor_divide, "rem": np.remainder,
-    "min": np.minimum, "max": np.maximum, "pow": _pow, "atan2": np.arctan2, "copysign": np.copysign,
+    "min": _extreme("min"), "max": _extreme("max"), "pow": _pow, "atan2": np.arctan2, "copysign": np.copysign,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "shl": _shift(np.left_shift, True), "shr": _shift(np.right_shift, False),

@@ -68,7 +68,7 @@ def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     count = lanes if mask is None else None if filled else first_lanes(mask)
     if step == 2 and e.env.turn is None and not scattered and (mask is None or bits_of(mask) is not None):
         return load_seconds(e, access, affine, type_, size, bits_of(mask), filled, uniform, fills)
-    if uniform is None and count is not None and not scattered:
+    if uniform is None and count is not None and not affine.gather:
         if e.env.turn is not None and size >= 4 and step not in (None, 1, -1) and dict(affine.terms).get(e.env.turn) == 1:
             return load_turned(e, access, affine, type_, size, count)
     near = step == 1 or (step is None and lane_terms(e, affine) == (1, 0)) or (step is not None and mask is None)

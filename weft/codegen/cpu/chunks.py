@@ -14,6 +14,8 @@ def count_entry(m: Module, entry: Function) -> None:
 
 def run_chunks(m: Module, f: Function, body: str, chunks: int, parallel: bool, context: str = "%args") -> None:
     """``body(context, chunk, worker)`` for every chunk; those of a small kernel run here, as worker 0."""
+    if chunks > 1:
+        m.took("parallel" if parallel else "chunks")
     if parallel and chunks > 1:
         m.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
         f.do(f"call void @weft_parallel(ptr {body}, ptr {context}, i64 {chunks})")

@@ -46,6 +46,7 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
         return None
     base = max(part.shared for part in parts)
     for part in parts:
+        module.took(part.path)
         part.generate(base)
     share_alike(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
     f = module.function(f"define void @{kernel.name}(ptr %args)")
@@ -53,4 +54,4 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     for part in parts:
         f.do(f"call void {part.name('run')}(ptr %args)")
     f.do("ret void")
-    return Generated(kernel.name, module.text(), base, max(part.worker for part in parts))
+    return Generated(kernel.name, module.text(), base, max(part.worker for part in parts), tuple(module.paths))

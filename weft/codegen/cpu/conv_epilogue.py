@@ -91,6 +91,7 @@ class Fill:
     """A stage without reductions beside convolutions: the positions of a strided gradient that no tap reaches."""
 
     shared = worker = 0
+    path = "convolution fill"
 
     def __init__(self, kernel: Kernel, stage: Stage, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.stage, self.isa, self.module, self.prefix = kernel, stage, isa, module, prefix

@@ -43,6 +43,10 @@ def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
 
 
 class Forward:
+    @property
+    def path(self) -> str:
+        return "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
+
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum

@@ -54,6 +54,10 @@ def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
 
 
 class WeightGradient:
+    @property
+    def path(self) -> str:
+        return "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
+
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum

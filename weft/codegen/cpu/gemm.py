@@ -88,6 +88,15 @@ class _Driver:
         return self.a_bytes + self.b_bytes + self.t_bytes
 
     def generate(self) -> Generated:
+        plan = self.plan
+        marks = {
+            "product packs a": plan.pack_a, "product packs b": plan.pack_b, "product copies b": plan.copy_b,
+            "product turns b": plan.turn_b, "product in turns": self.turns > 1,
+            "product in place": not (plan.pack_a or plan.pack_b), "product batch": self.p.batch > 1,
+            "product last columns": self.last_columns > 0, "product units": plan.m_units * plan.n_units > 1,
+        }
+        for path in ("product", *(path for path, holds in marks.items() if holds)):
+            self.module.took(path)
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
         for tall in (True, False):
             for wide in (True, False):
@@ -98,7 +107,7 @@ class _Driver:
         self._unit()
         units = self.plan.m_units * self.plan.n_units * self.p.batch
         run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
-        return Generated(self.symbol, self.module.text(), 0, self.scratch)
+        return Generated(self.symbol, self.module.text(), 0, self.scratch, tuple(self.module.paths))
 
     # ---- pieces
 

@@ -9,9 +9,11 @@ from weft.codegen.cpu.emit import Env, emit_store, emit_value, llvm_type, memory
 from weft.codegen.cpu.env import access_values, dependencies, operands
 from weft.codegen.cpu.gemm_match import Product
 from weft.codegen.cpu.isa import ISA
+from weft.codegen.cpu.machine import Ops, cast
 from weft.codegen.cpu.memory import load_scalar, to_memory
 from weft.codegen.cpu.microkernel import Tile, mask_text
 from weft.codegen.cpu.text import Function, Module
+from weft.codegen.cpu.types import is_half
 from weft.schedule.kernel import Access, Kernel, Store, Value
 
 INLINE_COST = 500
@@ -34,6 +36,7 @@ class Epilogue:
         self.values = _all_values(roots + [v for s in product.stores for v in access_values(s.access)])
         self.cost = sum(_cost(v) for v in self.values)
         self.outlined: set[int] = set()
+        self.narrow = next((v.dtype for v in self.values if v.op == "acc" and is_half(v.dtype)), None)
 
     # ---- a tile in registers
 
@@ -41,8 +44,11 @@ class Epilogue:
         """Store a tile whose first element is (%i, %j). ``tail``: lanes in use of each row's last vector, 0 for all."""
         rows, vectors = len(tile), len(tile[0])
         if self.cost * rows * vectors > INLINE_COST and rows * vectors > 1:
+            self.module.took("product epilogue apart")
             self._call(f, tile, tail)
             return
+        if self.cost > 1:
+            self.module.took("product epilogue")
         base = self._env(f, "%i", "%j")
         columns, lines = {}, {}
         for v in range(vectors):
@@ -154,6 +160,8 @@ class Epilogue:
 
     def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
         """One vector (or, where n is a single column, one element): all values first, then all stores."""
+        if self.narrow is not None:  # summed in float32, and rounded before anything reads it
+            acc = cast(Ops(f, self.module, self.isa, self.lanes), acc, self.p.accum, self.narrow)
         if env.vector is None:
             acc = f.let(f"extractelement {self.vector} {acc}, i32 0")
         env.accs = {self.p.id: acc}

@@ -77,6 +77,7 @@ class _Driver:
         return self.isa.fma
 
     def generate(self) -> Generated:
+        self.module.took(f"vector product {'along' if self.along else 'sweep' if self.blocked else 'across'}")
         epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
         for live in {0} | {self.tail % self.lanes}:
             f = self.module.function(
@@ -93,7 +94,7 @@ class _Driver:
                 self._across(tail)
         self._unit()
         run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
-        return Generated(self.symbol, self.module.text(), 0, self.room)
+        return Generated(self.symbol, self.module.text(), 0, self.room, tuple(self.module.paths))
 
     # ---- pieces
 

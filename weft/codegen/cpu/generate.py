@@ -10,12 +10,16 @@ from weft.schedule.kernel import Contraction, Kernel
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """LLVM text of one kernel. scratch: bytes shared by all workers; worker_scratch: bytes a worker."""
+    """LLVM text of one kernel. scratch: bytes shared by all workers; worker_scratch: bytes a worker.
+
+    paths: the ways of generating code that were entered, in words: what tests ask whether they have met them all.
+    """
 
     symbol: str
     ir: str
     scratch: int
     worker_scratch: int
+    paths: tuple[str, ...] = ()
 
 
 def generate(kernel: Kernel, isa: ISA) -> Generated:

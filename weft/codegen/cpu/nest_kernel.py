@@ -58,6 +58,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
         if copied is None:
             run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
         else:
+            m.took("copy unless in place")
             source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copied)
             with entry.when(entry.let(f"icmp ne ptr {source}, {target}", "c")):  # not where it is written in place
                 run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
@@ -72,7 +73,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     entry.do("ret void")
     if len(parts) >= MANY:  # the phases of a strided gradient
         share_alike(m, r"\d+")
-    return Generated(symbol, m.text(), layout.size, 0)
+    return Generated(symbol, m.text(), layout.size, 0, tuple(m.paths))
 
 
 def _copied(part: Part, layout: Layout) -> tuple[int, int] | None:
@@ -90,6 +91,7 @@ def _copied(part: Part, layout: Layout) -> tuple[int, int] | None:
 def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
+    m.took(path_of(plan, part))
     if plan.kind == "full":
         _full(n, plan)
     elif plan.kind == "rows":
@@ -108,6 +110,13 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
         m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
         f.do("call void @llvm.x86.sse.sfence()")
     f.do("ret void")
+
+
+def path_of(plan: Plan, part: Part) -> str:
+    """How a part's loops are written, in words."""
+    kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
+    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
+    return " ".join([kind, *(word for word, holds in marks if holds)])
 
 
 def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:

@@ -88,10 +88,11 @@ def reduce_range(n: Nest, stage: Stage, lanes: int, start: int, total: int, hook
     """The scalar states of all reductions over the whole flat index."""
     lanes = width_for(stage, lanes)
     if len(stage.axes) > 1:
-        if fits(stage, lanes, total):
-            return reduce_staged(n, stage, lanes, total)
-        return _reduce_ragged(n, stage, lanes, total)
+        staged = fits(stage, lanes, total)
+        n.m.took("row staged" if staged else "row ragged")
+        return reduce_staged(n, stage, lanes, total) if staged else _reduce_ragged(n, stage, lanes, total)
     block = stage.reductions[0].order.block
+    n.m.took("row" if total <= block else "row of blocks")
     if total <= block:
         return reduce_block(n, stage, lanes, start, total, hook)
     sums = Joined(n, stage, -(-total // block))

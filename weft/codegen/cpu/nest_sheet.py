@@ -67,6 +67,8 @@ class Sheet:
         self.last = f.let(f"icmp eq i64 {which}, {(axis.extent - 1) // width}") if axis.extent > self.main else ""
         self.results: dict[int, tuple[Reduction, list[str]]] = {}
         self.early = early(n)
+        if self.early:
+            n.m.took("sheet early")
 
     def array(self, type_: str) -> str:
         return self.n.f.local(f"[{self.width + self.lanes} x {cell_type(type_)}]", 64)

@@ -32,6 +32,7 @@ def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
     total = size_of(stage.axes)
     if any(r.running for r in stage.reductions):
         if total:
+            n.m.took("tile running")
             _running(n, stage, envs)
         return
     results = _reduce(n, stage, envs, total)
@@ -151,7 +152,10 @@ def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, lis
     if total == 0:
         return {r.id: [reduce.identity(r, env.width) for env in envs] for r in stage.reductions}
     work = instructions([r.value for r in stage.reductions], envs[0].vector) * len(envs) * total
-    if total <= UNROLL and total <= order.block and work <= 250:
+    unrolled = total <= UNROLL and total <= order.block and work <= 250
+    plain = "tile blocks" if total > order.block else "tile"
+    n.m.took("tile unrolled" if unrolled else "tile laned" if order.lanes > 1 else plain)
+    if unrolled:
         return _unrolled(n, stage, envs, total)
     if order.lanes == 1:
         return _blocks(n, stage, envs, total, order.block)

@@ -9,7 +9,7 @@ from weft.codegen.cpu.access import load_raw
 from weft.codegen.cpu.address import pointer_of, pointers_of
 from weft.codegen.cpu.affine import lane_step
 from weft.codegen.cpu.env import access_axes, access_values, dependencies, flat
-from weft.codegen.cpu.masks import both_masks, first_lanes, guards_of
+from weft.codegen.cpu.masks import bits_of, both_masks, first_lanes, guards_of
 from weft.codegen.cpu.memory import from_memory, to_memory
 from weft.codegen.cpu.types import llvm_type, mangle, memory_type, wide
 from weft.schedule.kernel import Access, Affine, Store
@@ -46,6 +46,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
 
         name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
     if store.mode == "add":
+        e.m.took("scatter add" if lanes is None else "scatter add lanes")
         _add(e, access, name, lanes)
         return
     _store(e, access, to_memory(f, name, dtype, lanes), lanes)
@@ -83,6 +84,12 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
                 f.store(vtype, raw, pointer, size)
             return
         count = first_lanes(mask)
+        bits = bits_of(mask)
+        if bits is not None and sum(bits) == 1:  # LLVM 22 makes a wider store of a masked one of a single narrow lane
+            lane = bits.index(True)
+            one = f.let(f"extractelement {vtype} {raw}, i32 {lane}")
+            f.store(type_, one, f.offset(pointer, lane * size), size)
+            return
         if count is not None and e.isa.lanes(4) < 16:
             _store_first(e, raw, pointer, count, type_, size)
             return
@@ -97,6 +104,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
             one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
             f.store(type_, one, f.offset(pointer, i * step * size), size)
         return
+    e.m.took("scatter")
     name = f"llvm.masked.scatter.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
     pointers = pointers_of(e, access, affine)

@@ -124,6 +124,11 @@ class Module:
         self.globals: list[str] = []
         self._declared: dict[str, str] = {}
         self._once: set[str] = set()
+        self.paths: dict[str, None] = {}
+
+    def took(self, path: str) -> None:
+        """Note which way of generating code was entered, see ``Generated.paths``."""
+        self.paths[path] = None
 
     def function(self, signature: str, attributes: str = "nounwind") -> Function:
         f = Function(signature, attributes)

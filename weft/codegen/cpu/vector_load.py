@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.codegen.cpu.address import dummy, pointer_of
-from weft.codegen.cpu.env import access_axes, key_of
+from weft.codegen.cpu.env import access_axes, dependencies, key_of
 from weft.codegen.cpu.lanewise import load_function
 from weft.codegen.cpu.masks import bits_of, constant_mask, either, some_lanes
 from weft.codegen.cpu.types import mangle, splat_text, wide
@@ -31,10 +31,18 @@ def load_same(
     if uniform is not None:
         one = f.let(f"select i1 {uniform}, {type_} {one}, {type_} {fill}")
     every = e.splat(one, type_)
-    if not filled:
-        return every
-    vtype = wide(type_, lanes)
-    return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {every}, {vtype} {splat_text(type_, fill, lanes)}")
+    return _filled(e, every, mask, fill, type_) if filled and mask is not None else every
+
+
+def _filled(e: Emitter, read: str, mask: str, fill: str, type_: str) -> str:
+    """What was read where the mask allows, elsewhere ``fill``. By places where they are known: LLVM 22 turns constant
+    selections of many bytes round and round, for ever."""
+    lanes = e.env.lanes
+    vtype, fills, bits = wide(type_, lanes), splat_text(type_, fill, lanes), bits_of(mask)
+    if bits is None:
+        return e.f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {read}, {vtype} {fills}")
+    places = ", ".join(f"i32 {i if bit else lanes + i}" for i, bit in enumerate(bits))
+    return e.f.let(f"shufflevector {vtype} {read}, {vtype} {fills}, <{lanes} x i32> <{places}>")
 
 
 def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type_: str, size: int) -> str:
@@ -134,12 +142,13 @@ def _load_second(
         return there if uniform is None else f.let(f"select i1 {uniform}, ptr {there}, ptr {dummy(e)}", "a")
 
     key = (key_of(access.buffer), affine.terms, affine.const)
-    base = e.env.pairs.get(key) if uniform is None else None
+    base = e.env.pairs.get(key) if uniform is None and not affine.gather else None
     if base is None and count == lanes:
         return load_strided(e, pointer(affine), 2, type_, size)
     first = affine.const if base is None else base
-    memo = e.memo(e.place(frozenset(access_axes(access)))[0])
-    both = ("pair", *key[:2], first, base is None, e.env.tag, count, uniform)
+    memo = e.memo(e.place(frozenset(access_axes(access)).union(*(dependencies(v, e.env.deps) for v, _ in affine.gather)))[0])
+    where = tuple([(id(v), c) for v, c in affine.gather])
+    both = ("pair", *key[:2], where, first, base is None, e.env.tag, count, uniform)
     if both not in memo:
         start = pointer(Affine(first, affine.terms, affine.gather))
         reach = 2 * count - (base is None)
@@ -184,7 +193,7 @@ def load_turned(e: Emitter, access: Access, affine: Affine, type_: str, size: in
 def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill: str, type_: str, size: int) -> str:
     """Neighbours, each in ``span`` lanes."""
     f, lanes, span = e.f, e.env.lanes, e.env.span
-    vtype, few = wide(type_, lanes), lanes // span
+    few = lanes // span
     if mask is None:
         read = f.load(wide(type_, few), pointer, size)
     else:
@@ -194,9 +203,7 @@ def load_repeated(e: Emitter, pointer: str, mask: str | None, filled: bool, fill
         read = load_masked(e, pointer, some, few, fill, type_, size)
     places = ", ".join(f"i32 {i // span}" for i in range(lanes))
     out = f.let(f"shufflevector {wide(type_, few)} {read}, {wide(type_, few)} poison, <{lanes} x i32> <{places}>")
-    if not filled:
-        return out
-    return f.let(f"select {wide('i1', lanes)} {mask}, {vtype} {out}, {vtype} {splat_text(type_, fill, lanes)}")
+    return _filled(e, out, mask, fill, type_) if filled and mask is not None else out
 
 
 def load_strided(e: Emitter, pointer: str, step: int, type_: str, size: int) -> str:

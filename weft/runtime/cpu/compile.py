@@ -181,7 +181,7 @@ class Compiler:
 def _of_generated(generated: Any) -> tuple[str, dict[str, Any]]:
     return generated.ir, {
         "symbol": generated.symbol, "scratch": generated.scratch, "worker_scratch": generated.worker_scratch,
-        "parallel": "@weft_parallel" in generated.ir,
+        "parallel": "parallel" in generated.paths,
     }
 
 

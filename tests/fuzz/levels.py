@@ -1,0 +1,287 @@
+"""A graph at every level, each compared with the one above it: bits where weft promises bits.
+
+    node by node     each node alone, as a kernel of its own run by ``evaluate``, against its NumPy reference (with a bound)
+    fused            the kernels of ``build``, run by ``evaluate``: the bits of node by node
+    verified         every kernel passes ``verify``
+    compiled         every kernel, in memory that ends (begins) at a page nobody may touch: the bits of ``evaluate``
+    in place         every kernel once for each pair of ``in_place``, with the memory really shared: the same bits
+    run              the whole program by the runtime, with one thread and two, and with inputs given away: the same bits
+
+Because each level is given what the level above it was given, no error grows from step to step, and a comparison or a
+floor in the middle of a graph needs no care: one node's bound is all that is ever allowed for.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests import oracle
+from tests.fuzz import native
+from tests.fuzz.bounds import check_node
+from weft import execute
+from weft.graph.node import Graph, Node, frozen
+from weft.graph.primitives import CONSTANT
+from weft.graph.primitives.control import SCAN
+from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
+from weft.runtime import get_backend
+from weft.schedule.build import build
+from weft.schedule.evaluate import evaluate
+from weft.schedule.kernel import Contraction, Kernel
+from weft.schedule.memory import in_place
+from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
+from weft.schedule.verify import verify
+
+Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]
+
+
+class Mismatch(Exception):
+    """Two levels disagree. ``level`` is the one that is wrong if the one above it is right."""
+
+    def __init__(self, level: str, message: str) -> None:
+        super().__init__(f"{level}: {message}")
+        self.level = level
+
+
+def differ(a: np.ndarray, b: np.ndarray) -> str:
+    """How two arrays that should be equal differ, in a line."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return f"{a.dtype}{list(a.shape)} is not {b.dtype}{list(b.shape)}"
+    bad = [at for at in np.ndindex(*a.shape) if not native.same(np.asarray(a[at]), np.asarray(b[at]))]
+    return f"{len(bad)} of {a.size} elements, first {bad[0]}: {a[bad[0]]!r} is not {b[bad[0]]!r}"
+
+
+def want(level: str, got: np.ndarray, expected: np.ndarray, what: str) -> None:
+    """Raise Mismatch unless the bits are equal."""
+    if not native.same(np.asarray(got), np.asarray(expected)):
+        raise Mismatch(level, f"{what}: {differ(np.asarray(got), np.asarray(expected))}")
+
+
+# node by node
+
+_SINGLE: dict[Any, tuple[Graph, Program]] = {}
+
+
+def _single(node: Node) -> Program:
+    """The program of one node alone."""
+    key = (node.op.name, frozen(node.params), tuple((i.shape, i.dtype, i.op is SCALAR) for i in node.inputs))
+    found = _SINGLE.get(key)
+    if found is None:
+        if len(_SINGLE) > 5000:
+            _SINGLE.clear()
+        leaves = [scalar_leaf(None, i.dtype) if i.op is SCALAR else input_leaf(i.shape, i.dtype) for i in node.inputs]
+        graph = Graph(leaves, [bind(node.op, *leaves, **node.params)])
+        found = _SINGLE[key] = graph, build(graph)
+    return found[1]
+
+
+def node_by_node(graph: Graph, values: Sequence[Any], check: bool = True) -> dict[Node, Any]:
+    """The value of every node, each computed by a kernel of its own; of a loop, the list of its results."""
+    known: dict[Node, Any] = {n: np.asarray(v, n.dtype) for n, v in zip(graph.inputs, values, strict=True)}
+    for node in graph.order:
+        if node in known:
+            continue
+        if node.op is CONSTANT:
+            known[node] = np.asarray(node.params["value"], node.dtype)
+            continue
+        args = [known[i] for i in node.inputs]
+        if node.op is SCAN:
+            known[node] = _loop(node, args, check)
+        elif node.op.name == "item":
+            known[node] = args[0][node.params["index"]]
+        else:
+            (known[node],) = perform(_single(node), args)
+            if check:
+                problem = check_node(node, args, known[node])
+                if problem:
+                    raise Mismatch("node by node", f"{node!r} of {', '.join(map(repr, node.inputs))}: {problem}")
+    return known
+
+
+def _loop(scan: Node, operands: list[np.ndarray], check: bool) -> list[np.ndarray]:
+    """What a loop gives, step by step: last carries, stacked outputs, the tape."""
+    body, carries, xs = scan.params["body"].graph, scan.params["carries"], scan.params["xs"]
+    state, stacked, constants = operands[:carries], operands[carries: carries + xs], operands[carries + xs:]
+    length = scan.params["length"]
+    rows: list[Any] = [None] * length
+    for t in reversed(range(length)) if scan.params["reverse"] else range(length):
+        before = state
+        known = node_by_node(body, [*before, *(x[t] for x in stacked), *constants], check)
+        out = [known[o] for o in body.outputs]
+        state = out[:carries]
+        rows[t] = [*out[carries:], *before]
+    return [*state, *(np.stack(column) for column in zip(*rows, strict=True))]
+
+
+# programs, run in Python
+
+
+def perform(program: Program, values: Sequence[Any], watch: Watch | None = None) -> list[np.ndarray]:
+    """Run a Program by ``evaluate``: a real arena, aliases, loops. ``watch`` sees every call of a kernel."""
+    arena = np.full(program.arena + 64, 0xA5, np.uint8)
+    inputs = [np.ascontiguousarray(np.asarray(v, d)).reshape(s) for v, (s, d) in zip(values, program.inputs, strict=True)]
+    outputs = [np.zeros(s, d) for s, d in program.outputs]
+
+    def memory(i: int) -> np.ndarray:
+        slot = root = program.slots[i]
+        while root.kind == "alias":
+            root = program.slots[root.of]
+        if root.kind == "arena":
+            size = int(np.prod(root.shape)) * root.dtype.itemsize
+            return arena[root.offset: root.offset + size].view(root.dtype).reshape(slot.shape)
+        return (inputs if root.kind == "input" else outputs)[root.position].reshape(slot.shape)
+
+    for step in program.steps:
+        if isinstance(step, Call):
+            count = len(step.kernel.inputs)
+            given = [memory(a).copy() for a in step.args[:count]]
+            scalars = [values[p] for p in step.scalars]
+            done, _ = evaluate(step.kernel, given, scalars, (), native.OPERATIONS)
+            if own_order(step.kernel):
+                done = near(step.kernel, native.run(step.kernel, given, scalars), done)
+            if watch is not None:
+                watch(step.kernel, given, scalars, done)
+            for a, result in zip(step.args[count:], done, strict=True):
+                memory(a)[...] = result
+        elif isinstance(step, Host):
+            memory(step.out)[...] = step.fn(*map(memory, step.args), **step.params)
+        elif isinstance(step, Copy):
+            target = memory(step.target)
+            target[...] = memory(step.source).reshape(target.shape)
+        else:
+            _perform_loop(step, memory, watch)
+    return outputs
+
+
+def _perform_loop(step: Loop, memory: Callable[[int], np.ndarray], watch: Watch | None) -> None:
+    state = [memory(c.init).copy() for c in step.carries]
+    xs, constants = [memory(x).copy() for x in step.xs], [memory(c).copy() for c in step.constants]
+    order = range(step.length - 1, -1, -1) if step.reverse else range(step.length)
+    for t in order:
+        for carry, value in zip(step.carries, state, strict=True):
+            if carry.tape >= 0:
+                memory(carry.tape)[t] = value
+        seen = watch if t in (order[0], order[-1]) else None
+        out = perform(step.body, [*state, *(x[t] for x in xs), *constants], seen)
+        state = out[: len(state)]
+        for y, value in zip(step.ys, out[len(state):], strict=True):
+            memory(y)[t] = value
+    for carry, value in zip(step.carries, state, strict=True):
+        memory(carry.last)[...] = value
+
+
+# kernels
+
+
+def own_order(kernel: Kernel) -> bool:
+    """Whether the kernel sums in an order of its own, which the kernel IR does not say: weight gradients of convolutions."""
+    products = any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages)
+    return products and any(path.startswith("convolution weights") for path in native.native(kernel).generated.paths)
+
+
+def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray]) -> list[np.ndarray]:
+    """``got``, where it is close to what evaluate gives; the levels below are held to its bits."""
+    for k, (g, e) in enumerate(zip(got, expected, strict=True)):
+        if oracle.is_float(g.dtype):
+            a, b = np.asarray(g, np.float64), np.asarray(e, np.float64)
+            largest = float(np.max(np.abs(b[np.isfinite(b)]), initial=1e-30))
+            rate = {2: 0.05, 4: 1e-4, 8: 1e-10}[g.dtype.itemsize]
+            far = ~(np.abs(a - b) <= rate * largest) & np.isfinite(a) & np.isfinite(b)
+        else:
+            far = np.asarray(g != e)
+            if far.mean() < 0.05:  # a comparison of two numbers that are equal but for their last bits
+                continue
+        if far.any():
+            raise Mismatch("compiled", f"output {k} of kernel {kernel.name}, whose sums have an order of their own: {differ(g, e)}")
+    return got
+
+
+def check_kernel(kernel: Kernel, inputs: list[np.ndarray], scalars: list[Any], expected: list[np.ndarray]) -> None:
+    """Verify, compile and run one kernel, also in place."""
+    from weft.schedule.printer import kernel_key
+
+    text = str(kernel_key(kernel))
+    try:
+        verify(kernel)
+    except AssertionError as error:
+        raise Mismatch("verified", f"{error}\n{text}") from error
+    for behind in (True, False):
+        compared("compiled", kernel, native.run(kernel, inputs, scalars, behind), expected, text)
+    pairs = in_place(kernel)
+    together: list[tuple[int, int]] = []
+    for i, o in pairs:
+        compared("in place", kernel, native.run(kernel, inputs, scalars, True, [(i, o)]), expected, f"pair {(i, o)}\n{text}")
+        if all(i != a and o != b for a, b in together):
+            together.append((i, o))
+    for processor in sorted(set(native.isas()) - {"host"}):
+        if zlib.crc32((text + processor).encode()) % 12 == 0:  # a choice that is the same in every run
+            got = native.run(kernel, inputs, scalars, True, together[:1], native.native_for(kernel, processor))
+            if processor == "sse" and any(isinstance(s, Contraction) for p in kernel.phases for s in p.stages):
+                near(kernel, got, expected)  # without fused multiply-add
+            else:
+                compared(f"compiled for {processor}", kernel, got, expected, text)
+    if len(together) > 1:
+        compared("in place", kernel, native.run(kernel, inputs, scalars, True, together), expected, f"pairs {together}\n{text}")
+
+
+def compared(level: str, kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray], text: str) -> None:
+    for k, (g, e) in enumerate(zip(got, expected, strict=True)):
+        if not native.same(g, e):
+            raise Mismatch(level, f"output {k} of kernel {kernel.name}: {differ(g, e)}\n{text}")
+
+
+# whole graphs
+
+
+def check_graph(graph: Graph, values: Sequence[Any], taken: Callable[[Kernel], None] | None = None) -> list[np.ndarray]:
+    """All levels of a graph; the outputs, node by node.
+
+    Parameters
+    ----------
+    values : an array or number for each of ``graph.inputs``
+    taken : is told of every kernel
+    """
+    known = node_by_node(graph, values)
+    expected = [known[o] for o in graph.outputs]
+    whole = execute.detached(graph)
+    program = build(whole)
+    seen: list[tuple[Kernel, list[np.ndarray], list[Any], list[np.ndarray]]] = []
+    got = perform(program, values, lambda *call: seen.append(call))
+    for call in seen:
+        if taken is not None:
+            taken(call[0])
+        check_kernel(*call)
+    if any(own_order(call[0]) for call in seen):
+        expected = near(seen[0][0], got, expected)
+    for k, (g, e) in enumerate(zip(got, expected, strict=True)):
+        want("fused", g, e, f"output {k} by evaluate")
+    check_run(graph, program, values, expected)
+    return expected
+
+
+def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: list[np.ndarray]) -> None:
+    """The runtime's own run of the program."""
+    run = execute.executable(graph)
+    backend = get_backend()
+    before = backend.pool.threads
+    parallel = any(native.native(c.kernel).loaded.parallel for c in calls(program))
+
+    def once(what: str, held: bool) -> None:
+        given = [v if n.op is SCALAR else execute.to_buffer(np.asarray(v, n.dtype)) for n, v in zip(graph.inputs, values, strict=True)]
+        marks = None if held else [n.op is SCALAR for n in graph.inputs]
+        out = run(given, marks)
+        del given
+        for k, (buffer, e, node) in enumerate(zip(out, expected, graph.outputs, strict=True)):
+            want("run", execute.to_numpy(buffer, node.shape, node.dtype), e, f"output {k}, {what}")
+
+    try:
+        for threads in (2, 1) if parallel else (before,):
+            backend.pool.set_threads(threads) if threads != backend.pool.threads else None
+            once(f"{threads} threads", True)
+        once("inputs given away", False)
+    finally:
+        if backend.pool.threads != before:
+            backend.pool.set_threads(before)
