@@ -91,7 +91,7 @@ class _Driver:
         plan = self.plan
         marks = {
             "product packs a": plan.pack_a, "product packs b": plan.pack_b, "product copies b": plan.copy_b,
-            "product turns b": plan.turn_b, "product in turns": self.turns > 1,
+            "product turns b": plan.turn_b, "product in pieces": self.pieces,
             "product in place": not (plan.pack_a or plan.pack_b), "product batch": self.p.batch > 1,
             "product last columns": self.last_columns > 0, "product units": plan.m_units * plan.n_units > 1,
         }
