@@ -195,7 +195,9 @@ def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray]) -> l
             if far.mean() < 0.05:  # a comparison of two numbers that are equal but for their last bits
                 continue
         if far.any():
-            raise Mismatch("compiled", f"output {k} of kernel {kernel.name}, whose sums have an order of their own: {differ(g, e)}")
+            raise Mismatch(
+                "compiled", f"output {k} of kernel {kernel.name}, whose sums have an order of their own: {differ(g, e)}",
+            )
     return got
 
 
@@ -270,7 +272,9 @@ def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: l
     parallel = any(native.native(c.kernel).loaded.parallel for c in calls(program))
 
     def once(what: str, held: bool) -> None:
-        given = [v if n.op is SCALAR else execute.to_buffer(np.asarray(v, n.dtype)) for n, v in zip(graph.inputs, values, strict=True)]
+        given = [
+            v if n.op is SCALAR else execute.to_buffer(np.asarray(v, n.dtype)) for n, v in zip(graph.inputs, values, strict=True)
+        ]
         marks = None if held else [n.op is SCALAR for n in graph.inputs]
         out = run(given, marks)
         del given

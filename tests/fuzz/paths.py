@@ -18,7 +18,9 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int32", "int64", "int8", "uint8", "int16", "uint16", "uint32", "uint64")
 DTYPES = (*FLOATS, *INTEGERS, "bool")
 MONOIDS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "all")
-LANES = {"float32": 16, "float64": 8, "float16": 32, "bfloat16": 32, "bool": 64, "int8": 64, "uint8": 64, "int16": 32, "uint16": 32}
+LANES = {
+    "float32": 16, "float64": 8, "float16": 32, "bfloat16": 32, "bool": 64, "int8": 64, "uint8": 64, "int16": 32, "uint16": 32,
+}
 
 Case = tuple[dict[str, tuple[str, tuple[int, ...], str]], str]  # inputs by name (dtype, shape, kind), and the line
 
@@ -105,7 +107,9 @@ def blocks(r: random.Random, m: str, d: str) -> Case:
 
 
 def running(r: random.Random, m: str, d: str) -> Case:
-    return {"x0": (d, (r.choice((3, 9)), _around(r, d, 7, 70)), "normal" if d in FLOATS else "whole")}, f"wf.cumsum(x0, axis={r.choice((0, 1))})"
+    return {
+        "x0": (d, (r.choice((3, 9)), _around(r, d, 7, 70)), "normal" if d in FLOATS else "whole"),
+    }, f"wf.cumsum(x0, axis={r.choice((0, 1))})"
 
 
 def scalar(r: random.Random, m: str, d: str) -> Case:
@@ -114,9 +118,11 @@ def scalar(r: random.Random, m: str, d: str) -> Case:
 
 REDUCTIONS: dict[str, tuple[str, Callable[[random.Random, str, str], Case]]] = {
     "row": ("row", row), "row of blocks": ("row of blocks", row_of_blocks), "row staged": ("row staged", row_staged),
-    "row ragged": ("row ragged", row_ragged), "joined rows": ("", joined_rows), "full": ("full", full), "columns": ("tile", columns),
+    "row ragged": ("row ragged", row_ragged), "joined rows": ("", joined_rows), "full": ("full", full),
+    "columns": ("tile", columns),
     "tall columns": ("tile blocks", tall_columns),
-    "few columns": ("tile unrolled", few_columns), "sheet": ("sheet", sheet), "blocks": ("blocks", blocks), "running": ("tile running", running),
+    "few columns": ("tile unrolled", few_columns), "sheet": ("sheet", sheet), "blocks": ("blocks", blocks),
+    "running": ("tile running", running),
     "scalar": ("scalar", scalar),
 }
 
@@ -149,14 +155,18 @@ def in_order(r: random.Random, d: str) -> Case:
     n = _around(r, d, 9, 70)
     mode = "scatter_set" if d == "bool" or r.random() < 0.5 else "scatter_add"
     kind = "few" if d in FLOATS else "whole"
-    return {"x0": (d, (5, n), kind), "x1": ("int64", (7,), "index:5"), "x2": (d, (7, n), kind)}, f"wf.{mode}(x0, x1, x2, axes=(0,))"
+    return {
+        "x0": (d, (5, n), kind), "x1": ("int64", (7,), "index:5"), "x2": (d, (7, n), kind),
+    }, f"wf.{mode}(x0, x1, x2, axes=(0,))"
 
 
 def by_columns(r: random.Random, d: str) -> Case:
     n = _around(r, d, 2100, 2300)
     mode = "scatter_set" if d == "bool" else "scatter_add"
     kind = "few" if d in FLOATS else "whole"
-    return {"x0": (d, (5, n), kind), "x1": ("int64", (60,), "index:5"), "x2": (d, (60, n), kind)}, f"wf.{mode}(x0, x1, x2, axes=(0,))"
+    return {
+        "x0": (d, (5, n), kind), "x1": ("int64", (60,), "index:5"), "x2": (d, (60, n), kind),
+    }, f"wf.{mode}(x0, x1, x2, axes=(0,))"
 
 
 def early(r: random.Random, d: str) -> Case:
@@ -170,10 +180,14 @@ def parallel(r: random.Random, d: str) -> Case:
 
 
 MAPS: dict[str, tuple[str, Callable[[random.Random, str], Case], tuple[str, ...]]] = {
-    "minor": ("tiles minor again", minor, DTYPES), "turn": ("turn again", turn, ("float32", "float64", "int32", "int64", "uint32", "uint64")),
-    "again": ("tiles again", again, tuple(d for d in DTYPES if d not in ("bool", "int8", "uint8"))), "plain": ("tiles", plain, DTYPES),
-    "in order": ("tiles in order", in_order, DTYPES), "by columns": ("columns in order", by_columns, ("float32", "float64", "int64")),
-    "early": ("sheet early", early, ("float32", "float64")), "parallel": ("parallel", parallel, tuple(d for d in DTYPES if d != "bool")),
+    "minor": ("tiles minor again", minor, DTYPES),
+    "turn": ("turn again", turn, ("float32", "float64", "int32", "int64", "uint32", "uint64")),
+    "again": ("tiles again", again, tuple(d for d in DTYPES if d not in ("bool", "int8", "uint8"))),
+    "plain": ("tiles", plain, DTYPES),
+    "in order": ("tiles in order", in_order, DTYPES),
+    "by columns": ("columns in order", by_columns, ("float32", "float64", "int64")),
+    "early": ("sheet early", early, ("float32", "float64")),
+    "parallel": ("parallel", parallel, tuple(d for d in DTYPES if d != "bool")),
 }
 
 
