@@ -165,7 +165,8 @@ def gathered(g: Growth) -> str:
         i = g.input((count,), r.choice(("int32", "int64")), f"signed:{n}")
     head = ":, " * axis
     return r.choice((
-        f"wf.take({x}, {i}, axis={axis})", f"{x}[{head}{i}]", f"wf.gather({x}, {i}, axes=({axis},))", f"wf.take({x}, {i} // 2)",
+        f"wf.take({x}, {i}, axis={axis})", f"{x}[{head}{i}]", f"wf.gather({x}, {i}, axes=({axis},))",
+        f"wf.take({x}, {i} // 2)" if g.values[x].size else f"wf.take({x}, {i}, axis={axis}, mode='clip')",
         f"{x}.take({i}, axis={axis})",
     ))
 
