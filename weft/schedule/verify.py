@@ -115,7 +115,7 @@ class _Check:
         self.complete[c.id] = None  # type: ignore[assignment]
         self.seen = set()
         for s in c.stores:
-            self.store(s, outer)
+            self.store(s, outer, ())
 
     def reads(self, value: Value, number: int) -> bool:
         stack, seen = [value], set()
