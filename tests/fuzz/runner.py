@@ -70,6 +70,10 @@ class Runner:
         )
         return done.stdout
 
+    def restart(self) -> None:
+        """End the worker; what it has met is in ``record`` then."""
+        self._stop(True)
+
     # the worker
 
     def _env(self) -> dict[str, str]:

@@ -50,6 +50,11 @@ def public() -> list[str]:
 TABLES: list[Table] = [PLAIN, REDUCE, SHAPES, INDEX, NETS, LOOPS, MODULES, [(1.0, unknown)]]
 
 
+def called(program: Program) -> set[str]:
+    """The public functions that a program names."""
+    return set(re.findall(r"wf\.([\w.]+)\(", " ".join(program.lines)))
+
+
 def makers(name: str) -> list[Any]:
     """The makers of lines whose text, or a table they use, names a function; all where none does."""
     short = name.split(".")[-1]
