@@ -218,7 +218,8 @@ def check_kernel(kernel: Kernel, inputs: list[np.ndarray], scalars: list[Any], e
         if all(i != a and o != b for a, b in together):
             together.append((i, o))
     for processor in sorted(set(native.isas()) - {"host"}):
-        if zlib.crc32((text + processor).encode()) % 12 == 0 and native.same_bits(kernel, processor):  # the same choice in every run
+        chosen = zlib.crc32((text + processor).encode()) % 12 == 0  # the same in every run
+        if chosen and native.same_bits(kernel, processor):
             got = native.run(kernel, inputs, scalars, True, together[:1], native.native_for(kernel, processor))
             compared(f"compiled for {processor}", kernel, got, expected, text)
     if len(together) > 1:

@@ -82,13 +82,11 @@ def grown(name: str, seed: int) -> Program:
         r = random.Random(f"{name} {seed} {turn}")
         g = Growth(r, r.choice(("float32", "float32", "float64", "float16", "bfloat16")))
         g.input(shape(r))
-        for _ in range(2):
-            g.step(MIXTURES[0][1])
+        g.step(MIXTURES[0][1])
         made = g.wish(name, makers(name))
         if made is None:
             continue
-        for _ in range(2):
-            g.step(MIXTURES[0][1])
+        g.step(MIXTURES[0][1])
         program = g.program("expression")
         program = program.with_(
             outputs=tuple(dict.fromkeys([*program.outputs, made])), inputs=tuple(g.inputs), lines=tuple(g.lines),
