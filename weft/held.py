@@ -204,9 +204,9 @@ def cut(node: Node) -> None:
     handles.waits = False
     total = sum([n.nbytes for n in pending])
     if known or len(pending) >= MOST_NODES:
-        _compute(_known(waiting), node, line)
+        _compute(_known(waiting), line)
     elif total >= MOST_BYTES and (total := sum([n.nbytes for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
-        _compute([node], node, line)
+        _compute([node], line)
     else:  # again when half of what is left may be used up; where what is pending does not grow, seldom
         rate = (len(pending) - handles.known) / max(1, since)  # nodes an Array
         handles.known = len(pending)
@@ -227,20 +227,26 @@ def _known(nodes: list[Node]) -> list[Node]:
     return [n for n in nodes if n not in unknown]
 
 
-def _compute(nodes: list[Node], node: Node, line: tuple[int, int]) -> None:
+def _computed(nodes: Sequence[Node]) -> list[Node]:
+    """Compute these; what fails is given back. Nobody asked for it yet: whoever does will hear why, and it is not tried again."""
+    try:
+        compute[0](nodes)
+    except Exception:
+        half = len(nodes) // 2
+        return [*_computed(nodes[:half]), *_computed(nodes[half:])] if half else list(nodes)
+    return []
+
+
+def _compute(nodes: list[Node], line: tuple[int, int]) -> None:
     handles = LOCAL.handles
     handles.limit = len(handles) + EVERY
     if len(_LINES) >= 64:
         _LINES.clear()
     _LINES.add(line)
-    try:
-        compute[0](nodes)
-    except Exception:  # of something else than what is being written here: whoever asks for it will hear of it
-        if nodes != [node]:
-            compute[0]([node])
-        else:
-            raise
+    failed = _computed(nodes)
     _sweep(handles)
+    if failed:
+        _keep(handles, 0, [ref for ref in handles if _pending(ref) not in failed])
     handles.limit, handles.known = len(handles) + FIRST, 0
 
 

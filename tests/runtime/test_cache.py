@@ -224,7 +224,7 @@ def test_an_entry_that_cannot_be_loaded_is_built_again(tmp_path: Path) -> None:
     """Each with a good checksum; what is compiled then takes its place."""
     be = backend(tmp_path, threads=1)
     assert be.native
-    text = Generated("k", scale_ir("k", 4, 1), 0, 64)
+    text = Generated("k", scale_ir("k", 4, 1), 0, 64, ("parallel",))
     be.compiler.kernel("k", lambda: text)
     path = next(p for p in tmp_path.glob("*.weft") if b'"symbol": "k"' in p.read_bytes())
     whole = path.read_bytes()

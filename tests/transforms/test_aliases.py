@@ -284,9 +284,9 @@ def test_vmap_writes_into_each_examples_part(jitted):
         np.testing.assert_array_equal(out.numpy(), x * 2)
         np.testing.assert_array_equal(wide.numpy()[:, :2], x)
         np.testing.assert_array_equal(ours[2]["rows"].numpy(), rows)
-    plain = np.array([1.0, 2.0])
+    plain = np.array([[1.0], [2.0]])
     vmap(lambda x: x.__imul__(3.0))(plain)
-    assert plain.tolist() == [3.0, 6.0]
+    assert plain.tolist() == [[3.0], [6.0]]
 
 
 def add(x, y):
@@ -297,7 +297,9 @@ def add(x, y):
 def test_vmap_of_one_array_given_twice():
     for run in (vmap(add), jit(vmap(add))):
         a = array(np.arange(4.0))
-        assert run(a, a).tolist() == [0, 2, 4, 6] and a.tolist() == [0, 2, 4, 6]
+        assert run(a, a).tolist() == [0, 2, 4, 6] and a.tolist() == [0, 1, 2, 3]  # a[k] is a value: nothing is written
+        a = array(np.arange(4.0).reshape(4, 1))
+        assert run(a, a).tolist() == [[0], [2], [4], [6]] and a.tolist() == [[0], [2], [4], [6]]
         a = array(np.ones((2, 4)))
         vmap(add)(a[:, :2], a[:, 2:])  # parts that do not meet
         assert a.tolist() == [[2, 2, 1, 1], [2, 2, 1, 1]]

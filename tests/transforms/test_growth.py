@@ -49,9 +49,9 @@ def work(monkeypatch):
 
     def count(graph, values):
         seen.ran += sum(n.value is None for n in graph.order)
-        before = len(execute._RECENT)
+        before = len(execute.PROGRAMS)
         out = run(graph, values)
-        seen.planned += len(graph.order) * (len(execute._RECENT) > before)
+        seen.planned += len(graph.order) * (len(execute.PROGRAMS) > before)
         return out
 
     monkeypatch.setattr(execute, "run", count)

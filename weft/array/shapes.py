@@ -11,7 +11,7 @@ import numpy as np
 from weft.array.looks import Looks
 from weft.errors import AxisError, ShapeError
 from weft.graph.node import Shape
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE, bind, refuse_too_large
 from weft.views import Path, permute_step, reshape_step, strides_behind, strides_for
 
 
@@ -53,6 +53,8 @@ class Shapes(Looks):
         want = shape_for(shape, node.size, node.shape)
         if want == node.shape:
             return self._view(())
+        if not node.size:
+            refuse_too_large("reshape", want, node.dtype)
         if self._base is not None and strides_for(self._strides(), node.shape, want) is None:
             return self._own(bind(TABLE["reshape"], node, shape=want))
         return self._view((reshape_step(want),))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.primitives.random import word
+from weft.graph.primitives.philox import word
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
 from weft.schedule.summation import order_of
 

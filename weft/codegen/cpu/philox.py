@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft.codegen.cpu.machine import Ops
-from weft.graph.primitives.random import MULTIPLIERS, ROUNDS, WEYL
+from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL
 
 _M0, _M1 = MULTIPLIERS
 _W0, _W1 = WEYL

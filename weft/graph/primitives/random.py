@@ -6,7 +6,6 @@ The counter's 128 bits are (low word, high word, 0, 0) of ``base + (i >> 2)``, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,10 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, product, zero_vjp
 from weft.graph.primitives.kinds import UINT32, UINT64
+from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_random")
-
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)
-ROUNDS = 10
 
 
 def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, np.dtype]:
@@ -33,39 +29,6 @@ def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, np.dtyp
     if shape and min(shape) < 0:
         raise ShapeError(f"random_bits: shape {shape} has a negative extent.")
     return shape, UINT32
-
-
-def philox(w: Any, counter: Any, key: Any) -> list[Any]:
-    """The four words for each 64-bit counter under each 64-bit key; ``w`` knows how its kind of numbers is multiplied, ..."""
-    c = [w.low(counter), w.high(counter), w.number(0), w.number(0)]
-    k = [w.low(key), w.high(key)]
-    for _ in range(ROUNDS):
-        p = [w.multiply(c[2 * i], w.number(MULTIPLIERS[i])) for i in (0, 1)]
-        c = [w.xor(w.xor(w.high(p[1]), c[1]), k[0]), w.low(p[1]), w.xor(w.xor(w.high(p[0]), c[3]), k[1]), w.low(p[0])]
-        k = [w.low(w.add(k[i], w.number(WEYL[i]))) for i in (0, 1)]
-    return c
-
-
-class _Arrays:
-    """uint64 numbers as NumPy arrays."""
-
-    def number(self, value: int) -> Any:
-        return np.uint64(value)
-
-    def multiply(self, a: Any, b: Any) -> Any:
-        return a * b
-
-    def add(self, a: Any, b: Any) -> Any:
-        return a + b
-
-    def xor(self, a: Any, b: Any) -> Any:
-        return a ^ b
-
-    def low(self, a: Any) -> Any:
-        return a & np.uint64(0xFFFFFFFF)
-
-    def high(self, a: Any) -> Any:
-        return a >> np.uint64(32)
 
 
 class _Nodes:
@@ -91,14 +54,6 @@ class _Nodes:
 
     def high(self, a: Node) -> Node:
         return call.bitwise_right_shift(a, self.number(32))
-
-
-def word(key: np.ndarray, base: np.ndarray, element: np.ndarray) -> np.ndarray:
-    """Word ``element & 3`` of Philox4x32-10 under ``key`` at counter ``base + (element >> 2)``, in NumPy."""
-    key, base, element = np.broadcast_arrays(*(np.asarray(x, np.uint64) for x in (key, base, element)))
-    with np.errstate(over="ignore"):
-        words = philox(_Arrays(), base + (element >> np.uint64(2)), key)
-    return np.choose((element & np.uint64(3)).astype(np.int64), np.broadcast_arrays(*words)).astype(np.uint32)
 
 
 def _reference(key: np.ndarray, base: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -339,6 +339,7 @@ def sources_unchanged() -> bool:
 
 def _sources() -> list[Path]:
     files = [_PACKAGE / "schedule" / f"{name}.py" for name in ("kernel", "memory", "printer", "summation")]
+    files += [_PACKAGE / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
     for folder in (_PACKAGE / "codegen", _PACKAGE / "runtime" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files
