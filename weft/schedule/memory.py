@@ -146,7 +146,8 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
                 if at.buffer.scope != "arg":
                     continue
                 special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
-                writes.setdefault(at.buffer.id, []).append((p, s, k, at, special, _again(phase, stage, store), _copied(store, at.flat())))
+                again, source = _again(phase, stage, store), _copied(store, at.flat())
+                writes.setdefault(at.buffer.id, []).append((p, s, k, at, special, again, source))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
