@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOC_STAMP := $(VENV)/.ready-for-docs
 
-.PHONY: demo test lint types layers tests soak setup doc clean
+.PHONY: demo test lint types layers tests fuzz soak setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -27,6 +27,12 @@ layers: $(STAMP)
 
 tests: $(STAMP)
 	$(BIN)/python -m pytest
+
+# Random programs for MINUTES, at every level against the one above; SEED is today's unless given. Fails where two levels differ.
+MINUTES ?= 10
+SEED ?= $(shell date +%y%m%d)00000
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
 
 # What takes too long for every run of the tests: kills, interruptions, forks, 30,000 shapes, damaged files. About an hour.
 soak: $(STAMP)

@@ -21,7 +21,8 @@ from tests.fuzz.record import RECORD
 from weft.errors import TraceError
 
 BODY = [
-    (3.0, view), (3.0, computed), (3.0, assigned), (1.5, overlapping), (3.0, augmented), (1.5, scattered), (0.5, swapped), (0.7, numbers),
+    (3.0, view), (3.0, computed), (3.0, assigned), (1.5, overlapping), (3.0, augmented), (1.5, scattered), (0.5, swapped),
+    (0.7, numbers),
     (1.0, outed),
 ]
 assert BODY and LINES
@@ -63,9 +64,13 @@ def grown(r: random.Random) -> Program:
         body.step(BODY)
     made = [n for n, a in body.values.items() if isinstance(a, np.ndarray)]
     returned = r.sample(made, min(len(made), r.choice((1, 2, 3))))
-    after = [r.choice(("r{k} += 1", "r{k}[0] = 3", "r{k}[...] = r{k}[::-1] * 2")).format(k=r.randrange(len(returned))) for _ in range(r.choice((0, 0, 1)))]
+    after = [
+        r.choice(("r{k} += 1", "r{k}[0] = 3", "r{k}[...] = r{k}[::-1] * 2")).format(k=r.randrange(len(returned)))
+        for _ in range(r.choice((0, 0, 1)))
+    ]
     return Program(
-        "alias", tuple(inputs), tuple(body.lines), tuple(returned), {"calls": repr(calls), "after": "; ".join(after), "arguments": count}
+        "alias", tuple(inputs), tuple(body.lines), tuple(returned),
+        {"calls": repr(calls), "after": "; ".join(after), "arguments": count}
     )
 
 

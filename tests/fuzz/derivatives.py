@@ -26,7 +26,8 @@ from weft.graph.interpret import interpret
 STEPS: Table = [
     (5.0, elementwise.smooth), (4.0, elementwise.smooth_two), (4.0, elementwise.operator), (1.5, elementwise.number),
     (1.5, elementwise.choose), (3.0, elementwise.reduction), (3.0, elementwise.centred), (0.8, elementwise.running),
-    (2.0, moving.sliced), (2.0, moving.reshaped), (2.0, moving.turned), (1.5, moving.flipped), (3.0, moving.joined), (1.0, moving.parted),
+    (2.0, moving.sliced), (2.0, moving.reshaped), (2.0, moving.turned), (1.5, moving.flipped), (3.0, moving.joined),
+    (1.0, moving.parted),
     (2.0, moving.padded), (0.5, moving.triangle), (2.0, moving.written), (1.0, moving.gathered), (0.6, moving.along),
     (1.0, moving.scattered), (0.8, moving.fancy), (3.0, layers.product), (0.8, layers.batched), (1.5, layers.contraction),
     (3.0, layers.convolution), (3.0, layers.pooling), (3.0, layers.normalised), (2.0, layers.smooth_activation),
@@ -99,7 +100,8 @@ def source(program: Program) -> str:
     elif mode == "vjp":
         some = ", ".join(own)
         lines.append(
-            f"def derived({arguments}):\n    out, back = wf.vjp(lambda {some}: f({arguments})[0], {some})\n    return back(weights_like(out))"
+            f"def derived({arguments}):\n    out, back = wf.vjp(lambda {some}: f({arguments})[0], {some})\n"
+            "    return back(weights_like(out))"
         )
     else:
         lines.append(

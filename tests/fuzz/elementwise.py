@@ -59,13 +59,17 @@ def smooth_two(g: Growth) -> str:
 def operator(g: Growth) -> str:
     x = g.float()
     y = g.like(x)
-    return g.r.choice(("{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} * {y} + {x}", "{x} / ({y} * {y} + 1)", "-{x} + {y}")).format(x=x, y=y)
+    return g.r.choice((
+        "{x} + {y}", "{x} - {y}", "{x} * {y}", "{x} * {y} + {x}", "{x} / ({y} * {y} + 1)", "-{x} + {y}",
+    )).format(x=x, y=y)
 
 
 def number(g: Growth) -> str:
     """With a Python number, which is an argument of the program outside of jit."""
     x, c = g.float(), g.r.choice(("0.3", "2", "1.7", "-0.25", "1", "0", "0.0", "-1.5"))
-    return g.r.choice(("{x} * {c}", "{x} + {c}", "{c} - {x}", "{x} / 1.5", "wf.maximum({x}, {c})", "{x} ** 2", "{x} % 1.5")).format(x=x, c=c)
+    return g.r.choice((
+        "{x} * {c}", "{x} + {c}", "{c} - {x}", "{x} / 1.5", "wf.maximum({x}, {c})", "{x} ** 2", "{x} % 1.5",
+    )).format(x=x, c=c)
 
 
 def compare(g: Growth) -> str:
@@ -78,15 +82,19 @@ def choose(g: Growth) -> str:
     x = g.float()
     y = g.like(x)
     where = f"{x} > {y}" if g.r.random() < 0.5 else g.mask(g.shape(x))
-    return g.r.choice((f"wf.where({where}, {x}, {y})", f"wf.where({where}, {x}, 0.5)", f"wf.clip({x}, -0.5, 0.75)", f"wf.clip({x}, {y})"))
+    return g.r.choice((
+        f"wf.where({where}, {x}, {y})", f"wf.where({where}, {x}, 0.5)", f"wf.clip({x}, -0.5, 0.75)", f"wf.clip({x}, {y})",
+    ))
 
 
 def integer(g: Growth) -> str:
     x = g.whole()
     y, r = g.like(x), g.r
     return r.choice((
-        f"{x} + {y}", f"{x} - {y}", f"{x} * {y}", f"wf.maximum({x}, {y})", f"wf.{r.choice(BITS)}({x}, {y})", f"~{x}", f"{x} % 5 + {y}",
-        f"wf.bitwise_left_shift({x}, wf.abs({y}) % 8)", f"wf.bitwise_right_shift({x}, wf.abs({y}) % 8)", f"{x} // 3", f"{x} // {y}",
+        f"{x} + {y}", f"{x} - {y}", f"{x} * {y}", f"wf.maximum({x}, {y})", f"wf.{r.choice(BITS)}({x}, {y})", f"~{x}",
+        f"{x} % 5 + {y}",
+        f"wf.bitwise_left_shift({x}, wf.abs({y}) % 8)", f"wf.bitwise_right_shift({x}, wf.abs({y}) % 8)", f"{x} // 3",
+        f"{x} // {y}",
         f"{x} % {y}", f"wf.abs({x})", f"wf.sign({x})", f"wf.minimum({x}, 7)", f"wf.square({x})", f"wf.pow({x}, wf.abs({y}) % 4)",
         f"{x} << 2", f"{x} >> 1", f"wf.bitwise_invert({x})", f"wf.negative({x})", f"wf.left_shift({x}, 1)",
         f"wf.right_shift({x}, 1)", f"wf.bitwise_not({x})", f"wf.invert({x})", f"wf.clip({x}, 1, 5)",
@@ -98,7 +106,8 @@ def truth(g: Growth) -> str:
     y, r = g.like(x), g.r
     return r.choice((
         f"{x} & {y}", f"{x} | {y}", f"{x} ^ {y}", f"~{x}", f"wf.logical_and({x}, {y})", f"wf.logical_or({x}, {y})",
-        f"wf.logical_xor({x}, {y})", f"wf.logical_not({x})", f"{x} == {y}", f"wf.where({x}, 2.5, -1.0)", f"wf.bitwise_and({x}, {y})",
+        f"wf.logical_xor({x}, {y})", f"wf.logical_not({x})", f"{x} == {y}", f"wf.where({x}, 2.5, -1.0)",
+        f"wf.bitwise_and({x}, {y})",
     ))
 
 
@@ -205,9 +214,11 @@ def made(g: Growth) -> str:
     shape, dtype = g.shape(x), g.values[x].dtype.name
     n = r.choice((1, 3, 8, 17, 33))
     return r.choice((
-        f"wf.zeros({shape}, '{dtype}')", f"wf.ones({shape}, '{g.dtype}')", f"wf.full({shape}, 2.5, '{g.dtype}')", f"wf.ones_like({x})",
+        f"wf.zeros({shape}, '{dtype}')", f"wf.ones({shape}, '{g.dtype}')", f"wf.full({shape}, 2.5, '{g.dtype}')",
+        f"wf.ones_like({x})",
         f"wf.zeros_like({x})", f"wf.full_like({x}, 1)", f"wf.arange({n}, dtype='{g.dtype}')", f"wf.arange(3, {n + 3}, 2)",
-        f"wf.linspace(-1, 2, {n}, dtype='{g.dtype}')", f"wf.eye({n}, {r.choice((2, n))}, k={r.choice((-1, 0, 1))}, dtype='{g.dtype}')",
+        f"wf.linspace(-1, 2, {n}, dtype='{g.dtype}')",
+        f"wf.eye({n}, {r.choice((2, n))}, k={r.choice((-1, 0, 1))}, dtype='{g.dtype}')",
         f"wf.identity({n}, '{g.dtype}')", f"wf.tri({n}, {n}, {r.choice((-1, 0, 2))}, dtype='{g.dtype}')",
         f"wf.asarray({x})", f"wf.array({x})", f"wf.copy({x})", f"wf.empty(({n}, 0), '{dtype}')", f"wf.empty_like({x}) * 0",
         f"wf.meshgrid(wf.arange({n}), wf.arange(4, dtype='{g.dtype}'))[{r.choice((0, 1))}]",
@@ -220,5 +231,6 @@ PLAIN = [
     (0.6, kind), (2.0, cast), (2.5, back), (0.3, close), (0.8, made),
 ]
 REDUCE = [
-    (4.0, reduction), (4.0, centred), (2.5, truth_reduction), (1.5, place), (1.5, integer_reduction), (1.5, running), (0.4, weighted),
+    (4.0, reduction), (4.0, centred), (2.5, truth_reduction), (1.5, place), (1.5, integer_reduction), (1.5, running),
+    (0.4, weighted),
 ]

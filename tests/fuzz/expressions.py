@@ -52,7 +52,7 @@ def grown(r: random.Random) -> Program:
         g.input(shape(r))
     if r.random() < 0.3:
         g.input(g.shape("x0"), r.choice(("int32", "int64", "uint8", "int8", "bool", "int16", "uint32", "uint64", "uint16")))
-    steps = r.choices(MIXTURES, [w for w, _ in MIXTURES])[0] if False else r.choices([t for _, t in MIXTURES], [w for w, _ in MIXTURES])[0]
+    steps = r.choices([t for _, t in MIXTURES], [w for w, _ in MIXTURES])[0]
     for _ in range(r.randint(1, 8)):
         g.step(steps)
     options: dict[str, Any] = {}

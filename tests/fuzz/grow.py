@@ -104,7 +104,9 @@ class Growth:
         found = self.pick(lambda a: a.dtype.name == self.dtype and least <= a.ndim <= most) if self.r.random() < 0.7 else None
         found = found or self.pick(lambda a: is_float(a.dtype) and least <= a.ndim <= most)
         if found is None:
-            found = self.input(tuple(size(self.r, 33) or 1 for _ in range(self.r.randint(max(least, 1), min(most, max(least, 2))))))
+            found = self.input(
+                tuple(size(self.r, 33) or 1 for _ in range(self.r.randint(max(least, 1), min(most, max(least, 2)))))
+            )
         return found
 
     def any(self, least: int = 0, most: int = 9) -> str:
@@ -113,7 +115,9 @@ class Growth:
     def whole(self) -> str:
         """An integer value."""
         found = self.pick(lambda a: a.dtype.kind in "iu")
-        return found or self.input(self.r.choice(list(self.values.values())).shape if self.values else (7,), self.r.choice(INTEGERS))
+        return found or self.input(
+            self.r.choice(list(self.values.values())).shape if self.values else (7,), self.r.choice(INTEGERS),
+        )
 
     def mask(self, shape: tuple[int, ...]) -> str:
         """A bool value of a shape."""

@@ -12,12 +12,16 @@ from tests.fuzz.grow import Growth, Table
 from tests.fuzz.program import Program
 
 STEPS: Table = [
-    (3.0, elementwise.operator), (1.0, elementwise.unary), (1.5, elementwise.number), (1.0, elementwise.choose), (0.5, elementwise.cast),
+    (3.0, elementwise.operator), (1.0, elementwise.unary), (1.5, elementwise.number), (1.0, elementwise.choose),
+    (0.5, elementwise.cast),
     (4.0, elementwise.reduction), (4.0, elementwise.centred), (1.5, elementwise.truth_reduction), (1.0, elementwise.place),
-    (0.5, elementwise.running), (1.0, moving.sliced), (1.5, moving.turned), (1.0, moving.joined), (0.7, moving.padded), (0.7, moving.written),
+    (0.5, elementwise.running), (1.0, moving.sliced), (1.5, moving.turned), (1.0, moving.joined), (0.7, moving.padded),
+    (0.7, moving.written),
     (0.8, moving.gathered), (0.6, moving.scattered), (1.5, layers.normalised), (1.0, layers.smooth_activation),
 ]
-SHAPES = ((300, 257), (70001,), (1031, 65), (33, 2049), (40, 31, 64), (130, 520), (9000, 17), (3, 40000), (64, 16, 9, 9), (2, 260, 130))
+SHAPES = (
+    (300, 257), (70001,), (1031, 65), (33, 2049), (40, 31, 64), (130, 520), (9000, 17), (3, 40000), (64, 16, 9, 9), (2, 260, 130),
+)
 
 
 def grown(r: random.Random) -> Program:

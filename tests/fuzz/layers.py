@@ -43,7 +43,8 @@ def contraction(g: Growth) -> str:
         y = g.input(shape, dtype)
         z = g.input((n,), dtype)
         return r.choice((
-            f"wf.vdot({x}, {y})", f"wf.inner({x}, {y})", f"wf.outer({x}, {z})", f"wf.vecdot({x}, {y})", f"wf.einsum('i,j->ij', {x}, {z})",
+            f"wf.vdot({x}, {y})", f"wf.inner({x}, {y})", f"wf.outer({x}, {z})", f"wf.vecdot({x}, {y})",
+            f"wf.einsum('i,j->ij', {x}, {z})",
             f"wf.einsum('i,i->', {x}, {y})", f"wf.linalg.vector_norm({x})",
         ))
     if len(shape) == 2:
@@ -52,10 +53,13 @@ def contraction(g: Growth) -> str:
             f"wf.einsum('ij,jk->ki', {x}, {y})", f"wf.einsum('ij,ij->i', {x}, {same})", f"wf.einsum('ij->j', {x})",
             f"wf.tensordot({x}, {y}, axes=1)", f"wf.tensordot({x}, {same}, axes=([0], [0]))", f"wf.trace({x})",
             f"wf.vecdot({x}, {same}, axis=0)", f"wf.inner({x}, {same})", f"wf.linalg.norm({x})", f"wf.linalg.matrix_norm({x})",
-            f"wf.einsum('ij,kj->ik', {x}, {same})", f"wf.linalg.vector_norm({x}, axis=1)", f"wf.einsum('ij,jk,kl->il', {x}, {y}, {y}.T)",
+            f"wf.einsum('ij,kj->ik', {x}, {same})", f"wf.linalg.vector_norm({x}, axis=1)",
+            f"wf.einsum('ij,jk,kl->il', {x}, {y}, {y}.T)",
         ))
     y = g.input((shape[2], n), dtype)
-    return r.choice((f"wf.einsum('bij,jk->bik', {x}, {y})", f"wf.einsum('bij,bij->b', {x}, {x})", f"wf.tensordot({x}, {y}, axes=1)"))
+    return r.choice((
+        f"wf.einsum('bij,jk->bik', {x}, {y})", f"wf.einsum('bij,bij->b', {x}, {x})", f"wf.tensordot({x}, {y}, axes=1)",
+    ))
 
 
 def integer_product(g: Growth) -> str:
@@ -79,7 +83,9 @@ def as_images(g: Growth, x: str, spatial: int) -> str:
                 return f"{x}.reshape({found})"
     r = g.r
     sizes = (5, 7, 8, 9, 12, 16, 17) if spatial == 1 else (3, 4, 5, 7, 8, 9) if spatial == 2 else (2, 3, 4)
-    return g.input((r.choice((1, 2, 3)), r.choice((1, 2, 3, 4)), *(r.choice(sizes) for _ in range(spatial))), g.values[x].dtype.name)
+    return g.input(
+        (r.choice((1, 2, 3)), r.choice((1, 2, 3, 4)), *(r.choice(sizes) for _ in range(spatial))), g.values[x].dtype.name
+    )
 
 
 def _images(g: Growth) -> tuple[str, int, tuple[int, ...]]:
@@ -119,7 +125,8 @@ def pooling(g: Growth) -> str:
     if kind == "lp":
         return f"wf.nn.lp_pool{d}d({x}, {r.choice((1, 2, 3))}, {k}, {s}, {p}{ceil})"
     return r.choice((f"wf.nn.{kind}_pool{d}d({x}, {k}, {s}, padding={p}{ceil})", f"wf.nn.GlobalAvgPool{d}d()({x})",
-                     f"wf.nn.AdaptiveAvgPool{d}d(2)({x})", f"wf.nn.AdaptiveMaxPool{d}d(2)({x})", f"wf.nn.GlobalMaxPool{d}d()({x})",
+                     f"wf.nn.AdaptiveAvgPool{d}d(2)({x})", f"wf.nn.AdaptiveMaxPool{d}d(2)({x})",
+                     f"wf.nn.GlobalMaxPool{d}d()({x})",
                      f"wf.nn.{kind}_pool{d}d({x}, {k}, {s}, padding={p}{ceil})"))
 
 
@@ -162,9 +169,11 @@ def layer(g: Growth) -> str:
     return r.choice((
         f"wf.nn.linear({x}, {w}, {b})", f"wf.nn.relu(wf.nn.linear({x}, {w}))", f"wf.nn.flatten({x})",
         f"wf.nn.bilinear({x}, {other}, {g.input((n, shape[-1], 5), dtype)}, {b})", f"wf.nn.maxout({x}, {r.choice((1, 2, 4))})",
-        f"wf.nn.scaled_dot_product_attention({x}, {x}, {x}, is_causal={r.random() < 0.5})", f"wf.nn.dropout({x}, 0.5, training=False)",
+        f"wf.nn.scaled_dot_product_attention({x}, {x}, {x}, is_causal={r.random() < 0.5})",
+        f"wf.nn.dropout({x}, 0.5, training=False)",
         f"wf.nn.scaled_dot_product_attention({x}, {x}, {x}, attn_mask={g.mask((shape[-2], shape[-2]))})",
-        f"wf.nn.embedding({g.input((5,), 'int64', 'index:' + str(max(shape[0], 1)))}, {x})" if len(shape) == 2 else f"wf.nn.flatten({x})",
+        f"wf.nn.embedding({g.input((5,), 'int64', f'index:{max(shape[0], 1)}')}, {x})" if len(shape) == 2
+        else f"wf.nn.flatten({x})",
     ))
 
 
@@ -175,7 +184,8 @@ def loss(g: Growth) -> str:
     u = g.input(shape, dtype, "unit")
     how = r.choice(("mean", "sum", "none"))
     return r.choice((
-        f"wf.losses.cross_entropy({x}, {labels}, reduction='{how}')", f"wf.losses.mse({x}, {y}, '{how}')", f"wf.losses.l1({x}, {y}, '{how}')",
+        f"wf.losses.cross_entropy({x}, {labels}, reduction='{how}')", f"wf.losses.mse({x}, {y}, '{how}')",
+        f"wf.losses.l1({x}, {y}, '{how}')",
         f"wf.losses.huber({x}, {y}, 0.5, '{how}')", f"wf.losses.binary_cross_entropy_with_logits({x}, {u}, reduction='{how}')",
         f"wf.losses.hinge({x}, wf.sign({y}), reduction='{how}')", f"wf.losses.cosine({x}, {y}, reduction='{how}')",
         f"wf.losses.kl_div(wf.nn.log_softmax({x}), wf.nn.softmax({y}), reduction='{how}')",
@@ -185,7 +195,10 @@ def loss(g: Growth) -> str:
 
 # loops and transforms
 
-BODIES = ("wf.tanh({h} + {t})", "{h} * 0.5 + {t}", "wf.maximum({h}, {t})", "{h} + {t} * {t}", "wf.sin({h}) * {t}", "{h} * 0.9 - {t}.mean()")
+BODIES = (
+    "wf.tanh({h} + {t})", "{h} * 0.5 + {t}", "wf.maximum({h}, {t})", "{h} + {t} * {t}", "wf.sin({h}) * {t}",
+    "{h} * 0.9 - {t}.mean()",
+)
 
 
 def loop(g: Growth) -> str:
@@ -212,8 +225,9 @@ def state(g: Growth) -> str | None:
     if 0 in shape:
         return None
     name, y = g.fresh(), g.fresh()
+    at = r.choice(("0", "-1", "slice(None)"))
     text = (
-        f"{name} = {x} * 1; {y} = wf.fori_loop(0, {r.choice((2, 3, 7))}, lambda i, h: ({name}.__setitem__({r.choice(('0', '-1', 'slice(None)'))}, "
+        f"{name} = {x} * 1; {y} = wf.fori_loop(0, {r.choice((2, 3, 7))}, lambda i, h: ({name}.__setitem__({at}, "
         f"{name}[{r.choice(('0', '-1'))}] * 0.5 + h.sum()), h + {name})[1], {x}); {name} = {name} + {y}"
     )
     return g.line(text, name)
@@ -225,9 +239,12 @@ def mapped(g: Growth) -> str:
     shape, dtype = g.shape(x), g.values[x].dtype.name
     w = g.input((shape[-1], 3), dtype)
     body = r.choice((
-        "wf.tanh(t)", "t - t.mean()", "t @ {w}", "t * t.max(axis=-1, keepdims=True)", "wf.cumsum(t, axis=-1)", "wf.sort(t, axis=-1)",
-        "wf.concat([t, t], axis=-1)", "wf.flip(t, axis=-1)", "t.argmax(axis=-1)", "wf.where(t > 0, t, -t)", "wf.pad(t, 1)", "t.sum()",
-        "wf.take(t, wf.argmax(t, axis=-1), axis=-1)", "wf.nn.softmax(t)", "wf.grad(lambda s: (s * wf.sin(s)).sum())(t)", "t[::-1]",
+        "wf.tanh(t)", "t - t.mean()", "t @ {w}", "t * t.max(axis=-1, keepdims=True)", "wf.cumsum(t, axis=-1)",
+        "wf.sort(t, axis=-1)",
+        "wf.concat([t, t], axis=-1)", "wf.flip(t, axis=-1)", "t.argmax(axis=-1)", "wf.where(t > 0, t, -t)", "wf.pad(t, 1)",
+        "t.sum()",
+        "wf.take(t, wf.argmax(t, axis=-1), axis=-1)", "wf.nn.softmax(t)", "wf.grad(lambda s: (s * wf.sin(s)).sum())(t)",
+        "t[::-1]",
         "wf.scan(lambda h, s: (h + s, h * s), t[0] * 0, t)[1]",
     )).format(w=w)
     axis = r.choice(("", ", in_axes=-1", ", out_axes=-1", ", in_axes=1"))
@@ -242,7 +259,8 @@ def slope(g: Growth) -> str:
     r, x = g.r, g.float(1)
     y = g.like(x)
     body = r.choice((
-        "(t * t * t).sum()", "wf.sin(t).sum()", "(t * {y}).sum()", "wf.nn.softmax(t).max(axis=-1).sum()", "wf.max(t, axis=0).sum()",
+        "(t * t * t).sum()", "wf.sin(t).sum()", "(t * {y}).sum()", "wf.nn.softmax(t).max(axis=-1).sum()",
+        "wf.max(t, axis=0).sum()",
         "(wf.cumsum(t, axis=-1) ** 2).sum()", "(wf.concat([t, t], axis=-1) ** 2).mean()", "wf.prod(1 + 0.1 * t)", "t.std()",
         "(t[::2] * t[::2]).sum()", "wf.nn.layer_norm(t, t.shape[-1]).max()", "wf.logaddexp(t, {y}).sum()",
     )).format(y=y)
@@ -252,7 +270,8 @@ def slope(g: Growth) -> str:
 
 
 NETS = [
-    (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (2.5, convolution), (2.0, pooling), (2.5, normalised),
+    (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (2.5, convolution), (2.0, pooling),
+    (2.5, normalised),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
 LOOPS = [(2.0, loop), (0.7, state), (2.0, mapped), (1.5, slope)]
@@ -275,24 +294,30 @@ def module(g: Growth) -> str:
     simple = tuple(f"wf.nn.{name}()({x})" for name in SIMPLE)
     text = r.choice((
         *simple, f"wf.nn.Threshold(0.1, -1.0)({x})", f"wf.nn.PReLU({channels})({x})", f"wf.nn.AconA({channels})({x})",
-        f"wf.nn.AconB({channels})({x})", f"wf.nn.AconC({channels})({x})", f"wf.nn.Linear({last}, {n})({x})", f"wf.nn.LayerNorm({last})({x})",
+        f"wf.nn.AconB({channels})({x})", f"wf.nn.AconC({channels})({x})", f"wf.nn.Linear({last}, {n})({x})",
+        f"wf.nn.LayerNorm({last})({x})",
         f"wf.nn.RMSNorm({last})({x})", f"wf.nn.Flatten()({x})", f"wf.nn.Reshape(-1)({x})", f"wf.nn.MaxOut(1)({x})",
-        f"wf.nn.Bilinear({last}, {last}, {n})({x}, {x})", f"wf.nn.LocalResponseNorm(3)({x})", f"wf.nn.GroupNorm(1, {channels})({x})",
+        f"wf.nn.Bilinear({last}, {last}, {n})({x}, {x})", f"wf.nn.LocalResponseNorm(3)({x})",
+        f"wf.nn.GroupNorm(1, {channels})({x})",
         f"wf.nn.Dropout(0.5)({x})", f"wf.nn.dropout({x}, 0.5)", f"wf.nn.Dropout{d}d(0.5)({images})",
         f"wf.nn.Embedding(7, {n})({g.input((5,), 'int64', 'index:7')})", f"wf.nn.BatchNorm{d}d({c})({images})",
-        f"wf.nn.InstanceNorm{d}d({c})({images})", f"wf.nn.Conv{d}d({c}, {n}, 2)({images})", f"wf.nn.ConvTranspose{d}d({c}, {n}, 2)({images})",
+        f"wf.nn.InstanceNorm{d}d({c})({images})", f"wf.nn.Conv{d}d({c}, {n}, 2)({images})",
+        f"wf.nn.ConvTranspose{d}d({c}, {n}, 2)({images})",
         f"wf.nn.AvgPool{d}d(2)({images})", f"wf.nn.MaxPool{d}d(2)({images})", f"wf.nn.LPPool{d}d(2, 2)({images})",
         f"wf.nn.GlobalAvgPool{d}d()({images})", f"wf.nn.GlobalMaxPool{d}d()({images})", f"wf.nn.AdaptiveAvgPool{d}d(2)({images})",
         f"wf.nn.AdaptiveMaxPool{d}d(2)({images})", f"wf.nn.GRU({e}, {n}, batch_first=True)({s})[0]",
         f"wf.nn.LSTM({e}, {n}, batch_first=True)({s})[0]", f"wf.nn.RNN({e}, {n}, batch_first=True, bidirectional=True)({s})[0]",
-        f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.random.normal(size={g.shape(x)})", f"wf.random.choice(9, 4, replace=False)",
+        f"wf.nn.MultiHeadAttention(4, 2)({q}, {q}, {q})", f"wf.random.normal(size={g.shape(x)})",
+        "wf.random.choice(9, 4, replace=False)",
     ))
     return f"(wf.random.seed({r.randrange(99)}), {text})[1]"
 
 
 SIMPLE = (
-    "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Sigmoid", "LogSigmoid", "Softplus", "Softsign", "Tanh", "Tanhshrink", "BentIdentity",
-    "GELU", "SiLU", "Swish", "Mish", "TanhExp", "Hardshrink", "Softshrink", "Hardsigmoid", "Hardtanh", "Step", "Identity", "Softmax", "Softmin",
+    "ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Sigmoid", "LogSigmoid", "Softplus", "Softsign", "Tanh", "Tanhshrink",
+    "BentIdentity",
+    "GELU", "SiLU", "Swish", "Mish", "TanhExp", "Hardshrink", "Softshrink", "Hardsigmoid", "Hardtanh", "Step", "Identity",
+    "Softmax", "Softmin",
     "LogSoftmax",
 )
 MODULES = [(1.0, module)]

@@ -92,10 +92,14 @@ def joined(g: Growth) -> str:
     axis = g.axis(x)
     same = [n for n, a in g.values.items() if a.dtype == g.values[x].dtype and a.shape == g.shape(x)]
     y, z = r.choice(same), r.choice(same)
-    piece = ", ".join(":" if d != axis % len(g.shape(x)) else f"{r.choice((':3', '1:', '::2', '::-1'))}" for d in range(len(g.shape(x))))
+    piece = ", ".join(
+        ":" if d != axis % len(g.shape(x)) else f"{r.choice((':3', '1:', '::2', '::-1'))}" for d in range(len(g.shape(x)))
+    )
     return r.choice((
-        f"wf.concat([{x}, {y}], axis={axis})", f"wf.concat([{x}, {y}[{piece}], {z}], axis={axis})", f"wf.stack([{x}, {y}], axis={axis})",
-        f"wf.stack([{x}, {y}, {z}])", f"wf.vstack([{x}, {y}])", f"wf.hstack([{x}, {y}])", f"wf.concatenate([{y}, {x}], axis=None)",
+        f"wf.concat([{x}, {y}], axis={axis})", f"wf.concat([{x}, {y}[{piece}], {z}], axis={axis})",
+        f"wf.stack([{x}, {y}], axis={axis})",
+        f"wf.stack([{x}, {y}, {z}])", f"wf.vstack([{x}, {y}])", f"wf.hstack([{x}, {y}])",
+        f"wf.concatenate([{y}, {x}], axis=None)",
         f"wf.concat([{x}[{piece}], {y}], axis={axis}, dtype='{g.values[x].dtype.name}')",
     ))
 
@@ -131,7 +135,10 @@ def written(g: Growth) -> str | None:
     """A write into a slice of a fresh array: ``y = x * 1; y[...] = z``; two of them may overlap."""
     x, r = g.any(1), g.r
     name = g.fresh()
-    start = r.choice((f"wf.copy({x})", f"{x} + {x}" if g.values[x].dtype != bool else f"~{x}", f"wf.zeros({g.shape(x)}, '{g.values[x].dtype.name}')"))
+    start = r.choice((
+        f"wf.copy({x})", f"{x} + {x}" if g.values[x].dtype != bool else f"~{x}",
+        f"wf.zeros({g.shape(x)}, '{g.values[x].dtype.name}')",
+    ))
     lines = [f"{name} = {start}"]
     for _ in range(r.choice((1, 1, 2, 3))):
         at = index(g, x)
@@ -140,7 +147,8 @@ def written(g: Growth) -> str | None:
         lines.append(r.choice((
             f"{name}[{at}] = 1", f"{name}[{at}] {'+=' if plain else '|='} {'2' if plain else 'True'}", f"{name}[...] = {x}",
             f"{name}[{at}] = {y}[{at}]" if g.shape(y) == g.shape(x) else f"{name}[{at}] = 0",
-            f"{name}[{at}] *= 2" if plain else f"{name}[{at}] = False", f"{name}[{x} > 0] = 1" if plain else f"{name}[{x}] = False",
+            f"{name}[{at}] *= 2" if plain else f"{name}[{at}] = False",
+            f"{name}[{x} > 0] = 1" if plain else f"{name}[{x}] = False",
         )))
     return g.line("; ".join(lines), name)
 
@@ -150,12 +158,15 @@ def gathered(g: Growth) -> str:
     axis = g.axis(x, False)
     n = g.shape(x)[axis]
     count = r.choice((0, 1, 2, 5, 8, 17, 33)) if n else 0
-    i = g.input(r.choice(((count,), (count, 2))), r.choice(INTEGERS[:3] + ("int8",)) if n < 100 else "int64", f"index:{max(n, 1)}")
+    i = g.input(
+        r.choice(((count,), (count, 2))), r.choice(INTEGERS[:3] + ("int8",)) if n < 100 else "int64", f"index:{max(n, 1)}",
+    )
     if n and r.random() < 0.3:
         i = g.input((count,), r.choice(("int32", "int64")), f"signed:{n}")
     head = ":, " * axis
     return r.choice((
-        f"wf.take({x}, {i}, axis={axis})", f"{x}[{head}{i}]", f"wf.gather({x}, {i}, axes=({axis},))", f"wf.take({x}, {i} // 2)",
+        f"wf.take({x}, {i}, axis={axis})", f"{x}[{head}{i}]", f"wf.gather({x}, {i}, axes=({axis},))",
+        f"wf.take({x}, {i} // 2)" if g.values[x].size else f"wf.take({x}, {i}, axis={axis}, mode='clip')",
         f"{x}.take({i}, axis={axis})",
     ))
 
@@ -221,7 +232,8 @@ def drawn(g: Growth) -> str:
     shape = r.choice([a.shape for a in g.values.values()])
     key = f"key=wf.random.key({r.randrange(99)})"
     return r.choice((
-        f"wf.random.uniform(size={shape}, {key})", f"wf.random.normal(size={shape}, {key}, dtype='{r.choice(('float32', 'float64'))}')",
+        f"wf.random.uniform(size={shape}, {key})",
+        f"wf.random.normal(size={shape}, {key}, dtype='{r.choice(('float32', 'float64'))}')",
         f"wf.random.integers(0, 9, {shape}, {key})", f"wf.random.bernoulli(0.4, {shape}, {key})",
         f"wf.random.permutation({g.any(1)}, {key})", f"wf.random.exponential(size={shape}, {key})",
         f"wf.random.standard_normal({shape}, {key})", f"wf.random.choice({g.any(1, 1)}, 5, {key})",
@@ -241,8 +253,10 @@ def rare(g: Growth) -> str | None:
     own = g.input((3,), "int64", f"index:{3 * n}")  # written once, out of range not at all
     updates = g.input((3, *shape[1:]), g.values[x].dtype.name)
     return r.choice((
-        f"primitive('bitcast', {x}.astype('float32'), dtype=np.dtype('int32'))", f"primitive('bitcast', {x}.astype('float64'), dtype=np.dtype('uint64'))",
-        f"primitive('bitcast', wf.abs({g.whole()}).astype('int32'), dtype=np.dtype('float32'))", f"primitive('last_equal', {i}, extent={n})",
+        f"primitive('bitcast', {x}.astype('float32'), dtype=np.dtype('int32'))",
+        f"primitive('bitcast', {x}.astype('float64'), dtype=np.dtype('uint64'))",
+        f"primitive('bitcast', wf.abs({g.whole()}).astype('int32'), dtype=np.dtype('float32'))",
+        f"primitive('last_equal', {i}, extent={n})",
         f"primitive('scatter', {x}, {updates}, wf.cumsum({own} + 1), axes=(0,), mode='own')",
     ))
 
@@ -261,4 +275,7 @@ SHAPES = [
     (3.0, sliced), (2.5, reshaped), (2.5, turned), (2.0, flipped), (1.5, dimensions), (4.0, joined), (1.5, parted), (2.5, padded),
     (1.0, triangle),
 ]
-INDEX = [(3.0, written), (2.0, gathered), (1.0, along), (1.5, scattered), (1.5, fancy), (0.3, hot), (0.8, sorted_), (0.5, drawn), (0.4, rare)]
+INDEX = [
+    (3.0, written), (2.0, gathered), (1.0, along), (1.5, scattered), (1.5, fancy), (0.3, hot), (0.8, sorted_), (0.5, drawn),
+    (0.4, rare),
+]

@@ -59,9 +59,11 @@ class Scene:
 
     def number(self, name: str) -> str:
         dtype = self.values[name].dtype
-        if dtype == bool:
+        if dtype.kind == "b":
             return self.r.choice(("True", "False"))
-        return self.r.choice(("1", "2", "3", "5") + (("0.25", "-1.5", "-2") if dtype.kind == "f" else ("-1",) if dtype.kind == "i" else ()))
+        return self.r.choice(
+            ("1", "2", "3", "5") + (("0.25", "-1.5", "-2") if dtype.kind == "f" else ("-1",) if dtype.kind == "i" else ()),
+        )
 
     def step(self, table: list[tuple[float, Callable[[Scene], str | None]]]) -> None:
         """One line; what NumPy refuses is kept seldom."""
@@ -99,7 +101,9 @@ def _part(s: Scene, n: int) -> str:
     if not n or r.random() < 0.25:
         return ":"
     lo = r.randrange(n)
-    return r.choice((f"{lo}:", f":{r.randint(1, n)}", f"{lo}:{r.randint(lo, n)}", "::2", "1::2", "::-1", f"{-r.randint(1, n)}:", f":{n + 2}"))
+    return r.choice((
+        f"{lo}:", f":{r.randint(1, n)}", f"{lo}:{r.randint(lo, n)}", "::2", "1::2", "::-1", f"{-r.randint(1, n)}:", f":{n + 2}",
+    ))
 
 
 def basic(s: Scene, name: str, drop: float = 0.3) -> str:
@@ -140,8 +144,10 @@ def view(s: Scene) -> str:
     a = s.values[x]
     shape = factors(s, a.size, r.randint(1, 3))  # type: ignore[arg-type]
     return f"{v} = " + r.choice((
-        f"{x}[{basic(s, x, 0.15)}]", f"{x}[{basic(s, x, 0.15)}]", f"{x}.T", f"{x}.reshape({shape})", f"{x}[::-1]", f"{x}[None]", f"{x}.squeeze()",
-        f"{x}.swapaxes(0, -1)", f"xp.reshape({x}, {shape})", f"xp.expand_dims({x}, 0)", x, f"{x}[...]", f"xp.moveaxis({x}, 0, -1)",
+        f"{x}[{basic(s, x, 0.15)}]", f"{x}[{basic(s, x, 0.15)}]", f"{x}.T", f"{x}.reshape({shape})", f"{x}[::-1]", f"{x}[None]",
+        f"{x}.squeeze()",
+        f"{x}.swapaxes(0, -1)", f"xp.reshape({x}, {shape})", f"xp.expand_dims({x}, 0)", x, f"{x}[...]",
+        f"xp.moveaxis({x}, 0, -1)",
         f"{x}.transpose()", f"xp.flip({x})", f"{x}.ravel()", f"xp.ravel({x}.T)",
         f"{x}.T.reshape(-1)", f"xp.split({x}, [1])[0]", f"xp.atleast_2d({x})",
     ))
@@ -149,8 +155,10 @@ def view(s: Scene) -> str:
 
 def copied(s: Scene) -> str:
     x, v = s.some(), s.fresh()
-    return f"{v} = " + s.r.choice((f"{x}.copy()", f"{x}.flatten()", f"xp.copy({x})", f"xp.array({x})", f"{x}.astype({x}.dtype)", f"xp.zeros_like({x})",
-                                   f"{x}[{fancy(s, x)}]" if len(s.values[x]) else f"{x}.copy()", f"xp.concatenate([{x}, {x}])"))
+    return f"{v} = " + s.r.choice((
+        f"{x}.copy()", f"{x}.flatten()", f"xp.copy({x})", f"xp.array({x})", f"{x}.astype({x}.dtype)", f"xp.zeros_like({x})",
+        f"{x}[{fancy(s, x)}]" if len(s.values[x]) else f"{x}.copy()", f"xp.concatenate([{x}, {x}])",
+    ))
 
 
 def taken(s: Scene) -> str | None:
@@ -167,11 +175,16 @@ def computed(s: Scene) -> str:
     x, v, r = s.some(), s.fresh(), s.r
     y, a = s.like(x), s.values[x]
     if a.dtype == bool:
-        return f"{v} = " + r.choice((f"{x} & {y}", f"{x} | {y}", f"~{x}", f"{x} ^ {x}", f"{x}.any()", f"{x}.all(axis=0)", f"{x}.sum()"))
+        return f"{v} = " + r.choice((
+            f"{x} & {y}", f"{x} | {y}", f"~{x}", f"{x} ^ {x}", f"{x}.any()", f"{x}.all(axis=0)", f"{x}.sum()",
+        ))
     return f"{v} = " + r.choice((
-        f"{x} + {y}", f"{x} * {y}", f"{x} - {y}", f"xp.where({x} > 0, {x}, {y})", f"xp.maximum({x}, {y})", f"{x}.sum()", f"{x}.sum(axis=0)",
-        f"{x}.max()", f"xp.cumsum({x}, axis=0)", f"abs({x})", f"{x}[0] + {y}", f"{x}.min(axis=-1)", f"{x}.argmax()", f"{x} == {y}", f"{x} % 3",
-        f"{x} // 2", f"{x} ** 2", f"{x}.prod() * 0", f"xp.sort({x}, axis=0)", f"({x} > 0).any()", f"-{x}" if a.dtype.kind != "u" else f"{x} + 1",
+        f"{x} + {y}", f"{x} * {y}", f"{x} - {y}", f"xp.where({x} > 0, {x}, {y})", f"xp.maximum({x}, {y})", f"{x}.sum()",
+        f"{x}.sum(axis=0)",
+        f"{x}.max()", f"xp.cumsum({x}, axis=0)", f"abs({x})", f"{x}[0] + {y}", f"{x}.min(axis=-1)", f"{x}.argmax()",
+        f"{x} == {y}", f"{x} % 3",
+        f"{x} // 2", f"{x} ** 2", f"{x}.prod() * 0", f"xp.sort({x}, axis=0)", f"({x} > 0).any()",
+        f"-{x}" if a.dtype.kind != "u" else f"{x} + 1",
         f"{x} > -1", f"{x} < 300", f"{x} != -7",
         f"xp.broadcast_to({x}, {(2, *a.shape)}) + {y}",
         f"{x}.clip(0, 2)", f"xp.roll({x}, 1)", f"{x} @ {x}" if a.ndim == 1 else f"{x} @ {x}.T" if a.ndim == 2 else f"{x} + {x}",
@@ -196,8 +209,14 @@ def overlapping(s: Scene) -> str:
     x, r = s.some(), s.r
     plain = s.values[x].dtype != bool
     return r.choice((
-        f"{x}[1:] = {x}[:-1]", f"{x}[:-1] = {x}[1:]", f"{x}[...] = {x}[::-1]", f"{x}[::-1] = {x}", f"{x}[:] = {x}.T", f"{x}[::2] = {x}[:{x}[::2].shape[0]].copy()",  # without a copy NumPy 2.4 reads what it has just written
-        *((f"{x}[1:] += {x}[:-1]", f"{x} += {x}[::-1]", f"{x} += {x}.T", f"{x}[1:] *= {x}[0]", f"{x} += {x}[0]", f"{x}[0] += {x}[-1]") if plain else ()),
+        f"{x}[1:] = {x}[:-1]", f"{x}[:-1] = {x}[1:]", f"{x}[...] = {x}[::-1]", f"{x}[::-1] = {x}", f"{x}[:] = {x}.T",
+        f"{x}[::2] = {x}[:{x}[::2].shape[0]].copy()",  # without a copy NumPy 2.4 reads what it has just written
+        *(
+            (
+                f"{x}[1:] += {x}[:-1]", f"{x} += {x}[::-1]", f"{x} += {x}.T", f"{x}[1:] *= {x}[0]", f"{x} += {x}[0]",
+                f"{x}[0] += {x}[-1]",
+            ) if plain else ()
+        ),
     ))
 
 
@@ -207,7 +226,10 @@ def augmented(s: Scene) -> str:
     if s.values[x].dtype == bool:
         return r.choice((f"{x} &= {y}", f"{x}[{at}] |= {s.number(x)}", f"{x} ^= {y}", f"{x}[{at}] ^= True"))
     op = r.choice(("+=", "-=", "*=", "+="))
-    return r.choice((f"{x} {op} {y}", f"{x}[{at}] {op} {s.number(x)}", f"{x}[{at}] {op} {s.number(x)}", f"{x} //= 2", f"{x} %= 3", f"{x} **= 2"))
+    return r.choice((
+        f"{x} {op} {y}", f"{x}[{at}] {op} {s.number(x)}", f"{x}[{at}] {op} {s.number(x)}", f"{x} //= 2", f"{x} %= 3",
+        f"{x} **= 2",
+    ))
 
 
 def scattered(s: Scene) -> str | None:
@@ -218,14 +240,18 @@ def scattered(s: Scene) -> str | None:
     picks = [r.randrange(len(s.values[x])) for _ in range(r.choice((1, 2, 3)))]
     values = [eval(s.number(x)) for _ in picks]
     return r.choice((
-        f"{x}[{at}] = {s.number(x)}", f"{x}[{at}] = {x}[{at}]", f"{x}[{picks}] = {values if s.values[x].ndim == 1 else values[0]}",
+        f"{x}[{at}] = {s.number(x)}", f"{x}[{at}] = {x}[{at}]",
+        f"{x}[{picks}] = {values if s.values[x].ndim == 1 else values[0]}",
         *((f"{x}[{at}] += {s.number(x)}", f"np.add.at({x}, {picks}, {s.number(x)})", f"{x}[{picks}] *= 2") if plain else ()),
     ))
 
 
 def swapped(s: Scene) -> str:
     x, y = s.some(), s.some()
-    return s.r.choice((f"{x}[0], {x}[-1] = {x}[-1], {x}[0]", f"{x}, {y} = {y}, {x}", f"{x}[0], {x}[1] = {x}[1], {x}[0]", f"{x}[[0, 1]] = {x}[[1, 0]]"))
+    return s.r.choice((
+        f"{x}[0], {x}[-1] = {x}[-1], {x}[0]", f"{x}, {y} = {y}, {x}", f"{x}[0], {x}[1] = {x}[1], {x}[0]",
+        f"{x}[[0, 1]] = {x}[[1, 0]]",
+    ))
 
 
 def numbers(s: Scene) -> str | None:
@@ -238,8 +264,10 @@ def numbers(s: Scene) -> str | None:
     v = s.fresh()
     i = s.r.randrange(max(len(s.values[x]), 1))
     return s.r.choice((
-        f"{v} = {t}; {v} = {v} + 1", f"{t} += 1", f"{v} = {t}; {t} += 1", f"{x}[{i}] = {t}", f"{t} *= 2", f"{x} += {t}.astype({x}.dtype)",
-        f"{v} = {x}[{i}]; {x}[{i}] = {x}[{i}] + {x}[{i}]", f"{x}[{i}] += {t}.astype({x}.dtype)", f"{v} = xp.sum({x}); {t} = {v}; {v} += 1",
+        f"{v} = {t}; {v} = {v} + 1", f"{t} += 1", f"{v} = {t}; {t} += 1", f"{x}[{i}] = {t}", f"{t} *= 2",
+        f"{x} += {t}.astype({x}.dtype)",
+        f"{v} = {x}[{i}]; {x}[{i}] = {x}[{i}] + {x}[{i}]", f"{x}[{i}] += {t}.astype({x}.dtype)",
+        f"{v} = xp.sum({x}); {t} = {v}; {v} += 1",
     ))
 
 
@@ -251,9 +279,11 @@ def outed(s: Scene) -> str:
     if a.dtype == bool:
         return f"xp.logical_not({x}, out={x})"
     return r.choice((
-        f"xp.add({x}, {y}, out={x})", f"xp.multiply({x}, {y}, out={x})", f"xp.maximum({x}, {y}, out={x})", f"xp.subtract({x}, {x}[::-1], out={x})",
+        f"xp.add({x}, {y}, out={x})", f"xp.multiply({x}, {y}, out={x})", f"xp.maximum({x}, {y}, out={x})",
+        f"xp.subtract({x}, {x}[::-1], out={x})",
         f"xp.cumsum({x}, axis=0, out={x})", f"xp.negative({x}, out={x})", f"xp.abs({x}, out={x})", f"xp.clip({x}, 0, 2, out={x})",
-        f"xp.sum({x}, axis=0, out={x}[0])", f"xp.add({x}[1:], {x}[:-1], out={x}[1:])", f"xp.take({x}, [0] * {len(a)}, axis=0, out={x})",
+        f"xp.sum({x}, axis=0, out={x}[0])", f"xp.add({x}[1:], {x}[:-1], out={x}[1:])",
+        f"xp.take({x}, [0] * {len(a)}, axis=0, out={x})",
     ))
 
 
@@ -268,8 +298,10 @@ def looped(s: Scene) -> str:
     held = s.fresh()
     return r.choice((
         f"for i in range({k}): {x}[i % {n or 1}:i % {n or 1} + 5] += 1", f"for i in range({k}): {x}[i % {n or 1}] += 1",
-        f"for i in range({min(k, n)}): {x}[i] = {x}[i - 1] + 1", f"for row in {x}: row += 1", f"for i in range({k}): {x} += {x}[::-1]; {x} //= 2",
-        f"{held} = []; [{held}.append(({x} + i).sum()) for i in range({k})]", f"for i in range({min(n, k)}): {x}[i], {x}[-1 - i] = {x}[-1 - i], {x}[i]",
+        f"for i in range({min(k, n)}): {x}[i] = {x}[i - 1] + 1", f"for row in {x}: row += 1",
+        f"for i in range({k}): {x} += {x}[::-1]; {x} //= 2",
+        f"{held} = []; [{held}.append(({x} + i).sum()) for i in range({k})]",
+        f"for i in range({min(n, k)}): {x}[i], {x}[-1 - i] = {x}[-1 - i], {x}[i]",
         f"for i in range({min(k, 8)}): {x}[i % {n or 1}:], {x} = {x}[i % {n or 1}:] * 1, {x}",
     ))
 
@@ -280,13 +312,16 @@ def wrong(s: Scene) -> str:
     a = s.values[x]
     n = len(a)
     return r.choice((
-        f"{x}[{n + 3}]", f"{x}[[0, {n}]] = 1", f"{x}[{-n - 1}] = 1", f"{x}[..., ...]", f"{x} + np.ones({(*a.shape[:-1], a.shape[-1] + 1)})",
-        f"{x}[:] = np.ones({(n + 1,)})", f"{x}.reshape({a.size + 1},)", f"{x} ** -1", f"{x}[0, 0, 0, 0, 0]", f"{x}['a']", f"{x}.sum(axis=7)",
+        f"{x}[{n + 3}]", f"{x}[[0, {n}]] = 1", f"{x}[{-n - 1}] = 1", f"{x}[..., ...]",
+        f"{x} + np.ones({(*a.shape[:-1], a.shape[-1] + 1)})",
+        f"{x}[:] = np.ones({(n + 1,)})", f"{x}.reshape({a.size + 1},)", f"{x} ** -1", f"{x}[0, 0, 0, 0, 0]", f"{x}['a']",
+        f"{x}.sum(axis=7)",
         f"{x}[0] = np.nan", f"{x} += 0.5", f"{x}[1.5]", f"xp.concatenate([{x}, {x}], axis=9)", f"{x}.transpose(0, 0)",
     ))
 
 
 LINES: list[tuple[float, Callable[[Scene], str | None]]] = [
-    (4.0, view), (1.5, copied), (1.5, taken), (3.0, computed), (4.0, assigned), (2.0, overlapping), (3.0, augmented), (2.5, scattered),
+    (4.0, view), (1.5, copied), (1.5, taken), (3.0, computed), (4.0, assigned), (2.0, overlapping), (3.0, augmented),
+    (2.5, scattered),
     (1.2, swapped), (1.2, numbers), (1.5, outed), (0.7, looped), (0.6, wrong),
 ]

@@ -70,7 +70,8 @@ def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> boo
         raise Mismatch("not refused", f"line {k}: {line}: NumPy raises {type(their).__name__}: {their}")
     if our is not None and their is None:
         raise our
-    if our is not None and type(our).__module__ == "builtins" and not isinstance(our, type(their)) and not isinstance(their, type(our)):
+    kin = isinstance(our, type(their)) or isinstance(their, type(our))
+    if our is not None and type(our).__module__ == "builtins" and not kin:
         raise Mismatch("refused otherwise", f"line {k}: {line}: NumPy raises {their!r}, weft {our!r}")
     return their is not None
 

@@ -40,7 +40,9 @@ class Record:
             self.counters["functions"][name] += 1
         for name in set(re.findall(r"\.(\w+)\(", " ".join(program.lines))):
             self.counters["functions"]["." + name] += 1
-        self.counters["results"]["poor" if all(poor(a) for a in arrays) else "empty" if not any(a.size for a in arrays) else "good"] += 1
+        self.counters["results"][
+            "poor" if all(poor(a) for a in arrays) else "empty" if not any(a.size for a in arrays) else "good"
+        ] += 1
         self.counters["other"][f"programs of {program.family}"] += 1
 
     def count(self, what: str) -> None:

@@ -65,8 +65,14 @@ class Runner:
     def text(self, seed: int, family: str | None, public: str | None) -> str:
         """The program of a seed that took its worker down: grown in a process of its own."""
         code = f"from tests.fuzz.families import grown; print(grown({seed}, {family!r}, {public!r}))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120, env=self._env())
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120, env=self._env(),
+        )
         return done.stdout
+
+    def restart(self) -> None:
+        """End the worker; what it has met is in ``record`` then."""
+        self._stop(True)
 
     # the worker
 
@@ -77,7 +83,8 @@ class Runner:
         self.log = tempfile.TemporaryFile("w+")
         self.done = 0
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+            [sys.executable, "-m", "tests.fuzz.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+            text=True,
             cwd=ROOT, env=self._env(),
         )
 
@@ -124,7 +131,9 @@ class Runner:
         return {"program": command.get("program", ""), "level": f"crash {name}", "message": tail}
 
 
-def seeds(runner: Runner, first: int, count: int | None = None, until: float | None = None, family: str | None = None) -> Iterator[Outcome]:
+def seeds(
+    runner: Runner, first: int, count: int | None = None, until: float | None = None, family: str | None = None,
+) -> Iterator[Outcome]:
     """The outcomes of seeds in order, so many or until a time."""
     seed = first
     while (count is None or seed < first + count) and (until is None or time.monotonic() < until):

@@ -26,10 +26,15 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("tree_leaves", "tree_map"), "about trees; jit and grad flatten by the same functions"),
     "from_dlpack": "imports memory that is not weft's",
     "flush_denormals": "a context: other bits by design",
-    **dict.fromkeys(("random.seed", "random.get_state", "random.set_state"), "the hidden state; modules and draws without a key use it"),
+    **dict.fromkeys(
+        ("random.seed", "random.get_state", "random.set_state"), "the hidden state; modules and draws without a key use it",
+    ),
     "random.shuffle": "writes; the same order as permutation",
     "losses.check_labels": "raises or not; computes nothing",
-    **dict.fromkeys(("nn.init", "nn.Module", "nn.Sequential", "nn.Residual", "nn.Lambda"), "hold other layers, and compute nothing of their own"),
+    **dict.fromkeys(
+        ("nn.init", "nn.Module", "nn.Sequential", "nn.Residual", "nn.Lambda"),
+        "hold other layers, and compute nothing of their own",
+    ),
 }
 
 
@@ -45,10 +50,18 @@ def public() -> list[str]:
 TABLES: list[Table] = [PLAIN, REDUCE, SHAPES, INDEX, NETS, LOOPS, MODULES, [(1.0, unknown)]]
 
 
+def called(program: Program) -> set[str]:
+    """The public functions that a program names."""
+    return set(re.findall(r"wf\.([\w.]+)\(", " ".join(program.lines)))
+
+
 def makers(name: str) -> list[Any]:
     """The makers of lines whose text, or a table they use, names a function; all where none does."""
     short = name.split(".")[-1]
-    forms = {f"{short}(", f"'{short}'", f'"{short}"', re.sub(r"\dd$", "{d}d", short) + "(", f"_pool{{d}}d(" if "_pool" in short else f"{short}("}
+    forms = {
+        f"{short}(", f"'{short}'", f'"{short}"', re.sub(r"\dd$", "{d}d", short) + "(",
+        "_pool{d}d(" if "_pool" in short else f"{short}(",
+    }
     found = []
     for maker in (m for table in TABLES for _, m in table):
         tables = [v for n in maker.__code__.co_names if isinstance(v := maker.__globals__.get(n), tuple | dict)]
@@ -69,14 +82,14 @@ def grown(name: str, seed: int) -> Program:
         r = random.Random(f"{name} {seed} {turn}")
         g = Growth(r, r.choice(("float32", "float32", "float64", "float16", "bfloat16")))
         g.input(shape(r))
-        for _ in range(2):
-            g.step(MIXTURES[0][1])
+        g.step(MIXTURES[0][1])
         made = g.wish(name, makers(name))
         if made is None:
             continue
-        for _ in range(2):
-            g.step(MIXTURES[0][1])
+        g.step(MIXTURES[0][1])
         program = g.program("expression")
-        program = program.with_(outputs=tuple(dict.fromkeys([*program.outputs, made])), inputs=tuple(g.inputs), lines=tuple(g.lines))
+        program = program.with_(
+            outputs=tuple(dict.fromkeys([*program.outputs, made])), inputs=tuple(g.inputs), lines=tuple(g.lines),
+        )
         return program
     raise LookupError(f"no line of the fuzzer names wf.{name}: give it one, or a reason in NO_ARRAYS")

@@ -35,7 +35,8 @@ def serve() -> None:
         else:
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             try:
-                program = parse(command["program"]) if "program" in command else grown(command["seed"], command["family"], command["tour"])
+                text = command.get("program")
+                program = grown(command["seed"], command["family"], command["tour"]) if text is None else parse(text)
                 found = problem(program)
                 answer = {"program": str(program), "level": found and found[0], "message": found and found[1]}
             except TimeoutError as error:

@@ -92,6 +92,22 @@ def test_a_guard_on_a_gathered_index_holds_for_its_multiples(scale: int) -> None
         verify(wide)
 
 
+def scatter_into_one(first: tuple[int, ...], second: tuple[Axis, ...]) -> Kernel:
+    """y (1, 6): written by a copy, and then by every row of x; ``first`` phases, ``second`` is what the writing phase shares."""
+    y, at = Buffer(1, F32, (1, 6)), (Affine(), along(C))
+    copy = Phase((C,), (Stage((), (), (Store(Access(y, at), M.const(0.0, F32)),)),))
+    own = tuple(a for a in (R, C) if a not in second)
+    write = Phase(second, (Stage(own, (), (Store(Access(y, at), M.load(HERE)),)),))
+    return Kernel("test", tuple((copy, write)[k] for k in first), (X,), (y,))
+
+
+def test_a_scatter_into_one_row_writes_it_again_and_again() -> None:
+    verify(scatter_into_one((0, 1), ()))
+    for first, second in (((1,), ()), ((1, 0), ()), ((0, 1), (R,)), ((0, 1), (R, C))):
+        with pytest.raises(KernelError, match="stored 4 times"):
+            verify(scatter_into_one(first, second))
+
+
 def test_results_of_rows_are_gone_after_their_phase() -> None:
     (k,) = kernels(build(Graph([x := leaf(4, 6)], [softmax(x, 1)])))
     verify(k)

@@ -95,7 +95,7 @@ class _Check:
                     if not r.running and any(self.reads(s.value, r.id) for s in stage.stores):
                         self.fail(f"acc{r.id} is read in its own stage")
             for s in stage.stores:
-                self.store(s, (*phase.axes, *stage.axes))
+                self.store(s, (*phase.axes, *stage.axes), () if phase.axes else stage.axes)
         for number in local:
             if shared:
                 del self.complete[number]  # a row's result: gone with the row
@@ -115,7 +115,7 @@ class _Check:
         self.complete[c.id] = None  # type: ignore[assignment]
         self.seen = set()
         for s in c.stores:
-            self.store(s, outer)
+            self.store(s, outer, ())
 
     def reads(self, value: Value, number: int) -> bool:
         stack, seen = [value], set()
@@ -128,7 +128,9 @@ class _Check:
                 stack.extend(v.args)
         return False
 
-    def store(self, s: Store, loops: tuple[Axis, ...]) -> None:
+    def store(self, s: Store, loops: tuple[Axis, ...], ordered: tuple[Axis, ...]) -> None:
+        """``ordered``: loops that run one iteration after the other. What was stored before, a scatter's base, may be written
+        several times over these, also where the position is known, because there is but one."""
         self.value(s.value)
         if s.mode not in ("set", "add", "own"):
             self.fail(f"store mode {s.mode!r}")
@@ -143,7 +145,8 @@ class _Check:
         used = {a for i in s.access.index for a, _ in i.terms}
         gathered = any(i.gather for i in s.access.index)
         if s.mode == "set" and not gathered:
-            for a in loops:
+            written = self.written.get(s.access.buffer.id, 0) >= int(np.prod(s.access.buffer.shape))
+            for a in set(loops) - set(ordered if written else ()):
                 if a.extent > 1 and a.id not in used:
                     self.fail(f"output {s.access.buffer.id} is stored {a.extent} times along axis {a.id}")
             if s.access.buffer.scope == "arg":
