@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.array_methods import truth
+from weft.array.meaning import truth
 from weft.convert import numpy_node
 from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError

@@ -337,6 +337,7 @@ def sources_unchanged() -> bool:
     return not any(_STARTED < path.stat().st_mtime <= time.time() for path in _sources())
 
 
+@lru_cache(maxsize=1)
 def _sources() -> list[Path]:
     files = [_PACKAGE / "schedule" / f"{name}.py" for name in ("kernel", "memory", "printer", "summation")]
     files += [_PACKAGE / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
