@@ -120,6 +120,8 @@ def cast(g: Growth) -> str:
     if is_float(g.values[x].dtype) and g.r.random() < 0.6:
         return f"{x}.astype('{g.r.choice([d for d in FLOATS if d != g.values[x].dtype.name])}')"
     to = dtype_other(g.r, g.values[x].dtype.name)
+    if is_float(g.values[x].dtype) and to in INTEGERS:  # C leaves open what numbers beyond the range become
+        return f"wf.astype(wf.clip(wf.nan_to_num({x}) * 3, {0 if to.startswith('u') else -100}, 100), '{to}')"
     if to.startswith("u") or g.r.random() < 0.5:
         return f"wf.astype(wf.abs({x}) * 3, '{to}')" if g.values[x].dtype != bool else f"wf.astype({x}, '{to}')"
     return f"{x}.astype('{to}')"
