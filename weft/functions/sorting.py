@@ -158,6 +158,11 @@ def isin(x1: Any, x2: Any, /, invert: bool = False) -> Array:
     -------
     bool Array of the shape of ``x1``
 
+    Raises
+    ------
+    DTypeError
+        An operand that is no array.
+
     Examples
     --------
     >>> import weft as wf
