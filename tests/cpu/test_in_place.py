@@ -8,7 +8,7 @@ from harness import acc, access, buffers, compile_kernel, fresh, load, op
 
 import weft as wf
 from weft.schedule.evaluate import evaluate
-from weft.schedule.kernel import Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store
+from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value
 from weft.schedule.memory import in_place
 from weft.schedule.verify import verify
 
@@ -53,6 +53,21 @@ def test_stores_read_again_what_the_reductions_of_their_stage_read():
     kernel = Kernel("again", (Phase((), (Stage((i,), (total,), stores),)),), (b0, b1), (b2, b3))
     assert (0, 0) not in _pairs(kernel)
     assert {(0, 1), (1, 0)} <= _pairs(kernel)
+
+
+def test_a_row_that_is_written_again_and_again_is_not_read_from_the_same_memory():
+    """{b1[0, j] = b0[0, j] + 1} for every i, in order: with shared memory each would add to what the one before has made."""
+    b0, b1 = buffers(*[(F32, (1, 5))] * 2)
+    i, j = Axis(0, 3), Axis(1, 5)
+    row = (Affine(), Affine(0, ((1, 1),)))
+    copy = Stage((j,), (), (Store(Access(b1, row), Value("load", (), F32, Access(b0, row))),))
+    again = op("add", Value("load", (), F32, Access(b0, row)), Value("const", (), F32, 1.0))
+    twice = Phase((), (Stage((i, j), (), (Store(Access(b1, row), again),)),))
+    kernel = Kernel("again", (Phase((), (copy,)), twice), (b0,), (b1,))
+    verify(kernel)
+    assert not _pairs(kernel)
+    once = Phase((), (Stage((j,), (), (Store(Access(b1, row), again),)),))
+    assert _pairs(Kernel("once", (Phase((), (copy,)), once), (b0,), (b1,))) == {(0, 0)}
 
 
 def test_reductions_in_another_order_come_before_the_stores(rng):

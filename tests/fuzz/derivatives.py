@@ -163,7 +163,7 @@ def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray
         h = (1e-5, 3e-6, 1e-6, 3e-5)[turn]
         wanted = float(sum((s * d).sum() for s, d in zip(slopes, along, strict=True)))
         ends = [value([arrays[k] + sign * h * d for k, d in zip(by, along, strict=True)]) for sign in (1, -1)]
-        scale = max(abs(e) for e in ends)
+        scale = max(0.01, *(abs(e) for e in ends))  # a result near 0 is made of numbers that are not
         found = (ends[0] - ends[1]) / (2 * h)
         noise = 1e-14 * scale / h * 100 + sum(float(np.abs(s * d).sum()) for s, d in zip(slopes, along, strict=True)) * 2e-4
         if not np.isfinite(found) or not np.isfinite(wanted):

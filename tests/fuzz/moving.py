@@ -175,6 +175,8 @@ def along(g: Growth) -> str | None:
     x, r = g.any(1), g.r
     axis = g.axis(x, False)
     n = g.shape(x)[axis]
+    if not n:
+        return None
     shape = tuple(r.choice((1, 3, n)) if d == axis else m for d, m in enumerate(g.shape(x)))
     i = g.input(shape, r.choice(("int32", "int64")), f"index:{max(n, 1)}")
     if r.random() < 0.4:

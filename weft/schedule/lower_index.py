@@ -98,13 +98,18 @@ def _rows(x: Expander, st: Structure) -> list[Phase]:
 def _last_equal(x: Expander, node: Node) -> list[Phase]:
     """Every index writes its number at its place on a board, the last one stays; what was not written is not read."""
     extent = node.params["extent"]
+    if extent == 1:  # all are equal
+        x.scope = Scope()
+        axes, at = _loops(x, node.shape)
+        last = Pending(node, at, (), x.m.index(Affine(node.shape[0] - 1)))
+        return [Phase(axes, (Stage((), (), (last,)),))]  # type: ignore[arg-type]
     board = Buffer(0, node.dtype, (extent,), "kernel")
     x.scratch.append(board)
     phases = []
     for reading in (False, True):
         x.scope = Scope()
         axes, at = _loops(x, node.shape)
-        place = Access(board, (x.position(node.inputs[0], at, (), extent) if extent > 1 else ZERO,))
+        place = Access(board, (x.position(node.inputs[0], at, (), extent),))
         value = x.m.load(place) if reading else x.m.index(at[0])
         store = Pending(node, at, (), value) if reading else Store(place, value)
         phases.append(Phase((), (Stage(axes, (), (store,)),)))  # type: ignore[arg-type]

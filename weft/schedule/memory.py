@@ -5,13 +5,13 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 
-from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Stage, Store, Value
+from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Phase, Stage, Store, Value
 
 ALIGN = 64
 MANY = 1000  # temporaries; above, their places are sought in a way that takes less time and may take more memory
 _Read = tuple[int, int, int, bool, Access]  # phase, stage, first store that needs it, whether a product's operand, place
-_Write = tuple[int, int, int, Access, bool, int]  # phase, stage, which store, place, whether it is guarded or adds
-# (``own`` is neither), and the input of which it is a copy, element by element, or -1
+_Write = tuple[int, int, int, Access, bool, bool, int]  # phase, stage, which store, place, whether it is guarded or adds
+# (``own`` is neither), whether an element is written again, and the input of which it is a copy, element by element, or -1
 
 
 def aligned(nbytes: int) -> int:
@@ -146,12 +146,13 @@ def in_place(kernel: Kernel) -> list[tuple[int, int]]:
                 if at.buffer.scope != "arg":
                     continue
                 special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
-                writes.setdefault(at.buffer.id, []).append((p, s, k, at, special, _copied(store, at.flat())))
+                again, source = _again(phase, stage, store), _copied(store, at.flat())
+                writes.setdefault(at.buffer.id, []).append((p, s, k, at, special, again, source))
     for i in kernel.inputs:
         for o in kernel.outputs:
             if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
                 continue
-            changes = [w for w in writes[o.id] if w[5] != i.id]  # in place, a copy changes nothing
+            changes = [w for w in writes[o.id] if w[6] != i.id]  # in place, a copy changes nothing
             if all(_harmless(kernel, r, changes) for r in reads.get(i.id, ())):
                 out.append((i.id, o.id - len(kernel.inputs)))
     return out
@@ -195,14 +196,14 @@ def _copied(store: Store, aim: Affine) -> int:
 def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
     phase, stage, when, operand, access = read
     flat = access.flat()
-    for p, s, k, target, special, _ in writes:
+    for p, s, k, target, special, again, _ in writes:
         aim = target.flat()
         if phase < p:
             continue
         if operand or phase > p or special:
             return False
         if s == stage:
-            if flat != aim or when > k:
+            if flat != aim or when > k or again:
                 return False
             continue
         if stage > s or not kernel.phases[p].axes:
@@ -213,6 +214,13 @@ def _harmless(kernel: Kernel, read: _Read, writes: list[_Write]) -> bool:
         if _only(flat, shared) != _only(aim, shared) or not _same_row(kernel, p, aim, shared, flat):
             return False
     return True
+
+
+def _again(phase: Phase, stage: Stage | Contraction, store: Store) -> bool:
+    """Whether an element may be written in several iterations, as a scatter's into one row is: each reads what it was before."""
+    used = {a for index in store.access.index for a, _ in index.terms}
+    loops = (*phase.axes, *stage.axes) if isinstance(stage, Stage) and store.mode != "own" else ()
+    return any(a.extent > 1 and a.id not in used for a in loops)
 
 
 def _only(flat: Affine, axes: set[int]) -> tuple:

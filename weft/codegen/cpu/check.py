@@ -61,10 +61,14 @@ def _teller(m: Module, lanes: int | None) -> str:
         f"define internal void @{name}(ptr %record, i64 %site, {type_} %index, {bits} %bad)", "cold noinline nounwind"
     )
     index = "%index"
-    if lanes is not None:
+    if lanes == 1:  # LLVM 22 aborts on the word of a single bit
+        index = f.let(f"extractelement {type_} %index, i64 0")
+    elif lanes is not None:
         m.declare("llvm.cttz.i64", "declare i64 @llvm.cttz.i64(i64, i1)")
         word = f.let(f"bitcast {bits} %bad to i{lanes}")
-        lane = f.let(f"call i64 @llvm.cttz.i64(i64 {f.let(f'zext i{lanes} {word} to i64')}, i1 false)")
+        if lanes < 64:
+            word = f.let(f"zext i{lanes} {word} to i64")
+        lane = f.let(f"call i64 @llvm.cttz.i64(i64 {word}, i1 false)")
         index = f.let(f"extractelement {type_} %index, i64 {lane}")
     pair = f.let("cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic, align 8")
     with f.when(f.let(f"extractvalue {{ i64, i1 }} {pair}, 1")):
