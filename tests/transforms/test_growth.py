@@ -18,6 +18,7 @@ from making import array, normal
 
 import weft as wf
 from weft import execute, held
+from weft.cell import LOCAL, Handles
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
@@ -73,7 +74,9 @@ def work(monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Graphs are cut when they are still small."""
+    """Graphs are cut when they are still small; what other tests have left pending does not count."""
+    monkeypatch.setattr(LOCAL, "handles", Handles())
+    monkeypatch.setattr(held, "_LINES", set())
     monkeypatch.setattr(held, "MOST_NODES", 120)
     monkeypatch.setattr(held, "ENOUGH", 60)
     monkeypatch.setattr(held, "EVERY", 16)
