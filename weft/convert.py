@@ -162,7 +162,9 @@ def _listed(x: Any) -> Node | np.ndarray:
             return _rows(x, iter(operands(*_leaves(x))))
         foreign = foreign or isinstance(leaf, np.generic | np.ndarray)
     array = _from_list(x)
-    return array if array.dtype == np.float64 and not foreign else numpy_node(array)
+    if array.dtype != np.float64 or foreign or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
+        return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
+    return array
 
 
 def _leaves(x: Any) -> Iterator[Any]:

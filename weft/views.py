@@ -59,13 +59,18 @@ def permute_step(axes: Sequence[int]) -> Step:
     return ("permute", {"axes": tuple(axes)})
 
 
-def strides_behind(shape: Shape, path: Path) -> tuple[int, ...]:
-    """How far apart the elements of a view lie along its axes, in elements: the cell's own content is row-major."""
+def row_major(shape: Shape) -> tuple[int, ...]:
+    """How far apart elements lie along each axis, in elements, where they lie one after the other."""
     strides = [0] * len(shape)
     apart = 1
     for axis in reversed(range(len(shape))):
         strides[axis] = apart
         apart *= shape[axis]
+    return tuple(strides)
+
+
+def strides_behind(shape: Shape, strides: Sequence[int], path: Path) -> tuple[int, ...]:
+    """How far apart the elements of a view lie along its axes, those of the cell being ``strides`` apart."""
     for name, params in path:
         if name == "slice":
             strides = [s * by for s, by in zip(strides, params["step"], strict=True)]
@@ -75,7 +80,7 @@ def strides_behind(shape: Shape, path: Path) -> tuple[int, ...]:
         else:
             found = strides_for(strides, shape, params["shape"])
             assert found is not None  # reshape makes a view only where there is one
-            strides, shape = list(found), params["shape"]
+            strides, shape = found, params["shape"]
     return tuple(strides)
 
 
@@ -112,22 +117,27 @@ def overlap(shape: Shape, first: Path, second: Path) -> bool:
     """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
     memory = np.empty(shape, np.int8)  # never touched: only its addresses count
     most: Any = 10_000  # steps of a search that can take very long
+    one, other = _addresses(memory, first), _addresses(memory, second)
+    if one is None or other is None:
+        return True
     try:
-        return np.shares_memory(_addresses(memory, first), _addresses(memory, second), max_work=most)
+        return np.shares_memory(one, other, max_work=most)
     except np.exceptions.TooHardError:
         return True
 
 
-def _addresses(memory: np.ndarray, path: Path) -> np.ndarray:
-    """What the path shows, as NumPy's view of ``memory``."""
+def _addresses(memory: np.ndarray, path: Path) -> np.ndarray | None:
+    """What the path shows, as NumPy's view of ``memory``; None where NumPy would have to copy (the cell lies otherwise)."""
     for name, params in path:
         if name == "slice":
             places = zip(params["start"], params["step"], params["shape"], strict=True)
             memory = memory[tuple([_run(*place) for place in places])]
         elif name == "permute":
             memory = memory.transpose(params["axes"])
+        elif strides_for(memory.strides, memory.shape, params["shape"]) is None:
+            return None
         else:
-            memory = memory.reshape(params["shape"])  # a view: where there is none, weft's reshape is no view either
+            memory = memory.reshape(params["shape"])
     return memory
 
 

@@ -77,7 +77,8 @@ def test_denormals_keep_every_bit(name, dtype, rng):
     limits = np.finfo(dtype)
     counts = np.concatenate([np.arange(1, 40), rng.integers(1, 2**limits.nmant, 60)])
     x = (counts * limits.smallest_subnormal).astype(dtype)
-    x = np.concatenate([x, -x, [limits.tiny, -limits.tiny]]).astype(dtype)
+    smallest = limits.tiny * rng.uniform(1, 4, 60)  # whose halves and quarters are denormals
+    x = np.concatenate([x, -x, [limits.tiny, -limits.tiny], smallest, -smallest]).astype(dtype)
     np.testing.assert_array_equal(run(name, x), x)
 
 

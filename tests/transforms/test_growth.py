@@ -7,6 +7,7 @@ are drawn and compared with NumPy; they are cut often, so that every way of bein
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,12 @@ from making import array, normal
 
 import weft as wf
 from weft import execute, held
+from weft.cell import LOCAL, Handles
+from weft.graph.node import Graph
+from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.graph.primitives.table import constant
 from weft.runtime import counters
+from weft.schedule.build import build
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
 
@@ -68,7 +74,9 @@ def work(monkeypatch):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Graphs are cut when they are still small."""
+    """Graphs are cut when they are still small; what other tests have left pending does not count."""
+    monkeypatch.setattr(LOCAL, "handles", Handles())
+    monkeypatch.setattr(held, "_LINES", set())
     monkeypatch.setattr(held, "MOST_NODES", 120)
     monkeypatch.setattr(held, "ENOUGH", 60)
     monkeypatch.setattr(held, "EVERY", 16)
@@ -208,6 +216,55 @@ def test_many_results_of_one_call():
     xs = [array(normal(3)) for _ in range(700)]
     for x, y in zip(xs, f(xs), strict=True):
         np.testing.assert_array_equal(y.numpy(), x.numpy() * xs[0].numpy())
+
+
+def calls(f, *args) -> int:
+    """How many functions are called while ``f`` runs: work that takes time wherever it runs."""
+    seen = 0
+
+    def note(frame, event, arg):
+        nonlocal seen
+        seen += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        f(*args)
+    finally:
+        sys.setprofile(before)
+    return seen
+
+
+def inputs(n):
+    return [input_leaf((10,), np.dtype("f4")) for _ in range(n)]
+
+
+def of_one(n):
+    (x,) = inputs(1)
+    return Graph([x], [bind(TABLE["multiply"], x, constant(i + 1.5, x.dtype)) for i in range(n)])
+
+
+def of_each(n):
+    xs = inputs(n)
+    return Graph(xs, [bind(TABLE["multiply"], x, xs[0]) for x in xs])
+
+
+def updated(n):
+    ws, slopes = inputs(n), inputs(n)
+    return Graph(ws + slopes, [bind(TABLE["subtract"], w, slope) for w, slope in zip(ws, slopes, strict=True)])
+
+
+def totals(n):
+    (x,) = inputs(1)
+    parts = [bind(TABLE["sin"], bind(TABLE["multiply"], x, constant(i + 1.5, x.dtype))) for i in range(n)]
+    return Graph([x], [bind(TABLE["reduce_sum"], y, axes=(0,), keepdims=False) for y in parts])
+
+
+@pytest.mark.parametrize("make", [of_one, of_each, updated, totals])
+def test_a_program_is_planned_in_proportion_to_its_results(make):
+    build(make(20))
+    once, twice = (calls(build, make(n)) for n in (60, 120))
+    assert once > 60 * 100 and twice < 2.2 * once, (once, twice)
 
 
 def test_a_loop_finds_its_programs_again(work):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -160,6 +162,39 @@ def test_comparisons_are_as_exact_as_numpys():
             small.clip(low, high)
     with pytest.raises(OverflowError, match="300.*uint8"):
         small + 300
+
+
+def test_searches_compare_as_comparisons_do():
+    edges = [0, 1, 127, 128, 255, 2**24, 2**24 + 1, 2**31, 2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, -1, -128, -(2**63)]
+    dtypes = [np.dtype(d) for d in ("u1", "i1", "i4", "i8", "u8", "f4", "f8")]
+    fits = {d: [e for e in edges if d.kind == "f" or np.iinfo(d).min <= e <= np.iinfo(d).max] for d in dtypes}
+    held = {d: np.unique(np.array(fits[d], d)) for d in dtypes}
+    for x, y in itertools.product(held.values(), repeat=2):
+        a, b, say = wf.array(x), wf.array(y), f"{x.dtype} {y.dtype}"
+        compared = (a[:, None] == b).numpy()
+        np.testing.assert_array_equal(wf.isin(a, b).numpy(), compared.any(axis=1), err_msg=say)
+        np.testing.assert_array_equal(wf.searchsorted(b, a).numpy(), (a[:, None] > b).numpy().sum(axis=1), err_msg=say)
+        if {x.dtype, y.dtype} != {np.dtype("i8"), np.dtype("u8")}:  # there NumPy's go through float64
+            np.testing.assert_array_equal(wf.isin(a, b).numpy(), np.isin(x, y), err_msg=say)
+            np.testing.assert_array_equal(wf.searchsorted(b, a, side="right").numpy(), np.searchsorted(y, x, side="right"), say)
+        assert wf.array_equal(a, b) == (len(x) == len(y) and bool(compared.diagonal().all()))
+    for dtype in dtypes[:5]:
+        a = wf.array(held[dtype])
+        for number in (-(2**63) - 1, -129, 300, 2**64):
+            within = number in held[dtype].tolist()
+            assert wf.isin(a, number).any() == within and wf.isin(a, number, invert=True).all() != within
+            assert wf.searchsorted(a, number) == sum(k < number for k in held[dtype].tolist())
+            assert not wf.array_equal(a, number) and not wf.array_equal(a[0], number) and not wf.array_equal(number, a)
+    x = wf.array([0.1, 0.3], dtype="float64")
+    assert wf.isin(x, [0.1, 0.3]).all() and wf.searchsorted(x, [0.1, 0.3], side="right").tolist() == [1, 2]
+
+
+def test_integers_that_only_two_dtypes_hold():
+    for numbers in ([1, 2**63], [2**53 - 1, 2**63], [[-1], [2**63]]):
+        a = wf.array(numbers)
+        assert a.dtype == np.array(numbers).dtype == wf.float64 and a.tolist() == np.array(numbers).tolist()
+    assert wf.array([]).dtype == wf.array([1, 0.5]).dtype == wf.array([True, 0.5]).dtype == wf.float32
+    assert wf.array([2**63]).dtype == wf.uint64
 
 
 REFUSED = {

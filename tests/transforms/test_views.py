@@ -271,3 +271,60 @@ def test_a_lazy_flag_chooses_without_a_look():
     np.testing.assert_array_equal(b.numpy(), np.full(3, 8, np.float32))
     s = a.sum()
     assert s[s > 1e6].shape == (0,) and s[s < 1e6].shape == (1,)
+
+
+LAYOUTS = {
+    "strided": lambda x: x[::2, ::2], "transposed": lambda x: x.T, "reversed": lambda x: x[::-1], "columns": lambda x: x[:, 1:3],
+    "rows": lambda x: x[1:3], "flat": lambda x: x.reshape(-1), "one row": lambda x: x[2:3, ::3], "empty": lambda x: x[:0, ::2],
+}
+RESHAPES = {
+    "ravel": lambda v: v.ravel(), "reshape": lambda v: v.reshape(-1), "T ravel": lambda v: v.T.ravel(),
+    "T reshape": lambda v: v.T.reshape(v.shape[0], -1) if v.size else v.T.reshape(-1), "slice": lambda v: v[..., ::2].reshape(-1),
+}
+
+
+def _doubled(reshape, v, how):
+    def f(v):
+        w = reshape(v)
+        w *= 2
+        return w
+
+    if how == "lazy":
+        return f(v)
+    if how == "jit":
+        return wf.jit(f)(v)
+    if how == "grad":
+        return wf.value_and_grad(lambda v: (f(v).sum(), 0.0)[0])(v)[0]
+    return wf.vmap(f, in_axes=1)(v)
+
+
+@pytest.mark.parametrize("how", ["lazy", "jit", "grad"])
+@pytest.mark.parametrize("reshape", RESHAPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_reshape_of_an_argument_is_a_view_where_numpys_is(layout, reshape, how, rng):
+    """What a traced function is given lies as what stands outside does."""
+    x = rng.standard_normal((4, 6))
+    ours, theirs = wf.array(x.astype(np.float32)), x.astype(np.float32)
+    _doubled(RESHAPES[reshape], LAYOUTS[layout](ours), how)
+    _doubled(RESHAPES[reshape], LAYOUTS[layout](theirs), "lazy")
+    np.testing.assert_array_equal(ours.numpy(), theirs)
+    if how == "jit":  # NumPy arrays are written as without jit
+        given = x.astype(np.float32)
+        _doubled(RESHAPES[reshape], LAYOUTS[layout](given), how)
+        np.testing.assert_array_equal(given, theirs)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_reshape_of_one_example_is_a_view_where_numpys_is(axis, rng):
+    x = rng.standard_normal((3, 4, 5)).astype(np.float32)
+    ours, theirs = wf.array(x), x.copy()
+
+    def f(v):
+        w = v.reshape(-1)
+        w *= 2
+        return w.sum()
+
+    wf.vmap(f, in_axes=axis)(ours)
+    for part in np.moveaxis(theirs, axis, 0):
+        f(part)
+    np.testing.assert_array_equal(ours.numpy(), theirs)

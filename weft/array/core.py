@@ -64,6 +64,14 @@ def own(node: Node) -> Array:
     return out
 
 
+def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
+    """A placeholder for ``x``. Its elements lie as those of ``x`` do (see :func:`lies`), for that decides what is a view."""
+    out = wrap(node) if isinstance(x, Scalar | float) else own(node)
+    if strides is not None:
+        out._lies = strides
+    return out
+
+
 def like(x: Any, node: Node) -> Array:
     """``node``, which holds what ``x`` does in another form, as what ``x`` is: a Scalar of a Scalar, else an Array."""
     return wrap(node) if isinstance(x, Scalar) else own(node)
@@ -80,11 +88,12 @@ class Array(Methods):
     array([6., 8.], dtype=float32)
     """
 
-    __slots__ = ("_base", "_path", "_source")
+    __slots__ = ("_base", "_lies", "_path", "_source")
 
     _base: Array | None
     _path: Path
     _source: Node
+    _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
     weak = False
 
     def __init__(self, *args: Any) -> None:

@@ -12,7 +12,7 @@ from weft.array.looks import Looks
 from weft.errors import AxisError, ShapeError
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE, bind, refuse_too_large
-from weft.views import Path, permute_step, reshape_step, strides_behind, strides_for
+from weft.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 
 
 def shape_for(shape: Any, size: int, have: Shape) -> Shape:
@@ -36,6 +36,24 @@ def shape_for(shape: Any, size: int, have: Shape) -> Shape:
     return tuple(want)
 
 
+def lies(x: Any, without: int = -1) -> tuple[int, ...] | None:
+    """How far apart the elements of an array, weft's or NumPy's, lie along its axes; None where one lies after the other.
+
+    without : an axis that is left out
+    """
+    ours = isinstance(x, Shapes)
+    if not ours and not isinstance(x, np.ndarray):
+        return None
+    if without < 0 and (x._plain() if ours else x.flags.c_contiguous):
+        return None
+    strides = x._strides() if ours else [s // x.itemsize for s in x.strides]
+    left = [(n, s) for axis, (n, s) in enumerate(zip(x.shape, strides, strict=True)) if axis != without]
+    shape = tuple([n for n, _ in left])
+    if 0 in shape or all([n == 1 or s == plain for (n, s), plain in zip(left, row_major(shape), strict=True)]):
+        return None
+    return tuple([s for _, s in left])
+
+
 class Shapes(Looks):
     """Base of Array."""
 
@@ -44,6 +62,7 @@ class Shapes(Looks):
     if TYPE_CHECKING:
         _base: Any
         _path: Path
+        _lies: tuple[int, ...]
         _view: Callable[[Path], Any]
         _own: Callable[..., Any]
 
@@ -55,7 +74,7 @@ class Shapes(Looks):
             return self._view(())
         if not node.size:
             refuse_too_large("reshape", want, node.dtype)
-        if self._base is not None and strides_for(self._strides(), node.shape, want) is None:
+        if not self._plain() and strides_for(self._strides(), node.shape, want) is None:
             return self._own(bind(TABLE["reshape"], node, shape=want))
         return self._view((reshape_step(want),))
 
@@ -89,15 +108,17 @@ class Shapes(Looks):
             raise AxisError(f"mT: an array of {ndim} dimensions has no matrix to transpose")
         return self.transpose((*range(ndim - 2), ndim - 1, ndim - 2))
 
+    def _plain(self) -> bool:
+        """Whether this is a cell of its own, whose elements lie one after the other."""
+        return self._base is None and getattr(self, "_lies", None) is None
+
     def _strides(self) -> tuple[int, ...]:
         """How far apart elements lie along each axis, in elements."""
-        base = self._base
-        return strides_behind(self.node.shape, ()) if base is None else strides_behind(base.node.shape, self._path)
+        cell = self if self._base is None else self._base
+        shape = cell.node.shape
+        strides = getattr(cell, "_lies", None) or row_major(shape)
+        return strides if self._base is None else strides_behind(shape, strides, self._path)
 
     def _in_order(self) -> bool:
         """Whether the elements lie one after the other."""
-        if self._base is None:
-            return True
-        shape = self.node.shape
-        there = zip(self._strides(), strides_behind(shape, ()), shape, strict=True)
-        return 0 in shape or all(n == 1 or s == plain for s, plain, n in there)
+        return lies(self) is None

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import numpy_node, operands
+from weft.convert import common, in_dtype, numpy_node
+from weft.dtypes import compared, weak_compared
 from weft.errors import ShapeError
 from weft.functions.common import INT64, Node, axis_index, cast, integer_node, node, number, op, reshaped
+from weft.functions.elementwise import equal, less, less_equal
 from weft.indexing import bounded
 
 
@@ -123,14 +125,25 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side={side!r} must be 'left' or 'right'")
-    line, value = operands(a, v)
+    line, value = _comparable(a, v)
     if len(line.shape) != 1:
         raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
     if sorter is not None:
         places = bounded("searchsorted", sorter, integer_node(sorter, "searchsorted", "sorter"), line.shape[0], 0)
         line = op("gather", line, places, axes=(0,))
-    passed = op("less" if side == "left" else "less_equal", line, reshaped(value, (*value.shape, 1)))
-    return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(value.shape),), keepdims=False))
+    passed = (less if side == "left" else less_equal)(wrap(line), _column(value)).node
+    return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
+
+
+def _comparable(x: Any, y: Any) -> tuple[Node, Any]:
+    """Operands for a comparison, which says itself in which dtype: nodes, but for a second one that is a Python integer, which
+    may be larger than any that an array holds."""
+    (a, b), dtype = common((x, y), compared, weak_compared)
+    return a if type(a) is Node else in_dtype(a, dtype), b if type(b) in (Node, int) else in_dtype(b, dtype)
+
+
+def _column(x: Any) -> Any:
+    return wrap(reshaped(x, (*x.shape, 1))) if type(x) is Node else x
 
 
 def isin(x1: Any, x2: Any, /, invert: bool = False) -> Array:
@@ -145,14 +158,19 @@ def isin(x1: Any, x2: Any, /, invert: bool = False) -> Array:
     -------
     bool Array of the shape of ``x1``
 
+    Raises
+    ------
+    DTypeError
+        An operand that is no array.
+
     Examples
     --------
     >>> import weft as wf
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
-    a, b = operands(x1, x2)
-    hits = op("equal", reshaped(a, (*a.shape, 1)), reshaped(b, (b.size,)))
+    a, b = _comparable(x1, x2)
+    hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
     count = op("reduce_sum", cast(hits, INT64), axes=(len(a.shape),), keepdims=False)
     return wrap(op("equal" if invert else "not_equal", count, number(0, INT64)))
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, standing_for, wrap
+from weft.array.shapes import lies
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
 from weft.dtypes import is_float
@@ -62,7 +63,7 @@ class _Argument:
                 self.swapped.append((leaf, node, fresh))
                 given.append(leaf)
             else:
-                handle = wrap(fresh) if isinstance(leaf, Scalar | float) else own(fresh)
+                handle = standing_for(leaf, fresh, lies(leaf))
                 if isinstance(leaf, Array):
                     self.copies.append((leaf, handle, fresh))
                 given.append(handle)

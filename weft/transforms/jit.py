@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array
+from weft.array.shapes import lies
 from weft.cell import LOCAL
 from weft.errors import DTypeError
 from weft.look import materialise
@@ -205,7 +206,7 @@ def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
         elif isinstance(leaf, Array):
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
-            keys.append((node.shape, node.dtype, type(leaf)) if first == k else first)
+            keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
         elif type(leaf) is float:
             keys.append(float)
         else:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, wrap
+from weft.array import Array, Scalar, own, standing_for, wrap
 from weft.array.number import number
+from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.dtypes import float64
 from weft.errors import TraceError
@@ -68,7 +69,8 @@ def trace(
     places: dict[int, Node] = {}  # leaf number -> placeholder
     cells: dict[int, Array] = {}  # leaf number -> the Array whose content the placeholder is
     seen: dict[int, Any] = {}
-    forms = [None if is_static(x) or type(x) is float else (tuple(x.shape), x.dtype) for x in leaves]  # outside: no reads
+    free = [is_static(x) or type(x) is float for x in leaves]
+    forms = [None if f else (tuple(x.shape), x.dtype, lies(x)) for x, f in zip(leaves, free, strict=True)]  # outside: no reads
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with inner:
@@ -88,9 +90,9 @@ def trace(
                 handles.append(cell if leaf._base is None else cell._view(leaf._path))
                 seen[id(leaf)] = handles[-1]
             else:
-                shape, dtype = forms[k]  # type: ignore[misc]
+                shape, dtype, strides = forms[k]  # type: ignore[misc]
                 places[k] = input_leaf(shape, dtype)
-                handles.append(wrap(places[k]) if isinstance(leaf, Scalar) else own(places[k]))
+                handles.append(standing_for(leaf, places[k], strides))
                 cells[k] = seen[id(leaf)] = handles[-1]
         inner.made.clear()
         args, kwargs = rebuild(handles)
@@ -166,7 +168,7 @@ def _assemble(
 def concrete(array: Any) -> Array:
     """An argument with a buffer: pending Arrays are computed, NumPy arrays copied."""
     if not isinstance(array, Array):
-        return own(as_node(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
+        return standing_for(array, as_node(array), lies(array)) if isinstance(array, np.ndarray) else wrap(as_node(array))
     node = array.node
     if node.value is None:
         materialise((node,))

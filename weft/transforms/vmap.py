@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.array import Array, wrap
+from weft.array import Array, standing_for, wrap
+from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
@@ -135,9 +136,13 @@ def _one(
         if not same:
             example = input_leaf(node.shape[:axis] + node.shape[axis + 1 :], node.dtype)
             mapping[example] = (node, axis)
-            mapped.append(_Mapped(leaf, axis, wrap(example), example, what))
+            mapped.append(_Mapped(leaf, axis, _example(leaf, example, axis), example, what))
         out.append(same[0] if same else mapped[-1].handle)
     return out[0] if structure is None else unflatten(structure, out)
+
+
+def _example(leaf: Any, node: Node, axis: int) -> Array:
+    return standing_for(leaf, node, lies(leaf, axis)) if node.shape else wrap(node)
 
 
 def _refuse_aliases(mapped: list[_Mapped], changed: list[_Mapped], trace: VmapTrace, written: set[int], what: str) -> None:

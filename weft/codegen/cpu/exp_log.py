@@ -92,8 +92,8 @@ def _expm1_core(f: Reals, z: Numbers, x: str) -> str:
 
 def expm1(o: Ops, t: str, x: str) -> str:
     f, z = _parts(o, t)
-    # a denormal is its own expm1; the core halves, which the last bit of it would not outlive
-    return f.where("olt", f.abs(x), f.c(z.tiny), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
+    # x is its own expm1 there; the core halves, and the last bit would not outlive that where the half is a denormal
+    return f.where("olt", f.abs(x), f.c(2 * z.tiny), x, _expm1_core(f, z, f.clamped(x, z.gone, z.highest)))
 
 
 def tanh(o: Ops, t: str, x: str) -> str:
