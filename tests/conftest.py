@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-_cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
-os.environ["WEFT_CACHE"] = _cache.name
+if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share what they compile
+    _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
+    os.environ["WEFT_CACHE"] = _cache.name
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
 
 ALLOWED_SKIPS = {
