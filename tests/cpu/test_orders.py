@@ -96,7 +96,7 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("build,shape,order,kind", REDUCTIONS, ids=str)
+@pytest.mark.parametrize("build,shape,order,kind", REDUCTIONS, ids=lambda x: getattr(x, "__name__", str(x)))
 @pytest.mark.parametrize("monoid", ["sum", "prod"])
 def test_reductions(build, shape, order, kind, monoid, rng) -> None:
     for dtype in (F32, F64) if monoid == "sum" else (F32,):
