@@ -95,6 +95,9 @@ def joined(g: Growth) -> str:
     piece = ", ".join(
         ":" if d != axis % len(g.shape(x)) else f"{r.choice((':3', '1:', '::2', '::-1'))}" for d in range(len(g.shape(x)))
     )
+    if r.random() < 0.05 and g.values[x].size <= 64:
+        many = f"[{x}, {y}] * {r.choice((8, 16, 31, 32, 33, 50, 130))}"
+        return r.choice((f"wf.concat({many}, axis={axis})", f"wf.stack({many})", f"wf.asarray({many})"))
     return r.choice((
         f"wf.concat([{x}, {y}], axis={axis})", f"wf.concat([{x}, {y}[{piece}], {z}], axis={axis})",
         f"wf.stack([{x}, {y}], axis={axis})",

@@ -104,6 +104,19 @@ def test_chains_become_one_node() -> None:
         assert len(small.order) < len(graph.order), repr(small)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("count", [63, 64, 65, 66, 80, 81, 300])
+def test_long_concatenations_are_cut_into_pieces(count: int, axis: int, rng: np.random.Generator) -> None:
+    shapes = [(1 + k % 3, 4) if axis == 0 else (3, k % 4) for k in range(count)]
+    arrays = [rng.standard_normal(s).astype(np.float32) for s in shapes]
+    leaves = [input_leaf(s, F32) for s in shapes]
+    graph = Graph(leaves, [call.concat(*leaves, axis=axis)])
+    small = simplify(graph)
+    assert max(len(n.inputs) for n in small.order) <= 64
+    (found,) = interpret(small, arrays)
+    np.testing.assert_array_equal(found, np.concatenate(arrays, axis))
+
+
 def test_constants_fold_and_equal_nodes_merge() -> None:
     x, y = leaf(), leaf()
     two = call.add(one(1), one(1))

@@ -7,7 +7,7 @@ Rules may not change floating-point algebra: ``x + 0`` stays (it turns -0 into 0
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -230,7 +230,14 @@ def _pieces(node: Node) -> Node | None:
     if len(node.inputs) <= LONG:
         return None
     parts = [node.inputs[k : k + PIECE] for k in range(0, len(node.inputs), PIECE)]
-    return _made(node, "concat", *(_made(node, "concat", *p, **node.params) for p in parts), **node.params)
+    return _made(node, "concat", *(_part(node, p) for p in parts), **node.params)
+
+
+def _part(node: Node, operands: Sequence[Node]) -> Node:
+    """A concatenation of some neighbouring operands of ``node``."""
+    axis = node.params["axis"]
+    shape = (*node.shape[:axis], sum([x.shape[axis] for x in operands]), *node.shape[axis + 1 :])
+    return Node(TABLE["concat"], tuple(operands), node.params, shape, node.dtype, node.where)
 
 
 def _no_axes(node: Node) -> Node | None:
