@@ -26,7 +26,7 @@ layers: $(STAMP)
 	$(BIN)/lint-imports
 
 tests: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 # Random programs for MINUTES, at every level against the one above; SEED is today's unless given. Fails where two levels differ.
 MINUTES ?= 10

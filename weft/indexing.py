@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.cell import Cell
+from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, numpy_node
 from weft.dtypes import INTEGERS, int64
 from weft.dtypes import bool as BOOL
@@ -15,7 +16,7 @@ from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import memoised
 from weft.graph.primitives.table import TABLE, bind, constant
-from weft.look import look
+from weft.look import look, materialise
 from weft.views import Path, inverse, reshape_step
 
 
@@ -119,6 +120,18 @@ def gathered(view: Node, chosen: Selection) -> Node:
     """The elements that the selection takes from the view."""
     out = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes)
     return out if chosen.order is None else bind(TABLE["permute"], out, axes=chosen.order)
+
+
+def refuse_before_writing(indices: Sequence[Node]) -> None:
+    """Look at indices through which an array is about to be written: IndexError now, while it still has its content.
+
+    While tracing, and inside of gradients and loops, they are not known: there nothing is written before they are checked.
+    """
+    if LOCAL.trace is None and not LOCAL.inside:
+        given = [n.inputs[0] if n.op.name == "broadcast_to" else n for n in indices]
+        pending = [n for n in given if n.value is None and n.op.name == "in_bounds"]
+        if pending:
+            materialise(pending)
 
 
 def scattered(view: Node, chosen: Selection, value: Node, mode: str = "set") -> Node:

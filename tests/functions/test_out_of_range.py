@@ -341,3 +341,24 @@ def test_faults_are_told_from_vectors_of_every_width() -> None:
         m = Module()
         _teller(m, lanes)
         compile_ir(m.text().replace("define internal", "define"))
+
+
+WRITES = {
+    "set": lambda a, i: a.__setitem__(i, 0.0), "columns": lambda a, i: a.__setitem__((slice(None), i), 0.0),
+    "pending": lambda a, i: a.__setitem__(i + 0, 0.0), "add": lambda a, i: np.add.at(a, i, 1.0),
+    "in place": lambda a, i: a.__setitem__(i, a[i % 2] + 1),
+    "along": lambda a, i: wf.put_along_axis(a, i[:1].reshape(1, 1), 1.0, axis=0),
+    "of a view": lambda a, i: a[:, ::-1].__setitem__(i, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_an_array_keeps_its_content_when_a_write_is_refused(name: str, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4)).astype(np.float32)
+    a = wf.array(x) * 1
+    view = a[1]
+    for wrong in ([9], [-5, 0], [4, 1, 4]):
+        with pytest.raises(IndexError, match="out of bounds"):
+            WRITES[name](a, wf.array(wrong))
+        np.testing.assert_array_equal(a.numpy(), x)
+        np.testing.assert_array_equal(view.numpy(), x[1])

@@ -17,6 +17,8 @@ from tests.fuzz.program import Program, parse, parse_many
 from tests.fuzz.runner import Outcome, Runner
 from weft.graph.primitives import TABLE
 
+pytestmark = pytest.mark.xdist_group("fuzz")  # what the programs have met is counted in one process
+
 COUNTS = {"derivative": 22, "mutation": 40, "alias": 15, "large": 4}  # of expressions there is one for each public function
 CORPUS = parse_many((Path(__file__).parent / "corpus.txt").read_text())
 SHARE = 5  # every dtype and every monoid is met in each case, but one in so many of the pairs

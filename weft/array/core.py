@@ -24,7 +24,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.held import cut, enlist
-from weft.indexing import at, fitted, gathered, mask_of, scattered, select
+from weft.indexing import at, fitted, gathered, mask_of, refuse_before_writing, scattered, select
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -216,6 +216,7 @@ class Array(Methods):
         chosen = select(index, node.shape)
         view = follow(node, chosen.path)
         if chosen.axes:
+            refuse_before_writing(chosen.indices)
             fresh = scattered(view, chosen, given)
         else:
             fresh = fitted(given, view.shape)

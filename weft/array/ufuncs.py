@@ -13,7 +13,7 @@ from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.convert import assigned, numpy_node
 from weft.graph.primitives.table import TABLE, bind
-from weft.indexing import scattered, select
+from weft.indexing import refuse_before_writing, scattered, select
 from weft.views import follow, put
 
 _FUNCTIONS = ("matmul", "vecdot")  # ufuncs that are functions of wf by the same name
@@ -110,6 +110,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)
         if chosen.axes:
+            refuse_before_writing(chosen.indices)
             view = follow(node, chosen.path)
             fresh = scattered(view, chosen, given, "add")
             target._set(put(node, chosen.path, fresh) if chosen.path else fresh)
