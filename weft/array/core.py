@@ -204,16 +204,17 @@ class Array(Methods):
         node = self.node
         if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
             return  # the second half of a[i] += b: the view has been written
-        given = assigned(value, node.dtype)
         if index is Ellipsis:
-            self._set(fitted(given, node.shape))
+            self._set(fitted(assigned(value, node.dtype), node.shape))
             return
         mask = mask_of(index, node.shape)
+        chosen = select(index, node.shape) if mask is None else None  # a wrong index is told before a wrong value
+        given = assigned(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
             self._set(bind(TABLE["where"], _spread(mask, node.shape), one, node))
             return
-        chosen = select(index, node.shape)
+        chosen = chosen or select(index, node.shape)
         view = follow(node, chosen.path)
         if chosen.axes:
             refuse_before_writing(chosen.indices)
