@@ -61,7 +61,8 @@ def grown(r: random.Random) -> Program:
     body = Scene(r, dtype)
     body.values = {f"a{k}": arrays_of(calls[0], arrays)[k] for k in range(count)}
     for _ in range(r.randint(1, 5)):
-        body.step(BODY)
+        if not body.step(BODY):
+            break
     made = [n for n, a in body.values.items() if isinstance(a, np.ndarray)]
     returned = r.sample(made, min(len(made), r.choice((1, 2, 3))))
     after = [

@@ -65,8 +65,8 @@ class Scene:
             ("1", "2", "3", "5") + (("0.25", "-1.5", "-2") if dtype.kind == "f" else ("-1",) if dtype.kind == "i" else ()),
         )
 
-    def step(self, table: list[tuple[float, Callable[[Scene], str | None]]]) -> None:
-        """One line; what NumPy refuses is kept seldom."""
+    def step(self, table: list[tuple[float, Callable[[Scene], str | None]]]) -> bool:
+        """One line; what NumPy refuses is kept seldom. False where it stopped half-way: the program ends before that line."""
         for _ in range(8):
             maker = self.r.choices([m for _, m in table], [w for w, _ in table])[0]
             text = maker(self)
@@ -82,18 +82,18 @@ class Scene:
                 if untouched and self.r.random() < 0.15:
                     self.lines.append(text)
                     self.refusals += 1
-                    return
-                if not untouched:  # NumPy stopped half-way: begin again from what there was
+                    return True
+                if not untouched:
                     self.values = keep
-                    self.lines.append("pass")
-                    raise
+                    return False
                 continue
             self.values = {n: a for n, a in space.items() if n not in ("xp", "np", "__builtins__")}
             if any(isinstance(a, np.ndarray) and a.size > 5000 for a in self.values.values()):
                 self.values = keep
                 continue
             self.lines.append(text)
-            return
+            return True
+        return True
 
 
 def _part(s: Scene, n: int) -> str:

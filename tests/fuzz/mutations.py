@@ -31,7 +31,8 @@ def grown(r: random.Random) -> Program:
     if r.random() < 0.5:
         scene.input(scene.values["x0"].shape)
     for _ in range(r.randint(2, 10)):
-        scene.step(LINES)
+        if not scene.step(LINES):
+            break
     return Program("mutation", tuple(scene.inputs), tuple(scene.lines), (), {"looks": r.choice(("end", "steps", "some"))})
 
 
