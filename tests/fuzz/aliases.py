@@ -14,7 +14,20 @@ import numpy as np
 
 import weft as wf
 from tests.fuzz.levels import Mismatch
-from tests.fuzz.mutating import LINES, Scene, assigned, augmented, computed, numbers, outed, overlapping, scattered, swapped, view
+from tests.fuzz.mutating import (
+    LINES,
+    Scene,
+    assigned,
+    augmented,
+    computed,
+    for_numpy,
+    numbers,
+    outed,
+    overlapping,
+    scattered,
+    swapped,
+    view,
+)
 from tests.fuzz.mutations import same
 from tests.fuzz.program import Program, names
 from tests.fuzz.record import RECORD
@@ -82,12 +95,15 @@ def arrays_of(call: list[str], arrays: dict[str, Any]) -> list[Any]:
 def check(program: Program) -> None:
     """Every call lazily and jitted, against NumPy."""
     arguments = ", ".join(f"a{k}" for k in range(program.options["arguments"]))
-    body = "".join(f"    {line}\n" for line in program.lines)
-    text = f"def f({arguments}):\n{body}    return ({''.join(f'{o}, ' for o in program.outputs)})\n"
+    returned = "".join(f"{o}, " for o in program.outputs)
+    theirs, ours = (
+        f"def f({arguments}):\n" + "".join(f"    {line}\n" for line in lines) + f"    return ({returned})\n"
+        for lines in (map(for_numpy, program.lines), program.lines)
+    )
     their = {"xp": np, "np": np}
     our = {"xp": wf, "np": np}
-    exec(text, their)  # noqa: S102
-    exec(text, our)  # noqa: S102
+    exec(theirs, their)  # noqa: S102
+    exec(ours, our)  # noqa: S102
     calls: list[list[str]] = eval(program.options["calls"])
     fresh = {i.name: i.array() for i in program.inputs}
     runs = {

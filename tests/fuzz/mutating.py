@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -94,6 +95,11 @@ class Scene:
             self.lines.append(text)
             return True
         return True
+
+
+def for_numpy(line: str) -> str:
+    """The line as NumPy does it right: ``x[::2] = x[:9]`` reads what it has just written (NumPy 2.4), a copy does not."""
+    return re.sub(r"^(\w+\[.*\] =) (\w+(\[[^\]]*\])?)$", r"\1 xp.copy(\2)", line)
 
 
 def _part(s: Scene, n: int) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import weft as wf
 from tests.fuzz.grow import size
 from tests.fuzz.levels import Mismatch
-from tests.fuzz.mutating import LINES, Scene
+from tests.fuzz.mutating import LINES, Scene, for_numpy
 from tests.fuzz.program import Program, names
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
@@ -57,10 +57,10 @@ def check(program: Program) -> None:
 def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> bool:
     """Run a line twice; whether NumPy raised."""
     errors: list[Exception | None] = []
-    for space in (theirs, ours):
+    for space, text in ((theirs, for_numpy(line)), (ours, line)):
         try:
             with np.errstate(all="ignore"):
-                exec(line, space)  # noqa: S102
+                exec(text, space)  # noqa: S102
             errors.append(None)
         except TimeoutError:
             raise
