@@ -76,6 +76,8 @@ def as_node(x: Any, like: np.dtype | None = None) -> Node:
     if isinstance(x, list | tuple):
         found = _listed(x)
         return found if isinstance(found, Node) else numpy_node(found.astype(float32))
+    if isinstance(x, range):
+        return numpy_node(np.asarray(x))
     if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
         return numpy_node(_foreign(x))
     if hasattr(x, "__float__") and not isinstance(x, str | bytes):

@@ -179,7 +179,7 @@ def _item(item: Any) -> Any:
         return slice(*(None if p is None else _bound(p) for p in (item.start, item.stop, item.step)))
     if isinstance(item, bool | np.bool_):
         return np.asarray(item)
-    if isinstance(item, list | tuple | np.ndarray):
+    if isinstance(item, list | tuple | range | np.ndarray):
         found = np.asarray(item)
         if found.size == 0 and not isinstance(item, np.ndarray):
             found = found.astype(np.int64)
@@ -190,7 +190,7 @@ def _item(item: Any) -> Any:
         return operator.index(item)
     except TypeError:
         raise IndexError(
-            f"{item!r} is no index: integers, slices, None, ..., integer arrays and boolean masks are"
+            f"{item!r} is no index: integers, slices, ranges, None, ..., integer arrays and boolean masks are"
         ) from None
 
 

@@ -341,6 +341,24 @@ def test_a_rate_that_is_set_counts_from_the_next_step(jitted: bool) -> None:
     assert optimizer.lr == 0.2
 
 
+def test_what_is_no_number_is_refused_by_name() -> None:
+    for name, make in (
+        ("Adam: lr", lambda: optim.Adam(lr="x")), ("SGD: lr", lambda: optim.SGD(None)),
+        ("SGD: momentum", lambda: optim.SGD(0.1, momentum="x")), ("AdamW: weight_decay", lambda: optim.AdamW(1, weight_decay="x")),
+        ("Adam: clip_norm", lambda: optim.Adam(1, clip_norm="x")), ("Adam: clip_value", lambda: optim.Adam(1, clip_value=[1])),
+        ("SGD: lr", lambda: optim.SGD(0.1, groups={"a": {"lr": "x"}})),
+    ):
+        with pytest.raises(wf.errors.DTypeError, match=f"{name} must be a number, not"):
+            make()
+    for optimizer in (optim.SGD(0.5), optim.SGD(0.5).init(as_weft(arrays()))):
+        for option in ("lr", "weight_decay"):
+            before = getattr(optimizer, option)
+            with pytest.raises(wf.errors.DTypeError, match=f"SGD: {option} must be a number, not 'x'"):
+                setattr(optimizer, option, "x")
+            assert getattr(optimizer, option) == before
+    assert optim.SGD(np.float32(0.5)).lr == optim.SGD(wf.array(0.5)).lr == optim.SGD(1).lr / 2
+
+
 def test_options_that_are_set_are_seen_by_groups_and_jitted_steps() -> None:
     start, grads = arrays(), [arrays() for _ in range(6)]
     p = as_weft(start)

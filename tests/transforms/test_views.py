@@ -328,3 +328,36 @@ def test_a_reshape_of_one_example_is_a_view_where_numpys_is(axis, rng):
     for part in np.moveaxis(theirs, axis, 0):
         f(part)
     np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+RANGES = [
+    (range(4), range(4)), range(3), range(3, -1, -2), range(0), (slice(1, None), range(-1, -4, -1)), (0, range(2)),
+    (range(2), None), (..., range(4)), (range(4), [3, 2, 1, 0]),
+]
+
+
+@pytest.mark.parametrize("index", RANGES, ids=str)
+def test_a_range_is_an_index(index):
+    """As in NumPy: the integers that it means; a copy, not a view."""
+    x = normal(4, 4)
+    a = wf.array(x)
+    got, want = a[index], x[index]
+    np.testing.assert_array_equal(got.numpy(), want)
+    np.testing.assert_array_equal(wf.jit(lambda a: a[index])(a).numpy(), want)
+    value = normal(*want.shape)
+    x[index], a[index] = value, value
+    np.testing.assert_array_equal(a.numpy(), x)
+    np.add.at(a, index, 1)
+    np.add.at(x, index, 1)
+    np.testing.assert_array_equal(a.numpy(), x)
+    np.testing.assert_array_equal(got.numpy(), want)
+
+
+def test_a_range_out_of_bounds_and_as_an_array():
+    a = wf.zeros((4, 4))
+    for index in (range(5), (0, range(-5, 0)), range(3, 6)):
+        with pytest.raises(IndexError):
+            a[index] = 1
+    assert not a.any() and wf.take(a, range(2), axis=0).shape == (2, 4)
+    a[:, 1] = range(4)
+    assert a[:, 1].tolist() == [0, 1, 2, 3] and (wf.arange(3) + range(3)).tolist() == [0, 2, 4]

@@ -54,7 +54,7 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Array) and not copy and (wanted is None or wanted == obj.dtype):
         return own(obj.node) if type(obj) is Scalar else obj
-    if isinstance(obj, (range, memoryview)):
+    if isinstance(obj, memoryview):
         obj = np.asarray(obj)
     return own(node(obj, "array", "obj") if wanted is None else held(obj, wanted, "array", "obj"))
 

@@ -22,7 +22,7 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
 
     Parameters
     ----------
-    input : integer array of any shape
+    input : integer array of any shape; negative numbers count from the end, as indices do
     weight : (num_embeddings, embedding_dim)
     padding_idx : int, optional
 
@@ -65,6 +65,9 @@ def embedding(input: Any, weight: Array, padding_idx: int | None = None) -> Arra
 
 class Embedding(Module):
     """:func:`weft.nn.embedding` with its table, normal numbers at the start.
+
+    Negative tokens count from the end, as indices do: -1 is the last row. Tokens for "nothing here" are a row of their own,
+    ``padding_idx``.
 
     Bengio et al.: A neural probabilistic language model. 2003.
 

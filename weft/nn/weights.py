@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
     Raises
     ------
     DTypeError
-        when ``dtype`` is no float dtype.
+        when ``dtype`` is no float dtype; when ``arrays`` is neither Module nor dict.
     DataError
         when there is something at ``path`` that is no regular file, a device say.
     FileNotFoundError, PermissionError
@@ -53,6 +54,8 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
     target(path, "save")  # before the work
+    if not isinstance(arrays, Module | Mapping):
+        raise DTypeError(f"save: arrays must be a Module or a dict of name -> array, not a {type(arrays).__name__}")
     named = _lasting(arrays) if isinstance(arrays, Module) else arrays
     content = {}
     for name, array in named.items():

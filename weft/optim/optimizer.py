@@ -6,12 +6,13 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, Scalar
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
 from weft.graph.node import Node
@@ -48,6 +49,8 @@ class Optimizer:
     ------
     ValueError
         An option out of range, or a group with an option that the class does not have.
+    DTypeError
+        A learning rate, weight decay or limit that is no number.
 
     Notes
     -----
@@ -79,6 +82,8 @@ class Optimizer:
         self, lr: float, *, weight_decay: float = 0.0, schedule: Callable[[Array], Any] | None = None,
         clip_value: float | None = None, clip_norm: float | None = None, groups: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
+        self._need_numbers(lr=lr, weight_decay=weight_decay)
+        self._need_numbers(**{n: v for n, v in (("clip_value", clip_value), ("clip_norm", clip_norm)) if v is not None})
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
         self.sparse = False
@@ -104,6 +109,7 @@ class Optimizer:
 
     @lr.setter
     def lr(self, value: float) -> None:
+        self._need_numbers(lr=value)
         vars(self)["lr"] = value
         rate = vars(self).get("_rate")  # none before init
         if rate is not None:
@@ -121,7 +127,7 @@ class Optimizer:
         if made:
             try:
                 self._checked()
-            except ValueError:
+            except (ValueError, DTypeError):
                 object.__setattr__(self, name, before)
                 raise
             for key, member in self._members.items():
@@ -235,11 +241,18 @@ class Optimizer:
         if not fine:
             raise ValueError(f"{type(self).__name__}: {message}")
 
+    def _need_numbers(self, **named: Any) -> None:
+        for name, value in named.items():
+            if not isinstance(value, Real | Array | np.ndarray):
+                raise DTypeError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
+
     def _need_fractions(self, **named: float) -> None:
+        self._need_numbers(**named)
         for name, value in named.items():
             self._need(0.0 <= value < 1.0, f"{name} must lie in [0, 1), not {value}")
 
     def _checked(self) -> None:
+        self._need_numbers(lr=self.lr, weight_decay=self.weight_decay)
         self._need(self.lr >= 0, f"lr must not be negative, not {self.lr}")
         self._need(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
         self.check()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import FORMATS
 from weft.graph.node import Node
 from weft.graph.primitives import call as c
 from weft.graph.primitives.call import call, number
@@ -55,8 +56,9 @@ def power(g: Node, out: Node, x: Node, y: Node) -> Two:
         if exponent == 0.0:
             return None, None
         return mul(g, mul(y, call.pow(x, c.number(exponent - 1, x)))), None
-    # y == 0 is a constant function, even where x ** (y - 1) is infinite
-    dx = mul(g, call.where(call.equal(y, zero), zero, mul(y, call.pow(x, sub(y, one)))))
+    # y == 0 is a constant function, also where x ** (y - 1) would be infinite: there its base is 1
+    flat = call.logical_and(call.equal(y, zero), call.less(call.abs(x), number(2.0 ** (3 - FORMATS[x.dtype].bias), x)))
+    dx = mul(g, mul(y, call.pow(call.where(flat, one, x), sub(y, one))))
     at_zero = call.equal(x, zero)
     dy = mul(g, call.where(at_zero, zero, mul(out, call.log(call.where(at_zero, one, x)))))
     return dx, dy
@@ -78,14 +80,16 @@ def minimum(g: Node, out: Node, x: Node, y: Node) -> Two:
 
 
 def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
-    # 1 / (1 + exp(y - x)): finite where out is infinite
+    """The smaller operand has the share e / (1 + e), the larger one 1 / (1 + e), where e = exp(smaller - larger).
+
+    That e is never above 1, so no derivative of a share, of any order, is an infinity times zero; where the operands are equal
+    it is still a function of both. Equal infinities have no difference: each has one half.
+    """
+    first, alike = call.greater_equal(x, y), call.logical_and(call.equal(x, y), call.isinf(x))
     one = number(1, g)
-
-    def share(a: Node, b: Node) -> Node:
-        difference = call.where(call.equal(a, b), number(0, a), sub(b, a))
-        return div(g, plus(one, call.exp(difference)))
-
-    return share(x, y), share(y, x)
+    e = call.exp(call.where(alike, number(0, g), call.where(first, sub(y, x), sub(x, y))))
+    part = div(g, plus(one, e))
+    return mul(part, call.where(first, one, e)), mul(part, call.where(first, e, one))
 
 
 def atan2(g: Node, out: Node, y: Node, x: Node) -> Two:
