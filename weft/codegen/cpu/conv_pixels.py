@@ -1,0 +1,91 @@
+"""Copies at the positions of pixels, zeros between them: what sums along pixels read beside the image copy."""
+
+from __future__ import annotations
+
+from weft.codegen.cpu.conv_layout import Layout
+from weft.codegen.cpu.conv_match import Conv
+from weft.codegen.cpu.conv_pack import copy_run, zero_fill
+from weft.codegen.cpu.conv_tile import Number
+from weft.codegen.cpu.text import Function, Module
+from weft.schedule.kernel import Buffer
+
+
+def pack_pixels(
+    f: Function, conv: Conv, layout: Layout, number: Number, buffer: Buffer, source: str, target: str,
+    image_step: int, steps: tuple[int, ...], images: str, rows: str, end: int,
+) -> None:
+    """[image][row]...: ``images`` and ``rows`` of a buffer at the image copy's positions, zeros between, up to position ``end``.
+
+    source: the block's first pixel. image_step, steps: elements of the buffer from an image, a pixel of each window to the next.
+    """
+    windows, size, width = conv.windows, number.size, buffer.dtype.itemsize
+
+    def copy(depth: int, at: str, to: str) -> None:
+        extent = windows[depth].pixel.extent
+        if depth == len(windows) - 1:
+            copy_run(f, buffer, number, at, to, extent, steps[depth])
+            zero_fill(f, number, f.offset(to, extent * size), layout.pitches[depth - 1] - extent)
+            return
+        pitch = layout.pitches[depth]
+        with f.loop(0, rows if depth == 0 else extent) as r:
+            copy(depth + 1, f.offset(at, f.mul(r, steps[depth] * width)), f.offset(to, f.mul(r, pitch * size)))
+        if depth:
+            zero_fill(f, number, f.offset(to, extent * pitch * size), layout.pitches[depth - 1] - extent * pitch)
+        else:
+            zero_run(f, number, to, f.mul(rows, pitch), layout.image_pitch)
+
+    with f.loop(0, images) as n:
+        copy(0, f.offset(source, f.mul(n, image_step * width)), f.offset(target, f.mul(n, layout.image_pitch * size)))
+    zero_run(f, number, target, f.mul(images, layout.image_pitch), end)
+
+
+def pack_column(module: Module, name: str, conv: Conv, layout: Layout, number: Number, end: int) -> None:
+    """``void name(ptr column, ptr target, i64 images, i64 rows)``: a column of the image copy, zeros where there is no pixel."""
+    f = module.function(f"define internal void {name}(ptr noalias %column, ptr noalias %target, i64 %images, i64 %rows)")
+    copied = Buffer(-1, conv.contraction.accum, (end,))
+    steps = layout.image_pitch, layout.pitches
+    pack_pixels(f, conv, layout, number, copied, "%column", "%target", *steps, "%images", "%rows", end)
+    f.do("ret void")
+
+
+def blank_rest(f: Function, conv: Conv, layout: Layout, number: Number, image: str, images: str) -> None:
+    """Zeros where an image copy holds nothing and a vector may read: behind the last image of a block that is not full, and
+    behind the last phase of a channel. What lies in scratch need not be finite."""
+    size, channels, phases = number.size, conv.free.extent, len(layout.phases)
+    used = phases * layout.plane
+    if conv.chan.extent % layout.images:
+        with f.when(f.let(f"icmp slt i64 {images}, {layout.images}")):
+            with f.loop(0, channels) as c, f.loop(0, phases) as p:
+                at = f.add(f.mul(c, layout.chan_pitch), f.mul(p, layout.plane))
+                plane = f.offset(image, f.mul(at, size))
+                zero_run(f, number, plane, f.mul(images, layout.image_pitch), layout.plane)
+    if layout.chan_pitch > used:
+        with f.loop(0, channels) as c:
+            at = f.add(f.mul(c, layout.chan_pitch * size), used * size)
+            zero_fill(f, number, f.offset(image, at), layout.chan_pitch - used)
+
+
+def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: int) -> None:
+    """Zeros from element ``start`` to ``end``, both known to be few or aligned to nothing."""
+    lanes, size = number.lanes, number.size
+    left = f.let(f"sub i64 {end}, {start}")
+    vectors = f.let(f"and i64 {left}, {-lanes}")
+    middle = f.add(start, vectors)
+    with f.loop(start, middle, lanes) as i:
+        f.store(number.vector, "zeroinitializer", f.element(pointer, number.type, i), size)
+    with f.loop(middle, end) as i:
+        f.store(number.type, "0.0", f.element(pointer, number.type, i), size)
+
+
+def any_nan(f: Function, number: Number, pointer: str, start: str, end: str) -> str:
+    """Whether a NaN lies between two byte offsets, whole groups of 16 bytes apart."""
+    count = 16 // number.size
+    vector, bits = f"<{count} x {number.type}>", f"<{count} x i{8 * number.size}>"
+    found = f.local(bits)
+    f.store(bits, "zeroinitializer", found)
+    with f.loop(start, end, 16) as at:
+        x = f.load(vector, f.offset(pointer, at), number.size)
+        is_nan = f.let(f"sext <{count} x i1> {f.let(f'fcmp uno {vector} {x}, {x}')} to {bits}")
+        f.store(bits, f.let(f"or {bits} {f.load(bits, found)}, {is_nan}"), found)
+    whole = f.let(f"bitcast {bits} {f.load(bits, found)} to i128")
+    return f.let(f"icmp ne i128 {whole}, 0")
