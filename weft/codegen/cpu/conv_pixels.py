@@ -39,12 +39,17 @@ def pack_pixels(
     zero_run(f, number, target, f.mul(images, layout.image_pitch), end)
 
 
-def pack_column(module: Module, name: str, conv: Conv, layout: Layout, number: Number, end: int) -> None:
-    """``void name(ptr column, ptr target, i64 images, i64 rows)``: a column of the image copy, zeros where there is no pixel."""
-    f = module.function(f"define internal void {name}(ptr noalias %column, ptr noalias %target, i64 %images, i64 %rows)")
-    copied = Buffer(-1, conv.contraction.accum, (end,))
-    steps = layout.image_pitch, layout.pitches
-    pack_pixels(f, conv, layout, number, copied, "%column", "%target", *steps, "%images", "%rows", end)
+def pack_columns(module: Module, name: str, conv: Conv, layout: Layout, number: Number, pitch: int) -> None:
+    """``void name(ptr image, ptr places, ptr target, i64 count, i64 images, i64 rows)``: columns of an image copy, each
+    ``pitch`` positions long and zero where there is no pixel."""
+    arguments = "ptr %image, ptr %places, ptr %target, i64 %count, i64 %images, i64 %rows"
+    f = module.function(f"define internal void {name}({arguments})")
+    copied = Buffer(-1, conv.contraction.accum, (pitch,))
+    with f.loop(0, "%count") as k:
+        column = f.offset("%image", f.load("i64", f.element("%places", "i64", k)))
+        to = f.offset("%target", f.mul(k, pitch * number.size))
+        steps = layout.image_pitch, layout.pitches
+        pack_pixels(f, conv, layout, number, copied, column, to, *steps, "%images", "%rows", pitch)
     f.do("ret void")
 
 
@@ -77,15 +82,15 @@ def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: i
         f.store(number.type, "0.0", f.element(pointer, number.type, i), size)
 
 
-def any_nan(f: Function, number: Number, pointer: str, start: str, end: str) -> str:
-    """Whether a NaN lies between two byte offsets, whole groups of 16 bytes apart."""
-    count = 16 // number.size
-    vector, bits = f"<{count} x {number.type}>", f"<{count} x i{8 * number.size}>"
+def all_finite(f: Function, module: Module, number: Number, pointer: str, count: int) -> str:
+    """Whether ``count`` numbers, whole vectors, are finite: only then x - x is 0."""
+    v, bits = number.vector, f"<{number.lanes} x i{8 * number.size}>"
     found = f.local(bits)
     f.store(bits, "zeroinitializer", found)
-    with f.loop(start, end, 16) as at:
-        x = f.load(vector, f.offset(pointer, at), number.size)
-        is_nan = f.let(f"sext <{count} x i1> {f.let(f'fcmp uno {vector} {x}, {x}')} to {bits}")
-        f.store(bits, f.let(f"or {bits} {f.load(bits, found)}, {is_nan}"), found)
-    whole = f.let(f"bitcast {bits} {f.load(bits, found)} to i128")
-    return f.let(f"icmp ne i128 {whole}, 0")
+    with f.loop(0, count * number.size, number.lanes * number.size) as at:
+        x = f.load(v, f.offset(pointer, at), number.size)
+        nothing = f.let(f"bitcast {v} {f.let(f'fsub {v} {x}, {x}')} to {bits}")
+        f.store(bits, f.let(f"or {bits} {f.load(bits, found)}, {nothing}"), found)
+    name = f"llvm.vector.reduce.or.v{number.lanes}i{8 * number.size}"
+    module.declare(name, f"declare i{8 * number.size} @{name}({bits})")
+    return f.let(f"icmp eq i{8 * number.size} {f.let(f'call i{8 * number.size} @{name}({bits} {f.load(bits, found)})')}, 0")

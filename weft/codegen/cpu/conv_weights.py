@@ -7,8 +7,8 @@ order, GROUP of them and then the groups, into ``parts`` partial results, a fixe
 in order: nothing depends on threads, and no sum has a long chain.
 
 Where a vector runs on beyond a row's pixels, zeros of the weights operand meet elements of the image that belong to other
-taps: they add nothing, unless such an element is infinite or NaN. Then a sum is NaN, and the chunk is done again from
-copies of its columns that hold zeros there too: what a column does not see never enters its sums, in the same order.
+taps: they add nothing, unless such an element is infinite or NaN. A block whose image copy is not finite is therefore
+summed from copies of its columns that hold zeros there too: what a column does not see never enters its sums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import pack_image, zero_fill
-from weft.codegen.cpu.conv_pixels import any_nan, blank_rest, pack_column, pack_pixels
+from weft.codegen.cpu.conv_pixels import all_finite, blank_rest, pack_columns, pack_pixels
 from weft.codegen.cpu.conv_plan import SPREAD
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
@@ -164,7 +164,7 @@ class WeightGradient:
                         dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, tail)
         self._displacements()
         if not self.direct:
-            pack_column(self.module, self.name("column"), self.conv, self.layout, self.number, self.grad_pitch)
+            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
         self._chunk()
         self._finish()
         self._entry()
@@ -178,13 +178,19 @@ class WeightGradient:
         return f.load("ptr", f.offset("%args", 8 * index))
 
     def _displacements(self) -> None:
-        """Where each column begins in the image copy, in bytes."""
+        """Where each column begins in the image copy, in bytes, and where copies of a tile's columns do."""
         size, layout = self.number.size, self.layout
-        places = [c * layout.chan_pitch + t for c in range(self.conv.free.extent) for t in layout.taps]
-        words = ", ".join(f"i64 {p * size}" for p in places)
-        self.places = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
-        if self.module.once(self.places):
-            self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
+        places = [(c * layout.chan_pitch + t) * size for c in range(self.conv.free.extent) for t in layout.taps]
+        self.places = self._table(places)
+        if not self.direct:
+            self.copied = self._table([self.copies_at + k * self.grad_pitch * size for k in range(self.tile_columns)])
+
+    def _table(self, numbers: list[int]) -> str:
+        words = ", ".join(f"i64 {n}" for n in numbers)
+        name = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
+        if self.module.once(name):
+            self.module.globals.append(f"{name} = private unnamed_addr constant [{len(numbers)} x i64] [{words}]")
+        return name
 
     def _chunk(self) -> None:
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
@@ -200,14 +206,7 @@ class WeightGradient:
         filter1 = f.minimum(f.mul(tile1, self.tile_rows), conv.filters.extent)
         row_bytes = self.column_tiles * self.slots
         own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
-        copies, clean = f.offset(image, self.copies_at), ""
-        if not self.direct:  # every position of a direct block is a pixel
-            again, finished, turns = f.fresh_label("again"), f.fresh_label("finished"), f.local("i64")
-            f.store("i64", "0", turns)
-            f.do(f"br label %{again}")
-            f.label(again)
-            turn = f.load("i64", turns)
-            clean = f.let(f"icmp ne i64 {turn}, 0")
+        copies = f.offset(image, self.copies_at)
         with f.loop(*own, 16) as at:
             for place in range(0, self.region, self.part_bytes):
                 f.store("<16 x i8>", "zeroinitializer", f.offset(result, f.add(at, place)), size)
@@ -221,7 +220,7 @@ class WeightGradient:
             image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
             first, row0 = f.mul(image_block, layout.images), f.mul(row_block, layout.rows)
             images = f.minimum(f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
-            rows_here = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
+            rows_here, table = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows), self.places
             if self.in_place:
                 at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
@@ -237,6 +236,9 @@ class WeightGradient:
                 pitch = coefficient(flat, conv.filters)
             else:
                 blank_rest(f, conv, layout, number, image, images)
+                finite = all_finite(f, self.module, number, image, conv.free.extent * layout.chan_pitch)
+                table = f.let(f"select i1 {finite}, ptr {self.places}, ptr {self.copied}")
+                which = f.let(f"select i1 {finite}, i64 -1, i64 0")
                 self._pack_grad(f, grad_source, grad, filter0, filter1, first, images, row0, rows_here)
                 row_span, pitch = layout.image_pitch * size, self.grad_pitch
             spans: str | int = images
@@ -247,19 +249,18 @@ class WeightGradient:
                 spans, steps = 1, f.let(f"udiv i64 {positions}, {number.lanes}")
 
             def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
-                places = [
-                    f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
-                ]
+                at = j
+                if not self.direct:
+                    with f.when(f.let(f"xor i1 {finite}, true")):
+                        here = f.element(self.places, "i64", j)
+                        f.do(
+                            f"call void {self.name('columns')}(ptr {image}, ptr {here}, ptr {copies}, i64 {width}, "
+                            f"i64 {images}, i64 {rows_here})"
+                        )
+                    at = f.let(f"and i64 {j}, {which}")
+                places = [f.offset(image, f.load("i64", f.element(table, "i64", f.add(at, k)))) for k in range(width)]
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
-                if clean:
-                    cleaned = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
-                    with f.when(clean):
-                        for p, c in zip(places, cleaned, strict=True):
-                            f.do(f"call void {self.name('column')}(ptr {p}, ptr {c}, i64 {images}, i64 {rows_here})")
-                    places = [
-                        f.let(f"select i1 {clean}, ptr {c}, ptr {p}") for p, c in zip(places, cleaned, strict=True)
-                    ]
 
                 def piece(start: str | int, count: str | int, tail: int) -> None:
                     at = f.mul(start, number.lanes * size)
@@ -305,12 +306,6 @@ class WeightGradient:
                     self._add_group(f, result, *own)
         if self.region > self.part_bytes:
             self._add_group(f, result, *own)
-        if clean:
-            sums = f.offset(result, self.region - self.part_bytes)
-            f.store("i64", "1", turns)
-            unsure = f.let(f"and i1 {any_nan(f, number, sums, *own)}, {f.let(f'icmp eq i64 {turn}, 0')}")
-            f.do(f"br i1 {unsure}, label %{again}, label %{finished}")
-            f.label(finished)
         f.do("ret void")
 
     def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
