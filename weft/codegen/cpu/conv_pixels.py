@@ -84,13 +84,26 @@ def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: i
 
 def all_finite(f: Function, module: Module, number: Number, pointer: str, count: int) -> str:
     """Whether ``count`` numbers, whole vectors, are finite: only then x - x is 0."""
-    v, bits = number.vector, f"<{number.lanes} x i{8 * number.size}>"
-    found = f.local(bits)
-    f.store(bits, "zeroinitializer", found)
-    with f.loop(0, count * number.size, number.lanes * number.size) as at:
+    v, one = number.vector, f"i{8 * number.size}"
+    bits, step = f"<{number.lanes} x {one}>", number.lanes * number.size
+    cells = [f.local(bits) for _ in range(4)]
+    for cell in cells:
+        f.store(bits, "zeroinitializer", cell)
+
+    def look(cell: str, at: str | int) -> None:
         x = f.load(v, f.offset(pointer, at), number.size)
         nothing = f.let(f"bitcast {v} {f.let(f'fsub {v} {x}, {x}')} to {bits}")
-        f.store(bits, f.let(f"or {bits} {f.load(bits, found)}, {nothing}"), found)
-    name = f"llvm.vector.reduce.or.v{number.lanes}i{8 * number.size}"
-    module.declare(name, f"declare i{8 * number.size} @{name}({bits})")
-    return f.let(f"icmp eq i{8 * number.size} {f.let(f'call i{8 * number.size} @{name}({bits} {f.load(bits, found)})')}, 0")
+        f.store(bits, f.let(f"or {bits} {f.load(bits, cell)}, {nothing}"), cell)
+
+    end, turn = count * number.size, len(cells) * step
+    with f.loop(0, end // turn * turn, turn) as at:
+        for k, cell in enumerate(cells):
+            look(cell, f.add(at, k * step))
+    for k, rest in enumerate(range(end // turn * turn, end, step)):
+        look(cells[k], rest)
+    found = f.load(bits, cells[0])
+    for cell in cells[1:]:
+        found = f.let(f"or {bits} {found}, {f.load(bits, cell)}")
+    name = f"llvm.vector.reduce.or.v{number.lanes}{one}"
+    module.declare(name, f"declare {one} @{name}({bits})")
+    return f.let(f"icmp eq {one} {f.let(f'call {one} @{name}({bits} {found})')}, 0")
