@@ -82,28 +82,35 @@ def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: i
         f.store(number.type, "0.0", f.element(pointer, number.type, i), size)
 
 
-def all_finite(f: Function, module: Module, number: Number, pointer: str, count: int) -> str:
-    """Whether ``count`` numbers, whole vectors, are finite: only then x - x is 0."""
-    v, one = number.vector, f"i{8 * number.size}"
-    bits, step = f"<{number.lanes} x {one}>", number.lanes * number.size
-    cells = [f.local(bits) for _ in range(4)]
-    for cell in cells:
+def zero_groups(f: Function, number: Number, pointer: str, start: str, end: str) -> None:
+    """Zeros between two byte offsets, whole groups of 16 bytes apart."""
+    for lanes, first, last in _vectors(f, number, start, end):
+        with f.loop(first, last, lanes * number.size) as at:
+            f.store(f"<{lanes} x {number.type}>", "zeroinitializer", f.offset(pointer, at), number.size)
+
+
+def all_finite(f: Function, module: Module, number: Number, pointer: str, start: str, end: str) -> str:
+    """Whether all numbers between two byte offsets are finite: only then x - x is 0."""
+    one, found = f"i{8 * number.size}", []
+    for lanes, first, last in _vectors(f, number, start, end):
+        v, bits = f"<{lanes} x {number.type}>", f"<{lanes} x {one}>"
+        cell = f.local(bits)
         f.store(bits, "zeroinitializer", cell)
+        with f.loop(first, last, lanes * number.size) as at:
+            x = f.load(v, f.offset(pointer, at), number.size)
+            nothing = f.let(f"bitcast {v} {f.let(f'fsub {v} {x}, {x}')} to {bits}")
+            f.store(bits, f.let(f"or {bits} {f.load(bits, cell)}, {nothing}"), cell)
+        name = f"llvm.vector.reduce.or.v{lanes}{one}"
+        module.declare(name, f"declare {one} @{name}({bits})")
+        found.append(f.let(f"call {one} @{name}({bits} {f.load(bits, cell)})"))
+    return f.let(f"icmp eq {one} {f.let(f'or {one} {found[0]}, {found[-1]}')}, 0")
 
-    def look(cell: str, at: str | int) -> None:
-        x = f.load(v, f.offset(pointer, at), number.size)
-        nothing = f.let(f"bitcast {v} {f.let(f'fsub {v} {x}, {x}')} to {bits}")
-        f.store(bits, f.let(f"or {bits} {f.load(bits, cell)}, {nothing}"), cell)
 
-    end, turn = count * number.size, len(cells) * step
-    with f.loop(0, end // turn * turn, turn) as at:
-        for k, cell in enumerate(cells):
-            look(cell, f.add(at, k * step))
-    for k, rest in enumerate(range(end // turn * turn, end, step)):
-        look(cells[k], rest)
-    found = f.load(bits, cells[0])
-    for cell in cells[1:]:
-        found = f.let(f"or {bits} {found}, {f.load(bits, cell)}")
-    name = f"llvm.vector.reduce.or.v{number.lanes}{one}"
-    module.declare(name, f"declare {one} @{name}({bits})")
-    return f.let(f"icmp eq {one} {f.let(f'call {one} @{name}({bits} {found})')}, 0")
+def _vectors(f: Function, number: Number, start: str, end: str) -> list[tuple[int, str, str]]:
+    """(lanes, from, to) of whole vectors, and of the groups of 16 bytes that are left."""
+    group, width = 16 // number.size, number.lanes * number.size
+    if number.lanes == group:
+        return [(group, start, end)]
+    whole = f.let(f"and i64 {f.let(f'sub i64 {end}, {start}')}, {-width}")
+    middle = f.add(start, whole)
+    return [(number.lanes, start, middle), (group, middle, end)]

@@ -7,8 +7,8 @@ order, GROUP of them and then the groups, into ``parts`` partial results, a fixe
 in order: nothing depends on threads, and no sum has a long chain.
 
 Where a vector runs on beyond a row's pixels, zeros of the weights operand meet elements of the image that belong to other
-taps: they add nothing, unless such an element is infinite or NaN. A block whose image copy is not finite is therefore
-summed from copies of its columns that hold zeros there too: what a column does not see never enters its sums.
+taps: they add nothing, unless such an element is infinite or NaN. Then some sum is not finite, and the chunk is summed
+again from copies of its columns that hold zeros there too: what a column does not see never enters its sums.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
 from weft.codegen.cpu.conv_pack import pack_image, zero_fill
-from weft.codegen.cpu.conv_pixels import all_finite, blank_rest, pack_columns, pack_pixels
+from weft.codegen.cpu.conv_pixels import all_finite, blank_rest, pack_columns, pack_pixels, zero_groups
 from weft.codegen.cpu.conv_plan import SPREAD
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
@@ -165,7 +165,9 @@ class WeightGradient:
         self._displacements()
         if not self.direct:
             pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
-        self._chunk()
+            self._fill()
+            self._chunk("again", True)
+        self._chunk("chunk", False)
         self._finish()
         self._entry()
 
@@ -178,23 +180,37 @@ class WeightGradient:
         return f.load("ptr", f.offset("%args", 8 * index))
 
     def _displacements(self) -> None:
-        """Where each column begins in the image copy, in bytes, and where copies of a tile's columns do."""
+        """Where each column begins in the image copy, in bytes."""
         size, layout = self.number.size, self.layout
-        places = [(c * layout.chan_pitch + t) * size for c in range(self.conv.free.extent) for t in layout.taps]
-        self.places = self._table(places)
-        if not self.direct:
-            self.copied = self._table([self.copies_at + k * self.grad_pitch * size for k in range(self.tile_columns)])
+        places = [c * layout.chan_pitch + t for c in range(self.conv.free.extent) for t in layout.taps]
+        words = ", ".join(f"i64 {p * size}" for p in places)
+        self.places = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
+        if self.module.once(self.places):
+            self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
 
-    def _table(self, numbers: list[int]) -> str:
-        words = ", ".join(f"i64 {n}" for n in numbers)
-        name = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
-        if self.module.once(name):
-            self.module.globals.append(f"{name} = private unnamed_addr constant [{len(numbers)} x i64] [{words}]")
-        return name
+    def _fill(self) -> None:
+        """Copies of a block of both operands, for both ways of summing it."""
+        conv, layout, number = self.conv, self.layout, self.number
+        numbers = "%filter0", "%filter1", "%first", "%images", "%row0", "%rows"
+        pointers = "%image_source", "%image", "%grad_source", "%grad"
+        arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
+        f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
+        self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
+        blank_rest(f, conv, layout, number, "%image", "%images")
+        self._pack_grad(f, "%grad_source", "%grad", *numbers)
+        f.do("ret void")
 
-    def _chunk(self) -> None:
+    def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
+        conv = self.conv
+        pack_image(
+            self.module, self.prefix, f, conv, self.layout, self.number, source, image,
+            conv.free, conv.free.extent, conv.chan, first, images, row0,
+        )
+
+    def _chunk(self, name: str, clean: bool) -> None:
+        """``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: from copies of the columns."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
-        f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
+        f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
         scratch = self._argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
@@ -207,9 +223,8 @@ class WeightGradient:
         row_bytes = self.column_tiles * self.slots
         own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
         copies = f.offset(image, self.copies_at)
-        with f.loop(*own, 16) as at:
-            for place in range(0, self.region, self.part_bytes):
-                f.store("<16 x i8>", "zeroinitializer", f.offset(result, f.add(at, place)), size)
+        for place in range(0, self.region, self.part_bytes):
+            zero_groups(f, number, f.offset(result, place), *own)
         if not self.direct:  # past the last channel a vector may read on: let it find zeros
             behind = f.offset(image, conv.free.extent * layout.chan_pitch * size)
             zero_fill(f, number, behind, number.lanes + layout.overlap)
@@ -220,26 +235,21 @@ class WeightGradient:
             image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
             first, row0 = f.mul(image_block, layout.images), f.mul(row_block, layout.rows)
             images = f.minimum(f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
-            rows_here, table = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows), self.places
+            rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
             if self.in_place:
                 at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
-            else:
-                pack_image(
-                    self.module, self.prefix, f, conv, layout, number, image_source, image,
-                    conv.free, conv.free.extent, conv.chan, first, images, row0,
-                )
+            elif self.direct:
+                self._pack_image(f, image_source, image, first, images, row0)
             if self.direct:
                 flat = conv.weights.flat()
                 at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
                 grad, row_span = f.offset(grad_source, f.mul(f.add(at, flat.const), size)), coefficient(flat, conv.chan) * size
                 pitch = coefficient(flat, conv.filters)
             else:
-                blank_rest(f, conv, layout, number, image, images)
-                finite = all_finite(f, self.module, number, image, conv.free.extent * layout.chan_pitch)
-                table = f.let(f"select i1 {finite}, ptr {self.places}, ptr {self.copied}")
-                which = f.let(f"select i1 {finite}, i64 -1, i64 0")
-                self._pack_grad(f, grad_source, grad, filter0, filter1, first, images, row0, rows_here)
+                numbers = ", ".join(f"i64 {n}" for n in (filter0, filter1, first, images, row0, rows))
+                pointers = ", ".join(f"ptr {p}" for p in (image_source, image, grad_source, grad))
+                f.do(f"call void {self.name('fill')}({pointers}, {numbers})")
                 row_span, pitch = layout.image_pitch * size, self.grad_pitch
             spans: str | int = images
             steps: str | int = self.steps
@@ -248,17 +258,16 @@ class WeightGradient:
                 positions = f.add(more, layout.span(len(conv.windows), self.pixels) + number.lanes - 1)
                 spans, steps = 1, f.let(f"udiv i64 {positions}, {number.lanes}")
 
-            def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
-                at = j
-                if not self.direct:
-                    with f.when(f.let(f"xor i1 {finite}, true")):
-                        here = f.element(self.places, "i64", j)
-                        f.do(
-                            f"call void {self.name('columns')}(ptr {image}, ptr {here}, ptr {copies}, i64 {width}, "
-                            f"i64 {images}, i64 {rows_here})"
-                        )
-                    at = f.let(f"and i64 {j}, {which}")
-                places = [f.offset(image, f.load("i64", f.element(table, "i64", f.add(at, k)))) for k in range(width)]
+            def call(filters: int, width: int, rows_at: str, out: str, j: str | int) -> None:
+                if clean:
+                    here = f.element(self.places, "i64", j)
+                    block = f"i64 {width}, i64 {images}, i64 {rows}"
+                    f.do(f"call void {self.name('columns')}(ptr {image}, ptr {here}, ptr {copies}, {block})")
+                    places = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
+                else:
+                    places = [
+                        f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
+                    ]
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
 
@@ -266,7 +275,7 @@ class WeightGradient:
                     at = f.mul(start, number.lanes * size)
                     moved = ", ".join(f"ptr {f.offset(p, at)}" for p in places)
                     f.do(
-                        f"call void {self._tile(rows, width, tail)}(ptr {f.offset(rows_at, at)}, {moved}, ptr {to}, "
+                        f"call void {self._tile(filters, width, tail)}(ptr {f.offset(rows_at, at)}, {moved}, ptr {to}, "
                         f"i64 {spans}, i64 {count}, i64 {row_span}, i64 {layout.image_pitch * size})"
                     )
 
@@ -276,16 +285,16 @@ class WeightGradient:
                         piece(start, STEPS, 0)
                 piece(done, f.add(steps, -done), self.tail)
 
-            def columns_of(rows: int, t: str, j0: str, j1: str) -> None:
+            def columns_of(filters: int, t: str, j0: str, j1: str) -> None:
                 o = f.mul(t, self.tile_rows)
                 seen = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
                 rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(t, row_bytes))
                 if whole:
                     with f.loop(j0, j1, self.tile_columns) as j:
-                        call(rows, self.tile_columns, rows_at, out, j)
+                        call(filters, self.tile_columns, rows_at, out, j)
                 if self.columns > whole:
                     with f.when(f.let(f"icmp sge i64 {f.add(j0, self.columns_a_turn)}, {self.columns}")):
-                        call(rows, self.columns - whole, rows_at, out, whole)
+                        call(filters, self.columns - whole, rows_at, out, whole)
 
             whole = self.columns // self.tile_columns * self.tile_columns
             ragged = conv.filters.extent % self.tile_rows
@@ -306,6 +315,11 @@ class WeightGradient:
                     self._add_group(f, result, *own)
         if self.region > self.part_bytes:
             self._add_group(f, result, *own)
+        if not clean and not self.direct:  # every position of a direct block is a pixel
+            sums = f.offset(result, self.region - self.part_bytes)
+            unsure = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
+            with f.when(unsure):
+                f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
         f.do("ret void")
 
     def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
