@@ -164,12 +164,13 @@ class WeightGradient:
                         dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, tail)
         self._displacements()
         if not self.direct:
-            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
             self._fill()
-            self._chunk("again", True)
         self._chunk("chunk", False)
         self._finish()
         self._entry()
+        if not self.direct:  # last: what seldom runs does not lie between what does
+            self._chunk("again", True)
+            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:
         """Phases of a kernel whose tiles are equal share one function."""
