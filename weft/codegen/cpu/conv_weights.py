@@ -261,9 +261,6 @@ class WeightGradient:
 
             def call(filters: int, width: int, rows_at: str, out: str, j: str | int) -> None:
                 if clean:
-                    here = f.element(self.places, "i64", j)
-                    block = f"i64 {width}, i64 {images}, i64 {rows}"
-                    f.do(f"call void {self.name('columns')}(ptr {image}, ptr {here}, ptr {copies}, {block})")
                     places = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
                 else:
                     places = [
@@ -294,22 +291,28 @@ class WeightGradient:
                     with f.loop(j0, j1, self.tile_columns) as j:
                         call(filters, self.tile_columns, rows_at, out, j)
                 if self.columns > whole:
-                    with f.when(f.let(f"icmp sge i64 {f.add(j0, self.columns_a_turn)}, {self.columns}")):
+                    with f.when(f.let(f"icmp sge i64 {f.add(j0, turn)}, {self.columns}")):
                         call(filters, self.columns - whole, rows_at, out, whole)
 
             whole = self.columns // self.tile_columns * self.tile_columns
             ragged = conv.filters.extent % self.tile_rows
-            with f.loop(0, self.columns, self.columns_a_turn) as j0, f.loop(tile0, tile1) as t:
-                j1 = f.minimum(f.add(j0, self.columns_a_turn), whole)
-                if ragged:
-                    is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
-                    with f.when(is_last):
-                        columns_of(ragged, t, j0, j1)
-                    if self.row_tiles > 1:
-                        with f.when(f.let(f"xor i1 {is_last}, true")):
-                            columns_of(self.tile_rows, t, j0, j1)
-                else:
-                    columns_of(self.tile_rows, t, j0, j1)
+            turn = self.tile_columns if clean else self.columns_a_turn
+            with f.loop(0, self.columns, turn) as j0:
+                if clean:
+                    count = f.minimum(f.let(f"sub i64 {self.columns}, {j0}"), turn)
+                    given = f"ptr {image}, ptr {f.element(self.places, 'i64', j0)}, ptr {copies}, i64 {count}"
+                    f.do(f"call void {self.name('columns')}({given}, i64 {images}, i64 {rows})")
+                with f.loop(tile0, tile1) as t:
+                    j1 = f.minimum(f.add(j0, turn), whole)
+                    if ragged:
+                        is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
+                        with f.when(is_last):
+                            columns_of(ragged, t, j0, j1)
+                        if self.row_tiles > 1:
+                            with f.when(f.let(f"xor i1 {is_last}, true")):
+                                columns_of(self.tile_rows, t, j0, j1)
+                    else:
+                        columns_of(self.tile_rows, t, j0, j1)
             if self.region > self.part_bytes:
                 nth = f.let(f"sub i64 {block}, {start}")
                 with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
