@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from weft.codegen.cpu.generate import Generated
-from weft.codegen.cpu.isa import host_isa
+from weft.codegen.cpu.isa import ISA, host_isa
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.schedule.summation import window_order
 
@@ -43,12 +43,12 @@ done:
 class Native:
     """A generated kernel, compiled; ``run(arrays)`` calls it on NumPy arrays in argument order."""
 
-    def __init__(self, kernel: Kernel, generated: Generated, workers: int = 2) -> None:
+    def __init__(self, kernel: Kernel, generated: Generated, workers: int = 2, isa: ISA | None = None) -> None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        features = llvm.get_host_cpu_features().flatten()
+        features = isa.features if isa else llvm.get_host_cpu_features().flatten()
         machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu="haswell" if host_isa().bits >= 256 else "", features=features, opt=2, jit=True
+            cpu="haswell" if not isa and host_isa().bits >= 256 else "", features=features, opt=2, jit=True
         )
         module = llvm.parse_assembly(generated.ir)
         module.verify()
@@ -105,8 +105,12 @@ def forward(
     dtype=np.float32,
     flip: bool = False,
     epilogue=None,
+    dot: bool = False,
 ) -> Kernel:
-    """x[n, c*groups, h, w] with w[o*groups, c, kh, kw] (flip: w[c*groups, o, kh, kw] read backwards, an input gradient)."""
+    """x[n, c*groups, h, w] with w[o*groups, c, kh, kw] (flip: w[c*groups, o, kh, kw] read backwards, an input gradient).
+
+    dot: no order of the sum, as where the window is larger than the output.
+    """
     dtype = np.dtype(dtype)
     accum = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
@@ -136,7 +140,7 @@ def forward(
         value = acc if accum == dtype else Value("cast", (acc,), dtype)
         stores = (Store(Access(y, where), value),)
     batch = (G,) if groups > 1 else ()
-    con = Contraction(100, batch, (N, OH, OW), (OC,), (C, KH, KW), a, b, accum, window_order(c, kh * kw), stores)
+    con = Contraction(100, batch, (N, OH, OW), (OC,), (C, KH, KW), a, b, accum, None if dot else window_order(c, kh * kw), stores)
     return Kernel("conv", (Phase((), (con,)),), tuple(inputs), tuple(outputs), scalars)
 
 
@@ -151,26 +155,35 @@ def weight_gradient(
     stride=(1, 1),
     padding=((0, 0), (0, 0)),
     dilation=(1, 1),
+    groups: int = 1,
     dtype=np.float32,
     epilogue=None,
 ) -> Kernel:
-    """dw[o, c, kh, kw] from x[n, c, h, w] and dy[n, o, oh, ow]."""
+    """dw[o*groups, c, kh, kw] from x[n, c*groups, h, w] and dy[n, o*groups, oh, ow]."""
     dtype = np.dtype(dtype)
+    accum = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1
-    x, dy, dw = Buffer(0, dtype, (n, c, h, w)), Buffer(1, dtype, (n, o, oh, ow)), Buffer(2, dtype, (o, c, kh, kw))
-    N, OH, OW, OC, C, KH, KW = (Axis(i + 1, e) for i, e in enumerate((n, oh, ow, o, c, kh, kw)))
+    x, dy = Buffer(0, dtype, (n, c * groups, h, w)), Buffer(1, dtype, (n, o * groups, oh, ow))
+    dw = Buffer(2, dtype, (o * groups, c, kh, kw))
+    G, N, OH, OW, OC, C, KH, KW = (Axis(i, e) for i, e in enumerate((groups, n, oh, ow, o, c, kh, kw)))
+
+    def g(each: int) -> Affine:
+        return along(G, each) if groups > 1 else Affine()
+
     ih = along(OH, stride[0]).plus(along(KH), dilation[0]).plus(Affine(-padding[0][0]))
     iw = along(OW, stride[1]).plus(along(KW), dilation[1]).plus(Affine(-padding[1][0]))
     guard = [(i, 0, e) for i, e, p in ((ih, h, padding[0]), (iw, w, padding[1])) if p != (0, 0)]
-    a = load(x, along(N), along(C), ih, iw, guard=guard)
-    b = load(dy, along(N), along(OC), along(OH), along(OW))
-    acc = Value("acc", (), dtype, 100)
-    where = (along(OC), along(C), along(KH), along(KW))
-    inputs, outputs, stores, scalars = [x, dy], [dw], (Store(Access(dw, where), acc),), ()
+    a = load(x, along(N), g(c).plus(along(C)), ih, iw, guard=guard, dtype=accum)
+    b = load(dy, along(N), g(o).plus(along(OC)), along(OH), along(OW), dtype=accum)
+    acc = Value("acc", (), accum, 100)
+    where = (g(o).plus(along(OC)), along(C), along(KH), along(KW))
+    value = acc if accum == dtype else Value("cast", (acc,), dtype)
+    inputs, outputs, stores, scalars = [x, dy], [dw], (Store(Access(dw, where), value),), ()
     if epilogue is not None:
         inputs, outputs, stores, scalars = epilogue(inputs, dw, acc, where)
-    con = Contraction(100, (), (C, KH, KW), (OC,), (N, OH, OW), a, b, dtype, None, stores)
+    batch = (G,) if groups > 1 else ()
+    con = Contraction(100, batch, (C, KH, KW), (OC,), (N, OH, OW), a, b, accum, None, stores)
     return Kernel("dconv", (Phase((), (con,)),), tuple(inputs), tuple(outputs), scalars)
 
 
@@ -193,6 +206,9 @@ def conv_reference(x, w, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1
     return np.concatenate(parts, axis=1)
 
 
-def weight_reference(x, dy, kh: int, kw: int, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1)) -> np.ndarray:
+def weight_reference(
+    x, dy, kh: int, kw: int, stride=(1, 1), padding=((0, 0), (0, 0)), dilation=(1, 1), groups: int = 1
+) -> np.ndarray:
     view = windows(x, kh, kw, stride, padding, dilation)[:, :, : dy.shape[2], : dy.shape[3]]
-    return np.einsum("nchwij,nohw->ocij", view, dy.astype(np.float64))
+    pairs = zip(np.split(view, groups, axis=1), np.split(dy.astype(np.float64), groups, axis=1), strict=True)
+    return np.concatenate([np.einsum("nchwij,nohw->ocij", a, b) for a, b in pairs])

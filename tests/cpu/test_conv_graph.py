@@ -15,7 +15,7 @@ from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.schedule.build import build
 from weft.schedule.kernel import Contraction
-from weft.schedule.program import Call
+from weft.schedule.program import Call, Program
 
 # x, w, stride, padding, lhs dilation, rhs dilation, groups
 CASES = {
@@ -38,9 +38,21 @@ CASES = {
 }
 
 
-def run(graph: Graph, arrays: list[np.ndarray]) -> list[np.ndarray]:
-    """The graph's outputs, every convolution from this generator."""
+def run(graph: Graph, *given: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """The graph's outputs for each list of arrays, every convolution from this generator."""
     program = build(graph)
+    natives: list[Native] = []
+    for step in program.steps:
+        assert isinstance(step, Call) and not step.scalars
+        generated = generate_conv(step.kernel, host_isa())
+        if generated is None:  # only what rearranges channels between groups is no convolution
+            assert not any(isinstance(stage, Contraction) for phase in step.kernel.phases for stage in phase.stages)
+            generated = generate(step.kernel, host_isa())
+        natives.append(Native(step.kernel, generated))
+    return [_outputs(program, natives, arrays) for arrays in given]
+
+
+def _outputs(program: Program, natives: list[Native], arrays: list[np.ndarray]) -> list[np.ndarray]:
     slots: dict[int, np.ndarray] = {}
     for slot in program.slots:
         if slot.kind == "input":
@@ -50,13 +62,8 @@ def run(graph: Graph, arrays: list[np.ndarray]) -> list[np.ndarray]:
     for slot in program.slots:
         if slot.kind == "alias":
             slots[slot.id] = slots[slot.of].reshape(slot.shape)
-    for step in program.steps:
-        assert isinstance(step, Call) and not step.scalars
-        generated = generate_conv(step.kernel, host_isa())
-        if generated is None:  # only what rearranges channels between groups is no convolution
-            assert not any(isinstance(stage, Contraction) for phase in step.kernel.phases for stage in phase.stages)
-            generated = generate(step.kernel, host_isa())
-        Native(step.kernel, generated).run([slots[s] for s in step.args])
+    for step, native in zip(program.steps, natives, strict=True):
+        native.run([slots[s] for s in step.args])
     outputs = {slot.position: slots[slot.id] for slot in program.slots if slot.kind == "output"}
     return [outputs[i] for i in range(len(outputs))]
 
@@ -88,12 +95,18 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
 
     single = graph(np.float32)
     arrays = [rng.standard_normal(i.shape).astype(np.float32) for i in single.inputs]
-    got = run(single, arrays)[0]
+    hurt = [a.copy() for a in arrays]  # what the windows see (of the weights, zeros of padding would see it too)
+    seen = hurt[0 if what != "to x" else 1].reshape(-1)
+    seen[rng.integers(0, seen.size, 2)] = np.inf, np.nan
+    (got,), (spread,) = run(single, arrays, hurt)
     double = graph(np.float64)
     want = interpret(double, [a.astype(np.float64) for a in arrays])[0]
     scale = interpret(double, [abs(a).astype(np.float64) for a in arrays])[0]
     assert np.isfinite(got).all() and abs(want).max() > 0.1
     assert (abs(got - want) <= 3e-6 * scale + 1e-30).all()
+    with np.errstate(invalid="ignore"):
+        reached = interpret(double, [a.astype(np.float64) for a in hurt])[0]
+    assert (np.isnan(spread) == np.isnan(reached)).all() and (np.isinf(spread) == np.isinf(reached)).all()
 
 
 def test_phases_that_are_alike_share_their_code() -> None:

@@ -6,7 +6,9 @@ displacement and the sum runs over whole vectors, their lanes partial sums. Bloc
 order, GROUP of them and then the groups, into ``parts`` partial results, a fixed range of blocks each, and these are added
 in order: nothing depends on threads, and no sum has a long chain.
 
-Where the image is not finite, a border position may add 0 * inf: a NaN then spreads to taps that never see it.
+Where a vector runs on beyond a row's pixels, zeros of the weights operand meet elements of the image that belong to other
+taps: they add nothing, unless such an element is infinite or NaN. Then some sum is not finite, and the chunk is summed
+again from copies of its columns that hold zeros there too: what a column does not see never enters its sums.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from weft.codegen.cpu.conv_forward import INLINE, digits, line
 from weft.codegen.cpu.conv_join import join_axes
 from weft.codegen.cpu.conv_layout import Layout, even, layout_in_place, make_layout, readable_in_place
 from weft.codegen.cpu.conv_match import Conv, coefficient
-from weft.codegen.cpu.conv_pack import copy_run, pack_image, zero_fill
+from weft.codegen.cpu.conv_pack import pack_image, zero_fill
+from weft.codegen.cpu.conv_pixels import all_finite, blank_rest, pack_columns, pack_pixels, zero_groups
 from weft.codegen.cpu.conv_plan import SPREAD
 from weft.codegen.cpu.conv_tile import Number, dot_tile
 from weft.codegen.cpu.isa import ISA
@@ -131,7 +134,8 @@ class WeightGradient:
         self.image_bytes = (
             0 if self.in_place else line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
         )
-        self.worker = self.image_bytes + line(group_filters * self.grad_pitch * size)
+        self.copies_at = self.image_bytes + line(group_filters * self.grad_pitch * size)  # of a tile's columns
+        self.worker = self.copies_at + (0 if self.direct else self.tile_columns * self.grad_pitch * size)
         # sums lie [filter tile][column tile][filter][column], a tile's in whole groups of 16 bytes
         self.column_tiles = -(-self.columns // self.tile_columns)
         self.slots = -(-self.tile_rows * self.tile_columns * size // 16) * 16
@@ -159,9 +163,14 @@ class WeightGradient:
                     if self.module.once(name):
                         dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, tail)
         self._displacements()
-        self._chunk()
+        if not self.direct:
+            self._fill()
+        self._chunk("chunk", False)
         self._finish()
         self._entry()
+        if not self.direct:  # last: what seldom runs does not lie between what does
+            self._chunk("again", True)
+            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:
         """Phases of a kernel whose tiles are equal share one function."""
@@ -180,9 +189,29 @@ class WeightGradient:
         if self.module.once(self.places):
             self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
 
-    def _chunk(self) -> None:
+    def _fill(self) -> None:
+        """Copies of a block of both operands, for both ways of summing it."""
+        conv, layout, number = self.conv, self.layout, self.number
+        numbers = "%filter0", "%filter1", "%first", "%images", "%row0", "%rows"
+        pointers = "%image_source", "%image", "%grad_source", "%grad"
+        arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
+        f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
+        self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
+        blank_rest(f, conv, layout, number, "%image", "%images")
+        self._pack_grad(f, "%grad_source", "%grad", *numbers)
+        f.do("ret void")
+
+    def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
+        conv = self.conv
+        pack_image(
+            self.module, self.prefix, f, conv, self.layout, self.number, source, image,
+            conv.free, conv.free.extent, conv.chan, first, images, row0,
+        )
+
+    def _chunk(self, name: str, clean: bool) -> None:
+        """``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: from copies of the columns."""
         conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
-        f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
+        f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
         group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
         scratch = self._argument(f, self.scratch_slot)
         image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
@@ -194,11 +223,12 @@ class WeightGradient:
         filter1 = f.minimum(f.mul(tile1, self.tile_rows), conv.filters.extent)
         row_bytes = self.column_tiles * self.slots
         own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
-        with f.loop(*own, 16) as at:
-            for place in range(0, self.region, self.part_bytes):
-                f.store("<16 x i8>", "zeroinitializer", f.offset(result, f.add(at, place)), size)
-        if not self.in_place:  # past the last channel a vector may read on: let it find zeros
-            zero_fill(f, number, f.offset(image, conv.free.extent * layout.chan_pitch * size), number.lanes)
+        copies = f.offset(image, self.copies_at)
+        for place in range(0, self.region, self.part_bytes):
+            zero_groups(f, number, f.offset(result, place), *own)
+        if not self.direct:  # past the last channel a vector may read on: let it find zeros
+            behind = f.offset(image, conv.free.extent * layout.chan_pitch * size)
+            zero_fill(f, number, behind, number.lanes + layout.overlap)
         image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
         grad_source = self._operand(f, conv.weights.buffer, coefficient(conv.weights.flat(), conv.group), group)
         start = f.mul(part, self.blocks_a_part)
@@ -210,19 +240,17 @@ class WeightGradient:
             if self.in_place:
                 at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
                 image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
-            else:
-                pack_image(
-                    self.module, self.prefix, f, conv, layout, number, image_source, image,
-                    conv.free, conv.free.extent, conv.chan, first, images, row0,
-                )
-                self._pad_tail(f, image)
+            elif self.direct:
+                self._pack_image(f, image_source, image, first, images, row0)
             if self.direct:
                 flat = conv.weights.flat()
                 at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
                 grad, row_span = f.offset(grad_source, f.mul(f.add(at, flat.const), size)), coefficient(flat, conv.chan) * size
                 pitch = coefficient(flat, conv.filters)
             else:
-                self._pack_grad(f, grad_source, grad, filter0, filter1, first, images, row0, rows)
+                numbers = ", ".join(f"i64 {n}" for n in (filter0, filter1, first, images, row0, rows))
+                pointers = ", ".join(f"ptr {p}" for p in (image_source, image, grad_source, grad))
+                f.do(f"call void {self.name('fill')}({pointers}, {numbers})")
                 row_span, pitch = layout.image_pitch * size, self.grad_pitch
             spans: str | int = images
             steps: str | int = self.steps
@@ -231,10 +259,13 @@ class WeightGradient:
                 positions = f.add(more, layout.span(len(conv.windows), self.pixels) + number.lanes - 1)
                 spans, steps = 1, f.let(f"udiv i64 {positions}, {number.lanes}")
 
-            def call(rows: int, width: int, rows_at: str, out: str, j: str | int) -> None:
-                places = [
-                    f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
-                ]
+            def call(filters: int, width: int, rows_at: str, out: str, j: str | int) -> None:
+                if clean:
+                    places = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
+                else:
+                    places = [
+                        f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
+                    ]
                 tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
                 to = f.offset(out, f.mul(tile, self.slots))
 
@@ -242,7 +273,7 @@ class WeightGradient:
                     at = f.mul(start, number.lanes * size)
                     moved = ", ".join(f"ptr {f.offset(p, at)}" for p in places)
                     f.do(
-                        f"call void {self._tile(rows, width, tail)}(ptr {f.offset(rows_at, at)}, {moved}, ptr {to}, "
+                        f"call void {self._tile(filters, width, tail)}(ptr {f.offset(rows_at, at)}, {moved}, ptr {to}, "
                         f"i64 {spans}, i64 {count}, i64 {row_span}, i64 {layout.image_pitch * size})"
                     )
 
@@ -252,36 +283,47 @@ class WeightGradient:
                         piece(start, STEPS, 0)
                 piece(done, f.add(steps, -done), self.tail)
 
-            def columns_of(rows: int, t: str, j0: str, j1: str) -> None:
+            def columns_of(filters: int, t: str, j0: str, j1: str) -> None:
                 o = f.mul(t, self.tile_rows)
                 seen = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
                 rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(t, row_bytes))
                 if whole:
                     with f.loop(j0, j1, self.tile_columns) as j:
-                        call(rows, self.tile_columns, rows_at, out, j)
+                        call(filters, self.tile_columns, rows_at, out, j)
                 if self.columns > whole:
-                    with f.when(f.let(f"icmp sge i64 {f.add(j0, self.columns_a_turn)}, {self.columns}")):
-                        call(rows, self.columns - whole, rows_at, out, whole)
+                    with f.when(f.let(f"icmp sge i64 {f.add(j0, turn)}, {self.columns}")):
+                        call(filters, self.columns - whole, rows_at, out, whole)
 
             whole = self.columns // self.tile_columns * self.tile_columns
             ragged = conv.filters.extent % self.tile_rows
-            with f.loop(0, self.columns, self.columns_a_turn) as j0, f.loop(tile0, tile1) as t:
-                j1 = f.minimum(f.add(j0, self.columns_a_turn), whole)
-                if ragged:
-                    is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
-                    with f.when(is_last):
-                        columns_of(ragged, t, j0, j1)
-                    if self.row_tiles > 1:
-                        with f.when(f.let(f"xor i1 {is_last}, true")):
-                            columns_of(self.tile_rows, t, j0, j1)
-                else:
-                    columns_of(self.tile_rows, t, j0, j1)
+            turn = self.tile_columns if clean else self.columns_a_turn
+            with f.loop(0, self.columns, turn) as j0:
+                if clean:
+                    count = f.minimum(f.let(f"sub i64 {self.columns}, {j0}"), turn)
+                    given = f"ptr {image}, ptr {f.element(self.places, 'i64', j0)}, ptr {copies}, i64 {count}"
+                    f.do(f"call void {self.name('columns')}({given}, i64 {images}, i64 {rows})")
+                with f.loop(tile0, tile1) as t:
+                    j1 = f.minimum(f.add(j0, turn), whole)
+                    if ragged:
+                        is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
+                        with f.when(is_last):
+                            columns_of(ragged, t, j0, j1)
+                        if self.row_tiles > 1:
+                            with f.when(f.let(f"xor i1 {is_last}, true")):
+                                columns_of(self.tile_rows, t, j0, j1)
+                    else:
+                        columns_of(self.tile_rows, t, j0, j1)
             if self.region > self.part_bytes:
                 nth = f.let(f"sub i64 {block}, {start}")
                 with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
                     self._add_group(f, result, *own)
         if self.region > self.part_bytes:
             self._add_group(f, result, *own)
+        if not clean and not self.direct:  # every position of a direct block is a pixel
+            sums = f.offset(result, self.region - self.part_bytes)
+            unsure = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
+            with f.when(unsure):
+                f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
         f.do("ret void")
 
     def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
@@ -301,56 +343,20 @@ class WeightGradient:
     def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
         return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.itemsize))
 
-    def _pad_tail(self, f: Function, image: str) -> None:
-        """Zeros between the last phase's plane and the next channel: what a vector reads there meets zeros only."""
-        layout, size = self.layout, self.number.size
-        used = len(layout.phases) * layout.plane
-        if layout.chan_pitch > used:
-            with f.loop(0, self.conv.free.extent) as c:
-                at = f.offset(image, f.mul(c, layout.chan_pitch * size))
-                zero_fill(f, self.number, f.offset(at, used * size), layout.chan_pitch - used)
-
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
     ) -> None:
         """[filter][image][row]...: the weights operand at the image copy's positions, zeros between."""
-        conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
+        conv, layout, number = self.conv, self.layout, self.number
         buffer, flat = conv.weights.buffer, conv.weights.flat()
         width = buffer.dtype.itemsize
-        whole_plane = self.grad_pitch
-        count = f.let(f"sub i64 {filter1}, {filter0}")
-
-        def copy(depth: int, at: str, to: str) -> None:
-            w = conv.windows[depth]
-            unit = coefficient(flat, w.pixel)
-            if depth == len(conv.windows) - 1:
-                copy_run(f, buffer, number, at, to, w.pixel.extent, unit)
-                zero_fill(f, number, f.offset(to, w.pixel.extent * size), layout.pitches[depth - 1] - w.pixel.extent)
-                return
-            with f.loop(0, rows if depth == 0 else w.pixel.extent) as r:
-                source_row = f.add(r, row0) if depth == 0 else r
-                here = f.offset(to, f.mul(r, layout.pitches[depth] * size))
-                copy(depth + 1, f.offset(at, f.mul(source_row, unit * width)), here)
-            outer = layout.pitches[depth - 1] if depth else layout.image_pitch
-            if depth:
-                zero_fill(
-                    f,
-                    number,
-                    f.offset(to, w.pixel.extent * layout.pitches[depth] * size),
-                    outer - w.pixel.extent * layout.pitches[depth],
-                )
-            else:
-                zero_run(f, number, to, f.mul(rows, layout.pitches[0]), outer)
-
-        with f.loop(0, count) as i:
-            o = f.add(filter0, i)
-            to = f.offset(target, f.mul(i, whole_plane * size))
-            at = f.offset(source, f.mul(o, coefficient(flat, conv.filters) * width))
-            at = f.offset(at, flat.const * width)
-            with f.loop(0, images) as n:
-                here = f.offset(at, f.mul(f.add(n, first), coefficient(flat, conv.chan) * width))
-                copy(0, here, f.offset(to, f.mul(n, layout.image_pitch * size)))
-            zero_run(f, number, to, f.mul(images, layout.image_pitch), whole_plane)
+        steps = coefficient(flat, conv.chan), tuple(coefficient(flat, w.pixel) for w in conv.windows)
+        block = f.add(f.mul(first, steps[0]), f.mul(row0, steps[1][0]))
+        source = f.offset(source, f.mul(f.add(block, flat.const), width))
+        with f.loop(0, f.let(f"sub i64 {filter1}, {filter0}")) as i:
+            at = f.offset(source, f.mul(f.add(filter0, i), coefficient(flat, conv.filters) * width))
+            to = f.offset(target, f.mul(i, self.grad_pitch * number.size))
+            pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
 
     def _finish(self) -> None:
         """Chunk of finishing: one filter of one group: add the parts in order, emit the stores."""
@@ -412,15 +418,3 @@ class WeightGradient:
         results = groups * self.conv.filters.extent * self.columns
         run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
         f.do("ret void")
-
-
-def zero_run(f: Function, number: Number, pointer: str, start: str | int, end: int) -> None:
-    """Zeros from element ``start`` to ``end``, both known to be few or aligned to nothing."""
-    lanes, size = number.lanes, number.size
-    left = f.let(f"sub i64 {end}, {start}")
-    vectors = f.let(f"and i64 {left}, {-lanes}")
-    middle = f.add(start, vectors)
-    with f.loop(start, middle, lanes) as i:
-        f.store(number.vector, "zeroinitializer", f.element(pointer, number.type, i), size)
-    with f.loop(middle, end) as i:
-        f.store(number.type, "0.0", f.element(pointer, number.type, i), size)

@@ -1,0 +1,81 @@
+"""Infinities and NaNs at random places: they reach the sums that see them, and no others, in every direction of a convolution."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from conv_cases import Native, conv_reference, forward, weight_gradient, weight_reference
+from harness import isas
+
+from weft.codegen.cpu.conv import generate_conv
+
+BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
+DTYPES = (np.dtype("float32"), np.dtype("float64"), np.dtype(ml_dtypes.bfloat16), np.dtype("float16"))
+SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)  # of rows and columns: about the lanes of every target
+
+
+def draw(rng: np.random.Generator, direction: str) -> tuple[tuple, tuple]:
+    """(n, c, h, w, o, kh, kw), (stride, padding, dilation, groups) of a convolution that has an output."""
+    while True:
+        h, w = (int(x) for x in rng.choice(SIZES, 2))
+        kh, kw = (int(min(x, rng.choice([1, 2, 3, 5]) if direction != "dot" else x)) for x in (h, w))
+        stride, dilation = (tuple(int(x) for x in rng.choice([1, 1, 1, 2, 3], 2)) for _ in range(2))
+        padding = tuple((int(a), int(b)) for a, b in rng.integers(0, 4, (2, 2))) if rng.random() < 0.7 else ((0, 0), (0, 0))
+        if direction == "input":  # the gradient of a convolution with padding less than its window
+            stride = (1, 1)
+        spots = [
+            (e + sum(p) - (k - 1) * d - 1) // s + 1
+            for e, p, k, d, s in zip((h, w), padding, (kh, kw), dilation, stride, strict=True)
+        ]
+        if min(spots) < 1:
+            continue
+        n, groups = int(rng.integers(1, 6)), int(rng.choice([1, 1, 2, 3]))
+        c, o = int(rng.choice([1, 2, 5, 13])), int(rng.choice([1, 3, 9, 17]))
+        if n * c * o * groups * kh * kw * spots[0] * spots[1] < 1 << 20:
+            return (n, c, h, w, o, kh, kw), (stride, padding, dilation, 1 if direction == "input" else groups)
+
+
+def spoiled(rng: np.random.Generator, a: np.ndarray, count: int) -> np.ndarray:
+    """A copy in which ``count`` elements are infinite or NaN."""
+    a = a.copy()
+    a.reshape(-1)[rng.integers(0, a.size, count)] = rng.choice(np.array([np.inf, -np.inf, np.nan]), count).astype(a.dtype)
+    return a
+
+
+def sums(direction: str, x: np.ndarray, w: np.ndarray, kernel_size: tuple, how: tuple) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        if direction == "weights":
+            return weight_reference(x, w, *kernel_size, *how)
+        return conv_reference(x, w.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1] if direction == "input" else w, *how)
+
+
+@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("direction", ["forward", "dot", "weights", "input"])
+def test_only_what_sees_them(direction: str, isa: str) -> None:
+    rng = np.random.default_rng(len(direction + isa))
+    paths = set()
+    for number in range(14):
+        sizes, how = draw(rng, direction)
+        stride, padding, dilation, groups = how
+        dtype = DTYPES[number % (len(DTYPES) if "+f16c" in isas()[isa].features else 3)]
+        if direction == "weights":
+            kernel = weight_gradient(*sizes, stride, padding, dilation, groups, dtype)
+        else:
+            kernel = forward(*sizes, *how, dtype=dtype, flip=direction == "input", dot=direction == "dot")
+        generated = generate_conv(kernel, isas()[isa])
+        paths.update(generated.paths)
+        native = Native(kernel, generated, isa=isas()[isa])
+        arrays = [rng.standard_normal(b.shape).astype(dtype) for b in kernel.inputs]
+        scale = sums(direction, *(abs(a.astype(np.float64)) for a in arrays), sizes[5:], how)
+        for counts in ((0, 0), (1, 0), (1, 0), (0, 1), (3, 0), (2, 2)):
+            given = [spoiled(rng, a, count) for a, count in zip(arrays, counts, strict=True)]
+            want = sums(direction, *given, sizes[5:], how)
+            got = np.empty(kernel.outputs[0].shape, dtype)
+            native.run([*given, got], backwards=bool(sum(counts) % 2))
+            wide, told = got.astype(np.float64), (direction, number, sizes, how, dtype, counts)
+            assert (np.isnan(wide) == np.isnan(want)).all(), told
+            infinite, finite = np.isinf(want), np.isfinite(want)
+            assert (wide[infinite] == want[infinite]).all() and not np.isinf(wide[~infinite]).any(), told
+            assert (abs(wide[finite] - want[finite]) <= BOUND[dtype.name] * scale[finite] + 1e-30).all(), told
+    assert direction not in ("dot", "weights") or {"convolution weights", "convolution weights direct"} <= paths
