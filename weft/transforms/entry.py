@@ -219,9 +219,6 @@ class Entry:
             self._gather()
         return True
 
-    def forget_survivors(self) -> None:
-        self._survivors = []
-
     def _stateful(self, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
         """Run a Program that writes cells; their buffers are given to it where nobody else holds them.
 

@@ -17,7 +17,7 @@ from weft import execute
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.cell import LOCAL
-from weft.errors import DTypeError
+from weft.errors import DTypeError, warn
 from weft.look import materialise
 from weft.recent import Recent
 from weft.transforms import warm
@@ -27,6 +27,7 @@ from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, structure_key, unflatten
 
+_PLAIN = (int, str, bytes, type(None))
 KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
 
 
@@ -49,7 +50,8 @@ class Jitted:
         self._structures = -1
         self._modules: tuple[Any, ...] | None = None
         self._module_key: Any = ()
-        self._leaky: dict[Any, int] = {}
+        self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
+        self._warned = False
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
         self._alive: list[Any] = []  # these cells: no other object may get their numbers
         self._writing = Recent(KINDS)  # by key: the arguments that are written
@@ -103,7 +105,10 @@ class Jitted:
         self.traces += 1
         states, written = self._states, self._writing.get(key) or frozenset()
         together = shared(leaves, written, states)
-        traced = trace(self.f, leaves, rebuild, states, together)
+        kind = _kind(key, leaves)
+        leaks = self._leaky.get(kind) or 0
+        collect = not leaks
+        traced = trace(self.f, leaves, rebuild, states, together, collect)
         captured = {*map(id, traced.captured)} if traced.writes else set()
         if not together:
             written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
@@ -113,7 +118,7 @@ class Jitted:
             states = states | captured
             key = (*key[:3], *_keys(leaves, states))
             together = shared(leaves, written, states)
-            traced = trace(self.f, leaves, rebuild, states, together)
+            traced = trace(self.f, leaves, rebuild, states, together, collect)
         if written:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, together))
@@ -125,20 +130,21 @@ class Jitted:
         out = entry.run_with(leaves)
         assert out is not MISS
         write_back(given, leaves, entry.lands)
-        left = traced.survivors
-        if left:
-            self._leaky[key] = self._leaky.get(key, 0) + 1
-        entry.forget_survivors()
-        if not left or self._leaky[key] > 2:
-            same = self._entries.get(key)
-            if same is None:
-                self._entries.put(key, [entry])
-            else:
-                same.append(entry)
-            self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
-            self._states |= captured
-            self._last = entry if entry.quick else None
-            self._key_of_modules()
+        if traced.survivors:  # only the next tracing knows what will hold the arrays then
+            self._leaky.put(kind, leaks + 1)
+            if leaks >= 2 and not self._warned:
+                self._warned = True
+                warn(_LEFT.format(getattr(self.f, "__name__", type(self.f).__name__)))
+            return out
+        same = self._entries.get(key)
+        if same is None:
+            self._entries.put(key, [entry])
+        else:
+            same.append(entry)
+        self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
+        self._states |= captured
+        self._last = entry if entry.quick else None
+        self._key_of_modules()
         return out
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
@@ -177,6 +183,17 @@ class Jitted:
 
 
 _slow = Jitted.__call__
+
+
+_LEFT = (
+    "{} leaves arrays behind at each call (in an attribute, a global, a list or a dict): it is traced again each time, which is "
+    "slow. Return them, or write into an array that exists, with `a[...] = value`; attributes of a Module are written so"
+)
+
+
+def _kind(key: Any, leaves: Sequence[Any]) -> Any:
+    """The kind of arguments, for which it does not matter what objects hold."""
+    return (key[0], *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else k for x, k in zip(leaves, key[3:], strict=False)])
 
 
 class _State:
