@@ -183,11 +183,13 @@ def test_trees_and_keywords_take_the_short_way():
 
     for k in (2.0, 2.0, -0.5):
         f({"a": a, "b": [b]}, k, c=c)
+    check({"a": a, "b": [b]}, 3.5, c, x * np.float32(3.5) + y - z, False)
+    check({"b": [b], "a": a}, 3.5, c, x * np.float32(3.5) + y - z, True)  # the function sees this order
     check({"b": [b], "a": a}, 3.5, c, x * np.float32(3.5) + y - z, False)
     check({"a": b, "b": (a,)}, 3.5, c, y * np.float32(3.5) + x - z, True)  # another structure
     check({"a": b, "b": (a,)}, 3.5, c, y * np.float32(3.5) + x - z, False)
     check({"a": a[:1], "b": (b,)}, 3.5, c, x[:1] * np.float32(3.5) + y - z, True)
-    assert f.traces == 3
+    assert f.traces == 4
 
 
 def test_a_tree_that_holds_one_array_twice_is_written_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ class Number(Scalar):
     def as_dtype_node(self, dtype: np.dtype) -> Node:
         """The number in ``dtype``."""
         node = self._node
-        if node.op is SCALAR:
+        if node.op is SCALAR and self._trace is not None:  # None: it was left behind by its trace
             return self._trace.scalar(node, dtype)
         return cast(node, dtype)
 
@@ -47,7 +48,9 @@ def number(node: Node) -> Number:
     out = object.__new__(Number)
     out._node = node
     out._base = None
-    out._trace = LOCAL.trace
+    out._trace = trace = LOCAL.trace
+    if trace is not None:
+        trace.made.append(weakref.ref(out))
     return out
 
 

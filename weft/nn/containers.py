@@ -10,7 +10,6 @@ from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.nn.module import Module, modules_in
 from weft.nn.sizes import whole
-from weft.transforms.tree import structure_changed
 
 
 class Sequential(Module):
@@ -44,8 +43,8 @@ class Sequential(Module):
 
     def __init__(self, *layers: Module | tuple[str, Module]) -> None:
         super().__init__()
-        self.layers: list[Module] = []
-        self.given: list[str | None] = []  # names that were given, None for automatic ones
+        self.layers: tuple[Module, ...] = ()  # tuples: what they hold changes by the methods below alone
+        self.given: tuple[str | None, ...] = ()  # names that were given, None for automatic ones
         for i, layer in enumerate(layers):
             name, layer = layer if isinstance(layer, tuple) else (None, layer)
             self._put(i, layer, name)
@@ -59,9 +58,12 @@ class Sequential(Module):
                 raise ValueError(f"Sequential: a name must be a word without dots that is no number, not {name!r}")
             if name in self.names:
                 raise ValueError(f"Sequential: there is a layer {name!r} already: {', '.join(self.names)}")
-        self.layers.insert(position, layer)
-        self.given.insert(position, name)
-        structure_changed()
+        self._take(position, position, (layer,), (name,))
+
+    def _take(self, start: int, end: int, layers: tuple[Module, ...] = (), names: tuple[str | None, ...] = ()) -> None:
+        """Put layers in the place of those from ``start`` to ``end``."""
+        self.layers = self.layers[:start] + layers + self.layers[end:]
+        self.given = self.given[:start] + names + self.given[end:]
 
     @property
     def names(self) -> list[str]:
@@ -108,9 +110,8 @@ class Sequential(Module):
     def remove(self, layer: int | str | Module) -> Module:
         """Take out a layer by position, name or itself; returns the layer."""
         position = self.index(layer)
-        self.given.pop(position)
-        out = self.layers.pop(position)
-        structure_changed()
+        out = self.layers[position]
+        self._take(position, position + 1)
         return out
 
     def index(self, layer: int | str | Module) -> int:

@@ -19,7 +19,7 @@ from weft.graph.node import Node
 from weft.nn.module import Module
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
-from weft.transforms.tree import structure_changed, structure_key
+from weft.transforms.tree import structure_changed
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 _STATE = ("state", "step_count", "shared", "slots")  # what is no option
@@ -136,9 +136,9 @@ class Optimizer:
         if name != "lr":
             structure_changed()
 
-    def __structure__(self) -> Any:
-        """The options, which are constants of a jitted step."""
-        return tuple((n, structure_key(v)) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr"))
+    def __structure__(self, key: Callable[[Any], Any]) -> Any:
+        """The options, which are constants of a jitted step; ``key`` of each. Groups are fixed."""
+        return tuple((n, key(v)) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr", "groups"))
 
     def init(self, model: Any) -> Optimizer:
         """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.

@@ -50,13 +50,15 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    lands: the arguments that the function writes.
+    lands: the arguments that the function writes. held: what its key names by number. watched: what has to hold what it held,
+    see ``content.py``, for ``fast`` to be right.
     """
 
     __slots__ = (
         "_arrays", "_bases", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_later",
         "_made", "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state",
-        "_states", "_structure", "_survivors", "_tail", "_values", "_visible", "_warm", "_writes", "lands", "quick", "tree",
+        "_states", "_structure", "_survivors", "_tail", "_values", "_visible", "_warm", "_writes", "held", "lands", "quick",
+        "tree", "watched",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
@@ -92,6 +94,8 @@ class Entry:
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
+        self.held: tuple[Any, ...] = ()
+        self.watched: tuple[Any, ...] = ()
         self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any]) -> None:
@@ -132,7 +136,9 @@ class Entry:
 
     def warm(self, structures: int) -> Any:
         """A table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
-        if not self._single or self.tree is not None or not self.quick or self._writes or self._survivors or self._shown:
+        if not self._single or self.tree is not None or not self.quick or self.watched:
+            return None
+        if self._writes or self._survivors or self._shown:
             return None
         program = self._run.direct()  # type: ignore[attr-defined]
         if not program:
@@ -218,9 +224,6 @@ class Entry:
         if changed:
             self._gather()
         return True
-
-    def forget_survivors(self) -> None:
-        self._survivors = []
 
     def _stateful(self, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
         """Run a Program that writes cells; their buffers are given to it where nobody else holds them.

@@ -17,16 +17,19 @@ from weft import execute
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.cell import LOCAL
-from weft.errors import DTypeError
+from weft.errors import DTypeError, warn
 from weft.look import materialise
 from weft.recent import Recent
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
+from weft.transforms.content import Content, has_content, unchanged
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
-from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, structure_key, unflatten
+from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
 
+_PLAIN = (int, bool, str, bytes, type(None))
+ALIKE = 64  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
 KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
 
 
@@ -49,7 +52,10 @@ class Jitted:
         self._structures = -1
         self._modules: tuple[Any, ...] | None = None
         self._module_key: Any = ()
-        self._leaky: dict[Any, int] = {}
+        self._module_content = Content()
+        self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
+        self._warned = False
+        self._alike = Recent(KINDS)  # by kind of arguments: keys that differ in what objects hold
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
         self._alive: list[Any] = []  # these cells: no other object may get their numbers
         self._writing = Recent(KINDS)  # by key: the arguments that are written
@@ -57,14 +63,17 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry = self._last
-        if entry is not None and not LOCAL.inside and Structure.count == self._structures:
+        if (
+            entry is not None and not LOCAL.inside and Structure.count == self._structures
+            and (not entry.watched or unchanged(entry.watched))
+        ):
             if entry.tree is None:
                 out = MISS if kwargs else entry.fast(args)
                 if out is not MISS:
                     self._warm = entry.warm(self._structures)
                     return out
             else:
-                leaves, structure = flatten((args, kwargs), modules=False)
+                leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
                 if structure == entry.tree:
                     out = entry.fast(leaves)
                     if out is not MISS:
@@ -82,9 +91,10 @@ class Jitted:
             return self.f(*args, **kwargs)
         if LOCAL.watch is not None:
             self = LOCAL.watch.twin(self)
-        given, rebuild, structure = self._flat(args, kwargs)
+        content = Content()
+        given, rebuild, structure = self._flat(args, kwargs, content)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
-        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states))
+        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states, content))
         full = key
         written = self._writing.get(key)
         if written is not None:
@@ -94,16 +104,23 @@ class Jitted:
             out = entry.run_with(leaves)
             if out is not MISS:
                 if entry.quick:
+                    entry.watched = (*self._module_content.watched, *content.watched)
                     self._last = entry
                 write_back(given, leaves, entry.lands)
                 return out
-        return self._first(key, given, leaves, rebuild, structure)
+        return self._first(key, given, leaves, rebuild, structure, content)
 
-    def _first(self, key: Any, given: list[Any], leaves: list[Any], rebuild: Callable, structure: Any) -> Any:
+    def _first(
+        self, key: Any, given: list[Any], leaves: list[Any], rebuild: Callable, structure: Any, content: Content,
+    ) -> Any:
         self.traces += 1
+        count, modules = Structure.count, self._module_content
         states, written = self._states, self._writing.get(key) or frozenset()
         together = shared(leaves, written, states)
-        traced = trace(self.f, leaves, rebuild, states, together)
+        kind = _kind(key, leaves)
+        leaks = self._leaky.get(kind) or 0
+        collect = leaks < 3  # not for ever: it takes its time
+        traced = trace(self.f, leaves, rebuild, states, together, collect)
         captured = {*map(id, traced.captured)} if traced.writes else set()
         if not together:
             written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
@@ -111,9 +128,9 @@ class Jitted:
         # one content by two ways, an argument and a captured cell or two arguments: what is written shows in both
         if together and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
             states = states | captured
-            key = (*key[:3], *_keys(leaves, states))
+            key = (*key[:3], *_keys(leaves, states, content, key[3:]))
             together = shared(leaves, written, states)
-            traced = trace(self.f, leaves, rebuild, states, together)
+            traced = trace(self.f, leaves, rebuild, states, together, collect)
         if written:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, together))
@@ -125,28 +142,40 @@ class Jitted:
         out = entry.run_with(leaves)
         assert out is not MISS
         write_back(given, leaves, entry.lands)
-        left = traced.survivors
-        if left:
-            self._leaky[key] = self._leaky.get(key, 0) + 1
-        entry.forget_survivors()
-        if not left or self._leaky[key] > 2:
-            same = self._entries.get(key)
-            if same is None:
-                self._entries.put(key, [entry])
-            else:
-                same.append(entry)
-            self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
-            self._states |= captured
-            self._last = entry if entry.quick else None
-            self._key_of_modules()
+        if traced.survivors:  # only the next tracing knows what will hold the arrays then
+            self._leaky.put(kind, leaks + 1)
+            if leaks >= 2 and not self._warned:
+                self._warned = True
+                warn(_LEFT.format(getattr(self.f, "__name__", type(self.f).__name__)))
+            return out
+        self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
+        self._states |= captured
+        entry.held = (modules.held, content.held)
+        entry.watched = (*modules.watched, *content.watched)
+        self._keep(kind, key, entry)
+        same_still = Structure.count == count and unchanged(entry.watched)  # else the next call looks what it is now
+        self._last = entry if entry.quick and same_still else None
         return out
+
+    def _keep(self, kind: Any, key: Any, entry: Entry) -> None:
+        same = self._entries.get(key)
+        if same:
+            same.append(entry)
+            return
+        self._entries.put(key, [entry])
+        if entry.watched:
+            alike = self._alike.get(kind) or []
+            alike.append(key)
+            self._alike.put(kind, alike)
+            if len(alike) > ALIKE:
+                self._entries.put(alike.pop(0), [])
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
-        leaves, rebuild, _ = self._flat(args, kwargs)
+        leaves, rebuild, _ = self._flat(args, kwargs, Content())
         return trace(self.f, [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves], rebuild)
 
-    def _flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any]:
+    def _flat(self, args: tuple, kwargs: dict[str, Any], content: Content) -> tuple[list[Any], Callable, Any]:
         """Leaves, how to make arguments of them again, and a hashable structure (the count for plain arguments)."""
         fixed = self.static_argnums or (kwargs and self.static_argnames)
         if not kwargs and not fixed and not any(is_container(a) and not is_module(a) for a in args):
@@ -157,26 +186,39 @@ class Jitted:
             held = {n: args[n] for n in numbers} | {k: v for k, v in kwargs.items() if k in self.static_argnames}
         positions = tuple(_Nothing if k in held else a for k, a in enumerate(args))
         moving = (positions, {k: v for k, v in kwargs.items() if k not in held})
-        leaves, structure = flatten(moving, modules=False)
+        leaves, structure = flatten(moving, modules=False, ordered=True)
 
         def rebuild(new: list[Any]) -> tuple[tuple, dict]:
             positional, named = unflatten(structure, new)
             full = tuple(held.get(k, a) for k, a in enumerate(positional))
             return full, {**named, **{k: v for k, v in held.items() if isinstance(k, str)}}
 
-        return leaves, rebuild, (structure, tuple((k, _static_key(v)) for k, v in held.items()))
+        return leaves, rebuild, (structure, tuple((k, _static_key(v, content)) for k, v in held.items()))
 
     def _key_of_modules(self) -> Any:
-        """The structure of the modules that the function reaches without being given them."""
+        """What the modules and plain objects hold that the function reaches without being given them."""
         if self._modules is None:
             self._modules = modules_of(self.f)
-        if self._structures != Structure.count:
-            self._structures = Structure.count
-            self._module_key = tuple(map(structure_key, self._modules))
+        if self._structures != Structure.count or not unchanged(self._module_content.watched):
+            self._structures, content = Structure.count, Content()
+            self._module_key = tuple(map(content.key, self._modules))
+            self._module_content = content
         return self._module_key
 
 
 _slow = Jitted.__call__
+
+
+_LEFT = (
+    "{} leaves arrays behind at each call (in an attribute, a global, a list or a dict): it is traced again each time, which is "
+    "slow. Return them, or write into an array that exists, with `a[...] = value`; attributes of a Module are written so"
+)
+
+
+def _kind(key: Any, leaves: Sequence[Any]) -> Any:
+    """The kind of arguments, for which it does not matter what objects hold."""
+    keys = zip(leaves, key[3:], strict=False)
+    return (key[0], *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else k for x, k in keys])
 
 
 class _State:
@@ -197,7 +239,8 @@ def _as_array(x: Any) -> Array:
     return x if isinstance(x, Array) else concrete(x)
 
 
-def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
+def _keys(leaves: list[Any], states: set[int], content: Content, static: Sequence[Any] = ()) -> list[Any]:
+    """The key of each leaf. ``static``: where those of static leaves are known."""
     seen: dict[int, int] = {}
     keys: list[Any] = []
     for k, leaf in enumerate(leaves):
@@ -210,23 +253,24 @@ def _keys(leaves: list[Any], states: set[int]) -> list[Any]:
         elif type(leaf) is float:
             keys.append(float)
         else:
-            keys.append(_static_key(leaf))
+            keys.append(static[k] if static else _static_key(leaf, content))
     return keys
 
 
-def _static_key(x: Any) -> Any:
-    if has_structure(x):
-        return structure_key(x)
+def _static_key(x: Any, content: Content) -> Any:
+    if type(x) in _PLAIN:
+        return (type(x), x)
     if isinstance(x, Array | np.ndarray):
         raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
-    try:
-        hash(x)
-    except TypeError:
-        raise DTypeError(
-            f"jit: an argument holds {x!r} of type {type(x).__name__}: arguments are arrays, numbers, str, None, modules, and "
-            "dicts, lists, tuples and dataclasses of these; other objects must be hashable"
-        ) from None
-    return (type(x), x)
+    if not has_structure(x) and not has_content(x):
+        try:
+            hash(x)
+        except TypeError:
+            raise DTypeError(
+                f"jit: an argument holds {x!r} of type {type(x).__name__}: arguments are arrays, numbers, str, None, modules, "
+                "and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
+            ) from None
+    return content.key(x)
 
 
 def jit(

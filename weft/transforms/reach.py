@@ -1,4 +1,4 @@
-"""Which modules a function reaches without being given them: closures, globals it names, ``self``."""
+"""Which modules and plain objects a function reaches without being given them: closures, globals it names, ``self``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import functools
 import types
 from typing import Any
 
+from weft.transforms.content import has_content
 from weft.transforms.tree import has_structure
 
 
 def modules_of(f: Any) -> tuple[Any, ...]:
-    """The modules, in the order they are found."""
+    """The modules and plain objects, in the order they are found."""
     found: dict[int, Any] = {}
     seen: set[int] = set()
     stack = [f]
@@ -19,8 +20,12 @@ def modules_of(f: Any) -> tuple[Any, ...]:
         if id(item) in seen or isinstance(item, int | float | str | bytes | type | types.ModuleType | None):
             continue
         seen.add(id(item))
-        if has_structure(item):
+        if has_structure(item) or has_content(item):
             found[id(item)] = item
+            if hasattr(item, "__wrapped__"):
+                stack.append(item.__wrapped__)
+            elif item is getattr(f, "__self__", None):  # what is called through it
+                stack.extend(vars(item).values() if hasattr(item, "__dict__") else ())
         elif isinstance(item, types.FunctionType):
             stack.extend(cells_of(item))
             if not (item.__module__ or "").startswith("weft."):

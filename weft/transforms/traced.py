@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,7 +57,7 @@ def is_static(leaf: Any) -> bool:
 
 def trace(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
-    together: Sequence[Sequence[int]] = (),
+    together: Sequence[Sequence[int]] = (), collect: bool = True,
 ) -> Traced:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not done.
@@ -63,6 +65,7 @@ def trace(
     rebuild : makes (args, kwargs) of leaves
     states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
     together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
+    collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     """
     inner = JitTrace()
     handles: list[Any] = []
@@ -94,7 +97,7 @@ def trace(
                 places[k] = input_leaf(shape, dtype)
                 handles.append(standing_for(leaf, places[k], strides))
                 cells[k] = seen[id(leaf)] = handles[-1]
-        inner.made.clear()
+        inner.made[:] = [weakref.ref(h) for h in (*handles, *cells.values()) if isinstance(h, Array) and h._trace is inner]
         args, kwargs = rebuild(handles)
         out = f(*args, **kwargs)
         del args, kwargs
@@ -111,11 +114,22 @@ def trace(
             ("cell", cell, inner.nodes[key]) for key, cell in inner.written.items() if inner.nodes[key] is not before.get(key)
         ]
         del handles, cells, seen, results, out
-        alive = {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
+        alive = _alive(inner, collect)
         ends, places_of = found.settled(alive)
         kinds += [Array] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
     return _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
+
+
+def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
+    """The Arrays of a trace that somebody still holds, by id; ``collect``: not those that only a cycle of garbage holds."""
+
+    def found() -> dict[int, Array]:
+        return {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
+
+    if collect and any(ref() is not None for ref in inner.made):
+        gc.collect()
+    return found()
 
 
 def _assemble(

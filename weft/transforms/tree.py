@@ -6,6 +6,7 @@ A module is a tree of its parameters; for ``jit`` it is one leaf, known by ident
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +17,8 @@ from weft.signals import uninterrupted
 
 _MODULES: set[type] = set()
 _UNTOLD: list[type] = []  # modules of which optree does not know yet
-_OPTREE: list[Any] = []  # once it is loaded
+_OPTREE: list[Any] = []  # once it is loaded, and what keeps the order of keys in the namespace ``_CALLS``
+_CALLS = "weft.calls"  # of arguments: here dicts whose keys come in another order are others
 _LEAVES: set[type] = set()  # classes that are known to be no trees
 
 
@@ -115,12 +117,18 @@ def _optree() -> Any:
 
             while _UNTOLD:
                 optree.register_pytree_node(_UNTOLD.pop(), _flatten_module, _unflatten_module, namespace="weft")
-            _OPTREE[:] = [optree]
+            if not _OPTREE:
+                order = optree.dict_insertion_ordered(True, namespace=_CALLS)
+                order.__enter__()
+                atexit.register(order.__exit__, None, None, None)  # else the interpreter closes it when optree is half gone
+                _OPTREE[:] = [optree, order]
     return _OPTREE[0]
 
 
-def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
+def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[list[Any], Any]:
     """The leaves of a tree and its structure; ``modules=False`` leaves modules whole, as leaves.
+
+    ``ordered``, with ``modules=False``: the order of a dict's keys is part of the structure.
 
     Examples
     --------
@@ -129,8 +137,9 @@ def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
     [1, 2, 3]
     """
     optree = _optree()
+    namespace = _CALLS if ordered else "weft"
     while True:
-        leaves, structure = optree.tree_flatten(tree, is_leaf=None if modules else is_module, namespace="weft")
+        leaves, structure = optree.tree_flatten(tree, is_leaf=None if modules else is_module, namespace=namespace)
         fresh = set(map(type, leaves)) - _LEAVES
         unknown = [cls for cls in fresh if dataclasses.is_dataclass(cls) and cls not in _MODULES]
         if not unknown:
@@ -138,7 +147,8 @@ def flatten(tree: Any, modules: bool = True) -> tuple[list[Any], Any]:
             return leaves, structure
         with uninterrupted():
             for cls in unknown:
-                optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace="weft")
+                for space in ("weft", _CALLS):
+                    optree.register_pytree_node(cls, _flatten_dataclass, _unflatten_dataclass, namespace=space)
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
@@ -212,22 +222,3 @@ def arrays_in(tree: Any) -> Iterator[Array]:
             stack.extend(item)
         elif is_module(item) or (dataclasses.is_dataclass(item) and not isinstance(item, type)):
             stack.extend(vars(item).values())
-
-
-def structure_key(x: Any) -> Any:
-    """A module (or what it holds) as a hashable key: same key, same trace."""
-    if isinstance(x, Array):
-        return id(x)
-    if is_module(x):
-        return (id(x), tuple((n, structure_key(v)) for n, v in x.__dict__.items()))
-    if isinstance(x, dict):
-        return tuple((k, structure_key(v)) for k, v in x.items())
-    if isinstance(x, list | tuple):
-        return tuple(map(structure_key, x))
-    if hasattr(type(x), "__structure__"):
-        return (id(x), x.__structure__())
-    try:
-        hash(x)
-    except TypeError:
-        return id(x)
-    return (type(x), x)
