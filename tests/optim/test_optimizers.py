@@ -344,7 +344,8 @@ def test_a_rate_that_is_set_counts_from_the_next_step(jitted: bool) -> None:
 def test_what_is_no_number_is_refused_by_name() -> None:
     for name, make in (
         ("Adam: lr", lambda: optim.Adam(lr="x")), ("SGD: lr", lambda: optim.SGD(None)),
-        ("SGD: momentum", lambda: optim.SGD(0.1, momentum="x")), ("AdamW: weight_decay", lambda: optim.AdamW(1, weight_decay="x")),
+        ("SGD: momentum", lambda: optim.SGD(0.1, momentum="x")),
+        ("AdamW: weight_decay", lambda: optim.AdamW(1, weight_decay="x")),
         ("Adam: clip_norm", lambda: optim.Adam(1, clip_norm="x")), ("Adam: clip_value", lambda: optim.Adam(1, clip_value=[1])),
         ("SGD: lr", lambda: optim.SGD(0.1, groups={"a": {"lr": "x"}})),
     ):
