@@ -11,7 +11,7 @@ import numpy as np
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.cell import LOCAL, Cell
-from weft.dtypes import as_dtype, finfo, float32, int64, is_float, promote, weak
+from weft.dtypes import as_dtype, finfo, float32, float64, int64, is_float, promote, weak
 from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError, warn
 from weft.graph.node import Node
@@ -75,7 +75,7 @@ def as_node(x: Any, like: np.dtype | None = None) -> Node:
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
         found = _listed(x)
-        return found if isinstance(found, Node) else numpy_node(found.astype(float32))
+        return found if isinstance(found, Node) else in_dtype(found, float32)
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
@@ -124,7 +124,7 @@ def assigned(value: Any, dtype: np.dtype) -> Node:
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
     if isinstance(value, Cell):
         held: Any = value
-        return cast(held.as_dtype_node(weak(float, dtype)) if getattr(held, "weak", False) else held.node, dtype)
+        return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf" and not is_float(dtype):
         return assigned(value.item(), dtype)
     if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in _leaves(value)):
@@ -135,7 +135,15 @@ def assigned(value: Any, dtype: np.dtype) -> Node:
             for leaf in _leaves(value):
                 assigned(leaf, dtype)
             raise
+    if isinstance(value, list | tuple):
+        found = _listed(value)
+        return cast(found if isinstance(found, Node) else in_dtype(found, _exact(dtype)), dtype)
     return cast(as_node(value, dtype), dtype)
+
+
+def _exact(dtype: np.dtype) -> np.dtype:
+    """In which dtype a run-time number goes into an array of ``dtype``: integers get it whole, from float64."""
+    return dtype if is_float(dtype) else float64
 
 
 def _whole(value: float, dtype: np.dtype) -> int:
@@ -156,17 +164,34 @@ def _from_list(x: Any) -> np.ndarray:
         raise DTypeError(f"cannot make an array of {x!r}: its rows have different lengths") from None
 
 
-def _listed(x: Any) -> Node | np.ndarray:
-    """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have."""
-    foreign = False
+def _listed(x: Any) -> Any:
+    """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
+    (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
+    foreign = varying = typed = False
     for leaf in _leaves(x):
         if isinstance(leaf, Cell):
-            return _rows(x, iter(operands(*_leaves(x))))
-        foreign = foreign or isinstance(leaf, np.generic | np.ndarray)
+            varying = True
+            typed = typed or not getattr(leaf, "weak", False)
+        else:
+            foreign = foreign or isinstance(leaf, np.generic | np.ndarray)
+    if varying:
+        return _rows(x, iter(operands(*_leaves(x)))) if typed or foreign else _Varying(x)
     array = _from_list(x)
     if array.dtype != np.float64 or foreign or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
     return array
+
+
+class _Varying:
+    """Nested lists of numbers some of which are run-time numbers: like a list of floats, it takes any dtype exactly."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+    def as_dtype_node(self, dtype: np.dtype) -> Node:
+        return _rows(self.items, (in_dtype(leaf, dtype) for leaf in _leaves(self.items)))
 
 
 def _leaves(x: Any) -> Iterator[Any]:

@@ -21,7 +21,8 @@ from weft.graph.primitives.table import SCALAR
 class Number(Scalar):
     """A Python float given to a traced function: a run-time number that takes the dtype of the arrays it meets.
 
-    Alone it is float32; with other numbers it stays a number, computed in float64 as Python would.
+    Alone it is float32; with other numbers it stays a number, computed in float64 as Python would, and a float when it is
+    returned. NumPy's functions make float64 of it, as they do of floats.
     """
 
     __slots__ = ()
@@ -37,6 +38,11 @@ class Number(Scalar):
         if node.op is SCALAR and self._trace is not None:  # None: it was left behind by its trace
             return self._trace.scalar(node, dtype)
         return cast(node, dtype)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is None:
+            return super().__round__()
+        return number(as_node(Scalar.round(self._new(self._node), digits)))
 
     def _weakly(self, operation: Operation, *xs: Any) -> Array:
         out = operation.of(*(x._node if isinstance(x, Number) else as_node(float(x), float64) for x in xs))

@@ -52,7 +52,7 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     (2, 2)
     """
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(obj, Array) and not copy and (wanted is None or wanted == obj.dtype):
+    if isinstance(obj, Array) and not copy and not obj.weak and (wanted is None or wanted == obj.dtype):
         return own(obj.node) if type(obj) is Scalar else obj
     if isinstance(obj, memoryview):
         obj = np.asarray(obj)

@@ -18,6 +18,7 @@ from weft.functions.common import (
     broadcast,
     cast,
     finish,
+    held,
     integer_node,
     node,
     op,
@@ -423,11 +424,11 @@ def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
         with np.errstate(over="ignore"):
             known = np.asarray(fill).astype(value.dtype).item()
         return op("pad", value, low=low, high=high, value=known)
-    inside = node(fill, "pad", "constant_values")
+    inside = held(fill, value.dtype, "pad", "constant_values")
     if inside.shape:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
     mask = op("pad", broadcast(number_node(True, np.dtype(bool)), value.shape), low=low, high=high, value=False)
-    return op("where", mask, op("pad", value, low=low, high=high, value=0), cast(inside, value.dtype))
+    return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
 
 
 concatenate = concat

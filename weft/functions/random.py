@@ -24,7 +24,7 @@ from weft.functions.common import (
     Shape,
     broadcast_shapes,
     cast,
-    node,
+    held,
     number,
     op,
     shape_tuple,
@@ -77,7 +77,7 @@ def _scaled(unit: Node, offset: Any, scale: Any) -> Node:
 
 
 def _parameter(x: Any, dtype: np.dtype) -> Node:
-    return number_node(float(x), dtype) if isinstance(x, (int, float)) else cast(node(x, "random"), dtype)
+    return number_node(float(x), dtype) if isinstance(x, (int, float)) else held(x, dtype, "random", "parameter")
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:

@@ -29,6 +29,7 @@ _FLOAT, _SAME = "float", "same"  # kinds of arguments that are no Arrays
 _EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 _NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
+_MAKE: dict[type, Callable[[Node], Any]] = {Array: own, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
@@ -58,7 +59,7 @@ class Entry:
         "_arrays", "_bases", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_later",
         "_made", "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state",
         "_states", "_structure", "_survivors", "_tail", "_values", "_visible", "_warm", "_writes", "held", "lands", "quick",
-        "tree", "watched",
+        "tree", "watched", "_scalar_dtypes",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
@@ -67,6 +68,7 @@ class Entry:
         self._arrays = traced.arrays
         self._bases = traced.bases
         self._scalars = traced.scalars
+        self._scalar_dtypes = [n.dtype for n in graph.inputs[len(traced.arrays) :][: len(traced.scalars)]]
         self._cells = list(traced.captured)
         self._fixed_nodes = traced.fixed
         self._fixed = [n.value for n in traced.fixed]
@@ -80,11 +82,12 @@ class Entry:
         self.quick = not static and None not in self._specs and not self._bases
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
-        self._made = [(*r, own if kind is Array else wrap) for r, kind in zip(self._results, self._kinds, strict=True)]
+        self._made = [(*r, _MAKE[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
         self._visible = len(traced.shows)
         late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
         self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
-        self._single = len(self._results) == 1 and self._structure is None and self._results[0][0] == OUT
+        alone = len(self._results) == 1 and self._structure is None
+        self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
             (target, *_result(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
@@ -274,7 +277,7 @@ class Entry:
         if k < len(self._arrays):
             return cells[self._arrays[k]].node
         if k < self._start:
-            return as_node(inputs[k])
+            return as_node(inputs[k], self._scalar_dtypes[k - len(self._arrays)])
         k -= self._start
         return self._nodes[k] if k < len(self._nodes) else self._fixed_nodes[k - len(self._nodes)]
 

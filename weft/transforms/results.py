@@ -77,14 +77,16 @@ def _end(
             node = as_node(result)
             return ("node", node), node
         return ("static", result), result
-    if id(result) in handles:
+    if id(result) in handles and not result.weak:
         return ("leaf", handles[id(result)]), result.node
     first = found._first.setdefault(id(result), k)
     if first != k:
         return ("same", first), result.node
     base = result._base
     if base is None:
-        if inner.owns(result) or result.weak:
+        if result.weak:  # the float64 number it is
+            return ("node", result._node), result._node
+        if inner.owns(result):
             return ("node", result.node), result.node
         return ("static", result), result
     if id(base) in owners:

@@ -43,7 +43,7 @@ class Traced:
     captured: tuple[Array, ...]
     fixed: tuple[Node, ...]
     results: tuple[End, ...]
-    kinds: tuple[type[Array], ...]  # of the results: Array or Scalar
+    kinds: tuple[type, ...]  # of the results: Array, Scalar, or float of a run-time number
     shows: tuple[Any, ...]
     structure: Any
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number | "cell", Array, source)
@@ -105,7 +105,7 @@ def trace(
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if isinstance(h, Array) and not h.weak}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
         found = ends_of(results, numbers, owners, inner)
-        kinds: list[type[Array]] = [Scalar if isinstance(r, Scalar) else Array for r in results]
+        kinds: list[type] = [float if getattr(r, "weak", False) else Scalar if isinstance(r, Scalar) else Array for r in results]
         writes: list[tuple[str, Any, Node]] = [
             ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
         ]
@@ -133,7 +133,7 @@ def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
 
 
 def _assemble(
-    inner: JitTrace, places: dict[int, Node], bases: frozenset[int], ends: list[End], kinds: list[type[Array]], shows: list[Any],
+    inner: JitTrace, places: dict[int, Node], bases: frozenset[int], ends: list[End], kinds: list[type], shows: list[Any],
     structure: Any, writes: list[tuple[str, Any, Node]], survivors: list[tuple[Any, Node, int]],
 ) -> Traced:
     arrays = tuple(k for k, n in places.items() if n.op is INPUT)
