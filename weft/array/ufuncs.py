@@ -24,7 +24,7 @@ _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not
 
 def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: N807
     """What NumPy's ufuncs ask of an Array; those that weft does not have run in NumPy."""
-    if all(getattr(x, "weak", type(x) in _NUMBERS) for x in inputs):
+    if self.weak and all(getattr(x, "weak", type(x) in _NUMBERS) for x in inputs):
         inputs = tuple(wrap(x.as_dtype_node(float64)) if isinstance(x, Array) else x for x in inputs)  # as NumPy's own: float64
     outs = kwargs.pop("out", ())
     if method == "at" and isinstance(inputs[0], Array):
