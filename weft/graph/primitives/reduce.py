@@ -89,11 +89,7 @@ def _prod_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], keepdims: bool
         pairs = reshape(level, (*lead, (n + 1) // 2, 2))
         swapped.append((n, flip(pairs, (axis + 1,))))
         n = (n + 1) // 2
-        halves = [
-            reshape(call.slice(pairs, start=(0,) * (axis + 1) + (k,), step=(1,) * (axis + 2), shape=(*lead, n, 1)), (*lead, n))
-            for k in (0, 1)
-        ]
-        level = call.multiply(*halves)
+        level = call.reduce_prod(pairs, axes=(axis + 1,), keepdims=False)  # stored: an expression of all levels is as long as x
     down = reshape(g, (*lead, 1))
     for n, partner in reversed(swapped):
         half = (n + 1) // 2
