@@ -188,7 +188,7 @@ def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray]) -> l
             a, b = np.asarray(g, np.float64), np.asarray(e, np.float64)
             largest = float(np.max(np.abs(b[np.isfinite(b)]), initial=1e-30))
             rate = {2: 0.05, 4: 1e-4, 8: 1e-10}[g.dtype.itemsize]
-            far = ~(np.abs(a - b) <= rate * largest) & np.isfinite(a) & np.isfinite(b)
+            far = ~(np.abs(a - b) <= rate * largest) & ~np.isnan(b) & ~np.isinf(a) & ~np.isinf(b)
         else:
             far = np.asarray(g != e)
             if far.mean() < 0.05:  # a comparison of two numbers that are equal but for their last bits
