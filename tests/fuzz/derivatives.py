@@ -178,11 +178,11 @@ def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray
 def interpreted(base: Callable[..., Any], arrays: list[np.ndarray], by: list[int]) -> Callable[[list[np.ndarray]], float]:
     """The function's value by the graph interpreter, for other numbers in its arguments ``by``."""
     given = [wf.array(a) for a in arrays]
+    nodes = [given[k].node for k in by]  # as they are before the function writes its arguments
     out = base(*given)
     graph, values = graph_of([out])
     places = []
-    for k in by:
-        node = given[k].node
+    for node in nodes:
         places.append(graph.inputs.index(node) if node in graph.inputs else -1)
 
     def value(new: list[np.ndarray]) -> float:
