@@ -14,6 +14,7 @@ from weft.cell import LOCAL, Cell
 from weft.dtypes import as_dtype, finfo, float32, float64, int64, is_float, promote, weak
 from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError, warn
+from weft.formats import converted
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf, scalar_leaf
 
@@ -260,4 +261,4 @@ def in_dtype(x: Any, dtype: np.dtype) -> Node:
         return cast(x, dtype)
     if type(x) in _NUMBER_DTYPES:
         return number_node(x, dtype)
-    return numpy_node(x.astype(dtype)) if type(x) is np.ndarray else x.as_dtype_node(dtype)
+    return numpy_node(converted(x, dtype)) if type(x) is np.ndarray else x.as_dtype_node(dtype)

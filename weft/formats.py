@@ -63,3 +63,15 @@ UINT8, UINT16, UINT32, UINT64 = of_kind("unsigned")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
 FLOATS = frozenset(of_kind("float"))
 NARROW = frozenset(d for d, f in FORMATS.items() if f.narrow)
+
+
+def converted(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """NumPy's astype, but float64 is rounded to bfloat16 once: ml_dtypes rounds to float32 on the way."""
+    if x.dtype != FLOAT64 or dtype != BFLOAT16:
+        return x.astype(dtype)
+    with np.errstate(all="ignore"):
+        near = np.asarray(x.astype(np.float32))
+    back = near.astype(np.float64)
+    bits = near.view(np.int32) - (abs(back) > abs(x))  # towards zero; then the last bit says that something was cut off
+    odd = np.where((back != x) & np.isfinite(x), bits | 1, near.view(np.int32))
+    return odd.astype(np.int32).view(np.float32).astype(dtype)

@@ -113,7 +113,8 @@ def parted(g: Growth) -> str:
     n = g.shape(x)[axis]
     return r.choice((
         f"wf.split({x}, [{n // 3}, {n // 2}], axis={axis})[{r.choice((0, 1, 2))}]", f"wf.array_split({x}, 3, axis={axis})[1]",
-        f"wf.unstack({x}, axis={axis})[{0 if n else 0}]", f"wf.tile({x}, {r.choice(('2', '(2, 1)', '(1, 3)'))})",
+        f"wf.unstack({x}, axis={axis})[0]" if n else f"wf.flip({x}, axis={axis})",
+        f"wf.tile({x}, {r.choice(('2', '(2, 1)', '(1, 3)'))})",
         f"wf.repeat({x}, {r.choice((2, 3))}, axis={axis})",
     ))
 

@@ -59,8 +59,10 @@ def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> boo
     errors: list[Exception | None] = []
     for space, text in ((theirs, for_numpy(line)), (ours, line)):
         try:
+            before = dict(space)
             with np.errstate(all="ignore"):
                 exec(text, space)  # noqa: S102
+            in_order(space, before)
             errors.append(None)
         except TimeoutError:
             raise
@@ -75,6 +77,13 @@ def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> boo
     if our is not None and type(our).__module__ == "builtins" and not kin:
         raise Mismatch("refused otherwise", f"line {k}: {line}: NumPy raises {their!r}, weft {our!r}")
     return their is not None
+
+
+def in_order(space: dict[str, Any], before: dict[str, Any]) -> None:
+    """What a line made lies in C order, as weft's arrays do: NumPy's ``x.T + 1`` lies as ``x.T``, and its reshapes are views."""
+    for name, a in space.items():
+        if isinstance(a, np.ndarray) and a is not before.get(name) and a.base is None:
+            space[name] = np.ascontiguousarray(a).reshape(a.shape)
 
 
 def compare(theirs: dict[str, Any], ours: dict[str, Any], when: str, level: str) -> None:

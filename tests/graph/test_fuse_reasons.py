@@ -89,6 +89,12 @@ def gathered() -> tuple[Case, Case]:
     return ([x, i], [op("gather", op("exp", x), i, axes=(0,))]), ([x, i], [op("exp", op("gather", x, i, axes=(0,)))])
 
 
+def rows() -> tuple[Case, Case]:
+    x, i = leaf(4, 16), leaf(3, dtype=np.dtype(np.int32))
+    at = op("add", i, number(1, np.dtype(np.int32)))
+    return ([x, i], [at, op("gather", x, at, axes=(0,))]), ([x, i], [op("gather", x, at, axes=(0,))])
+
+
 def windowed() -> tuple[Case, Case]:
     x = leaf(2, 8, 8)
 
@@ -163,8 +169,8 @@ def running() -> tuple[Case, Case]:
 CASES = {
     "OTHER_INDEX": other_index, "RESHAPE": reshape, "TWO_PRODUCTS": two_products, "PRODUCT_OPERAND": product_operand,
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
-    "TOO_LARGE": too_large, "GATHERED": gathered, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single, "MOVED": moved,
-    "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
+    "TOO_LARGE": too_large, "GATHERED": gathered, "ROWS": rows, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
+    "MOVED": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 

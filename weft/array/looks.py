@@ -9,6 +9,7 @@ import numpy as np
 from weft import look as looking
 from weft.cell import Cell
 from weft.dtypes import INTEGERS
+from weft.formats import converted
 from weft.graph.node import Node, Shape
 
 
@@ -50,7 +51,7 @@ class Looks(Cell):
         if dtype is not None and np.dtype(dtype) != found.dtype:
             if copy is False:
                 raise ValueError(f"an array of dtype {found.dtype} cannot become {np.dtype(dtype)} without a copy")
-            return found.astype(dtype)
+            return converted(found, np.dtype(dtype))
         return found.copy() if copy else found
 
     def __dlpack__(self, **kwargs: Any) -> Any:

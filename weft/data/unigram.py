@@ -12,6 +12,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.common import broadcast_shapes, cast, shape_tuple
 from weft.functions.creation import asarray
+from weft.functions.elementwise import minimum
 from weft.functions.random_state import words_of
 
 UINT64, INT64 = np.dtype(np.uint64), np.dtype(np.int64)
@@ -113,7 +114,8 @@ class UnigramSampler:
         column = (place >> 32).astype(INT64)
         row = column if is_top is None else column + is_top.astype(INT64) * self.size
         entry: Any = self._table[row]
-        return where((place & LOW) < (entry >> 32), column, (entry & LOW).astype(INT64))
+        alias = minimum((entry & LOW).astype(INT64), self.size - 1)  # said of the table, so that looks at words are not checked
+        return where((place & LOW) < (entry >> 32), column, alias)
 
     def __repr__(self) -> str:
         return f"UnigramSampler({self.size} words, power={self.power})"

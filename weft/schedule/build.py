@@ -10,6 +10,7 @@ import numpy as np
 from weft.graph.hoist import hoisted
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
+from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
@@ -49,7 +50,7 @@ def build(graph: Graph) -> Program:
 def built(graph: Graph) -> tuple[Program, list[Fused]]:
     """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
     small = simplify(graph)
-    apart = hoisted(small)
+    apart = hoisted(without_sure_checks(small))
     return _scheduled(pruned(small if apart is small else simplify(apart)), False)
 
 

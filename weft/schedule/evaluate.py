@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import converted
 from weft.graph.primitives.philox import word
 from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
 from weft.schedule.summation import order_of
@@ -354,7 +355,7 @@ class _Grid:
         if v.op == "check":
             return self.check(v, *args)
         if v.op == "cast":
-            return args[0].astype(v.dtype)
+            return converted(np.asarray(args[0]), v.dtype)
         if v.op == "bitcast":
             return np.array(args[0], order="C").view(v.dtype)
         if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":

@@ -12,6 +12,7 @@ CYCLE = "would form a cycle: another kernel needs the one result and makes the o
 REDUCE_AXES = "reductions keep different axes"
 TOO_LARGE = "group too large"
 GATHERED = "it is read at positions that are known only at run time, so it is stored first"
+ROWS = "it is stored for others and chooses rows of memory, so its kernel ends before the rows are read"
 WINDOWED = "its windows overlap or are costly to compute again, so it is stored first"
 RECOMPUTE = "it is costly and would be computed again for every element it is broadcast to"
 MOVED = "it would be computed again at too many positions, so it is stored first"

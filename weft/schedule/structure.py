@@ -324,8 +324,11 @@ class Structure:
         for operand in node.inputs[1:]:
             f = self.read(operand)
             if f is not None:
-                if f.heavy and operand.size > 1 and operand.size * FACTOR <= node.size:
-                    raise Boundary(reasons.RECOMPUTE)
+                if operand.size > 1 and operand.size * FACTOR <= node.size:
+                    if f.heavy:
+                        raise Boundary(reasons.RECOMPUTE)
+                    if self.view.memory(operand) in self.stored:  # loops of their own anyway, and rows can be asked for ahead
+                        raise Boundary(reasons.ROWS)
                 known.append(f)
                 self._unite(dims[rank - len(f.dims): rank], f.dims)
         facts = self._joined(dims, known)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import converted
 from weft.schedule.index import Guard
 from weft.schedule.kernel import MACHINE, Access, Affine, Check, Value
 
@@ -62,7 +63,7 @@ class Machine:
             return x
         if x.op == "const" and np.isfinite(x.attr):
             with np.errstate(all="ignore"):
-                return self.const(np.asarray(x.attr, x.dtype).astype(dtype)[()], dtype)
+                return self.const(converted(np.asarray(x.attr, x.dtype), dtype)[()], dtype)
         return self._make("cast", (x,), dtype)
 
     def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:

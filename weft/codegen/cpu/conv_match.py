@@ -105,6 +105,8 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     if pairs is None or not pairs:
         return None
     dot = c.order is None
+    if not dot:  # taps are summed in the contraction's order, however the image lies
+        pairs.sort(key=lambda pair: c.k.index(pair[1]))
     windows = []
     for out, summed, co, cs, unit in pairs:
         pixel, tap, stride, dilation = (summed, out, cs, co) if dot else (out, summed, co, cs)

@@ -164,8 +164,9 @@ class _Driver:
         def block(first: str | int, end: str | int, last: str | None) -> list[str]:
             for cell in cells:
                 f.store(vec, "zeroinitializer", cell, width)
-            with f.loop(first, end, n) as k:
-                step(k, n)
+            if p.k >= n:
+                with f.loop(first, end, n) as k:
+                    step(k, n)
             if p.k % n:
                 with f.when(last) if last else nullcontext():
                     step(str(p.k // n * n), p.k % n)
@@ -251,8 +252,9 @@ class _Driver:
             for row in cells:
                 for cell in row:
                     f.store(vec, "zeroinitializer", cell, width)
-            with f.loop(first, end, SWEEP) as k:
-                steps(k, SWEEP)
+            if p.k >= SWEEP:
+                with f.loop(first, end, SWEEP) as k:
+                    steps(k, SWEEP)
             if p.k % SWEEP:
                 with f.when(last) if last else nullcontext():
                     steps(str(p.k // SWEEP * SWEEP), p.k % SWEEP)

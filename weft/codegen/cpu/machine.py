@@ -141,9 +141,19 @@ def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
         return _float_divmod(o, op, t, *args)
     from weft.codegen.cpu.math import function
 
-    if op == "pow" and v.args[1].op == "const" and float(v.args[1].attr) == 2.0:
-        return o.op("fmul", t, args[0], args[0])
+    if op == "pow":
+        return _pow(o, t, v.args[1], args)
     return function(o, op, t, args)
+
+
+def _pow(o: Ops, t: str, power: Value, args: list[str]) -> str:
+    """A square has the bits of a product, whether its exponent is known here or comes with the call."""
+    from weft.codegen.cpu.math import function
+
+    if power.op == "const":
+        return o.op("fmul", t, args[0], args[0]) if float(power.attr) == 2.0 else function(o, "pow", t, args)
+    square = o.cmp("oeq", t, args[1], o.c(t, 2.0))
+    return o.select(square, t, o.op("fmul", t, args[0], args[0]), function(o, "pow", t, args))
 
 
 def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:

@@ -204,9 +204,14 @@ def _by_rows(part: Part, lanes: int) -> bool:
 
 
 def _vector_axis(part: Part, lanes: int) -> int | None:
-    """The shared axis to vectorise: the best score, the innermost of equals; short axes only when nothing else is there."""
+    """The shared axis to vectorise: the best score, the innermost of equals; short axes only when nothing else is there.
+
+    Where iterations keep their order it is the innermost, or one along which they never meet in an element.
+    """
     best, found = -1e9, None
     for i, a in enumerate(part.shared):
+        if part.ordered and a is not part.shared[-1] and not _apart(part, a.id, a.extent):
+            continue
         points = _score(part, a.id) + 1e-3 * i
         if a.extent < lanes:
             points -= 3.0 * (1 - a.extent / lanes)

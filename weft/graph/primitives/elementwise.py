@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError
+from weft.formats import converted
 from weft.graph.node import Node, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
@@ -162,7 +163,7 @@ def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return x.astype(dtype)
+        return converted(np.asarray(x), dtype)
 
 
 _table()

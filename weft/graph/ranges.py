@@ -1,0 +1,166 @@
+"""What integers can be: an index that cannot be out of range is not checked, wherever it comes from.
+
+Numbers that weft draws, places of a maximum, an arange, what a user has clipped: a loop that is indexed by such alone cannot
+fail half-way, and may write over the memory of its first carries.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from weft.graph.node import ORIGIN, Graph, Node
+from weft.graph.primitives.call import call, cast
+from weft.graph.primitives.control import SCAN, Body
+from weft.graph.primitives.kinds import BITS, INT64
+
+Range = tuple[int, int]  # the least and the largest value, both inclusive
+Rule = Callable[[Node, Sequence[Range]], Range]
+
+
+def without_sure_checks(graph: Graph) -> Graph:
+    """The same graph without the ``in_bounds`` nodes, also of loops, whose indices are in range whatever the inputs are."""
+    before = ORIGIN.where
+    try:
+        return _without(graph)
+    finally:
+        ORIGIN.where = before
+
+
+def _without(graph: Graph, given: Sequence[Range | None] = ()) -> Graph:
+    """``given``: ranges of the graph's inputs, where more is known than their dtype."""
+    if not any(n.op.name == "in_bounds" or n.op is SCAN for n in graph.order):
+        return graph
+    done: dict[Node, Node] = {n: n for n in graph.inputs}
+    known = {n: r for n, r in zip(graph.inputs, given, strict=False) if r is not None}
+    for node in graph.order:
+        if node not in done:
+            done[node] = _rebuilt(node, tuple([done[i] for i in node.inputs]), known)
+        note(done[node], known)
+    if all(a is b for a, b in done.items()):
+        return graph
+    return Graph(graph.inputs, [done[o] for o in graph.outputs])
+
+
+def _rebuilt(node: Node, inputs: tuple[Node, ...], known: dict[Node, Range]) -> Node:
+    params = node.params
+    if node.op is SCAN:
+        body, carries = params["body"].graph, params["carries"]
+        inner = _without(body, [None if k < carries else known.get(i) for k, i in enumerate(inputs)])
+        params = params if inner is body else {**params, "body": Body(inner)}
+    elif node.op.name == "in_bounds":
+        ORIGIN.where = node.where
+        (index,) = inputs
+        if _inside(index, node, known):
+            return cast(index, INT64)
+        if index.op.name == "concat" and any(_inside(i, node, known) for i in index.inputs):  # each part on its own
+            parts = [cast(i, INT64) if _inside(i, node, known) else call.in_bounds(i, **params) for i in index.inputs]
+            return call.concat(*parts, axis=index.params["axis"])
+    if params is node.params and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    return Node(node.op, inputs, params, node.shape, node.dtype, node.where)
+
+
+def _inside(index: Node, check: Node, known: dict[Node, Range]) -> bool:
+    low, high = known[index]
+    return low >= 0 and high < check.params["extent"]
+
+
+def note(node: Node, known: dict[Node, Range]) -> None:
+    """Add the range of ``node``, and of what it reads, to ``known``; floats have none."""
+    stack = [node]
+    while stack:
+        n = stack[-1]
+        below = [i for i in n.inputs if i not in known and i.dtype in BITS]
+        if n in known or n.dtype not in BITS or not below:
+            stack.pop()
+            if n not in known and n.dtype in BITS:
+                known[n] = _range(n, known)
+        else:
+            stack += below
+
+
+def _range(node: Node, known: dict[Node, Range]) -> Range:
+    whole = _whole(node.dtype)
+    if any(i.dtype not in BITS for i in node.inputs) and node.op.name not in _PLACES:
+        return whole
+    rule = _RULES.get(node.op.name)
+    found = rule(node, [known.get(i, whole) for i in node.inputs]) if rule is not None else whole
+    return found if whole[0] <= found[0] and found[1] <= whole[1] else whole  # what is too large wraps around
+
+
+def _whole(dtype: np.dtype) -> Range:
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
+
+
+def _join(some: Sequence[Range]) -> Range:
+    return min([low for low, _ in some], default=0), max([high for _, high in some], default=0)
+
+
+def _corners(f: Callable[[int, int], int]) -> Rule:
+    """A function that is monotonic in each of two operands is extreme where both are."""
+
+    def rule(_: Node, x: Sequence[Range]) -> Range:
+        found = [f(a, b) for a in x[0] for b in x[1]]
+        return min(found), max(found)
+
+    return rule
+
+
+def _shifted(node: Node, x: Sequence[Range]) -> Range:
+    (a, b), (low, high) = x
+    return (a >> high, b >> low) if a >= 0 and 0 <= low and high < 8 * node.dtype.itemsize else _whole(node.dtype)
+
+
+def _masked(node: Node, x: Sequence[Range]) -> Range:
+    """The bits that two integers share are no more than either of them that is not negative."""
+    tops = [high for low, high in x if low >= 0]
+    return (0, min(tops)) if tops else _whole(node.dtype)
+
+
+def _remainder(node: Node, x: Sequence[Range]) -> Range:
+    (a, b), (low, high) = x
+    if low <= 0:
+        return _whole(node.dtype)
+    return (0, min(b, high - 1)) if a >= 0 else (0, high - 1)
+
+
+def _divided(node: Node, x: Sequence[Range]) -> Range:
+    (a, b), (low, high) = x
+    return (min(a // low, a // high), max(b // low, b // high)) if low > 0 else _whole(node.dtype)
+
+
+def _places(node: Node, x: Sequence[Range]) -> Range:
+    """Of an element along the axes that are searched or sorted."""
+    axes = (node.params["axis"],) if node.op.name == "argsort" else node.params["axes"]
+    return 0, max(math.prod([node.inputs[0].shape[a] for a in axes]) - 1, 0)
+
+
+_CORNERS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul, "minimum": min, "maximum": max,
+}
+_PLACES = ("argmax", "argmin", "argsort")  # whatever the dtype of what is searched
+_FIRST = ("permute", "broadcast_to", "reshape", "slice", "gather", "sort", "cast", "identity", "stop_gradient",
+          "reduce_max", "reduce_min")  # values of their first operand; a cast keeps those that it can hold
+
+_RULES: dict[str, Rule] = {
+    **{name: _corners(f) for name, f in _CORNERS.items()},
+    **dict.fromkeys(_FIRST, lambda n, x: x[0]),
+    **dict.fromkeys(_PLACES, _places),
+    **dict.fromkeys(("concat", "slice_set"), lambda n, x: _join(x)),
+    "where": lambda n, x: _join(x[1:]),
+    "pad": lambda n, x: _join((x[0], (int(n.params["value"]), int(n.params["value"])))),
+    "constant": lambda n, x: (int(n.params["value"]), int(n.params["value"])),
+    "iota": lambda n, x: (0, max(n.shape[n.params["axis"]] - 1, 0)),
+    "in_bounds": lambda n, x: (0, max(n.params["extent"] - 1, 0)),
+    "bitwise_and": _masked,
+    "bitwise_right_shift": _shifted,
+    "remainder": _remainder,
+    "floor_divide": _divided,
+}
