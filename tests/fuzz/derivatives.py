@@ -157,15 +157,18 @@ def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray
     base = scope["slope"] if program.options["mode"] == "second" else scope["number"]
     value = interpreted(base, arrays, by)
     failed = []
+    here = max(0.01, abs(value([arrays[k] for k in by])))
+    reach = 1 + max(float(np.abs(arrays[k]).max(initial=0)) for k in by)  # what is given is rounded as well
     for turn in range(4):
         r = np.random.default_rng(turn)
         along = [r.normal(size=arrays[k].shape) for k in by]
-        h = (1e-5, 3e-6, 1e-6, 3e-5)[turn]
+        steep = sum(float(np.abs(s * d).sum()) for s, d in zip(slopes, along, strict=True))
+        h = min((1e-5, 3e-6, 1e-6, 3e-5)[turn], 1e-3 * here / max(steep, 1e-9))  # short beside the waves of a steep sine
         wanted = float(sum((s * d).sum() for s, d in zip(slopes, along, strict=True)))
         ends = [value([arrays[k] + sign * h * d for k, d in zip(by, along, strict=True)]) for sign in (1, -1)]
         scale = max(0.01, *(abs(e) for e in ends))  # a result near 0 is made of numbers that are not
         found = (ends[0] - ends[1]) / (2 * h)
-        noise = 1e-14 * scale / h * 100 + sum(float(np.abs(s * d).sum()) for s, d in zip(slopes, along, strict=True)) * 2e-4
+        noise = 1e-14 * scale / h * 100 + steep * (2e-4 + 1e-15 * reach / h)
         if not np.isfinite(found) or not np.isfinite(wanted):
             RECORD.count("derivatives that are not finite")
             return
