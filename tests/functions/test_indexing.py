@@ -131,6 +131,12 @@ def test_searching(side: str) -> None:
     mixed = RNG.permutation(a)
     order = np.argsort(mixed)
     check(wf.searchsorted(mixed, v, side=side, sorter=order), np.searchsorted(mixed, v, side=side, sorter=order))
+    for dtype in ("float16", "float32", "float64"):  # NaN stands behind all numbers
+        last = np.sort(np.array([3, 1, 2, np.inf, -np.inf, np.nan, np.nan], dtype))
+        asked = np.array([np.nan, 1, np.inf, -np.inf, 5, -7], dtype)
+        check(wf.searchsorted(last, asked, side=side), np.searchsorted(last, asked, side=side))
+        check(wf.searchsorted(last[:-2], asked, side=side), np.searchsorted(last[:-2], asked, side=side))
+        check(wf.searchsorted(last, np.nan, side=side), np.searchsorted(last, np.nan, side=side))
     check(wf.isin(v, a[:5]), np.isin(v, a[:5]))
     check(wf.isin(v, a[:5], invert=True), np.isin(v, a[:5], invert=True))
 

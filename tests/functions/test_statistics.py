@@ -66,6 +66,16 @@ def test_sums_of_integers(name: str, dtype: str) -> None:
     check(getattr(wf, name)(x, axis=0), want, dtype=want.dtype)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "float32", "bool", "uint8"])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_sums_as_truths(axis: int | None, dtype: str) -> None:
+    """As NumPy's: whether one is not zero; products: whether all are."""
+    for x in (np.array([[0, 2, 0], [0, 0, 1]]).astype(dtype), np.ones((2, 0), dtype), np.ones((3, 4), dtype)):
+        for name in ("sum", "prod", "cumsum"):
+            check(getattr(wf, name)(wf.array(x), axis=axis, dtype=bool), getattr(np, name)(x, axis=axis, dtype=bool))
+            check(getattr(wf.array(x), name)(axis=axis, dtype=bool), getattr(x, name)(axis=axis, dtype=bool))
+
+
 @pytest.mark.parametrize("name", MOMENTS)
 @pytest.mark.parametrize("dtype", FLOATS + ("int8", "uint32", "bool"))
 def test_moments_dtypes(name: str, dtype: str) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import common, in_dtype, numpy_node
-from weft.dtypes import compared, weak_compared
+from weft.dtypes import compared, is_float, weak_compared
 from weft.errors import ShapeError
 from weft.functions.common import INT64, Node, axis_index, cast, integer_node, node, number, op, reshaped
-from weft.functions.elementwise import equal, less, less_equal
+from weft.functions.elementwise import equal, isnan, less, less_equal
 from weft.indexing import bounded
 
 
@@ -131,7 +131,12 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
     if sorter is not None:
         places = bounded("searchsorted", sorter, integer_node(sorter, "searchsorted", "sorter"), line.shape[0], 0)
         line = op("gather", line, places, axes=(0,))
-    passed = (less if side == "left" else less_equal)(wrap(line), _column(value)).node
+    at: Any = _column(value)
+    passed: Any = (less if side == "left" else less_equal)(wrap(line), at)
+    if type(value) is Node and is_float(value.dtype):  # NaN stands behind all numbers
+        last = isnan(at)
+        passed = passed | (last & ~isnan(wrap(line)) if side == "left" else last)
+    passed = passed.node
     return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
 
 

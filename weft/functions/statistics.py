@@ -45,6 +45,8 @@ def _fold(
 ) -> Array:
     value = node(x, function)
     axes = _axes(axis, value.shape, function)
+    if additive and _sum_dtype(value, dtype) == BOOL:  # a sum of truths says whether one holds, a product whether all do
+        return _truth("any" if function == "sum" else "all", value, axis, keepdims, out)
     if additive:
         value = cast(value, _sum_dtype(value, dtype))
     elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
@@ -374,7 +376,8 @@ def cumulative_sum(
     [1, 3, 6]
     """
     value = node(x, "cumulative_sum")
-    value = cast(value, _sum_dtype(value, dtype))
+    wanted = _sum_dtype(value, dtype)
+    value = cast(cast(value, BOOL), INT64) if wanted == BOOL else cast(value, wanted)
     if axis is None or not value.shape:
         value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
     axis = axis_index(axis, len(value.shape), "cumulative_sum")
@@ -382,7 +385,7 @@ def cumulative_sum(
     if include_initial:
         low = tuple(int(a == axis) for a in range(len(value.shape)))
         value = op("pad", value, low=low, high=(0,) * len(low), value=0)
-    return finish(value, out, "cumulative_sum")
+    return finish(cast(value, wanted), out, "cumulative_sum")
 
 
 amax = max
