@@ -14,7 +14,7 @@ from weft.dtypes import INTEGERS, int64
 from weft.dtypes import bool as BOOL
 from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.rules import memoised
+from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.table import TABLE, bind, constant
 from weft.look import look, materialise
 from weft.views import Path, inverse, reshape_step
@@ -47,7 +47,7 @@ def select(index: Any, shape: Shape) -> Selection:
     items = list(index) if type(index) is tuple else [index]
     items = given = [_item(i) for i in items]
     items = _whole(items, shape)
-    plain = all(isinstance(i, int | slice) or i is None for i in items)
+    plain = all(isinstance(i, int | slice) or i is None or i is _NOTHING for i in items)
     start: list[int] = []
     step: list[int] = []
     extent: list[int] = []
@@ -56,6 +56,8 @@ def select(index: Any, shape: Shape) -> Selection:
     apart, last = False, -2
     dim = 0
     for place, item in enumerate(items):
+        if item is _NOTHING:
+            continue
         if item is None:
             final.append(1)
             continue
@@ -97,6 +99,11 @@ def select(index: Any, shape: Shape) -> Selection:
         return Selection(path, element=not final and all([type(i) is int for i in given]))
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
+    together: Shape | None = ()
+    for i in indices:
+        together = None if together is None else broadcast(together, i.shape)
+    if together is None:
+        raise IndexError(f"index arrays of shapes {', '.join(str(i.shape) for i in indices)} do not broadcast to one shape")
     lead = max(len(i.shape) for i in indices)
     first = axes[0]
     order = None
@@ -122,8 +129,9 @@ def gathered(view: Node, chosen: Selection) -> Node:
     return out if chosen.order is None else bind(TABLE["permute"], out, axes=chosen.order)
 
 
-def refuse_before_writing(indices: Sequence[Node]) -> None:
-    """Look at indices through which an array is about to be written: IndexError now, while it still has its content.
+def refuse_at_once(indices: Sequence[Node]) -> None:
+    """Look at indices through which an array is about to be written, while it still has its content, or through which nothing
+    will be read: IndexError now.
 
     While tracing, and inside of gradients and loops, they are not known: there nothing is written before they are checked.
     """
@@ -216,15 +224,19 @@ def _whole(items: list[Any], shape: Shape) -> list[Any]:
     if used > len(shape):
         raise IndexError(f"too many indices: the array has {len(shape)} dimensions (shape {shape}), {used} were indexed")
     place = len(out) if ellipsis < 0 else ellipsis
-    out[place:place] = [slice(None)] * (len(shape) - used)
+    filled: list[Any] = [slice(None)] * (len(shape) - used)
+    out[place:place] = filled if filled or ellipsis < 0 else [_NOTHING]
     full: list[Any] = []
     for item in out:
         if _is_mask(item):
-            dim = sum(1 for i in full if i is not None and type(i) is not _Flag)
+            dim = sum(1 for i in full if i is not None and i is not _NOTHING and type(i) is not _Flag)
             full.extend(_positions(item, shape, dim) if item.ndim else (_Flag(item),))
         else:
             full.append(item)
     return full
+
+
+_NOTHING = object()  # an ellipsis that stands for no dimension; it keeps index arrays apart all the same
 
 
 class _Flag:

@@ -141,6 +141,42 @@ def test_searching(side: str) -> None:
     check(wf.isin(v, a[:5], invert=True), np.isin(v, a[:5], invert=True))
 
 
+@pytest.mark.parametrize("index", [
+    "[:, K, ..., K]", "[:, 0, ..., K]", "[None, K, ..., K, K]", "[:, M, ..., K]", "[K, ..., K, :]", "[K, K, ...]", "[..., K, K]",
+    "[:, K, K, ...]", "[0, ..., 0, K]", "[:, ..., 0, 0]", "[0, 0, 0, ...]", "[K, None, ..., K, 1]", "[1, :, ..., K]",
+])
+def test_an_ellipsis_keeps_index_arrays_apart(index: str) -> None:
+    """Also one that stands for no dimension: then theirs come first."""
+    x, names = draw((3, 3, 3), "float32"), {"K": np.array([0, 1, 2]), "M": np.array([True, True, True])}
+    want = eval("x" + index, {"x": x, **names})  # noqa: S307
+    check(eval("x" + index, {"x": wf.array(x), **names}), want)  # noqa: S307
+    check(wf.jit(lambda x: eval("x" + index, {"x": x, **names}))(wf.array(x)), want)  # noqa: S307
+    value, ours = draw(want.shape, "float32"), wf.array(x)
+    exec(f"x{index} = v", {"x": x, "v": value, **names})  # noqa: S102
+    exec(f"x{index} = v", {"x": ours, "v": value, **names})  # noqa: S102
+    check(ours, x)
+
+
+@pytest.mark.parametrize("index", [slice(0, 2), ..., (slice(None), 1), (0, 0), (slice(None), [0, 0])])
+def test_ufuncs_at(index: object) -> None:
+    def both(a: object) -> object:
+        np.add.at(a, index, 1.5)  # type: ignore[call-overload]
+        np.subtract.at(a, index, 0.5)  # type: ignore[call-overload]
+        return a
+
+    x = draw((3, 4), "float32")
+    want = both(x.copy())
+    check(both(wf.array(x)), want)
+    check(wf.jit(both)(wf.array(x)), want)
+
+
+def test_index_arrays_that_do_not_fit_together() -> None:
+    with pytest.raises(IndexError, match=r"shapes \(2,\), \(3,\) do not broadcast"):
+        wf.zeros((3, 3))[wf.array([0, 1]), wf.array([0, 1, 2])]
+    with pytest.raises(IndexError, match="index 7 is out of bounds for axis 1 with size 4"):  # though nothing would be read
+        wf.zeros((3, 4))[1:1, wf.array([7])]
+
+
 def test_unique() -> None:
     x = draw((4, 6), "int32")
     check(wf.unique(x), np.unique(x))

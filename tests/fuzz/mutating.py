@@ -252,6 +252,32 @@ def scattered(s: Scene) -> str | None:
     ))
 
 
+def mixed(s: Scene) -> str | None:
+    """Index arrays, masks, numbers and slices beside each other, an ellipsis (also of no dimension) and new axes between them."""
+    x, r = s.some(), s.r
+    shape = s.values[x].shape
+    if not shape or 0 in shape:
+        return None
+    count = r.choice((1, 2, 3))
+    parts = []
+    for n in shape:
+        picks = [r.randrange(-n, n) for _ in range(count)]
+        parts.append(r.choice((
+            repr(picks), repr(picks), f"np.array({picks})", f"np.array({picks}).reshape(-1, 1)", str(r.randrange(-n, n)),
+            repr([k < count for k in range(n)]), _part(s, n), _part(s, n),
+        )))
+    if r.random() < 0.6:
+        at = r.randint(0, len(parts))
+        parts[at:at + r.choice((0, 0, 1))] = ["..."]
+    if r.random() < 0.3:
+        parts.insert(r.randint(0, len(parts)), "None")
+    v, at = s.fresh(), ", ".join(parts)
+    return r.choice((
+        f"{v} = {x}[{at}]", f"{v} = {x}[{at}]", f"{x}[{at}] = {s.number(x)}", f"{x}[{at}] = {x}[{at}][::-1]",
+        f"{v} = {x}[{at}]; {x}[{at}] = {v} {'^' if s.values[x].dtype == bool else '*'} {v}",
+    ))
+
+
 def swapped(s: Scene) -> str:
     x, y = s.some(), s.some()
     return s.r.choice((
@@ -328,6 +354,6 @@ def wrong(s: Scene) -> str:
 
 LINES: list[tuple[float, Callable[[Scene], str | None]]] = [
     (4.0, view), (1.5, copied), (1.5, taken), (3.0, computed), (4.0, assigned), (2.0, overlapping), (3.0, augmented),
-    (2.5, scattered),
+    (2.5, scattered), (2.5, mixed),
     (1.2, swapped), (1.2, numbers), (1.5, outed), (0.7, looped), (0.6, wrong),
 ]

@@ -36,6 +36,10 @@ def grown(r: random.Random) -> Program:
     return Program("mutation", tuple(scene.inputs), tuple(scene.lines), (), {"looks": r.choice(("end", "steps", "some"))})
 
 
+class Lenient(Exception):
+    """weft writes what NumPy refuses: from here on the two differ, and rightly so."""
+
+
 def check(program: Program) -> None:
     """NumPy beside weft, then beside jit."""
     arrays = {i.name: i.array() for i in program.inputs}
@@ -44,7 +48,11 @@ def check(program: Program) -> None:
     looks, r = program.options["looks"], random.Random(str(program))
     raised = False
     for k, line in enumerate(program.lines):
-        raised = both(line, theirs, ours, k) or raised
+        try:
+            raised = both(line, theirs, ours, k) or raised
+        except Lenient:
+            RECORD.count("elements written from arrays of one element, which NumPy refuses since 2.4")
+            return
         if looks == "steps" or (looks == "some" and r.random() < 0.4):
             compare(theirs, ours, f"after line {k}: {line}", "NumPy")
     compare(theirs, ours, "at the end", "NumPy")
@@ -69,6 +77,8 @@ def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> boo
         except Exception as error:
             errors.append(error)
     their, our = errors
+    if isinstance(their, ValueError) and our is None and "array element with a sequence" in str(their):
+        raise Lenient(line)
     if their is not None and our is None:
         raise Mismatch("not refused", f"line {k}: {line}: NumPy raises {type(their).__name__}: {their}")
     if our is not None and their is None:

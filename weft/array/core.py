@@ -24,7 +24,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.held import cut, enlist
-from weft.indexing import at, fitted, gathered, mask_of, refuse_before_writing, scattered, select
+from weft.indexing import at, fitted, gathered, mask_of, refuse_at_once, scattered, select
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -197,7 +197,10 @@ class Array(Methods):
         node = self.node
         chosen = at(index, node.shape)
         if chosen.axes:
-            return wrap(gathered(follow(node, chosen.path), chosen))
+            found = gathered(follow(node, chosen.path), chosen)
+            if not found.size:
+                refuse_at_once(chosen.indices)
+            return wrap(found)
         return wrap(follow(node, chosen.path)) if chosen.element else self._view(chosen.path)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -217,7 +220,7 @@ class Array(Methods):
         chosen = chosen or select(index, node.shape)
         view = follow(node, chosen.path)
         if chosen.axes:
-            refuse_before_writing(chosen.indices)
+            refuse_at_once(chosen.indices)
             fresh = scattered(view, chosen, given)
         else:
             fresh = fitted(given, view.shape)

@@ -14,7 +14,7 @@ from weft.array.meaning import UFUNCS
 from weft.convert import assigned, numpy_node
 from weft.dtypes import float64
 from weft.graph.primitives.table import TABLE, bind
-from weft.indexing import refuse_before_writing, scattered, select
+from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
 
 _NUMBERS = (float, int, bool)
@@ -113,12 +113,14 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)
+        view = follow(node, chosen.path)
         if chosen.axes:
-            refuse_before_writing(chosen.indices)
-            view = follow(node, chosen.path)
+            refuse_at_once(chosen.indices)
             fresh = scattered(view, chosen, given, "add")
-            target._set(put(node, chosen.path, fresh) if chosen.path else fresh)
-            return
+        else:
+            fresh = bind(TABLE["add"], view, fitted(given, view.shape))
+        target._set(put(node, chosen.path, fresh) if chosen.path else fresh)
+        return
     content = np.array(target.numpy())
     plain = [x.numpy() if isinstance(x, Array) else x for x in values]
     ufunc.at(content, index.numpy() if isinstance(index, Array) else index, *plain)

@@ -31,7 +31,7 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.functions.matrices import lower_mask
-from weft.indexing import bounded, refuse_before_writing
+from weft.indexing import bounded, refuse_at_once
 
 
 def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -171,7 +171,7 @@ def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1, mode:
     axis = axis_index(axis, len(value.shape), "put_along_axis")
     places, shape = _along("put_along_axis", value, indices, index, axis, mode)
     given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
-    refuse_before_writing(places)
+    refuse_at_once(places)
     x[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
 
 

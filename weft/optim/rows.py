@@ -13,7 +13,7 @@ from weft.functions.elementwise import not_equal
 from weft.graph.node import Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.rows import parts_of, summed
-from weft.indexing import refuse_before_writing
+from weft.indexing import refuse_at_once
 from weft.nn.module import Module
 
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
@@ -42,7 +42,7 @@ def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
 def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> None:
     """``rule`` at the rows ``numbers`` of a parameter and its state, written in place; ``g`` has these rows only."""
 
-    refuse_before_writing((numbers,))
+    refuse_at_once((numbers,))
 
     def at(a: Array) -> Array:
         return wrap(cast(call.gather(a.node, numbers, axes=(0,)), dtype))
