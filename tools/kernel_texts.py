@@ -64,7 +64,8 @@ def watch(path: Path) -> None:
     found: dict[Any, Any] = {}
     for module in modules:
         for name, f in list(vars(module).items()):
-            if name.startswith("generate") and inspect.isfunction(f) and list(inspect.signature(f).parameters) == ["kernel", "isa"]:
+            given = list(inspect.signature(f).parameters) if name.startswith("generate") and inspect.isfunction(f) else ()
+            if given == ["kernel", "isa"]:
                 setattr(module, name, found.setdefault(f, keeping(f)))
 
 
