@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from weft.cell import LOCAL
+from weft.devices import get_backend
+from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.graph.node import Graph, Node, Shape, user_line
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.recent import Recent
-from weft.runtime import get_backend
-from weft.runtime.faults import IndexFault
 
 # Someone who changes shapes for ever makes programs for ever. The last 1000 small ones are found again and at most 2000 kept,
 # some 16 KB each, 40 MB in all; of large ones 64 and 128 MB by estimate, but never fewer than the last 16. That is far above

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft as wf
-from weft.runtime import get_backend
+from weft.devices import get_backend
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "exp": lambda a: wf.exp(-wf.abs(a)), "log": lambda a: wf.log(wf.abs(a) + 0.5),

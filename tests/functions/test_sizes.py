@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.devices import get_backend
 from weft.errors import ShapeError
 from weft.graph.primitives.table import TABLE, bind
-from weft.runtime import get_backend
 
 WIDE = 1 << 40
 

@@ -23,18 +23,18 @@ import numpy as np
 from tests import oracle
 from tests.fuzz import native
 from tests.fuzz.bounds import check_node
+from tests.kernel.evaluate import evaluate
+from tests.kernel.verify import verify
 from weft import execute
+from weft.devices import get_backend
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
-from weft.runtime import get_backend
+from weft.kernel.ir import Contraction, Kernel
 from weft.schedule.build import build
-from weft.schedule.evaluate import evaluate
-from weft.schedule.kernel import Contraction, Kernel
 from weft.schedule.memory import in_place
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
-from weft.schedule.verify import verify
 
 Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]
 
@@ -219,7 +219,7 @@ def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray], over
 
 def check_kernel(kernel: Kernel, inputs: list[np.ndarray], scalars: list[Any], expected: list[np.ndarray]) -> None:
     """Verify, compile and run one kernel, also in place."""
-    from weft.schedule.printer import kernel_key
+    from weft.kernel.printer import kernel_key
 
     text = str(kernel_key(kernel))
     try:

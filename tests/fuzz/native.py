@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.cpu.harness import compile_ir, isas
-from weft.codegen.cpu.generate import Generated, generate
-from weft.codegen.cpu.isa import host_isa
-from weft.runtime import get_backend
-from weft.runtime.cpu.compile import Loaded
-from weft.schedule.kernel import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
-from weft.schedule.printer import kernel_key
+from weft.devices import get_backend
+from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.generate import Generated, generate
+from weft.devices.cpu.native.compile import Loaded
+from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
+from weft.kernel.printer import kernel_key
 
 PAGE = mmap.PAGESIZE
 _PATTERN = 0xA5
@@ -223,7 +223,7 @@ def _own(op: str) -> Callable[..., np.ndarray]:
     return function
 
 
-from weft.schedule import evaluate as _evaluate  # noqa: E402
+from tests.kernel import evaluate as _evaluate  # noqa: E402
 
 _PLAIN = dict(_evaluate._NUMPY)
 OPERATIONS = {**_PLAIN, **{op: _own(op) for op in OWN}}

@@ -12,7 +12,7 @@ import pytest
 import weft as wf
 from tests.graph.fusing import _gathered, kernels, random, run
 from weft import execute
-from weft.runtime import counters, get_backend
+from weft.devices import counters, get_backend
 from weft.schedule.program import Call, Program, Slot
 
 EPS = 1e-5

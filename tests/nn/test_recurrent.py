@@ -9,9 +9,9 @@ import pytest
 from layer_formulas import recurrent
 
 import weft as wf
+from weft.devices import get_backend
 from weft.errors import ShapeError
 from weft.nn import GRU, LSTM, RNN
-from weft.runtime import get_backend
 from weft.transforms.tree import flatten
 
 LAYERS = {"RNN": RNN, "LSTM": LSTM, "GRU": GRU}

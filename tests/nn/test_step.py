@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.runtime import counters, get_backend
+from weft.devices import counters, get_backend
 from weft.tools.cli import digit_net
 from weft.train.fit import training_step
 

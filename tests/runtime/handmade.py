@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.runtime.cache import Cache
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.compile import Loaded
-from weft.runtime.cpu.executable import CPUExecutable
+from weft.devices.cache import Cache
+from weft.devices.cpu.backend import CPUBackend
+from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.executable import CPUExecutable
 from weft.schedule.program import Call, Host, Program, Slot
 
 F32 = np.dtype(np.float32)

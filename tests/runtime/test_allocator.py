@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from handmade import backend
 
-from weft.runtime.cpu.allocator import Borrowed, size_class
-from weft.runtime.cpu.backend import CPUBackend
+from weft.devices.cpu.backend import CPUBackend
+from weft.devices.cpu.native.allocator import Borrowed, size_class
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from handmade import F32, backend, executable, scale_ir
 
-from weft.codegen.cpu.generate import Generated
-from weft.runtime import cache as cache_module
-from weft.runtime.cache import MAGIC, Cache, Entry, decode, encode
+from weft.devices import cache as cache_module
+from weft.devices.cache import MAGIC, Cache, Entry, decode, encode
+from weft.devices.cpu.generate import Generated
 from weft.schedule.program import Call, Program, Slot
 
 CODE = bytes(range(256)) * 40

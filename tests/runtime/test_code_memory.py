@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from handmade import F32, backend, executable, scale_ir, scale_kernel, scale_twice
 
-from weft.codegen.cpu.generate import Generated
-from weft.runtime.cpu import code_memory, elf
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.code_memory import PAGE, CodeMemory, Spans
-from weft.runtime.cpu.compile import KEPT_DEAD, Compiler, Loaded, emit_object, function
+from weft.devices.cpu.backend import CPUBackend
+from weft.devices.cpu.generate import Generated
+from weft.devices.cpu.native import code_memory, elf
+from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, Spans
+from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, Loaded, emit_object, function
 from weft.schedule.info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
 

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from handmade import F32, backend, executable, scale_kernel, scale_twice
 
-from weft.runtime.cpu import compile as compile_module
-from weft.runtime.cpu import elf
-from weft.runtime.cpu.code_memory import CodeMemory
-from weft.runtime.cpu.compile import emit_object, function
+from weft.devices.cpu.native import compile as compile_module
+from weft.devices.cpu.native import elf
+from weft.devices.cpu.native.code_memory import CodeMemory
+from weft.devices.cpu.native.compile import emit_object, function
 
 ROOT = Path(__file__).parents[2]
 
@@ -183,7 +183,7 @@ import sys
 import numpy as np
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
-from weft.runtime import counters, get_backend
+from weft.devices import counters, get_backend
 from weft.schedule.build import build
 if sys.argv[1] == "forbidden":
     import llvmlite.binding as llvm

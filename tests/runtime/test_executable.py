@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from handmade import F32, backend, executable, scale_ir, scale_kernel, scale_twice, with_host
 
-from weft.runtime.cpu.allocator import Borrowed
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.compile import Loaded
-from weft.runtime.cpu.executable import CPUExecutable
-from weft.runtime.cpu.pool_ir import STATE
+from weft.devices.cpu.backend import CPUBackend
+from weft.devices.cpu.native.allocator import Borrowed
+from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.executable import CPUExecutable
+from weft.devices.cpu.native.pool_ir import STATE
 from weft.schedule.program import Call, Copy, KernelInfo, Program, Slot
 
 N = 4096
@@ -315,7 +315,7 @@ def test_a_program_without_steps(be: CPUBackend) -> None:
 
 
 def test_the_compiler_remembers_a_kernel(be: CPUBackend) -> None:
-    from weft.codegen.cpu.generate import Generated
+    from weft.devices.cpu.generate import Generated
 
     assert be.native
     made: list[int] = []

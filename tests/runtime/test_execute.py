@@ -11,9 +11,9 @@ import pytest
 import weft as wf
 import weft.schedule.build
 from weft import execute
+from weft.devices import get_backend
+from weft.devices.cpu.native import compile
 from weft.recent import Recent
-from weft.runtime import get_backend
-from weft.runtime.cpu import compile
 
 
 @pytest.fixture

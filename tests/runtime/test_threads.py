@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from handmade import backend
 
-import weft.runtime as runtime
-from weft.runtime.cpu import backend as backend_module
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.compile import function
-from weft.runtime.cpu.threads import Pool, default_threads
+import weft.devices as runtime
+from weft.devices.cpu import backend as backend_module
+from weft.devices.cpu.backend import CPUBackend
+from weft.devices.cpu.native.compile import function
+from weft.devices.cpu.native.threads import Pool, default_threads
 
 # one(ctx, chunks): ctx[chunk] += 1 for every chunk, with some work in it; nest(ctx, chunks): a parallel loop inside each chunk
 _IR = """
@@ -167,10 +167,10 @@ be = backend(Path({str(tmp_path)!r}), threads=4)
 counts = np.zeros(64, np.int64)
 _run(be, "one", counts, 64)
 assert (counts == 1).all()
-import threading, weft.runtime.cpu.allocator
+import threading, weft.devices.cpu.native.allocator
 kept = be.allocate(100)
 threading.kept = view = be.to_numpy(be.allocate(100), (25,), np.dtype(np.float32))  # outlives this module
-weft.runtime.cpu.allocator.kept = [be.allocate(64) for _ in range(100)]
+weft.devices.cpu.native.allocator.kept = [be.allocate(64) for _ in range(100)]
 sys.kept = be.allocate(64)
 loop = [be.allocate(64)]
 loop.append(loop)
@@ -201,5 +201,5 @@ def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_the_runtime_opens_no_llvm() -> None:
-    code = "import sys, weft.runtime, weft.runtime.cpu; sys.exit('llvmlite' in sys.modules)"
+    code = "import sys, weft.devices, weft.devices.cpu; sys.exit('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=60).returncode == 0

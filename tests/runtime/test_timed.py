@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 import weft as wf
+from weft.devices import get_backend
 from weft.graph.node import Graph
-from weft.runtime import get_backend
 from weft.schedule.build import built
 from weft.schedule.program import Call, Copy, Host, Loop
 

@@ -27,7 +27,7 @@ def shapes(count: int, kind: str = "lazy", tell: Callable[[str], None] = lambda 
     import numpy as np
 
     import weft as wf
-    from weft.runtime import counters, get_backend
+    from weft.devices import counters, get_backend
 
     jitted = wf.jit(lambda x: wf.tanh(x) * 2 + 1)
     table = np.random.default_rng().normal(size=count + 1).astype(np.float32)

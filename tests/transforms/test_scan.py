@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.devices import get_backend
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.execute import detached
 from weft.graph.interpret import interpret
-from weft.runtime import get_backend
 from weft.schedule import reasons
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, calls

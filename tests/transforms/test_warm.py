@@ -274,7 +274,7 @@ def test_an_argument_that_is_written_and_captured_too():
 
 def test_what_was_not_called_for_long_is_dropped_even_while_it_runs(monkeypatch):
     """A thread's warm call goes on while others push its program out; its memory is used again only afterwards."""
-    from weft.runtime import get_backend
+    from weft.devices import get_backend
     from weft.transforms import jit as jitting
 
     monkeypatch.setattr(jitting, "KINDS", 2)

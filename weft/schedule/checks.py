@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.graph.node import Node
+from weft.kernel.ir import Kernel, Phase
+from weft.kernel.walk import operands
 from weft.schedule.fuse import Fused
-from weft.schedule.kernel import Kernel, Phase
 from weft.schedule.memory import copies, values_of
 from weft.schedule.program import Call, Loop, Program, Site, Step, calls
-from weft.schedule.values import operands
 
 
 def site(node: Node) -> Site:

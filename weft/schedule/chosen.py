@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.schedule.kernel import Access, Affine, Axis, Value, along
-from weft.schedule.values import INT64, Machine
+from weft.kernel.ir import Access, Affine, Axis, Value, along
+from weft.kernel.values import INT64, Machine
 
 LEAST = 64  # positions: a shorter loop is no more work than finding the place
 

@@ -16,16 +16,17 @@ import numpy as np
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
-from weft.schedule import index as ix
+from weft.kernel import index as ix
+from weft.kernel.index import ZERO, Guard, Index
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
+from weft.kernel.summation import reduction_order
+from weft.kernel.values import INT64, Machine, tag
+from weft.kernel.walk import operands
 from weft.schedule import reasons
 from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
-from weft.schedule.index import ZERO, Guard, Index
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import FACTOR, Structure
-from weft.schedule.summation import reduction_order
-from weft.schedule.values import INT64, Machine, operands, tag
 from weft.schedule.view import View
 
 UINT64 = np.dtype(np.uint64)
@@ -173,7 +174,10 @@ class Expander:
         base = self.view.memory(below)
         if base is not None and base not in self.structure.members:
             return self.load(base, node.shape, index, guards)
-        return self.at(below, ix.reshape(index, node.shape, below.shape, self.extents), guards)
+        inner = ix.reshape(index, node.shape, below.shape, self.extents)
+        if inner is None:
+            raise Boundary(reasons.RESHAPE)
+        return self.at(below, inner, guards)
 
     def _slice(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         return self.at(node.inputs[0], ix.slice_(index, node.params["start"], node.params["step"]), guards)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.graph.node import Graph, Node, Shape
+from weft.kernel.ir import Kernel
 from weft.schedule.groups import Group, Grouping, Refusal
-from weft.schedule.kernel import Kernel
 from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import Structure

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.graph.node import Node, Shape
+from weft.kernel.index import ZERO, Guard, Index, always
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_index, lower_product, reasons
 from weft.schedule.expand import Expander, Held, Scope
 from weft.schedule.facts import ends_kernel
-from weft.schedule.index import ZERO, Guard, Index, always
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule.names import kernel_name
 from weft.schedule.pending import Pending
 from weft.schedule.reasons import Boundary

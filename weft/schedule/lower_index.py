@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.graph.node import Node
+from weft.kernel.index import ZERO, Index, broadcast
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
+from weft.kernel.summation import reduction_order
+from weft.kernel.values import INT64
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.facts import ends_kernel
-from weft.schedule.index import ZERO, Index, broadcast
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
-from weft.schedule.summation import reduction_order
-from weft.schedule.values import INT64
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:

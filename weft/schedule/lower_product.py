@@ -8,13 +8,13 @@ from typing import Any
 
 from weft.graph.node import Node
 from weft.graph.primitives.kinds import accumulator
-from weft.schedule import index as ix
+from weft.kernel import index as ix
+from weft.kernel.index import Guard, Index
+from weft.kernel.ir import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
+from weft.kernel.summation import product_order, window_order
 from weft.schedule.expand import Expander, Scope
-from weft.schedule.index import Guard, Index
-from weft.schedule.kernel import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
-from weft.schedule.summation import product_order, window_order
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 
-from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Phase, Stage, Store, Value
+from weft.kernel.ir import Access, Affine, Contraction, Kernel, Phase, Stage, Store, Value
 
 ALIGN = 64
 MANY = 1000  # temporaries; above, their places are sought in a way that takes less time and may take more memory

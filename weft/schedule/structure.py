@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.graph.node import Node
+from weft.kernel.index import follows
 from weft.schedule import reasons
 from weft.schedule.facts import Dims, Facts, ends_kernel, is_reduction, reduces
 from weft.schedule.group_check import check
-from weft.schedule.index import follows
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 

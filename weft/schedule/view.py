@@ -9,7 +9,7 @@ from __future__ import annotations
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.kinds import FLOATS
 from weft.graph.simplify import holds
-from weft.schedule.index import follows
+from weft.kernel.index import follows
 
 _MOVES = 48  # moves of data in a row that a reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read

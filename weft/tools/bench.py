@@ -126,7 +126,7 @@ def measure(net: str, batch: int, repeats: int, show: Callable[[Layer, dict[str,
 def convnets(arguments: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
     import weft as wf
-    from weft.runtime import get_backend
+    from weft.devices import get_backend
 
     names = arguments.nets.split(",") if arguments.nets else ["alexnet"] if arguments.quick else list(NETS)
     for name in names:

@@ -155,7 +155,7 @@ def _info(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.runtime import get_backend
+    from weft.devices import get_backend
 
     found = get_backend("cpu").describe(measure=True)
     rows = {

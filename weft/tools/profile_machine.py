@@ -56,7 +56,7 @@ def machine() -> Machine:
     DataError
         where ``$WEFT_PROFILE`` names a file that holds something else.
     """
-    from weft.runtime import get_backend
+    from weft.devices import get_backend
 
     backend = get_backend()
     threads = backend.pool.threads
@@ -73,8 +73,8 @@ def machine() -> Machine:
 
 def _measured(backend: Any, threads: int) -> Machine:
     """From the cache folder, or measured and written there."""
-    from weft.runtime.cpu.compile import cpu_identity, cpu_model
-    from weft.runtime.cpu.measure import measure
+    from weft.devices.cpu.native.compile import cpu_identity, cpu_model
+    from weft.devices.cpu.native.measure import measure
 
     name = "machine-" + hashlib.sha256(f"{cpu_identity()} {threads}".encode()).hexdigest()[:32]
     entry = backend.compiler.cache.read(name)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.devices import get_num_threads
 from weft.graph.node import Node
-from weft.runtime import get_num_threads
 from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_machine import Machine
 from weft.tools.profile_report import Step
@@ -127,9 +127,9 @@ def _scatter(node: Node, once: float) -> Reason:
 
 def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
     """Why a kernel computes one element after another, where it does."""
-    from weft.codegen.cpu.generate import generate
-    from weft.codegen.cpu.isa import host_isa
-    from weft.codegen.cpu.math import has_vectors
+    from weft.devices.cpu.emit.isa import host_isa
+    from weft.devices.cpu.emit.math import has_vectors
+    from weft.devices.cpu.generate import generate
 
     code = "\n".join(line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare"))
     called = re.findall(r"call (float|double) @(?!llvm|weft)(\w+)\(", code)

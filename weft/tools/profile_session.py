@@ -13,13 +13,13 @@ from typing import Any
 
 from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
+from weft.devices import get_backend
+from weft.devices.faults import IndexFault
 from weft.errors import TraceError
 from weft.execute import told
 from weft.graph.node import ORIGIN, Graph, Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.nn.module import WATCH, Module
-from weft.runtime import get_backend
-from weft.runtime.faults import IndexFault
 from weft.schedule.build import built
 from weft.schedule.checks import sites
 from weft.schedule.fuse import Fused

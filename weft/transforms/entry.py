@@ -138,7 +138,7 @@ class Entry:
         self._free = [self._values[i] for i, _ in self._state]
 
     def warm(self, structures: int) -> Any:
-        """A table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
+        """A table for warm calls (see ``weft.devices.cpu.native.warm``), None where they need Python."""
         if not self._single or self.tree is not None or not self.quick or self.watched:
             return None
         if self._writes or self._survivors or self._shown:

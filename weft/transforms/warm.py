@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from weft.array import Array, Scalar
 from weft.cell import LOCAL
+from weft.devices import get_backend
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
-from weft.runtime import get_backend
 from weft.transforms.tree import Structure
 
 if TYPE_CHECKING:
-    from weft.runtime.cpu.warm import Table
+    from weft.devices.cpu.native.warm import Table
 
 _NOTHING: dict[str, Any] = {}
 _installed: set[type] = set()
@@ -25,7 +25,7 @@ _installed: set[type] = set()
 
 def install(cls: type, slow: Callable[..., Any]) -> None:
     """Make the native call the ``__call__`` of ``cls``; it calls ``slow`` where its table in ``_warm`` does not fit."""
-    from weft.runtime.cpu.warm import World
+    from weft.devices.cpu.native.warm import World
 
     if cls not in _installed:
         _installed.add(cls)
@@ -45,8 +45,8 @@ def table(
     cells, fixed : captured cells with what they hold, and buffers, which follow these
     result : shape, dtype and class
     """
-    from weft.runtime.cpu import warm_ir
-    from weft.runtime.cpu.warm import Table
+    from weft.devices.cpu.native import warm_ir
+    from weft.devices.cpu.native.warm import Table
 
     arguments = [
         (warm_ir.FLOAT, None, None) if s is None
