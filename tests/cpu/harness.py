@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa, isa_of
-from weft.devices.cpu.generate import Generated
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
 
 _SUPPORT = """

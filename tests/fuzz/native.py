@@ -16,8 +16,9 @@ import numpy as np
 
 from tests.cpu.harness import compile_ir, isas
 from weft.devices import get_backend
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import host_isa
-from weft.devices.cpu.generate import Generated, generate
+from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import Loaded
 from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
 from weft.kernel.printer import kernel_key

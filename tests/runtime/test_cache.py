@@ -19,7 +19,7 @@ from handmade import F32, backend, executable, scale_ir
 
 from weft.devices import cache as cache_module
 from weft.devices.cache import MAGIC, Cache, Entry, decode, encode
-from weft.devices.cpu.generate import Generated
+from weft.devices.cpu.emit.generated import Generated
 from weft.schedule.program import Call, Program, Slot
 
 CODE = bytes(range(256)) * 40

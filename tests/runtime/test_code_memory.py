@@ -13,7 +13,7 @@ import pytest
 from handmade import F32, backend, executable, scale_ir, scale_kernel, scale_twice
 
 from weft.devices.cpu.backend import CPUBackend
-from weft.devices.cpu.generate import Generated
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, Spans
 from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, Loaded, emit_object, function

@@ -315,7 +315,7 @@ def test_a_program_without_steps(be: CPUBackend) -> None:
 
 
 def test_the_compiler_remembers_a_kernel(be: CPUBackend) -> None:
-    from weft.devices.cpu.generate import Generated
+    from weft.devices.cpu.emit.generated import Generated
 
     assert be.native
     made: list[int] = []

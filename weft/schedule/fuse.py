@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from weft.graph.node import Graph, Node, Shape
 from weft.kernel.ir import Kernel
+from weft.schedule.group_check import structure_of
 from weft.schedule.groups import Group, Grouping, Refusal
 from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 
@@ -115,7 +115,7 @@ def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ..
     key = (nodes, tuple(stored))
     if key not in built:
         try:
-            built[key] = lower(view, Structure(view, nodes, stored))
+            built[key] = lower(view, structure_of(view, nodes, stored))
         except Boundary as boundary:
             raise _Unbuilt(nodes, boundary.reason) from boundary
     made = built[key]

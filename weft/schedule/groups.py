@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.facts import reduces
+from weft.schedule.group_check import structure_of
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import VIEWS, Structure
+from weft.schedule.structure import VIEWS
 from weft.schedule.view import View
 
 LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
@@ -132,7 +133,7 @@ class Grouping:
         if a.single and not b.single and any(n in a.nodes for n in stored):
             return reasons.SINGLE
         try:
-            Structure(self.view, nodes, stored)
+            structure_of(self.view, nodes, stored)
         except Boundary as boundary:
             return boundary.reason
         return None
@@ -242,7 +243,7 @@ class Grouping:
         more = sorted([*b.nodes, node], key=view.number.__getitem__)
         try:
             for nodes in (rest, more):
-                Structure(view, nodes, self.stored(nodes, frozenset(nodes)))
+                structure_of(view, nodes, self.stored(nodes, frozenset(nodes)))
         except Boundary:
             return False
         a.nodes, b.nodes = rest, more

@@ -13,7 +13,6 @@ from weft.graph.node import Node
 from weft.kernel.index import follows
 from weft.schedule import reasons
 from weft.schedule.facts import Dims, Facts, ends_kernel, is_reduction, reduces
-from weft.schedule.group_check import check
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 
@@ -23,7 +22,7 @@ FACTOR = 8  # a costly value may be computed this many times before it is worth 
 
 
 class Structure:
-    """The analysis of one group; raises Boundary where the nodes cannot be one kernel."""
+    """The analysis of one group, node by node; raises Boundary where one of them cannot join. See structure_of for the whole."""
 
     def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         self.view = view
@@ -39,7 +38,6 @@ class Structure:
         self.product: Node | None = None
         for node in nodes:
             self.facts[node] = self._visit(node)
-        check(self)
 
     @property
     def shared(self) -> Dims | None:

@@ -7,9 +7,9 @@ from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.alike import share_alike
 from weft.devices.cpu.emit.chunks import count_entry
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Module
-from weft.devices.cpu.generate import Generated
 from weft.kernel.convolution import match_conv
 from weft.kernel.ir import Contraction, Kernel
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from weft.devices.cpu.convolution.tile import Number
+from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.machine import Ops, cast
 from weft.devices.cpu.emit.memory import load_scalar
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv
 from weft.kernel.ir import Axis, Kernel, Stage, Store, Value

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from weft.devices.cpu.emit.address import DUMMY, dummy, pointer_of, pointers_of
 from weft.devices.cpu.emit.affine import lane_step, lane_terms
+from weft.devices.cpu.emit.casts import cast
+from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.masks import bits_of, both_masks, first_lanes, guards_of
 from weft.devices.cpu.emit.memory import from_memory, memory_literal
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import memory_type, name_of, splat_text, wide
 from weft.devices.cpu.emit.vector_load import (
     gather,
@@ -23,9 +24,6 @@ from weft.devices.cpu.emit.vector_load import (
 from weft.kernel.ir import Access
 from weft.kernel.walk import dependencies
 
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
-
 
 def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
     """A load; where the guard is false, the fill."""
@@ -33,8 +31,6 @@ def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
     raw = load_raw(e, access, vector)
     name = from_memory(e.f, raw, access.buffer.dtype, lanes)
     if dtype != access.buffer.dtype:
-        from weft.devices.cpu.emit.machine import Ops, cast
-
         name = cast(Ops(e.f, e.m, e.isa, lanes), name, access.buffer.dtype, dtype)
     return name
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.devices.cpu.emit.affine import affine_text, uniform_groups
+from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.types import memory_type, wide
 from weft.kernel.ir import Access, Affine
-
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
 
 DUMMY = 256  # bytes
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from weft.devices.cpu.emit.casts import cast
+from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import is_signed, llvm_type, wide
 from weft.kernel.ir import Affine, Value
 from weft.kernel.walk import dependencies
-
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
 
 _INT64 = np.dtype(np.int64)
 
@@ -23,8 +21,6 @@ def index_value(e: Emitter, affine: Affine, dtype: np.dtype, vector: bool) -> st
 
 
 def _narrow(e: Emitter, name: str, dtype: np.dtype, vector: bool) -> str:
-    from weft.devices.cpu.emit.machine import Ops, cast
-
     return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, _INT64, dtype)
 
 

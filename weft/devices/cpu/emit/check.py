@@ -6,15 +6,11 @@ comes first writes it; later kernels do not run (see ``walk_ir.py``), nor later 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.masks import both_masks
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import wide
 from weft.kernel.ir import Kernel, Value
-
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
 
 
 def record_slot(kernel: Kernel) -> int:

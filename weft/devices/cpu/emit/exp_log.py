@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.reals import Reals
 
 _INF, _NAN = float("inf"), float("nan")

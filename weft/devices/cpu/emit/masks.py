@@ -5,15 +5,11 @@ A mask is the text of an ``<n x i1>``: a constant ``<i1 true, ...>`` or a name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.devices.cpu.emit.affine import affine_text, known_lanes
+from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.types import splat_text, wide
 from weft.kernel.ir import Access, Affine
 from weft.kernel.walk import dependencies
-
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
 
 
 def constant_mask(bits: list[bool]) -> str:

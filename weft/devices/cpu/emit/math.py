@@ -10,7 +10,7 @@ from collections.abc import Callable
 from weft.devices.cpu.emit import exp_log, sin_cos
 from weft.devices.cpu.emit.exp_log import NUMBERS
 from weft.devices.cpu.emit.libm import libm
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.reals import Reals
 
 _LOG2_E = 1.44269504088896341

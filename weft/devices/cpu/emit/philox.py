@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL
 
 _M0, _M1 = MULTIPLIERS

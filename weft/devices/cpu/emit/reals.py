@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 
 
 class Reals:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.emit.machine import Ops, add, cast, round_half
+from weft.devices.cpu.emit.casts import add, cast, round_half
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import is_float, is_half, literal, llvm_type, splat_text, wide
 from weft.kernel.ir import Reduction
 

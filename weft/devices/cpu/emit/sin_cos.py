@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.emit.exp_log import NUMBERS
 from weft.devices.cpu.emit.libm import libm, rare
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.reals import Reals
 
 _FAR = 100000.0

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from weft.devices.cpu.emit.access import load_raw
 from weft.devices.cpu.emit.address import pointer_of, pointers_of
 from weft.devices.cpu.emit.affine import lane_step
+from weft.devices.cpu.emit.casts import add, cast
+from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.masks import bits_of, both_masks, first_lanes, guards_of
 from weft.devices.cpu.emit.memory import from_memory, to_memory
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide
 from weft.kernel.ir import Access, Affine, Store
 from weft.kernel.walk import access_axes, access_values, dependencies
-
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
 
 STREAM = 8 << 20  # bytes of a result that does not stay in the caches; results begin at 64 bytes
 
@@ -42,8 +41,6 @@ def emit_store_access(e: Emitter, store: Store) -> None:
     lanes = env.lanes if vector else None
     dtype = access.buffer.dtype
     if store.value.dtype != dtype:
-        from weft.devices.cpu.emit.machine import Ops, cast
-
         name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
     if store.mode == "add":
         e.m.took("scatter add" if lanes is None else "scatter add lanes")
@@ -154,8 +151,6 @@ def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, siz
 
 def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
     """buffer[...] += value."""
-    from weft.devices.cpu.emit.machine import Ops, add
-
     f, dtype = e.f, access.buffer.dtype
     type_, size = memory_type(dtype), dtype.itemsize
     affine = access.flat()

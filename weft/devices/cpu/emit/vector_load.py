@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from weft.devices.cpu.emit.address import dummy, pointer_of
+from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.lanewise import load_function
 from weft.devices.cpu.emit.masks import bits_of, constant_mask, either, some_lanes
 from weft.devices.cpu.emit.types import mangle, splat_text, wide
 from weft.kernel.ir import Access, Affine
 from weft.kernel.walk import access_axes, dependencies
-
-if TYPE_CHECKING:
-    from weft.devices.cpu.emit.emit import Emitter
 
 
 def load_same(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from weft.devices.cpu.emit.address import pointer_of
-from weft.devices.cpu.emit.emit import Emitter
+from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.nest.nest import Nest, instructions
 from weft.devices.cpu.nest.row_lanes import FAR
 from weft.kernel.ir import Access, Affine, Axis, Stage, Value, size_of
@@ -34,7 +34,7 @@ def ask_ahead(n: Nest, outer: tuple[Axis, ...], axis: Axis, row: str, end: str |
             fixed = {a.id: str(k) for a, k in zip(inner, places, strict=True)}
             env.axes = {**n.base.axes, **fixed, outer[0].id: there, axis.id: "0"}
             env.offsets = {outer[0].id: 0}
-            pointer = pointer_of(Emitter(n.f, n.m, n.isa, env), access, access.flat())
+            pointer = pointer_of(ValueEmitter(n.f, n.m, n.isa, env), access, access.flat())
             for k in range(0, _length(access, axis), 64):
                 n.m.prefetch(n.f, n.f.offset(pointer, k), write)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.machine import Ops
 from weft.devices.cpu.emit.memory import load_cell, store_cell
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.emit.types import align_of, cell_type, wide
 from weft.devices.cpu.nest.nest import Layout, Nest, strides_along

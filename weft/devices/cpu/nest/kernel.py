@@ -10,13 +10,13 @@ from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.alike import share_alike
 from weft.devices.cpu.emit.check import record_slot, stop_here
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
-from weft.devices.cpu.emit.emit import Emitter
+from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.machine import Ops
 from weft.devices.cpu.emit.masks import guards_of
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Module
-from weft.devices.cpu.generate import Generated
 from weft.devices.cpu.nest.ahead import ask_ahead
 from weft.devices.cpu.nest.blocks import emit_blocks, emit_blocks_merge
 from weft.devices.cpu.nest.nest import Layout, Nest
@@ -185,7 +185,7 @@ def _wanted(n: Nest, within: set[int | None]) -> Iterator[None]:
     if not guard or within & deps or not alike:
         yield
         return
-    inside, _ = guards_of(Emitter(n.f, n.m, n.isa, n.env()), stores[0].access)
+    inside, _ = guards_of(ValueEmitter(n.f, n.m, n.isa, n.env()), stores[0].access)
     if inside is None:
         yield
         return

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.address import pointer_of
-from weft.devices.cpu.emit.emit import Emitter
+from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import Env
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import wide
 from weft.devices.cpu.nest.nest import Nest
 from weft.devices.cpu.nest.tiles import update
@@ -158,6 +158,6 @@ def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, r
         if step < own.extent:
             continue
         moved = Affine(at.const, tuple(sorted({**terms, outer.id: step, axis.id: 1}.items())))
-        pointer = pointer_of(Emitter(n.f, n.m, n.isa, envs[0]), access, moved)
+        pointer = pointer_of(ValueEmitter(n.f, n.m, n.isa, envs[0]), access, moved)
         for k in range(0, envs[0].lanes * len(envs) * size, 64):
             n.m.prefetch(n.f, n.f.offset(pointer, rows * step * size + k))

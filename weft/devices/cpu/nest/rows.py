@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from weft.devices.cpu.emit import reduce
 from weft.devices.cpu.emit.env import Env
-from weft.devices.cpu.emit.machine import Ops
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.nest.nest import Nest
 from weft.devices.cpu.nest.row_lanes import Hook, Joined, Lanes, prefetch, vectors
 from weft.devices.cpu.nest.row_scratch import Kept, keep, recall, shared

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.env import Env
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.machine import Ops
 from weft.devices.cpu.emit.memory import load_cell, store_cell
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type
 from weft.devices.cpu.nest.early import early
 from weft.devices.cpu.nest.nest import Nest, lanes_for, strides_along

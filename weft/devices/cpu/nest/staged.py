@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from weft.devices.cpu.emit import reduce
 from weft.devices.cpu.emit.env import Env
-from weft.devices.cpu.emit.machine import Ops
 from weft.devices.cpu.emit.memory import load_cell, store_cell
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import cell_type, wide
 from weft.devices.cpu.nest.nest import Nest
 from weft.devices.cpu.nest.row_lanes import Joined, Lanes, const_mask, prefetch, vectors

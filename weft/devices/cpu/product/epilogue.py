@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
 from weft.devices.cpu.emit.isa import ISA
-from weft.devices.cpu.emit.machine import Ops, cast
 from weft.devices.cpu.emit.memory import load_scalar, to_memory
+from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import is_half
 from weft.devices.cpu.product.microkernel import Tile, mask_text

@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, run_units, share
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.generate import Generated
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
 from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel

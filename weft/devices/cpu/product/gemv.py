@@ -18,10 +18,10 @@ from functools import partial
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, run_units, share
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
-from weft.devices.cpu.generate import Generated
 from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.pack import Packer
 from weft.kernel.ir import Kernel
