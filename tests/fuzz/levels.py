@@ -26,7 +26,7 @@ from tests.fuzz.bounds import check_node
 from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
 from weft import execute
-from weft.devices import get_backend
+from weft.devices import get_device
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.control import SCAN
@@ -283,8 +283,8 @@ def check_graph(graph: Graph, values: Sequence[Any], taken: Callable[[Kernel], N
 def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: list[np.ndarray]) -> None:
     """The runtime's own run of the program."""
     run = execute.executable(graph)
-    backend = get_backend()
-    before = backend.pool.threads
+    device = get_device()
+    before = device.pool.threads
     parallel = any(native.native(c.kernel).loaded.parallel for c in calls(program))
 
     def once(what: str, held: bool) -> None:
@@ -299,9 +299,9 @@ def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: l
 
     try:
         for threads in (2, 1) if parallel else (before,):
-            backend.pool.set_threads(threads) if threads != backend.pool.threads else None
+            device.pool.set_threads(threads) if threads != device.pool.threads else None
             once(f"{threads} threads", True)
         once("inputs given away", False)
     finally:
-        if backend.pool.threads != before:
-            backend.pool.set_threads(before)
+        if device.pool.threads != before:
+            device.pool.set_threads(before)

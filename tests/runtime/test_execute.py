@@ -11,7 +11,7 @@ import pytest
 import weft as wf
 import weft.schedule.build
 from weft import execute
-from weft.devices import get_backend
+from weft.devices import get_device
 from weft.devices.cpu.native import compile
 from weft.recent import Recent
 
@@ -64,7 +64,7 @@ def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> N
 
 def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tests/soak/shapes.py`` does it with 30,000."""
-    known = get_backend().compiler
+    known = get_device().compiler
     monkeypatch.setattr(execute, "PROGRAMS", Recent(16 * execute.LEAST))
     monkeypatch.setattr(compile, "KEPT_DEAD", 20)
     known.sweep()

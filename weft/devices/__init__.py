@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+
+from weft.devices.base import Device
 
 
 @cache
-def get_backend(name: str = "cpu") -> Any:
-    """The backend of a device.
+def get_device(name: str = "cpu") -> Device:
+    """A device by its name.
 
     Parameters
     ----------
@@ -17,24 +18,24 @@ def get_backend(name: str = "cpu") -> Any:
 
     Returns
     -------
-    Backend
+    Device
 
     Raises
     ------
     ValueError
-        No such backend.
+        No such device.
 
     Examples
     --------
-    >>> from weft.devices import get_backend
-    >>> get_backend("cpu").name
+    >>> from weft.devices import get_device
+    >>> get_device("cpu").name
     'cpu'
     """
     if name != "cpu":
-        raise ValueError(f"no backend {name!r}; this build has 'cpu'")
-    from weft.devices.cpu import BACKEND
+        raise ValueError(f"no device {name!r}; this build has 'cpu'")
+    from weft.devices.cpu import DEVICE
 
-    return BACKEND
+    return DEVICE
 
 
 def counters() -> dict[str, int]:
@@ -54,7 +55,7 @@ def counters() -> dict[str, int]:
     >>> counters()["kernels"] - before
     0
     """
-    return get_backend().counters()
+    return get_device().counters()
 
 
 def set_num_threads(count: int) -> None:
@@ -79,7 +80,7 @@ def set_num_threads(count: int) -> None:
     1
     >>> set_num_threads(before)
     """
-    get_backend().pool.set_threads(count)
+    get_device().set_threads(count)
 
 
 def get_num_threads() -> int:
@@ -95,4 +96,4 @@ def get_num_threads() -> int:
     >>> get_num_threads() >= 1
     True
     """
-    return get_backend().pool.threads
+    return get_device().threads

@@ -1,4 +1,4 @@
-"""The kernel IR: plain, frozen, hashable, printable. Both backends read this level.
+"""The kernel IR: plain, frozen, hashable, printable. Both devices read this level.
 
 A Kernel is one native call. It runs its phases in order with a barrier between them; a phase runs its
 stages in order inside loops over the phase's shared axes. A value that one stage reduces is read by later

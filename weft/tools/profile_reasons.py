@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.devices import get_num_threads
+from weft.devices import get_device, get_num_threads
+from weft.devices.base import ReadsCode
 from weft.graph.node import Node
 from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_machine import Machine
@@ -127,16 +127,13 @@ def _scatter(node: Node, once: float) -> Reason:
 
 def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
     """Why a kernel computes one element after another, where it does."""
-    from weft.devices.cpu.emit.isa import host_isa
-    from weft.devices.cpu.emit.math import has_vectors
-    from weft.devices.cpu.generate import generate
-
-    code = "\n".join(line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare"))
-    called = re.findall(r"call (float|double) @(?!llvm|weft)(\w+)\(", code)
-    slow = {name for t, name in called if not has_vectors(name.removesuffix("f") if t == "float" else name, t)}
-    if slow:
-        return f"{' and '.join(sorted(slow))} of the C library {'is' if len(slow) == 1 else 'are'} called for each element"
-    if re.search(r"<\d+ x (float|double|half|bfloat|i\d+|ptr)>", code):
+    device = get_device()
+    if not isinstance(device, ReadsCode):
+        return None
+    code = device.code_of(kernel)
+    if code.called:
+        return f"{' and '.join(code.called)} of the C library {'is' if len(code.called) == 1 else 'are'} called for each element"
+    if code.vectors:
         return None
     if any(n.op.name == "cumulative_sum" for n in nodes):
         return "a running sum adds one element after the other"

@@ -13,7 +13,8 @@ from typing import Any
 
 from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
-from weft.devices import get_backend
+from weft.devices import get_device
+from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.errors import TraceError
 from weft.execute import told
@@ -85,7 +86,10 @@ class Session:
         unit = self.units.get(key)
         if unit is None:
             program, fused = built(resolved(graph))
-            run = get_backend().compile(program, flush_denormals=LOCAL.flush, timed=True)
+            device = get_device()
+            if not isinstance(device, Timing):
+                raise RuntimeError(f"profile: the device {device.name} cannot time the steps of a program")
+            run = device.compile_timed(program, flush_denormals=LOCAL.flush)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:

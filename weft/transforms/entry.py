@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.array import Array, Scalar, holding, own, wrap
 from weft.convert import as_node
+from weft.devices.base import Run
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms import warm
@@ -62,7 +63,7 @@ class Entry:
         "tree", "watched", "_scalar_dtypes",
     )
 
-    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
+    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any) -> None:
         graph = traced.graph
         self._run = run
         self._arrays = traced.arrays
@@ -138,12 +139,12 @@ class Entry:
         self._free = [self._values[i] for i, _ in self._state]
 
     def warm(self, structures: int) -> Any:
-        """A table for warm calls (see ``weft.devices.cpu.native.warm``), None where they need Python."""
+        """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
         if not self._single or self.tree is not None or not self.quick or self.watched:
             return None
         if self._writes or self._survivors or self._shown:
             return None
-        program = self._run.direct()  # type: ignore[attr-defined]
+        program = self._run.direct()
         if not program:
             return None
         known = self._warm
@@ -152,7 +153,7 @@ class Entry:
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
-            self._warm = known = warm.table(self._run, program, structures, specs, places, cells, self._fixed, result)
+            self._warm = known = warm.table(self._run, structures, specs, places, cells, self._fixed, result)
         return known
 
     def fast(self, args: Sequence[Any]) -> Any:

@@ -1,5 +1,5 @@
-"""The CPU backend."""
+"""The CPU device."""
 
-from weft.devices.cpu.backend import BACKEND, CPUBackend
+from weft.devices.cpu.device import DEVICE, CPUDevice
 
-__all__ = ["BACKEND", "CPUBackend"]
+__all__ = ["DEVICE", "CPUDevice"]

@@ -7,7 +7,7 @@ from weft.devices.cpu.convolution.forward import Forward
 from weft.devices.cpu.convolution.weights import WeightGradient
 from weft.devices.cpu.emit.alike import share_alike
 from weft.devices.cpu.emit.chunks import count_entry
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Module
 from weft.kernel.convolution import match_conv
@@ -54,4 +54,5 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
     for part in parts:
         f.do(f"call void {part.name('run')}(ptr %args)")
     f.do("ret void")
-    return Generated(kernel.name, module.text(), base, max(part.worker for part in parts), tuple(module.paths))
+    module.vectors = True
+    return generated(module, kernel.name, base, max(part.worker for part in parts))

@@ -9,6 +9,7 @@ from weft.devices.cpu.emit.types import wide
 def libm(o: Ops, name: str, t: str, args: list[str]) -> str:
     """``name`` (the double's, as ``exp``) on each lane of float or double registers."""
     symbol = name + ("f" if t == "float" else "")
+    o.m.called[name, t] = None
     types = ", ".join([t] * len(args))
     o.m.declare(symbol, f"declare {t} @{symbol}({types})")
     if o.lanes is None:

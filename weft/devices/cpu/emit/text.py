@@ -117,7 +117,7 @@ def _addressed(type_: str) -> None:
 
 
 class Module:
-    """Functions and declarations of one compiled unit."""
+    """Functions and declarations of one compiled unit; paths, called, vectors: as in ``Generated``."""
 
     def __init__(self) -> None:
         self.functions: list[Function] = []
@@ -125,6 +125,8 @@ class Module:
         self._declared: dict[str, str] = {}
         self._once: set[str] = set()
         self.paths: dict[str, None] = {}
+        self.called: dict[tuple[str, str], None] = {}
+        self.vectors = False
 
     def took(self, path: str) -> None:
         """Note which way of generating code was entered, see ``Generated.paths``."""

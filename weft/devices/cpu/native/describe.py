@@ -16,10 +16,10 @@ from weft.devices.cpu.native.compile import cpu_model, function, host
 _CHAINS = 12  # independent sums: enough to hide an fma's latency on two units
 
 
-def describe(backend: Any, measure: bool = False) -> dict[str, Any]:
+def describe(device: Any, measure: bool = False) -> dict[str, Any]:
     """Plain data. ``measure`` adds one core's fused multiply-add peak and copy bandwidth (about 0.2 s)."""
     isa = host()
-    cache = backend.compiler.cache
+    cache = device.compiler.cache
     entries, size = cache.size()
     out = {
         "device": "cpu",
@@ -31,34 +31,34 @@ def describe(backend: Any, measure: bool = False) -> dict[str, Any]:
         "l1_bytes": isa.l1,
         "l2_bytes": isa.l2,
         "features": [f[1:] for f in isa.features.split(",") if f.startswith("+")],
-        "threads": backend.pool.threads,
+        "threads": device.pool.threads,
         "cache_folder": str(cache.folder),
         "cache_entries": entries,
         "cache_bytes": size,
-        "memory_idle_bytes": backend.allocator.idle_bytes(),
+        "memory_idle_bytes": device.allocator.idle_bytes(),
         "versions": {name: _version(name) for name in ("weft", "numpy", "llvmlite", "ml_dtypes")} | {
             "python": platform.python_version(), "llvm": _llvm_version(),
         },
     }
     if measure:
-        out["fma_peak_flops"] = fma_peak(backend, isa)
-        out["copy_bytes_per_second"] = copy_bandwidth(backend)
+        out["fma_peak_flops"] = fma_peak(device, isa)
+        out["copy_bytes_per_second"] = copy_bandwidth(device)
     return out
 
 
-def fma_peak(backend: Any, isa: Any) -> float:
+def fma_peak(device: Any, isa: Any) -> float:
     """float32 operations a second of one core: a loop of nothing but fused multiply-adds."""
     rounds = 1 << 20
-    run = function(backend.compiler.module(fma_text(isa.bits // 32, rounds))["weft_fma_peak"], ctypes.c_void_p)
-    sink = backend.from_numpy(np.full(1024, 0.5, np.float32))
+    run = function(device.compiler.module(fma_text(isa.bits // 32, rounds))["weft_fma_peak"], ctypes.c_void_p)
+    sink = device.upload(np.full(1024, 0.5, np.float32))
     return 2 * _CHAINS * (isa.bits // 32) * rounds / fastest(lambda: run(sink.address))
 
 
-def copy_bandwidth(backend: Any, nbytes: int = 64 << 20) -> float:
+def copy_bandwidth(device: Any, nbytes: int = 64 << 20) -> float:
     """Bytes read and written a second by one core copying memory far larger than its own caches."""
-    source, target = backend.allocate(nbytes), backend.allocate(nbytes)
+    source, target = device.allocate(nbytes), device.allocate(nbytes)
     args = (ctypes.c_int64 * 3)(source.address, target.address, nbytes)
-    run = function(backend.native["weft_copy"], ctypes.c_void_p)
+    run = function(device.native["weft_copy"], ctypes.c_void_p)
     ctypes.memset(source.address, 1, nbytes)
     run(args)  # first touch of the pages
     return 2 * nbytes / fastest(lambda: run(args))

@@ -13,17 +13,17 @@ SIZES = tuple(1 << k for k in (15, 17, 19, 21, 23, 25, 27))  # bytes read and wr
 _ROUNDS = 1 << 15  # a tenth of a millisecond: a busy machine leaves such gaps
 
 
-def measure(backend: Any) -> dict[str, Any]:
+def measure(device: Any) -> dict[str, Any]:
     """``flops``: float32 operations a second. ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second."""
-    threads = backend.pool.threads
+    threads = device.pool.threads
     lanes = host().bits // 32
-    native = backend.compiler.module(_text(lanes, backend.native and threads))
-    sink = backend.allocate(threads * 4096)
+    native = device.compiler.module(_text(lanes, device.native and threads))
+    sink = device.allocate(threads * 4096)
     run = function(native["weft_measure_fma"], ctypes.c_void_p)
     args = (ctypes.c_int64 * 1)(sink.address)
     flops = threads * 24 * lanes * _ROUNDS / fastest(lambda: run(args), 100)
     copy = function(native["weft_measure_copy"], ctypes.c_void_p)
-    source, target = backend.allocate(SIZES[-1] // 2), backend.allocate(SIZES[-1] // 2)
+    source, target = device.allocate(SIZES[-1] // 2), device.allocate(SIZES[-1] // 2)
     ctypes.memset(source.address, 1, SIZES[-1] // 2)
     ctypes.memset(target.address, 1, SIZES[-1] // 2)
     found = []

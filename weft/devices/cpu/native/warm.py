@@ -6,49 +6,39 @@ Nothing here knows what an Array is: the layers above say which slots hold what.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.devices.cpu.native import warm_ir
 from weft.devices.cpu.native.call import MethodDef
+from weft.devices.warm import World
 
-Row = tuple[int, Any, Any]
+Row = tuple[str, Any, Any]
 
 
-class World(NamedTuple):
-    """What every warm call asks for. ``inside``, ``counter``: names of attributes that must be 0 and unchanged.
-
-    array, value, node : the classes of arrays, of those that are values, and of nodes
-    scalar : the operation of nodes that hold numbers
-    slow : the Python function that is called otherwise
-    """
-
-    local: Any
-    inside: str
-    structure: Any
-    counter: str
-    array: type
-    value: type
-    node: type
-    scalar: Any
-    slow: Callable[..., Any]
+_ARGUMENT = {"array": warm_ir.ARRAY, "value": warm_ir.VALUE, "float": warm_ir.FLOAT, "same": warm_ir.SAME}
+_INPUT = {"array": warm_ir.OF_ARRAY, "number": warm_ir.OF_NUMBER, "cell": warm_ir.OF_CELL, "fixed": warm_ir.FIXED}
 
 
 class Table:
-    """One kind of call. ``held`` keeps every object whose address is in it, and ``run``, which ``program`` belongs to."""
+    """One kind of call: see ``weft.devices.warm`` for its rows.
+
+    ``held`` keeps every object whose address is in it, and ``run``, which ``program`` belongs to.
+    """
 
     __slots__ = ("address", "cells", "held", "program", "structures", "words")
 
     def __init__(
-        self, node_type: type, array_type: type, run: Any, program: int, structures: int, arguments: Sequence[Row],
+        self, node_type: type, array_type: type, run: Any, structures: int, arguments: Sequence[Row],
         inputs: Sequence[Row], node: dict[str, Any], array: dict[str, Any],
     ) -> None:
+        program = run.direct()
         self.held = (run, arguments, inputs, node, array)
         self.program, self.structures = program, structures
-        self.cells = [y for kind, _, y in inputs if kind == warm_ir.OF_CELL]
+        self.cells = [y for kind, _, y in inputs if kind == "cell"]
         node_slots = [(_offset(node_type, name), id(x)) for name, x in node.items()]
         array_slots = [(_offset(array_type, name), id(x)) for name, x in array.items()]
         head = {
@@ -57,9 +47,9 @@ class Table:
         }
         words = [head[name] for name in warm_ir.TABLE]
         for kind, x, y in arguments:
-            words += [kind, id(x), id(y)]
+            words += [_ARGUMENT[kind], id(x), id(y)]
         for kind, x, y in inputs:
-            words += [kind, x if kind in _PLACES else id(x), id(y)]
+            words += [_INPUT[kind], x if kind in ("array", "number") else id(x), id(y)]
         for pair in (*node_slots, *array_slots):
             words += pair
         self.words = np.array(words, np.int64)
@@ -68,9 +58,6 @@ class Table:
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:
         """Whether this table is for this program, count of structures, and what the captured cells hold now."""
         return self.program == program and self.structures is structures and self.cells == cells
-
-
-_PLACES = (warm_ir.OF_ARRAY, warm_ir.OF_NUMBER)
 
 
 @cache

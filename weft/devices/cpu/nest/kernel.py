@@ -12,7 +12,7 @@ from weft.devices.cpu.emit.check import record_slot, stop_here
 from weft.devices.cpu.emit.chunks import count_entry, run_chunks
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import key_of
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import guards_of
 from weft.devices.cpu.emit.ops import Ops
@@ -74,7 +74,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     entry.do("ret void")
     if len(parts) >= MANY:  # the phases of a strided gradient
         share_alike(m, r"\d+")
-    return Generated(symbol, m.text(), layout.size, 0, tuple(m.paths))
+    return generated(m, symbol, layout.size, 0)
 
 
 def _copied(part: Part, layout: Layout) -> tuple[int, int] | None:
@@ -93,6 +93,7 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
     m.took(path_of(plan, part))
+    m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
     if plan.kind == "full":
         _full(n, plan)
     elif plan.kind == "rows":

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, run_units, share
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.epilogue import Epilogue
@@ -107,7 +107,8 @@ class _Driver:
         self._unit()
         units = self.plan.m_units * self.plan.n_units * self.p.batch
         run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
-        return Generated(self.symbol, self.module.text(), 0, self.scratch, tuple(self.module.paths))
+        self.module.vectors = True
+        return generated(self.module, self.symbol, 0, self.scratch)
 
     # ---- pieces
 

@@ -18,7 +18,7 @@ from functools import partial
 
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.chunks import divide, run_units, share
-from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
@@ -94,7 +94,8 @@ class _Driver:
                 self._across(tail)
         self._unit()
         run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
-        return Generated(self.symbol, self.module.text(), 0, self.room, tuple(self.module.paths))
+        self.module.vectors = True
+        return generated(self.module, self.symbol, 0, self.room)
 
     # ---- pieces
 

@@ -1,4 +1,4 @@
-"""The CPU as a backend: what :class:`weft.devices.base.Backend` asks for. Everything is made when first used."""
+"""The CPU as a device: what :class:`weft.devices.base.Device` asks for. Everything is made when first used."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from weft.devices.base import Code
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, pool_ir, warm, warm_ir
 from weft.devices.cpu.native.allocator import Allocator, view
-from weft.devices.cpu.native.compile import Compiler, host, llvm_lock
+from weft.devices.cpu.native.compile import Compiler, Loaded, cpu_identity, cpu_model, host, llvm_lock
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.threads import Pool, permanent
 from weft.devices.faults import IndexFault
+from weft.devices.warm import World
+from weft.kernel.ir import Kernel
 from weft.schedule.program import Program, calls
+
+if TYPE_CHECKING:
+    from weft.devices.cpu.native.timed import TimedExecutable
 
 T = TypeVar("T")
 
@@ -31,18 +37,18 @@ class _Once(Generic[T]):
         self.make = make
         self.name = make.__name__
 
-    def __get__(self, backend: Any, cls: type | None = None) -> T:
-        if backend is None:
+    def __get__(self, device: Any, cls: type | None = None) -> T:
+        if device is None:
             return self  # type: ignore[return-value]
-        with backend._lock:
-            made = backend.__dict__
+        with device._lock:
+            made = device.__dict__
             if self.name not in made:
-                made[self.name] = self.make(backend)
+                made[self.name] = self.make(device)
             return made[self.name]
 
 
-class CPUBackend:
-    """One a process (see ``weft.devices.get_backend``); tests make their own with a cache of their own."""
+class CPUDevice:
+    """One a process (see ``weft.devices.get_device``); tests make their own with a cache of their own."""
 
     name = "cpu"
 
@@ -91,34 +97,52 @@ class CPUBackend:
     def warm_state(self) -> int:
         return permanent(8 * len(warm_ir.STATE))
 
-    def warm_calls(self, cls: type, table: str, world: warm.World) -> None:
-        """See :func:`weft.devices.cpu.native.warm.install`."""
+    def install_warm_calls(self, cls: type, table: str, world: World) -> None:
+        """Make the native call the ``__call__`` of ``cls``, whose slot ``table`` holds what :meth:`warm_table` gives."""
+        self._world = world
         warm.install(cls, table, world, self.native["weft_warm"], self.warm_state)
+
+    def warm_table(
+        self, run: Any, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
+        array: tuple[type, dict[str, Any]],
+    ) -> warm.Table:
+        """See ``weft.devices.warm``. node, array : the slots of the fresh Node and of the fresh array, which is of the class."""
+        kind, slots = array
+        return warm.Table(self._world.node, kind, run, structures, arguments, inputs, node, slots)
 
     @_Once
     def allocator(self) -> Allocator:
         return Allocator(self.native, self._limit)
 
-    def compile(self, program: Program, flush_denormals: bool = False, timed: bool = False) -> CPUExecutable:
-        """Load or build every kernel of a Program. Ctrl-C works between two kernels. ``timed``: see ``timed.py``."""
+    @property
+    def threads(self) -> int:
+        return self.pool.threads
+
+    def set_threads(self, count: int) -> None:
+        self.pool.set_threads(count)
+
+    def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
+        """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
+        native = self.native  # before the kernels, which import its symbols
+        return CPUExecutable(program, self._kernels(program), self.pool, self.allocator, native, flush_denormals)
+
+    def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
+        """The same, with stamps between its steps: see ``native/timed.py``."""
+        from weft.devices.cpu.native import timed
+
+        native = {**self.native, **self.compiler.module(timed.text())}
+        return timed.TimedExecutable(program, self._kernels(program), self.pool, self.allocator, native, flush_denormals)
+
+    def _kernels(self, program: Program) -> list[Loaded]:
         from weft.kernel.printer import kernel_key
 
-        native = self.native
-        kernels = [
-            self.compiler.kernel(str(kernel_key(step.kernel)), partial(_generate, step.kernel)) for step in calls(program)
-        ]
-        if timed:
-            from weft.devices.cpu.native import timed as timing
-
-            native = {**native, **self.compiler.module(timing.text())}
-            return timing.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
-        return CPUExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
+        return [self.compiler.kernel(str(kernel_key(step.kernel)), partial(_generate, step.kernel)) for step in calls(program)]
 
     def allocate(self, nbytes: int) -> Any:
         """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""
         return self.allocator.allocate(max(1, nbytes))
 
-    def from_numpy(self, array: np.ndarray) -> Any:
+    def upload(self, array: np.ndarray) -> Any:
         """A copy of an array, in row-major order."""
         if not array.flags.c_contiguous:
             array = np.ascontiguousarray(array)
@@ -130,7 +154,7 @@ class CPUBackend:
             self.allocator.fill(buffer.address, array)
         return buffer
 
-    def gather(self, array: np.ndarray, rows: np.ndarray) -> Any:
+    def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
         """A copy of some rows of an array that has a dtype of NumPy's own; ``rows``, of any shape, lie within it."""
         shape = (*rows.shape, *array.shape[1:])
         buffer = self.allocator.allocate(math.prod(shape) * array.itemsize or 1)
@@ -142,7 +166,7 @@ class CPUBackend:
         """The first element of a buffer, as a NumPy number."""
         return view(buffer, (1,), dtype)[0]
 
-    def to_numpy(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
+    def download(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
         """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
         return view(buffer, shape, dtype, writable)
 
@@ -166,10 +190,43 @@ class CPUBackend:
         return describe(self, measure)
 
 
+    # ---- what it can do
+
+    @property
+    def processor(self) -> str:
+        return cpu_model()
+
+    @property
+    def identity(self) -> str:
+        return cpu_identity()
+
+    def measure(self) -> dict[str, Any]:
+        """What this machine can do with all threads weft uses. About half a second."""
+        from weft.devices.cpu.native.measure import measure
+
+        return measure(self)
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """A note in the cache folder."""
+        entry = self.compiler.cache.read(name)
+        return None if entry is None else entry.meta
+
+    def remember(self, name: str, note: dict[str, Any]) -> None:
+        self.compiler.cache.write(name, note, b"")
+
+    def code_of(self, kernel: Kernel) -> Code:
+        """What a kernel's code is like."""
+        from weft.devices.cpu.emit.math import has_vectors
+
+        made = _generate(kernel)
+        slow = {name + "f" * (type_ == "float") for name, type_ in made.called if not has_vectors(name, type_)}
+        return Code(made.vectors, tuple(sorted(slow)))
+
+
 def _generate(kernel: Any) -> Any:
     from weft.devices.cpu.generate import generate
 
     return generate(kernel, host())
 
 
-BACKEND = CPUBackend()
+DEVICE = CPUDevice()
