@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.devices.faults import IndexFault
 from weft.formats import converted
 from weft.graph.primitives.philox import word
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
@@ -313,7 +314,7 @@ class _Grid:
         inside = (index >= 0) & (index < v.attr.extent)
         wrong = np.broadcast_arrays(index, ~inside & matters)
         if v.attr.site is not None and wrong[1].any():
-            raise IndexError(f"site {v.attr.site}: index {wrong[0][wrong[1]][0]} is not in 0..{v.attr.extent - 1}")
+            raise IndexFault(v.attr.site, int(wrong[0][wrong[1]][0]))
         return np.where(inside, index, 0)
 
     def value(self, v: Value) -> Array:
