@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -31,7 +32,7 @@ from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
-from weft.kernel.ir import Contraction, Kernel
+from weft.kernel.ir import Contraction, Kernel, Store, Value
 from weft.schedule.build import build
 from weft.schedule.memory import in_place
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
@@ -183,14 +184,31 @@ def own_order(kernel: Kernel) -> bool:
 
 
 def overflowing(kernel: Kernel, given: Sequence[np.ndarray], scalars: Sequence[Any]) -> list[np.ndarray]:
-    """Where a sum may overflow on its way: where what the kernel makes of the magnitudes of finite inputs comes near that."""
+    """Where a sum may overflow on its way: where the sum of the magnitudes of finite inputs comes near that."""
     def size(x: Any) -> Any:
         return np.where(np.isfinite(x), np.abs(x), 0).astype(x.dtype) if oracle.is_float(np.asarray(x).dtype) else x
 
     with np.errstate(all="ignore"):
-        made, _ = evaluate(kernel, [size(x) for x in given], [abs(s) for s in scalars], (), native.OPERATIONS)
+        made, _ = evaluate(_sums_only(kernel), [size(x) for x in given], [abs(s) for s in scalars], (), native.OPERATIONS)
         most = [float(ml_dtypes.finfo(m.dtype).max) / 4 if oracle.is_float(m.dtype) else np.inf for m in made]
         return [~(np.abs(np.asarray(m, np.float64)) <= limit) for m, limit in zip(made, most, strict=True)]
+
+
+def _sums_only(kernel: Kernel) -> Kernel:
+    """The kernel with the sums of its contraction stored in place of what it makes of them."""
+    def plain(store: Store, c: Contraction) -> Store:
+        dtype = store.access.buffer.dtype
+        if not oracle.is_float(dtype):
+            return store
+        total = Value("acc", (), c.accum, c.id)
+        return replace(store, value=total if dtype == c.accum else Value("cast", (total,), dtype))
+
+    phases = tuple([
+        replace(phase, stages=tuple([
+            replace(s, stores=tuple([plain(x, s) for x in s.stores])) if isinstance(s, Contraction) else s for s in phase.stages
+        ])) for phase in kernel.phases
+    ])
+    return replace(kernel, phases=phases)
 
 
 def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray], over: Sequence[Any]) -> list[np.ndarray]:
