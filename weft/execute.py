@@ -27,14 +27,15 @@ def executable(graph: Graph) -> Run:
     """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
-    key = (graph.key(), LOCAL.flush)
+    device = get_device()
+    key = (device.name, graph.key(), LOCAL.flush)
     found = PROGRAMS.get(key)
     if found is None:
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(detached(graph))
-        found = get_device().compile(program, flush_denormals=LOCAL.flush)
+        program = build(detached(graph), device.target)
+        found = device.compile(program, flush_denormals=LOCAL.flush)
         found.places = _places(graph, program)
         kernels = sum(1 for _ in calls(program))
         PROGRAMS.put(key, found, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))

@@ -11,6 +11,7 @@ import numpy as np
 from tests.kernel.evaluate import evaluate
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
+from weft.kernel.target import Target
 from weft.schedule.program import Call, Host, Program, Slot
 
 
@@ -79,6 +80,7 @@ class NumpyDevice:
     """See :class:`weft.devices.base.Device`."""
 
     name = "numpy"
+    target = Target("numpy")
     threads = 1
 
     def set_threads(self, count: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -21,11 +23,14 @@ ABILITIES = (Timing, WarmCalls, Measuring, ReadsCode)
 
 
 @pytest.fixture
-def on_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs are compiled for the device of this folder."""
+def on_numpy() -> Iterator[None]:
+    """Programs are compiled for the device of this folder; random numbers, the only state of all programs, move there and back."""
     device = NumpyDevice()
-    monkeypatch.setattr(execute, "get_device", lambda name="cpu": device)
-    monkeypatch.setattr(execute, "PROGRAMS", type(execute.PROGRAMS)(64e6))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(execute, "get_device", lambda name="cpu": device)
+        wf.random.seed(0)
+        yield
+    wf.random.seed(1)
 
 
 def test_who_can_what() -> None:

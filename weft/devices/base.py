@@ -16,6 +16,7 @@ from weft.devices.warm import Table, World
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.kernel.ir import Kernel
+    from weft.kernel.target import Target
     from weft.schedule.program import Program
 
 
@@ -62,9 +63,10 @@ class TimedExecutable(Executable, Protocol):
 
 
 class Device(Protocol):
-    """What runs programs. Calls may come from any thread."""
+    """What runs programs, which are built for its ``target``. Calls may come from any thread."""
 
     name: str
+    target: Target
 
     @property
     def threads(self) -> int:

@@ -8,29 +8,21 @@ from __future__ import annotations
 from math import prod
 
 from weft.kernel.ir import Contraction, Order
-
-LANES = 32  # of a reduction along memory, and of the product of two vectors
-VECTOR_LANES = 4  # of a product with one vector
-ROWS = 64  # that a column reduction adds up before it joins them
-CHAIN = 128  # additions in a row; a block of several lanes has as many in each
-WINDOW = 256  # the same in convolutions, where a block's sums cost more to put aside
-# small products, of m * n * k up to SMALL, are cut into more blocks, which costs little there: up to so many elements, so many
-SMALL = 1_000_000
-FEW = ((32, 1), (80, 2), (200, 3), (400, 4))
+from weft.kernel.target import CPU, Orders
 
 
-def reduction_order(run: int, last: bool) -> Order:
+def reduction_order(run: int, last: bool, orders: Orders = CPU.orders) -> Order:
     """The order of a reduction.
 
     last: whether the operand's last dimension is among those reduced. run: how many reduced elements lie
     next to each other, the product of the reduced dimensions at the end.
     """
     if last:
-        return Order(LANES if run >= LANES else 1, LANES * CHAIN)
-    return Order(1, ROWS)
+        return Order(orders.lanes if run >= orders.lanes else 1, orders.lanes * orders.chain)
+    return Order(1, orders.rows)
 
 
-def product_order(m: int, n: int, k: tuple[int, ...]) -> Order:
+def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.orders) -> Order:
     """The order of a product: m rows, n columns, axes of these extents that are summed over.
 
     Products with a vector (m or n is 1) are bound by memory and run in lanes, where there is one axis of k. Blocks hold whole
@@ -38,19 +30,19 @@ def product_order(m: int, n: int, k: tuple[int, ...]) -> Order:
     """
     extents = [e for e in k if e != 1]
     if 1 in (m, n) and len(extents) == 1:
-        lanes = LANES if m == n else VECTOR_LANES
-        return Order(lanes, lanes * CHAIN)
+        lanes = orders.lanes if m == n else orders.vector_lanes
+        return Order(lanes, lanes * orders.chain)
     total = prod(extents)
-    blocks = next((b for most, b in FEW if total <= most), 1) if m * n * total <= SMALL else 1
-    return Order(1, _block(extents, min(-(-total // blocks), CHAIN)))
+    blocks = next((b for most, b in orders.few if total <= most), 1) if m * n * total <= orders.small else 1
+    return Order(1, _block(extents, min(-(-total // blocks), orders.chain)))
 
 
-def window_order(channels: int, taps: int) -> Order:
+def window_order(channels: int, taps: int, orders: Orders = CPU.orders) -> Order:
     """The order of a convolution: blocks are whole channels, unless a window is very large; short sums are one block."""
     for whole in (channels * taps, taps):
-        if WINDOW < whole <= 2 * WINDOW:
+        if orders.window < whole <= 2 * orders.window:
             return Order(1, whole)
-    return Order(1, _block([n for n in (channels, taps) if n != 1], WINDOW))
+    return Order(1, _block([n for n in (channels, taps) if n != 1], orders.window))
 
 
 def order_of(c: Contraction) -> Order:

@@ -26,7 +26,7 @@ from weft.schedule import reasons
 from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import FACTOR, Structure
+from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 UINT64 = np.dtype(np.uint64)
@@ -352,7 +352,7 @@ class Expander:
         value = scope.accs.get(node)
         if value is None:
             held = self.held.get(node)
-            if held is not None and node.inputs[0].size >= FACTOR * node.size:
+            if held is not None and node.inputs[0].size >= self.view.target.fusion.factor * node.size:
                 value = self._kept(node, index, held)
             else:
                 value = self._shared_reduction(node, index, facts.depth)
@@ -457,7 +457,7 @@ class Expander:
             last = d in node.params["axes"]
             while d in node.params["axes"]:
                 run, d = run * node.inputs[0].shape[d], d - 1
-        order = reduction_order(run, last)
+        order = reduction_order(run, last, self.view.target.orders)
         if monoid == "prod" and value.dtype in FLOATS:  # lanes apart may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:

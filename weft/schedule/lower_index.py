@@ -40,7 +40,7 @@ def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
         if len(x.sites) == before:
             continue
         number, x.reductions = x.reductions, x.reductions + 1
-        order = reduction_order(axes[-1].extent, True)
+        order = reduction_order(axes[-1].extent, True, x.view.target.orders)
         out.append(Phase((), (Stage(axes, (Reduction(number, axes, "sum", value, INT64, INT64, order),)),)))
     x.checked |= set(x.sites)
     return out

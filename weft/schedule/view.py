@@ -10,6 +10,7 @@ from weft.graph.node import Graph, Node
 from weft.graph.primitives.kinds import FLOATS
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
+from weft.kernel.target import CPU, Target
 
 _MOVES = 48  # moves of data in a row that a reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
@@ -28,10 +29,12 @@ class View:
 
     real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones.
     sources[n]: the real nodes that real node n reads. outputs: real nodes that the graph returns.
+    target: the device that the graph is scheduled for.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, target: Target = CPU) -> None:
         self.graph = graph
+        self.target = target
         self.given = frozenset(graph.inputs)
         self._chain: dict[Node, int] = {}  # cheap operations below a virtual node, leaves only; absent: not so
         self._moves: dict[Node, tuple[int, int]] = {}  # of a virtual node: (moves in a row, pieces read)

@@ -85,8 +85,8 @@ class Session:
         key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:
-            program, fused = built(resolved(graph))
             device = get_device()
+            program, fused = built(resolved(graph), device.target)
             if not isinstance(device, Timing):
                 raise RuntimeError(f"profile: the device {device.name} cannot time the steps of a program")
             run = device.compile_timed(program, flush_denormals=LOCAL.flush)

@@ -22,6 +22,7 @@ from weft.devices.cpu.native.threads import Pool, permanent
 from weft.devices.faults import IndexFault
 from weft.devices.warm import World
 from weft.kernel.ir import Kernel
+from weft.kernel.target import CPU
 from weft.schedule.program import Program, calls
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class CPUDevice:
     """One a process (see ``weft.devices.get_device``); tests make their own with a cache of their own."""
 
     name = "cpu"
+    target = CPU
 
     def __init__(self, cache: Cache | None = None, threads: int | None = None, memory_limit: int | None = None) -> None:
         self._cache = cache
