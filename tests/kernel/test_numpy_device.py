@@ -24,7 +24,7 @@ ABILITIES = (Timing, WarmCalls, Measuring, ReadsCode)
 
 @pytest.fixture
 def on_numpy() -> Iterator[None]:
-    """Programs are compiled for the device of this folder; random numbers, the only state of all programs, move there and back."""
+    """Programs are compiled for the device of this folder; random numbers, the only state of all programs, begin anew there."""
     device = NumpyDevice()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute, "get_device", lambda name="cpu": device)

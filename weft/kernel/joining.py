@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Store, Value
+from weft.kernel.walk import each
 
 
 def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -> tuple[Store, ...] | None:
@@ -63,40 +64,13 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
     return tuple(out)
 
 
+COSTLY = frozenset((
+    "exp", "expm1", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "erf", "pow", "atan2", "floordiv", "rem", "philox",
+))
+
+
 def work(stores: tuple[Store, ...]) -> int:
     """About how many instructions the stores take for one vector."""
-    cheap = {"const": 0, "acc": 0, "scalar": 0, "load": 1}
-    seen: set[int] = set()
-    total, stack = len(stores), [s.value for s in stores]
-    while stack:
-        v = stack.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        costly = v.op in (
-            "exp",
-            "expm1",
-            "log",
-            "log1p",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-            "pow",
-            "atan2",
-            "floordiv",
-            "rem",
-            "philox",
-        )
-        total += cheap.get(v.op, 30 if costly else 1)
-        stack.extend(v.args)
-    return total
+    cost = {"const": 0, "acc": 0, "scalar": 0, **dict.fromkeys(COSTLY, 30)}
+    return len(stores) + sum(cost.get(v.op, 1) for v in each([s.value for s in stores]))

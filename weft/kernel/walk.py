@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 from weft.kernel.ir import Access, Stage, Value
 
 
@@ -61,6 +63,32 @@ def roots(stages: tuple[Stage, ...]) -> list[Value]:
             out.append(s.value)
             out += access_values(s.access)
     return out
+
+
+def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:
+    """All values below, from above, each object once; those whose ids are in ``seen`` not, and what is met goes there."""
+    seen = set() if seen is None else seen
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            yield v
+            stack.extend(operands(v))
+
+
+def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
+    """Values that are wanted, and nothing below them."""
+    seen = set() if seen is None else seen
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            if wanted(v):
+                yield v
+            else:
+                stack.extend(operands(v))
 
 
 def walk(values: list[Value]) -> list[Value]:

@@ -21,7 +21,7 @@ from weft.kernel.index import ZERO, Guard, Index
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
 from weft.kernel.summation import reduction_order
 from weft.kernel.values import INT64, Machine, tag
-from weft.kernel.walk import operands
+from weft.kernel.walk import each
 from weft.schedule import reasons
 from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
@@ -265,12 +265,7 @@ class Expander:
 
     def _with(self, value: Value, checks: list[Value]) -> Value:
         """``value``, which is made only after all ``checks``: an index along which nothing changes is checked as well."""
-        m, below, stack = self.m, set(), [value]
-        while stack:
-            v = stack.pop()
-            if id(v) not in below:
-                below.add(id(v))
-                stack += operands(v)
+        m, below = self.m, {id(v) for v in each([value])}
         for check in checks:
             if id(check) not in below:
                 other = m.const(int(value.op == "const" and value.attr == 0), value)  # never taken

@@ -12,7 +12,7 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.kernel.convolution import Conv
 from weft.kernel.ir import Axis, Kernel, Stage, Store, Value
-from weft.kernel.walk import access_values, walk
+from weft.kernel.walk import access_values, each, walk
 
 
 class Stores:
@@ -134,13 +134,4 @@ def _record(f: Function, kernel: Kernel, stores: tuple[Store, ...]) -> str:
 
 def _sums(value: Value) -> list[Value]:
     """The reads of the contraction's result in an expression."""
-    found, stack, seen = [], [value], set()
-    while stack:
-        v = stack.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        if v.op == "acc":
-            found.append(v)
-        stack.extend(v.args)
-    return found
+    return [v for v in each([value]) if v.op == "acc"]

@@ -13,7 +13,7 @@ import numpy as np
 from weft.devices.cpu.nest.nest import Nest, instructions
 from weft.devices.cpu.nest.row_scratch import LEAST, Canon
 from weft.kernel.ir import Access, Affine, Stage, Store, Value
-from weft.kernel.walk import dependencies, operands, walk
+from weft.kernel.walk import dependencies, each, uppermost, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,12 @@ def _numbers(n: Nest, canon: Canon, stage: Stage) -> list[tuple[Value, int]]:
 
 def _largest(n: Nest, s: Store, numbers: dict[int, int], made: dict[int, tuple[int, Value]]):
     """The uppermost costly value of a store that was made before: (value, (stage, the value there))."""
-    stack, seen = [s.value], set()
-    while stack:
-        v = stack.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        if v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in made and instructions([v], None) >= LEAST:
-            return v, made[numbers[id(v)]]
-        stack.extend(operands(v))
-    return None
+
+    def made_before(v: Value) -> bool:
+        return v.dtype == s.access.buffer.dtype and numbers.get(id(v)) in made and instructions([v], None) >= LEAST
+
+    found = next(uppermost([s.value], made_before), None)
+    return None if found is None else (found, made[numbers[id(found)]])
 
 
 def _along(index: Affine, axis: int, other: int) -> Affine:
@@ -93,13 +89,8 @@ def _free(n: Nest, s: Store, maker: int, place: Affine, kept: set[int]) -> bool:
         return b.scope == "arg" and b.dtype.itemsize * int(np.prod(b.shape)) == size
 
     for k, stage in enumerate(stages[maker:], maker):
-        stack, seen = [r.value for r in stage.reductions] + [x.value for x in stage.stores], set()
-        while stack:
-            v = stack.pop()
-            if id(v) in seen or (k == len(stages) - 1 and id(v) in kept):
-                continue
-            seen.add(id(v))
+        values = [r.value for r in stage.reductions] + [x.value for x in stage.stores]
+        for v in each(values, set(kept) if k == len(stages) - 1 else None):
             if v.op == "load" and meets(v.attr) and not (k == maker and v.attr.index[0] == place and not v.attr.guard):
                 return False
-            stack.extend(operands(v))
     return True

@@ -22,7 +22,7 @@ from weft.devices.cpu.nest.row_lanes import const_mask
 from weft.devices.cpu.nest.tiles import update
 from weft.kernel.ir import Axis, Reduction, Stage, Value, size_of
 from weft.kernel.parts import Part
-from weft.kernel.walk import dependencies, operands, walk
+from weft.kernel.walk import dependencies, uppermost, walk
 
 ROWS = 4  # rows that share one trip to the accumulators
 
@@ -155,21 +155,14 @@ class Sheet:
         own = {a.id for a in stage.axes}
         if not own:
             return []
-        found: list[Value] = []
-        seen: set[int] = set()
-        stack = list(roots)
-        while stack:
-            v = stack.pop()
-            if id(v) in seen:
-                continue
-            seen.add(id(v))
+
+        def fixed(v: Value) -> bool:
             deps = dependencies(v, n.base.deps)
-            fixed = not deps & own and any(isinstance(d, tuple) or d == self.axis.id for d in deps)
-            leaf = v.op in ("load", "const", "scalar", "acc", "index")
-            if fixed and not leaf and llvm_type(v.dtype) in ("float", "double", "i32"):
-                found.append(v)
-            else:
-                stack.extend(operands(v))
+            if deps & own or not any(isinstance(d, tuple) or d == self.axis.id for d in deps):
+                return False
+            return v.op not in ("load", "const", "scalar", "acc", "index") and llvm_type(v.dtype) in ("float", "double", "i32")
+
+        found = list(uppermost(roots, fixed))
         if not found:
             return []
         arrays = [(v, self.array(llvm_type(v.dtype))) for v in found]

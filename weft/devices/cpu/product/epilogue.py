@@ -15,7 +15,7 @@ from weft.devices.cpu.emit.types import is_half
 from weft.devices.cpu.product.microkernel import Tile, mask_text
 from weft.kernel.ir import Access, Kernel, Store, Value
 from weft.kernel.product import Product
-from weft.kernel.walk import access_values, dependencies, operands
+from weft.kernel.walk import access_values, dependencies, each, uppermost
 
 INLINE_COST = 500
 _CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",
@@ -34,7 +34,7 @@ class Epilogue:
         self.size = product.accum.itemsize
         self.deps: dict[int, frozenset] = {}
         roots = [s.value for s in product.stores]
-        self.values = _all_values(roots + [v for s in product.stores for v in access_values(s.access)])
+        self.values = list(each(roots + [v for s in product.stores for v in access_values(s.access)]))
         self.cost = sum(_cost(v) for v in self.values)
         self.outlined: set[int] = set()
         self.narrow = next((v.dtype for v in self.values if v.op == "acc" and is_half(v.dtype)), None)
@@ -146,18 +146,13 @@ class Epilogue:
         other = self.p.m if column else self.p.n
         if mine is None:
             return
-        stack: list[Value] = [s.value for s in self.p.stores]
-        seen: set[int] = set()
-        while stack:
-            value = stack.pop()
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
+
+        def alone(value: Value) -> bool:
             deps = dependencies(value, self.deps)
-            if mine.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps):
-                emit_value(f, self.module, self.isa, value, env)
-            else:
-                stack.extend(operands(value))
+            return mine.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
+
+        for value in uppermost([s.value for s in self.p.stores], alone):
+            emit_value(f, self.module, self.isa, value, env)
 
     def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
         """One vector (or, where n is a single column, one element): all values first, then all stores."""
@@ -241,17 +236,6 @@ class Epilogue:
             self._store(f, env, acc, tail)
         f.do("ret void")
         return name
-
-
-def _all_values(roots: list[Value]) -> list[Value]:
-    seen: dict[int, Value] = {}
-    stack = list(roots)
-    while stack:
-        value = stack.pop()
-        if id(value) not in seen:
-            seen[id(value)] = value
-            stack.extend(operands(value))
-    return list(seen.values())
 
 
 def _buffers(value: Value) -> list[int]:
