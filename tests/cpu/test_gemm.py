@@ -12,7 +12,7 @@ import pytest
 
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.product.gemm import generate_gemm
-from weft.devices.cpu.product.plan import Plan, make_plan, should_swap
+from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.product import match_product
 from weft.kernel.summation import product_order
@@ -127,7 +127,7 @@ def close(got, a, b, dtype, extra=0.0) -> None:
 
 def tiles(tile=None, **fields):
     """make_plan with another choice."""
-    def plan(p, isa) -> Plan:
+    def plan(p, isa) -> ProductPlan:
         return make_plan(p, isa, tile=tile, **fields)
     return plan
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from weft.devices.warm import Table, World
+from weft.devices.warm import WarmTable, World
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.kernel.ir import Kernel
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.schedule.program import Program
 
 
-class Buffer(Protocol):
+class Memory(Protocol):
     """Memory on a device, for as long as the object lives. ``address`` is a plain int."""
 
     address: int
@@ -78,15 +78,15 @@ class Device(Protocol):
     def compile(self, program: Program, flush_denormals: bool = False) -> Executable: ...
 
     def allocate(self, nbytes: int) -> Any:
-        """A Buffer of at least so many bytes, not initialised."""
+        """Memory of at least so many bytes, not initialised."""
         ...
 
     def upload(self, array: np.ndarray) -> Any:
-        """A Buffer with a copy of an array, in row-major order."""
+        """Memory with a copy of an array, in row-major order."""
         ...
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
-        """A Buffer with a copy of some rows of an array; ``rows``, of any shape, lie within it."""
+        """Memory with a copy of some rows of an array; ``rows``, of any shape, lie within it."""
         ...
 
     def first(self, buffer: Any, dtype: np.dtype) -> Any:
@@ -126,7 +126,7 @@ class WarmCalls(Protocol):
     def warm_table(
         self, run: Run, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
         array: tuple[type, dict[str, Any]],
-    ) -> Table: ...
+    ) -> WarmTable: ...
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ class World(NamedTuple):
     slow: Callable[..., Any]
 
 
-class Table(Protocol):
+class WarmTable(Protocol):
     """One kind of call, as the device has written it down."""
 
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:

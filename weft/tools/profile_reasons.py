@@ -12,7 +12,7 @@ from weft.devices.base import ReadsCode
 from weft.graph.node import Node
 from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_machine import Machine
-from weft.tools.profile_report import Step
+from weft.tools.profile_report import StepTime
 from weft.tools.profile_text import amount, seconds
 
 SMALL = 2e-6  # a kernel shorter than this is mostly its own beginning and end
@@ -30,7 +30,7 @@ class Reason:
     advice: str = ""
 
 
-def reason_of(step: Step, machine: Machine, writes: Writes) -> Reason:
+def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     """The reason of one step's time."""
     work = step.work
     arithmetic, memory = (step.runs * s for s in work.floor(machine))
@@ -145,7 +145,7 @@ def largest(nodes: Sequence[Node]) -> int:
     return max(1, *(n.size for n in nodes), *(i.size for n in nodes for i in n.inputs))
 
 
-def _parallel(step: Step) -> bool:
+def _parallel(step: StepTime) -> bool:
     program = step.unit.program
     own = program.steps[step.number]
     if not isinstance(own, Call):

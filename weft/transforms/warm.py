@@ -13,7 +13,7 @@ from weft.array import Array, Scalar
 from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.base import Run, WarmCalls
-from weft.devices.warm import Table, World
+from weft.devices.warm import WarmTable, World
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms.tree import Structure
@@ -34,7 +34,7 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
 def table(
     run: Run, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
-) -> Table | None:
+) -> WarmTable | None:
     """A table for one kind of call, None where the device makes no warm calls.
 
     run : what runs

@@ -107,10 +107,10 @@ class CPUDevice:
     def warm_table(
         self, run: Any, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
         array: tuple[type, dict[str, Any]],
-    ) -> warm.Table:
+    ) -> warm.WarmTable:
         """See ``weft.devices.warm``. node, array : the slots of the fresh Node and of the fresh array, which is of the class."""
         kind, slots = array
-        return warm.Table(self._world.node, kind, run, structures, arguments, inputs, node, slots)
+        return warm.WarmTable(self._world.node, kind, run, structures, arguments, inputs, node, slots)
 
     @_Once
     def allocator(self) -> Allocator:

@@ -9,7 +9,7 @@ from weft.kernel.convolution import Conv, coefficient
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ImageLayout:
     """The packed copy of a block of the image: [chan][phase][image][row]...[column].
 
     A pixel is at image * image_pitch + sum(pixel * pitch); a tap displaces it by a constant. With a stride,
@@ -39,7 +39,7 @@ class Layout:
         return 1 + sum((n - 1) * s for n, s in list(zip(sizes, steps, strict=True))[len(sizes) - levels :])
 
 
-def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False) -> Layout:
+def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = False) -> ImageLayout:
     windows = conv.windows
     last = windows[-1]
     choices = [[w.shift(t) for t in range(w.tap.extent)] for w in windows]
@@ -70,7 +70,7 @@ def make_layout(conv: Conv, images: int, rows: int, size: int, spread: bool = Fa
         phases.index(tuple(p for p, _ in tap)) * plane + sum(s * pitch for (_, s), pitch in zip(tap, pitches, strict=True))
         for tap in shifts
     )
-    return Layout(images, rows, tuple(extents), tuple(pitches), image_pitch, phases, plane, chan_pitch, taps)
+    return ImageLayout(images, rows, tuple(extents), tuple(pitches), image_pitch, phases, plane, chan_pitch, taps)
 
 
 def readable_in_place(conv: Conv, size: int) -> bool:
@@ -88,14 +88,14 @@ def readable_in_place(conv: Conv, size: int) -> bool:
     return conv.image.buffer.dtype == conv.contraction.accum and spread_out and conv.windows[-1].unit == 1
 
 
-def layout_in_place(conv: Conv, rows: int) -> Layout:
+def layout_in_place(conv: Conv, rows: int) -> ImageLayout:
     pitches = [1]
     for w in reversed(conv.windows[1:]):
         pitches.insert(0, pitches[0] * w.pixel.extent)
     extents = (rows, *(w.pixel.extent for w in conv.windows[1:]))
     chan_pitch = coefficient(conv.image.flat(), conv.free if conv.dot else conv.chan)
     block = rows * pitches[0]
-    return Layout(1, rows, extents, tuple(pitches), block, ((0,) * len(extents),), block, chan_pitch, (0,))
+    return ImageLayout(1, rows, extents, tuple(pitches), block, ((0,) * len(extents),), block, chan_pitch, (0,))
 
 
 def bounds(valid: tuple[int, int], phase: int, stride: int) -> tuple[int, int]:

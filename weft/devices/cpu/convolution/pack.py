@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.convolution.layout import Layout, bounds
+from weft.devices.cpu.convolution.layout import ImageLayout, bounds
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.memory import widened
 from weft.devices.cpu.emit.text import Function, Module
@@ -68,7 +68,7 @@ def pack_image(
     prefix: str,
     f: Function,
     conv: Conv,
-    layout: Layout,
+    layout: ImageLayout,
     number: Number,
     source: str,
     target: str,
@@ -98,7 +98,7 @@ def pack_image(
 
 
 def _pack_phase(
-    f: Function, conv: Conv, layout: Layout, number: Number, index: int, phase: tuple[int, ...], source: str, target: str,
+    f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, phase: tuple[int, ...], source: str, target: str,
     outer: Axis, outers: int, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int,
 ) -> None:
     image, flat = conv.image.buffer, conv.image.flat()
@@ -118,7 +118,7 @@ def _pack_phase(
 def _copy_windows(
     f: Function,
     windows: tuple[Window, ...],
-    layout: Layout,
+    layout: ImageLayout,
     number: Number,
     image: Buffer,
     ranges: list[tuple[int, int]],

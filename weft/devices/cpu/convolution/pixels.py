@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.convolution.layout import Layout
+from weft.devices.cpu.convolution.layout import ImageLayout
 from weft.devices.cpu.convolution.pack import copy_run, zero_fill
 from weft.devices.cpu.convolution.tile import Number
 from weft.devices.cpu.emit.text import Function, Module
@@ -11,7 +11,7 @@ from weft.kernel.ir import Buffer
 
 
 def pack_pixels(
-    f: Function, conv: Conv, layout: Layout, number: Number, buffer: Buffer, source: str, target: str,
+    f: Function, conv: Conv, layout: ImageLayout, number: Number, buffer: Buffer, source: str, target: str,
     image_step: int, steps: tuple[int, ...], images: str, rows: str, end: int,
 ) -> None:
     """[image][row]...: ``images`` and ``rows`` of a buffer at the image copy's positions, zeros between, up to position ``end``.
@@ -39,7 +39,7 @@ def pack_pixels(
     zero_run(f, number, target, f.mul(images, layout.image_pitch), end)
 
 
-def pack_columns(module: Module, name: str, conv: Conv, layout: Layout, number: Number, pitch: int) -> None:
+def pack_columns(module: Module, name: str, conv: Conv, layout: ImageLayout, number: Number, pitch: int) -> None:
     """``void name(ptr image, ptr places, ptr target, i64 count, i64 images, i64 rows)``: columns of an image copy, each
     ``pitch`` positions long and zero where there is no pixel."""
     arguments = "ptr %image, ptr %places, ptr %target, i64 %count, i64 %images, i64 %rows"
@@ -53,7 +53,7 @@ def pack_columns(module: Module, name: str, conv: Conv, layout: Layout, number: 
     f.do("ret void")
 
 
-def blank_rest(f: Function, conv: Conv, layout: Layout, number: Number, image: str, images: str) -> None:
+def blank_rest(f: Function, conv: Conv, layout: ImageLayout, number: Number, image: str, images: str) -> None:
     """Zeros where an image copy holds nothing and a vector may read: behind the last image of a block that is not full, and
     behind the last phase of a channel. What lies in scratch need not be finite."""
     size, channels, phases = number.size, conv.free.extent, len(layout.phases)

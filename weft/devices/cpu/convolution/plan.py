@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from weft.devices.cpu.convolution.layout import Layout, even, layout_in_place, make_layout, readable_in_place
+from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.emit.isa import ISA
 from weft.kernel.convolution import Conv
 
@@ -23,7 +23,7 @@ class Tiling:
     cost: float
 
 
-def choose_tile(isa: ISA, layout: Layout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> Tiling:
+def choose_tile(isa: ISA, layout: ImageLayout, pixels: tuple[int, ...], filters: int, lanes: int, joined: bool) -> Tiling:
     """The tile with the fewest cycles for a block: FMAs, loads (half of the pixels' cross a cache line), latency."""
     best = None
     for nv in range(1, 9):
@@ -55,13 +55,13 @@ def choose_tile(isa: ISA, layout: Layout, pixels: tuple[int, ...], filters: int,
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConvolutionPlan:
     """Everything the forward driver needs: blocks, tile, and how chunks are numbered.
 
     direct: the stores are emitted on the tile's registers, over pixels joined into one axis.
     """
 
-    layout: Layout
+    layout: ImageLayout
     tile: Tiling
     pixels: tuple[int, ...]  # of a full block
     image_blocks: int
@@ -75,7 +75,7 @@ class Plan:
         return -(-filters // self.tile.mr)
 
 
-def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> Plan:
+def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPlan:
     """joinable: the stores are few and can be emitted over all pixels of an image as one axis."""
     lanes = isa.lanes(size)
     windows, free, filters = conv.windows, conv.free.extent, conv.filters.extent
@@ -85,10 +85,10 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> Plan:
     budget = max(isa.l2 * 2 // 5, 64 * 1024) // size
     spread = joinable and len(windows) == 2 and conv.chan.extent * windows[-1].tap.extent <= SPREAD
 
-    def block(images: int, rows: int) -> Layout:
+    def block(images: int, rows: int) -> ImageLayout:
         return make_layout(conv, images, rows, size, spread)
 
-    def fits(layout: Layout) -> bool:
+    def fits(layout: ImageLayout) -> bool:
         return conv.chan.extent * layout.chan_pitch <= budget and 8 * layout.plane <= budget // 2
 
     most = whole[0]
@@ -124,10 +124,10 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> Plan:
     chunks = conv.group.extent * image_blocks * row_blocks
     groups = 1 if chunks >= 8 else min(-(-8 // chunks), -(-panels // 2))
     panels_a_group = -(-panels // groups)
-    return Plan(layout, tile, pixels, image_blocks, row_blocks, -(-panels // panels_a_group), panels_a_group, spread)
+    return ConvolutionPlan(layout, tile, pixels, image_blocks, row_blocks, -(-panels // panels_a_group), panels_a_group, spread)
 
 
-def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> Plan:
+def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
     """Nothing is copied: a chunk is a run of rows, of whole tiles where that can be."""
     whole, filters = conv.windows[0].pixel.extent, conv.filters.extent
     wanted = -(-8 // (conv.group.extent * conv.free.extent))
@@ -135,4 +135,4 @@ def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> Plan:
     layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
     tile = choose_tile(isa, layout, pixels, filters, lanes, True)
     panels = -(-filters // tile.mr)
-    return Plan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, True, True)
+    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, True, True)

@@ -18,7 +18,7 @@ from math import prod
 
 from weft.devices.cpu.convolution.epilogue import Stores
 from weft.devices.cpu.convolution.forward import INLINE, digits, line
-from weft.devices.cpu.convolution.layout import Layout, even, layout_in_place, make_layout, readable_in_place
+from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
 from weft.devices.cpu.convolution.pack import pack_image, zero_fill
 from weft.devices.cpu.convolution.pixels import all_finite, blank_rest, pack_columns, pack_pixels, zero_groups
 from weft.devices.cpu.convolution.plan import SPREAD
@@ -92,10 +92,10 @@ class WeightGradient:
         self.in_place = self.in_place and self.direct
         group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
 
-        def layout(n: int, rows: int) -> Layout:
+        def layout(n: int, rows: int) -> ImageLayout:
             return layout_in_place(conv, rows) if self.in_place else make_layout(conv, n, rows, size, self.direct)
 
-        def fits(x: Layout) -> bool:
+        def fits(x: ImageLayout) -> bool:
             return self.in_place or (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
 
         rows = whole

@@ -22,7 +22,7 @@ from weft.devices.cpu.native.table_ir import (
     FLOAT32,
     FLOAT64,
     INTEGER,
-    Step,
+    TableRow,
     filled,
     header,
     most_arguments,
@@ -39,7 +39,7 @@ def input_kind(dtype: np.dtype) -> int:
     return BOOLEAN if dtype == np.bool_ else INTEGER
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """The parts of a table that describe a Program's values.
 
     kinds: an input each. outputs: (bytes, home) each. donate: (input, output) pairs. arena: offsets that have a slot.
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
 class Table:
     """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
-    def __init__(self, layout: Layout, steps: list[Step], flags: int, workers: int, allocator: int) -> None:
+    def __init__(self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(
             CALL, ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,

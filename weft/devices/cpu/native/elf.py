@@ -58,7 +58,7 @@ class Object(NamedTuple):
     relocations: list[tuple[int, list[tuple[int, int, int]]]]
 
 
-class Layout(NamedTuple):
+class ObjectLayout(NamedTuple):
     """Offsets in an image: code and stubs for imported functions, up to ``split``; then the rest and the table of addresses."""
 
     place: dict[int, int]  # of sections
@@ -104,7 +104,7 @@ def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> Plac
 
 
 def _image(
-    code: bytes, found: Object, layout: Layout, place: Place, resolve: Callable[[str], int]
+    code: bytes, found: Object, layout: ObjectLayout, place: Place, resolve: Callable[[str], int]
 ) -> tuple[memoryview, dict[str, int]]:
     """The bytes of code and data as they will stand in memory, and the addresses of what they export."""
     image = bytearray(layout.size)
@@ -164,7 +164,7 @@ def _parsed(code: bytes) -> Object:
     return Object(sections, symbols, relocations)
 
 
-def _laid_out(found: Object) -> Layout:
+def _laid_out(found: Object) -> ObjectLayout:
     rows = [row for _, rows in found.relocations for row in rows]
     outside = {info >> 32 for _, info, _ in rows if found.symbols[info >> 32].section == 0}
     through = {info >> 32 for _, info, _ in rows if info & 0xFFFFFFFF in _GOT} | outside
@@ -180,10 +180,12 @@ def _laid_out(found: Object) -> Layout:
             stub = {symbol: _up(end, 16) + 16 * n for n, symbol in enumerate(sorted(outside))}
             split = end = _up(end + 16 + 16 * len(stub), UNIT)
     table = {symbol: _up(end, 8) + 8 * n for n, symbol in enumerate(sorted(through))}
-    return Layout(place, stub, table, split, _up(end, 8) + 8 * len(table))
+    return ObjectLayout(place, stub, table, split, _up(end, 8) + 8 * len(table))
 
 
-def _relocate(image: bytearray, base: Callable[[int], int], found: Object, layout: Layout, address: Callable[[int], int]) -> None:
+def _relocate(
+    image: bytearray, base: Callable[[int], int], found: Object, layout: ObjectLayout, address: Callable[[int], int],
+) -> None:
     pack_i, pack_q = struct.Struct("<i").pack_into, struct.Struct("<q").pack_into
     known: dict[int, int] = {}
     for target, rows in found.relocations:

@@ -13,7 +13,7 @@ from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.loop_ir import Descriptor
 from weft.devices.cpu.native.loops import describe, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
-from weft.devices.cpu.native.table_ir import FLUSH, RELEASE, Step
+from weft.devices.cpu.native.table_ir import FLUSH, RELEASE, TableRow
 from weft.devices.cpu.native.threads import Pool
 from weft.errors import gib
 from weft.formats import NARROW
@@ -47,7 +47,7 @@ class CPUExecutable:
         self._narrow = [
             p for p in self._slots.scalars if program.inputs[p][1] in NARROW
         ]
-        self._layout = call.Layout(
+        self._layout = call.TableLayout(
             tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, nbytes(*o)) for o in program.outputs)),
             program.donate, tuple(self._slots.arena), 0, tuple(self._slots.constants),
         )
@@ -110,15 +110,15 @@ class CPUExecutable:
             direct = 0
         return run, direct
 
-    def _entry(self, name: str, steps: list[Step], threads: int, home: int) -> Callable[..., Any]:
+    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
         table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
         self._tables.append(table)  # as long as this object: another thread may be inside
         return call.builtin(name, self._native[name], table.address)
 
-    def _segments(self, scratch: int) -> list[list[Step] | _HostStep]:
+    def _segments(self, scratch: int) -> list[list[TableRow] | _HostStep]:
         """Runs of native steps, cut by steps that need Python."""
-        out: list[list[Step] | _HostStep] = []
+        out: list[list[TableRow] | _HostStep] = []
         slots = self._slots
         since, loop = 0.0, 0
         extra = slots.arena_index(scratch)
@@ -138,7 +138,7 @@ class CPUExecutable:
                 site = next(first)
                 if step.sites:
                     args += (slots.record(),)
-                native = Step(next(kernels).address, args, check, site if step.sites else -1)
+                native = TableRow(next(kernels).address, args, check, site if step.sites else -1)
                 since = 0.0 if check else since
             elif isinstance(step, Loop):
                 inside = calls(step.body)
@@ -146,11 +146,11 @@ class CPUExecutable:
                     next(kernels)
                     next(first)
                 checks = any(c.sites for c in inside)
-                native = Step(self._native["weft_loop"], slots.loop(step, loop), self._slow, 0 if checks else -1)
+                native = TableRow(self._native["weft_loop"], slots.loop(step, loop), self._slow, 0 if checks else -1)
                 since, loop = 0.0, loop + 1
             else:
                 size = slots.constant(slots.nbytes(step.target))
-                native = Step(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
+                native = TableRow(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
             out[-1].append(native)  # type: ignore[union-attr]
         return out
 

@@ -18,7 +18,7 @@ from weft.devices.cpu.native.table_ir import (
     HEADER,
     LOOP,
     STEP,
-    Step,
+    TableRow,
     addresses,
     filled,
     header,
@@ -33,7 +33,7 @@ class Descriptor:
 
     def __init__(
         self, length: int, reverse: bool, carries: list[tuple[int, int]], xs: list[int], ys: list[int], constants: int,
-        arena: list[int], numbers: list[int], steps: list[Step], every: int,
+        arena: list[int], numbers: list[int], steps: list[TableRow], every: int,
     ) -> None:
         words = header(
             LOOP, length=length, reverse=int(reverse), carries=len(carries), xs=len(xs), ys=len(ys), constants=constants,

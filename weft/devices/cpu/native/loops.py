@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.loop_ir import Descriptor
 from weft.devices.cpu.native.slots import Slots, nbytes
-from weft.devices.cpu.native.table_ir import Step
+from weft.devices.cpu.native.table_ir import TableRow
 from weft.schedule.program import Call, Copy, Loop, Program, calls
 
 
@@ -40,7 +40,7 @@ def describe(
         else:
             assert isinstance(step, Copy)
             args = (slots.index(step.source), slots.index(step.target), slots.constant(slots.nbytes(step.target)))
-        steps.append(Step(function, args, False, site))
+        steps.append(TableRow(function, args, False, site))
     n, xs = len(loop.carries), len(loop.xs)
     mine = Descriptor(
         loop.length, loop.reverse,

@@ -25,7 +25,7 @@ LOOP = ("length", "reverse", "carries", "xs", "ys", "constants", "na", "numbers"
 _POINTERS = ("name", "allocator", "home")
 
 
-class Step(NamedTuple):
+class TableRow(NamedTuple):
     """One native call. ``check``: look for signals (Ctrl-C) afterwards. ``first``: of its sites, -1: it checks no index; the
     sites of a loop have their numbers already, so its first is 0."""
 
@@ -40,11 +40,11 @@ def header(names: Sequence[str], **words: int) -> list[int]:
     return [words[name] for name in names] + [0] * (HEADER - len(names))
 
 
-def most_arguments(steps: Sequence[Step]) -> int:
+def most_arguments(steps: Sequence[TableRow]) -> int:
     return max((len(s.args) for s in steps), default=0)
 
 
-def step_words(steps: Iterable[Step]) -> list[int]:
+def step_words(steps: Iterable[TableRow]) -> list[int]:
     return [word for s in steps for word in (s.function, len(s.args), int(s.check) + 2 * (s.first + 1), *s.args)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cpu.native.executable import CPUExecutable
-from weft.devices.cpu.native.table_ir import Step
+from weft.devices.cpu.native.table_ir import TableRow
 
 # the clock that time.perf_counter_ns reads
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None))
@@ -46,10 +46,10 @@ class TimedExecutable(CPUExecutable):
         self._spans = [_Native(part) if isinstance(part, list) else _Host(part) for part in parts]
         return [part if isinstance(part, list) else span for part, span in zip(parts, self._spans, strict=True)]
 
-    def _entry(self, name: str, steps: list[Step], threads: int, home: int) -> Callable[..., Any]:
+    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
         layout = self._layout
         slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + 1 + len(layout.constants)
-        stamp = Step(self._native["weft_stamp"], (slot,))
+        stamp = TableRow(self._native["weft_stamp"], (slot,))
         for span in self._spans:
             if isinstance(span, _Native) and span.steps is steps:
                 steps = [*(s for step in steps for s in (stamp, step)), stamp, stamp]
@@ -64,7 +64,7 @@ class TimedExecutable(CPUExecutable):
 class _Native:
     """The stamps of a segment: how many, then the clock."""
 
-    def __init__(self, steps: list[Step]) -> None:
+    def __init__(self, steps: list[TableRow]) -> None:
         self.steps = steps
         self.buffer = np.zeros(len(steps) + 3, np.int64)
 

@@ -23,7 +23,7 @@ _ARGUMENT = {"array": warm_ir.ARRAY, "value": warm_ir.VALUE, "float": warm_ir.FL
 _INPUT = {"array": warm_ir.OF_ARRAY, "number": warm_ir.OF_NUMBER, "cell": warm_ir.OF_CELL, "fixed": warm_ir.FIXED}
 
 
-class Table:
+class WarmTable:
     """One kind of call: see ``weft.devices.warm`` for its rows.
 
     ``held`` keeps every object whose address is in it, and ``run``, which ``program`` belongs to.
@@ -71,9 +71,9 @@ def _offset(cls: type, name: str) -> int:
 
 
 def install(cls: type, table: str, world: World, address: int, state: int) -> None:
-    """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds a Table."""
+    """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds a WarmTable."""
     at = {
-        "TABLE": _offset(cls, table), "ADDRESS": _offset(Table, "address"), "LOCAL": id(world.local),
+        "TABLE": _offset(cls, table), "ADDRESS": _offset(WarmTable, "address"), "LOCAL": id(world.local),
         "INSIDE": id(world.inside), "ZERO": id(0),
         "STRUCTURE": id(world.structure), "COUNT": id(world.counter), "SLOW": id(world.slow), "ARRAY": id(world.array),
         "SCALARTYPE": id(world.value),

@@ -13,7 +13,7 @@ from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.emit.types import align_of, cell_type, wide
-from weft.devices.cpu.nest.nest import Layout, Nest, strides_along
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout, strides_along
 from weft.devices.cpu.nest.row_lanes import vectors
 from weft.devices.cpu.nest.tiles import emit_stage, update
 from weft.kernel.ir import Axis, Reduction
@@ -112,7 +112,7 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
             take(whole, 1, total - whole * block)
 
 
-def emit_blocks_merge(m: Module, isa: ISA, layout: Layout, part: Part, lanes: int, name: str) -> None:
+def emit_blocks_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, lanes: int, name: str) -> None:
     """The slots into the totals, and the stages that read them."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)

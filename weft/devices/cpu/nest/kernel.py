@@ -19,8 +19,8 @@ from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.nest.ahead import ask_ahead
 from weft.devices.cpu.nest.blocks import emit_blocks, emit_blocks_merge
-from weft.devices.cpu.nest.nest import Layout, Nest
-from weft.devices.cpu.nest.plan import Plan, plan_part
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout
+from weft.devices.cpu.nest.plan import NestPlan, plan_part
 from weft.devices.cpu.nest.row_lanes import vectors
 from weft.devices.cpu.nest.rows import emit_row, moving_block, reduce_block, width_for
 from weft.devices.cpu.nest.sheet import Sheet
@@ -40,7 +40,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     parts, scratch = split(kernel)
     again = not in_place(kernel)
     buffers = (*kernel.inputs, *kernel.outputs)
-    layout = Layout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
+    layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
                     len(buffers) + len(kernel.scalars))
     for b in scratch:
         size = b.dtype.itemsize
@@ -77,7 +77,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     return generated(m, symbol, layout.size, 0)
 
 
-def _copied(part: Part, layout: Layout) -> tuple[int, int] | None:
+def _copied(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
     """The slots of an input and an output where a part only copies the one to the other."""
     if len(part.stages) != 1 or part.stages[0].reductions or len(part.stages[0].stores) != 1 or part.exports:
         return None
@@ -89,7 +89,7 @@ def _copied(part: Part, layout: Layout) -> tuple[int, int] | None:
     return None if source.buffer.dtype != target.buffer.dtype or -1 in slots else slots  # type: ignore[return-value]
 
 
-def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
+def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)
     m.took(path_of(plan, part))
@@ -114,7 +114,7 @@ def emit_part(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name:
     f.do("ret void")
 
 
-def path_of(plan: Plan, part: Part) -> str:
+def path_of(plan: NestPlan, part: Part) -> str:
     """How a part's loops are written, in words."""
     kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
     marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
@@ -130,7 +130,7 @@ def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str 
     return lo, (hi if total % each == 0 else n.f.minimum(hi, total))
 
 
-def _rows(n: Nest, plan: Plan) -> None:
+def _rows(n: Nest, plan: NestPlan) -> None:
     shared = n.part.shared
     if not shared:
         emit_row(n, plan.lanes, plan.unroll)
@@ -141,7 +141,7 @@ def _rows(n: Nest, plan: Plan) -> None:
         emit_row(n, plan.lanes, plan.unroll)
 
 
-def _tiles(n: Nest, plan: Plan) -> None:
+def _tiles(n: Nest, plan: NestPlan) -> None:
     part = n.part
     if plan.axis is None:
         if not part.shared:
@@ -200,7 +200,7 @@ def _wanted(n: Nest, within: set[int | None]) -> Iterator[None]:
     n.part = whole
 
 
-def _sheet(n: Nest, plan: Plan) -> None:
+def _sheet(n: Nest, plan: NestPlan) -> None:
     """One slab of columns at one outer iteration."""
     axis = next(a for a in n.part.shared if a.id == plan.axis)
     outer = tuple(a for a in n.part.shared if a.id != plan.axis)
@@ -214,7 +214,7 @@ def _sheet(n: Nest, plan: Plan) -> None:
         sheet.run(stage)
 
 
-def _columns(n: Nest, plan: Plan) -> None:
+def _columns(n: Nest, plan: NestPlan) -> None:
     """Some columns of all rows: rows may meet in an element and keep their order, columns never do."""
     axis = next(a for a in n.part.shared if a.id == plan.axis)
     outer = tuple(a for a in n.part.shared if a.id != plan.axis)
@@ -226,7 +226,7 @@ def _columns(n: Nest, plan: Plan) -> None:
         _piece(n, plan, axis, "%chunk")
 
 
-def _turn(n: Nest, plan: Plan) -> None:
+def _turn(n: Nest, plan: NestPlan) -> None:
     """Blocks of an axis that is contiguous in what is read, vectors along the one that is contiguous in what is written."""
     assert plan.turn is not None
     which, count = plan.turn
@@ -253,7 +253,7 @@ def _turn(n: Nest, plan: Plan) -> None:
             emit_stages(n, group)
 
 
-def _across(n: Nest, plan: Plan, axis: Axis) -> None:
+def _across(n: Nest, plan: NestPlan, axis: Axis) -> None:
     """The whole vector axis."""
     minor = next((a for a in n.part.shared if a.id == plan.minor), None)
     for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.again):
@@ -267,7 +267,7 @@ def _own_accs(envs: list) -> None:
         env.uniform = set()
 
 
-def _piece(n: Nest, plan: Plan, axis: Axis, which: str) -> None:
+def _piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
     """``plan.piece`` elements of the vector axis, the last piece with its masked end."""
     f = n.f
     step = plan.lanes * plan.unroll
@@ -288,7 +288,7 @@ def _piece(n: Nest, plan: Plan, axis: Axis, which: str) -> None:
                 emit_stages(n, envs)
 
 
-def _slots(layout: Layout, part: Part, blocks: int) -> dict[int, list[int]]:
+def _slots(layout: ScratchLayout, part: Part, blocks: int) -> dict[int, list[int]]:
     """Scratch bytes of every block's state: kept under the reduction's id."""
     out = {}
     for r in part.stages[0].reductions:
@@ -299,7 +299,7 @@ def _slots(layout: Layout, part: Part, blocks: int) -> dict[int, list[int]]:
     return out
 
 
-def _full(n: Nest, plan: Plan) -> None:
+def _full(n: Nest, plan: NestPlan) -> None:
     """Blocks of a full reduction, each to its own slot."""
     stage = n.part.stages[0]
     f = n.f
@@ -324,7 +324,7 @@ def _full(n: Nest, plan: Plan) -> None:
             keep(reduce_block(n, stage, lanes, whole * block, total), whole)
 
 
-def emit_merge(m: Module, isa: ISA, layout: Layout, part: Part, plan: Plan, name: str) -> None:
+def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
     """Block results into the total, pairwise."""
     f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
     n = Nest(f, m, isa, layout, part)

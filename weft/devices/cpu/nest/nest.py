@@ -24,7 +24,7 @@ _NS = {"load": 0.15, "philox": 3.0, "pow": 8.0, "sin": 2.0, "cos": 2.0, "tan": 8
 
 
 @dataclass(slots=True)
-class Layout:
+class ScratchLayout:
     """Where a kernel's things lie: argument slots, and byte offsets in scratch."""
 
     slots: dict[int, int]  # buffer key -> args slot
@@ -43,7 +43,7 @@ class Layout:
 class Nest:
     """One function ``void(ptr context, i64 chunk, i64 worker)`` under construction."""
 
-    def __init__(self, f: Function, m: Module, isa: ISA, layout: Layout, part: Part) -> None:
+    def __init__(self, f: Function, m: Module, isa: ISA, layout: ScratchLayout, part: Part) -> None:
         self.f = f
         self.m = m
         self.isa = isa

@@ -21,7 +21,7 @@ COLUMNS = 16  # vectors of a row that one chunk of a scatter takes at least: cor
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NestPlan:
     """kind: ``tiles`` (vectors along the shared axis ``axis``), ``rows`` (along the stages' last axis) or ``full``
     (rows without shared axes, blocks in parallel), ``sheet``, ``blocks`` (of the rows of columns), ``turn`` or
     ``columns`` (a chunk takes some columns of all rows, in order). axis None: scalar code.
@@ -45,7 +45,7 @@ class Plan:
     turn: tuple[int, int] | None = None
 
 
-def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
+def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     """``again``: no output may lie in an input's memory, so elements may be stored twice."""
     lanes = lanes_for(isa, part)
     values = roots(part.stages)
@@ -63,36 +63,36 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
         if full:
             blocks = -(-total // block)
             each_chunk = -(-blocks // chunks)
-            return Plan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, True)
-        return Plan("rows", None, lanes, 4, 1, 1, 0, False)
+            return NestPlan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, True)
+        return NestPlan("rows", None, lanes, 4, 1, 1, 0, False)
     if part.shared and _by_rows(part, lanes):
         unroll = _unroll(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
         rows = size_of(part.shared)
         each_chunk = -(-rows // chunks)
-        return Plan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+        return NestPlan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     axis = _vector_axis(part, lanes)
     if axis is not None and any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis)):
         axis = None  # a running sum along contiguous memory: one addition after another
     if axis is None:
         rows = max(size_of(part.shared), 1)
         each_chunk = -(-rows // chunks)
-        return Plan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
+        return NestPlan("tiles", None, 1, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     extent = next(a.extent for a in part.shared if a.id == axis)
     outer = size_of(part.shared) // extent
     if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _apart(part, axis, extent):
         pieces = extent // (COLUMNS * lanes)
         piece = -(-extent // (pieces * lanes)) * lanes
-        return Plan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, True)
+        return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, True)
     if chunks > 1 and in_blocks(part, lanes):
         stage = part.stages[0]
         blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
         each_chunk = (-(-blocks // chunks) + 7) // 8 * 8  # whole bodies
         while lanes >= 2 * extent:
             lanes //= 2
-        return Plan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, True)
+        return NestPlan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, True)
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
-        return Plan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
+        return NestPlan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)
     again = again and not part.ordered and not _reads_own(part)
     minor = _minor(part, axis, lanes)
     unroll = _unroll(values, axis)
@@ -100,24 +100,25 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> Plan:
         rows = outer // minor.extent
         each_chunk = -(-rows // chunks)
         unroll = min(unroll, -(-extent * minor.extent // lanes))
-        return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
+        return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, minor.id, again)
     turn = _turn(part, axis, lanes, again)
     if turn is not None:
         rows = outer // turn[0].extent * -(-turn[0].extent // turn[1])
         each_chunk = -(-rows // chunks)
-        return Plan("turn", axis, lanes, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1, None, again, (turn[0].id, turn[1]))
+        columns = (turn[0].id, turn[1])
+        return NestPlan("turn", axis, lanes, 1, -(-rows // each_chunk), each_chunk, 0, chunks > 1, None, again, columns)
     if reductions:
         unroll = max(1, min(unroll, 8 // len(reductions)))
     unroll = min(unroll, -(-extent // lanes))
     rows = size_of(part.shared) // extent
     if chunks == 1 or rows >= chunks:
         each_chunk = -(-rows // chunks)
-        return Plan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, None, again)
+        return NestPlan("tiles", axis, lanes, unroll, -(-rows // each_chunk), each_chunk, extent, chunks > 1, None, again)
     step = lanes * unroll
     pieces = -(-chunks // rows)
     piece = -(extent // -pieces)
     piece = -(piece // -step) * step
-    return Plan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
+    return NestPlan("tiles", axis, lanes, unroll, rows * -(-extent // piece), 0, piece, chunks > 1)
 
 
 def _apart(part: Part, axis: int, extent: int) -> bool:

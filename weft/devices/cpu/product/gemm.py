@@ -20,14 +20,14 @@ from weft.devices.cpu.product.epilogue import Epilogue
 from weft.devices.cpu.product.gemv import generate_gemv
 from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
 from weft.devices.cpu.product.pack import Packer
-from weft.devices.cpu.product.plan import Plan, make_plan, should_swap
+from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
 from weft.kernel.ir import Kernel
 from weft.kernel.product import Operand, Product, match_product
 
 LINE = 64
 
 
-def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Plan] = make_plan) -> Generated | None:
+def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], ProductPlan] = make_plan) -> Generated | None:
     """LLVM text for a kernel whose only stage is a plain product of floats, else None.
 
     Parameters
@@ -50,7 +50,7 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Plan]
 
 
 class _Driver:
-    def __init__(self, kernel: Kernel, product: Product, isa: ISA, plan: Plan) -> None:
+    def __init__(self, kernel: Kernel, product: Product, isa: ISA, plan: ProductPlan) -> None:
         self.kernel, self.p, self.isa, self.plan = kernel, product, isa, plan
         self.module = Module()
         self.symbol = kernel.name

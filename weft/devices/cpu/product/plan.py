@@ -13,7 +13,7 @@ CHUNK_FLOPS = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProductPlan:
     """rows, vectors: the tile. kc: k steps that a call of the microkernel does. m_units, n_units: the grid of work units in
     one product.
 
@@ -97,7 +97,7 @@ def _stores_along(p: Product, axis: Axis | None) -> int:
 def make_plan(
     p: Product, isa: ISA, *, tile: tuple[int, int] | None = None, pack_a: bool | None = None, pack_b: bool | None = None,
     kc: int | None = None, unit_rows: int | None = None, unit_columns: int | None = None,
-) -> Plan:
+) -> ProductPlan:
     """The plan of a product. What is given by name is not chosen (tests, measurements)."""
     size = p.accum.itemsize
     lanes = isa.lanes(size)
@@ -165,7 +165,7 @@ def make_plan(
     chunks = 0
     if p.flops > SERIAL_FLOPS and units > 1:
         chunks = min(units, max(8, p.flops // 10_000_000), 4096)
-    return Plan(
+    return ProductPlan(
         rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b, copy_b=pack_b and same_b and unit_b,
         turn_b=turn_b, kc=kc, panels=panels, tall=m - panels * (rows - 1), columns=columns,
         m_units=m_units, n_units=n_units, chunks=chunks,
