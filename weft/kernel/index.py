@@ -60,7 +60,7 @@ def never(guards: tuple[Guard, ...], extents: Mapping[int, int]) -> bool:
     """Whether one of the guards holds nowhere."""
     for affine, lo, hi in guards:
         low, high = bounds(affine, extents)
-        if high < lo or low >= hi:
+        if high < lo or low >= hi or lo >= hi:
             return True
     return False
 

@@ -13,6 +13,7 @@ from sys import getrefcount
 from typing import Any
 
 from weft.array import Array, Scalar, holding, own, wrap
+from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.devices.base import Run
 from weft.graph.node import Node
@@ -80,7 +81,8 @@ class Entry:
         static = self.tree is not None and structure[1]
         self._guard(graph.inputs, leaves)
         # the long way sees static arguments, and an Array that is another argument too
-        self.quick = not static and None not in self._specs and not self._bases
+        turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)  # plain arrays are other calls, see _keys
+        self.quick = not static and None not in self._specs and not self._bases and not turned
         self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
         self._made = [(*r, _MAKE[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
