@@ -57,11 +57,18 @@ class Entry:
     see ``content.py``, for ``fast`` to be right.
     """
 
-    __slots__ = (
-        "_arrays", "_bases", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_later",
-        "_made", "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state",
-        "_states", "_structure", "_survivors", "_tail", "_values", "_visible", "_warm", "_writes", "held", "lands", "quick",
-        "tree", "watched", "_scalar_dtypes",
+    __slots__ = (  # noqa: RUF023  in the order in which a call meets them
+        # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
+        "tree", "_specs", "quick", "watched", "held",
+        # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
+        "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
+        "_inputs",
+        # the run; the cells that it changes, and whether their memory is free for it
+        "_run", "_warm", "_state", "_states", "_held", "_own", "_expected", "_free", "_tail",
+        # its results, as the caller gets them
+        "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
+        # what is written when it has run
+        "_writes", "lands", "_survivors",
     )
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any) -> None:
