@@ -52,7 +52,7 @@ def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
     """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
     small = simplify(graph)
     apart = hoisted(without_sure_checks(small))
-    return _scheduled(pruned(small if apart is small else simplify(apart)), target, False)
+    return _scheduled(pruned(small if apart is small else simplify(apart)), target, inside=False)
 
 
 def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
@@ -90,7 +90,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """A scan as a step: its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _scheduled(pruned(simplify(body)), slots.view.target, True)[0]
+    program = _scheduled(pruned(simplify(body)), slots.view.target, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     alone = set(program.donate)

@@ -394,7 +394,7 @@ class Expander:
                 if one is not None:
                     self.gathers = True
                     return one
-        return self.reduce(node, axes, monoid, value, False, reductions)
+        return self.reduce(node, axes, monoid, value, carried=False, into=reductions)
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:
         """What a reduce_window reduces at output ``index`` and window position ``window``."""

@@ -40,7 +40,7 @@ def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
         if len(x.sites) == before:
             continue
         number, x.reductions = x.reductions, x.reductions + 1
-        order = reduction_order(axes[-1].extent, True, x.view.target.orders)
+        order = reduction_order(axes[-1].extent, last=True, orders=x.view.target.orders)
         out.append(Phase((), (Stage(axes, (Reduction(number, axes, "sum", value, INT64, INT64, order),)),)))
     x.checked |= set(x.sites)
     return out
@@ -131,7 +131,7 @@ def _running(x: Expander, node: Node) -> list[Phase]:
     run = axes.pop(node.params["axis"])
     value = x.at(node.inputs[0], index)
     reductions: list[Reduction] = []
-    read = x.reduce(node, (run,), "sum", value, False, reductions)
+    read = x.reduce(node, (run,), "sum", value, carried=False, into=reductions)
     r = reductions[0]
     done = Reduction(r.id, r.axes, r.monoid, r.value, r.accum, r.dtype, Order(1, max(1, run.extent)), running=True)
     store = Pending(node, index, (), read)

@@ -161,7 +161,8 @@ class CPUDevice:
         shape = (*rows.shape, *array.shape[1:])
         buffer = self.allocator.allocate(math.prod(shape) * array.itemsize or 1)
         if array.size and rows.size:
-            array.take(rows, 0, view(buffer, shape, array.dtype, True), "clip")  # with "raise" NumPy goes by a buffer of its own
+            # with "raise" NumPy goes by a buffer of its own
+            array.take(rows, 0, view(buffer, shape, array.dtype, writable=True), "clip")
         return buffer
 
     def first(self, buffer: Any, dtype: np.dtype) -> Any:

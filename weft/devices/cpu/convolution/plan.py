@@ -107,7 +107,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         if best is None or cost < best[0] * 0.99:
             best = (cost, rows, layout, pixels, tile)
     if best is None:
-        return make_plan(conv, isa, size, False)
+        return make_plan(conv, isa, size, joinable=False)
     _, rows, layout, pixels, tile = best
     images = 1
     if rows == whole[0] and not spread:
@@ -118,7 +118,7 @@ def make_plan(conv: Conv, isa: ISA, size: int, joinable: bool) -> ConvolutionPla
         images = even(free, images)
         if images > 1:
             layout = block(images, rows)
-            tile = choose_tile(isa, layout, pixels, filters, lanes, False)
+            tile = choose_tile(isa, layout, pixels, filters, lanes, joined=False)
     image_blocks, row_blocks = -(-free // images), -(-whole[0] // rows)
     panels = -(-filters // tile.mr)
     chunks = conv.group.extent * image_blocks * row_blocks
@@ -133,6 +133,6 @@ def _plan_in_place(conv: Conv, isa: ISA, lanes: int) -> ConvolutionPlan:
     wanted = -(-8 // (conv.group.extent * conv.free.extent))
     rows = even(whole, max(1, whole // wanted))
     layout, pixels = layout_in_place(conv, rows), (rows, conv.windows[1].pixel.extent)
-    tile = choose_tile(isa, layout, pixels, filters, lanes, True)
+    tile = choose_tile(isa, layout, pixels, filters, lanes, joined=True)
     panels = -(-filters // tile.mr)
-    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, True, True)
+    return ConvolutionPlan(layout, tile, pixels, conv.free.extent, -(-whole // rows), 1, panels, direct=True, in_place=True)

@@ -165,11 +165,11 @@ class WeightGradient:
         self._displacements()
         if not self.direct:
             self._fill()
-        self._chunk("chunk", False)
+        self._chunk("chunk", clean=False)
         self._finish()
         self._entry()
         if not self.direct:  # last: what seldom runs does not lie between what does
-            self._chunk("again", True)
+            self._chunk("again", clean=True)
             pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
 
     def _tile(self, rows: int, columns: int, tail: int) -> str:

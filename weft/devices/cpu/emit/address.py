@@ -32,7 +32,7 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
 
 def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:
     """A vector of addresses."""
-    index = affine_text(e, affine, True)
+    index = affine_text(e, affine, vector=True)
     base = e.env.pointers[key_of(access.buffer)]
     return e.f.let(f"getelementptr {memory_type(access.buffer.dtype)}, ptr {base}, {wide('i64', e.env.lanes)} {index}", "a")
 

@@ -52,7 +52,7 @@ def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str
         if vector:
             continue
         keep, e.f.lines = e.f.lines, e.lines(level)
-        name = integer(e, v, False)
+        name = integer(e, v, vector=False)
         e.f.lines = keep
         if name.startswith("%"):
             groups.setdefault(level, []).append((name, c))
@@ -90,7 +90,7 @@ def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
         total = e.splat(start, "i64") if same else e.f.let(f"add {wide('i64', e.env.lanes)} {e.splat(start, 'i64')}, {total}")
     for v, c in affine.gather:
         if e.place(dependencies(v, e.env.deps))[1]:
-            lanes = integer(e, v, True)
+            lanes = integer(e, v, vector=True)
             if c != 1:
                 lanes = e.f.let(f"mul {wide('i64', e.env.lanes)} {lanes}, splat (i64 {c})")
             total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {lanes}")

@@ -40,7 +40,7 @@ def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch
     f.do("ret void")
     f = m.function(f"define void @{symbol}(ptr %args)")
     count_entry(m, f)
-    run_chunks(m, f, f"@{symbol}.chunk", chunks, True)
+    run_chunks(m, f, f"@{symbol}.chunk", chunks, parallel=True)
     f.do("ret void")
 
 

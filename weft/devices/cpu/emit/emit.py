@@ -86,7 +86,7 @@ class ValueEmitter(Emitter):
         known = [self.value(x) for x in (key, base)]
         if const % 4 or any(is_vector for _, is_vector in known):
             return None
-        first = affine_text(self, element.attr, False)
+        first = affine_text(self, element.attr, vector=False)
         ops = Ops(self.f, self.m, self.isa, None)
         counter = ops.op("add", "i64", known[1][0], ops.op("lshr", "i64", first, "2"))
         return four_words(Ops(self.f, self.m, self.isa, env.lanes), known[0][0], counter)

@@ -44,7 +44,7 @@ def isa_of(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -
     arm = any(features.get(k) for k in ("neon", "asimd", "fp-armv8"))
     text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
     if all(features.get(k) for k in ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
-        return ISA(512, 32, True, l1, l2, text)
+        return ISA(512, 32, fma=True, l1=l1, l2=l2, features=text)
     if features.get("avx2"):
         return ISA(256, 16, bool(features.get("fma")), l1, l2, text)
     return ISA(128, 32 if arm else 16, arm or bool(features.get("fma")), l1, l2, text)

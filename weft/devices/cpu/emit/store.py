@@ -31,7 +31,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
     if store.mode == "add" and env.vector is not None:
         vector = True
     if vector:
-        name = e.in_lanes(store.value, True)
+        name = e.in_lanes(store.value, vector=True)
     else:
         name, is_vector = e.value(store.value)
         if is_vector:  # every lane writes the same element: the last one that is allowed stays

@@ -68,7 +68,7 @@ def load_masked(e: Emitter, pointer: str, mask: str, lanes: int, fill: str, type
             parts.append(load_masked(e, f.offset(pointer, at * size), piece, most, fill, type_, size))
         return _joined(e, parts, most, type_)
     if size < 4 and bits is None:
-        some = load_function(e.m, type_, lanes, size, False)
+        some = load_function(e.m, type_, lanes, size, gather=False)
         return f.let(f"call {vtype} {some}(ptr {pointer}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.load.{mangle(type_, lanes)}.p0"
     e.m.declare(name, f"declare {vtype} @{name}(ptr, {wide('i1', lanes)}, {vtype})")
@@ -233,7 +233,7 @@ def gather(e: Emitter, pointers: str, mask: str | None, fill: str, type_: str, s
     lanes = e.env.lanes
     vtype = wide(type_, lanes)
     if size < 4 and mask is not None and bits_of(mask) is None:
-        some = load_function(e.m, type_, lanes, size, True)
+        some = load_function(e.m, type_, lanes, size, gather=True)
         return e.f.let(f"call {vtype} {some}({wide('ptr', lanes)} {pointers}, {wide('i1', lanes)} {mask}, {type_} {fill})")
     name = f"llvm.masked.gather.{mangle(type_, lanes)}.v{lanes}p0"
     e.m.declare(name, f"declare {vtype} @{name}({wide('ptr', lanes)}, {wide('i1', lanes)}, {vtype})")

@@ -172,8 +172,8 @@ class _HostStep:
 
     def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
         step, slots = self.step, self.slots
-        arrays = [slots.array(a, inputs, outputs, arena, False) for a in step.args]
-        target = slots.array(step.out, inputs, outputs, arena, True)
+        arrays = [slots.array(a, inputs, outputs, arena, writable=False) for a in step.args]
+        target = slots.array(step.out, inputs, outputs, arena, writable=True)
         result = np.asarray(step.fn(*arrays, **step.params))
         if step.name == "copy":  # the same elements, seen in another shape
             result = result.reshape(target.shape)

@@ -40,7 +40,7 @@ def describe(
         else:
             assert isinstance(step, Copy)
             args = (slots.index(step.source), slots.index(step.target), slots.constant(slots.nbytes(step.target)))
-        steps.append(TableRow(function, args, False, site))
+        steps.append(TableRow(function, args, check=False, first=site))
     n, xs = len(loop.carries), len(loop.xs)
     mine = Descriptor(
         loop.length, loop.reverse,

@@ -68,7 +68,7 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
 
     def take(b: str | int, count: int, length: int) -> None:
         axis, row = n.part.shared[0], stage.axes[0]
-        for envs in vectors(n, axis, lanes, across, 0, axis.extent, None, True):
+        for envs in vectors(n, axis, lanes, across, 0, axis.extent, None, again=True):
             cells = {}
             for r in stage.reductions:
                 t, start = wide(reduce.state_types(r)[0], lanes), reduce.identity(r, lanes)[0]

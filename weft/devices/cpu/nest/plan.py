@@ -63,8 +63,8 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
         if full:
             blocks = -(-total // block)
             each_chunk = -(-blocks // chunks)
-            return NestPlan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, True)
-        return NestPlan("rows", None, lanes, 4, 1, 1, 0, False)
+            return NestPlan("full", None, lanes, 4, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
+        return NestPlan("rows", None, lanes, 4, 1, 1, 0, parallel=False)
     if part.shared and _by_rows(part, lanes):
         unroll = _unroll(values, part.stages[-1].axes[-1].id if part.stages[-1].axes else None)
         rows = size_of(part.shared)
@@ -82,14 +82,14 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
     if part.ordered and work >= INLINE_NS and extent >= 2 * COLUMNS * lanes and _apart(part, axis, extent):
         pieces = extent // (COLUMNS * lanes)
         piece = -(-extent // (pieces * lanes)) * lanes
-        return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, True)
+        return NestPlan("columns", axis, lanes, 1, -(-extent // piece), 0, piece, parallel=True)
     if chunks > 1 and in_blocks(part, lanes):
         stage = part.stages[0]
         blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
         each_chunk = (-(-blocks // chunks) + 7) // 8 * 8  # whole bodies
         while lanes >= 2 * extent:
             lanes //= 2
-        return NestPlan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, True)
+        return NestPlan("blocks", axis, lanes, 1, -(-blocks // each_chunk), each_chunk, 0, parallel=True)
     slab = 0 if part.ordered else slab_of(part, next(a for a in part.shared if a.id == axis), isa, chunks > 1)
     if slab:
         return NestPlan("sheet", axis, lanes, 1, outer * -(-extent // slab), 0, slab, chunks > 1)

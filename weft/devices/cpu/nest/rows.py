@@ -173,14 +173,14 @@ def _reduce_ragged(n: Nest, stage: Stage, lanes: int, total: int) -> dict[int, l
                 acc.step(envs, k)
 
             if even:
-                group(False)
+                group(masked=False)
             elif axis.extent < width:
-                group(True)
+                group(masked=True)
             else:
                 inside = f.let(f"icmp ule i64 {here}, {axis.extent - width}")
                 with n.when(inside):
-                    group(False)
+                    group(masked=False)
                 with n.when(f.let(f"xor i1 {inside}, true")):
-                    group(True)
+                    group(masked=True)
     sums.put(blocks - 1, acc.folded(acc.groups))
     return sums.all()

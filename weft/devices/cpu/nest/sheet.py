@@ -188,7 +188,7 @@ class Sheet:
         slab = self.width + self.lanes
         room = {
             r.id: [
-                f.local(f"[{pairwise.depth(blocks, True) * slab} x {cell_type(t)}]", 64) for t in reduce.state_types(r)
+                f.local(f"[{pairwise.depth(blocks, partial=True) * slab} x {cell_type(t)}]", 64) for t in reduce.state_types(r)
             ] for r in stage.reductions
         }
 

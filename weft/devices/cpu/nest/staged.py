@@ -55,7 +55,7 @@ class _Staged:
         with n.loop(0, size_of(stage.axes[:-1])) as row:
             n.split_index(row, stage.axes[:-1])
             at = f.load("i64", fill)
-            for envs in vectors(n, axis, self.lanes, 4, 0, axis.extent, None, True):
+            for envs in vectors(n, axis, self.lanes, 4, 0, axis.extent, None, again=True):
                 self._write(envs, at)
             after = f.add(at, self.extent)
             f.store("i64", after, fill)

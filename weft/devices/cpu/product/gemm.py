@@ -207,10 +207,10 @@ class _Driver:
             calls = _Calls(outer, kc, at, first, stop, left)
             if whole:
                 with f.loop(left, _minimum(f, right, whole) if self.last_columns else right) as jp:
-                    self._column(f, ak, bk, t, jp, True, calls)
+                    self._column(f, ak, bk, t, jp, wide=True, c=calls)
             if self.last_columns:
                 with f.when(f.let(f"icmp sgt i64 {right}, {whole}", "c")):
-                    self._column(f, ak, bk, t, str(whole), False, calls)
+                    self._column(f, ak, bk, t, str(whole), wide=False, c=calls)
         f.do("ret void")
 
     @contextmanager
@@ -285,7 +285,7 @@ class _Driver:
         if plan.copy_b:
             first = f.let(f"add i64 {c.first}, 1")
             for tall in (True, False):
-                if self._exists(tall, wide, True):
+                if self._exists(tall, wide, copy=True):
                     with f.when(f.let(f"icmp {'slt' if tall else 'sge'} i64 {c.first}, {plan.tall}", "c")):
                         tile(c.first, tall, True)
         for tall, lo, hi in self._row_ranges(f, first, c.stop):
