@@ -15,6 +15,7 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.common import product
 from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.table import CONSTANT
 
 
 class TouchedRows(NamedTuple):
@@ -99,7 +100,7 @@ def _number(node: Node) -> Node | None:
 
 def _zero(node: Node) -> bool:
     number = _number(node)
-    return number is not None and number.op.name == "constant" and not number.params["value"]
+    return number is not None and number.op is CONSTANT and not number.params["value"]
 
 
 def summed(parts: list[TouchedRows], extent: int) -> Rows:

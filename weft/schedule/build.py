@@ -10,6 +10,7 @@ import numpy as np
 from weft.graph.hoist import hoisted
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
+from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
 from weft.kernel.target import CPU, Target
@@ -123,7 +124,7 @@ class _Slots:
         for k, node in enumerate(graph.inputs):
             self.position.setdefault(node, k)
             slot = self._add("input", node.shape, node.dtype, position=k)
-            if node.op.name != "scalar":  # a number is no memory: where memory is wanted, a kernel stores it
+            if node.op is not SCALAR:  # a number is no memory: where memory is wanted, a kernel stores it
                 self.memory.setdefault(node, slot)
         self.waiting: list[tuple[Node, int]] = []
         for k, node in enumerate(graph.outputs):

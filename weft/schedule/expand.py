@@ -16,6 +16,7 @@ import numpy as np
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
+from weft.graph.primitives.table import SCALAR
 from weft.kernel import index as ix
 from weft.kernel.index import ZERO, Guard, Index
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
@@ -103,10 +104,10 @@ class Expander:
             return self.product[2]
         if node not in self.structure.members:
             if self.view.is_real(node) or self.view.stored(node):
-                if node.op.name == "scalar":
+                if node.op is SCALAR:
                     return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
                 return self.load(node, node.shape, index, guards)
-            if node.op.name == "scalar":
+            if node.op is SCALAR:
                 return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if node.size == 0:
             return self.m.const(0, node.dtype)
