@@ -53,8 +53,8 @@ class Primitive:
 
     kind
         ``leaf`` (input, scalar, constant), ``elementwise``, ``reduce``, ``shape`` (moves data only),
-        ``index`` (gather, scatter), ``contract`` (dot_general, conv_general), ``window``, ``random``, ``running`` (cumulative_sum),
-        ``host``, ``control`` (loops).
+        ``index`` (gather, scatter), ``contract`` (dot_general, conv_general), ``window``, ``random``,
+        ``running`` (cumulative_sum), ``host``, ``control`` (loops).
     rule(*input_nodes, **params) -> (shape, dtype)
         raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
     reference(*arrays, **params) -> ndarray
