@@ -22,9 +22,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     build = weft.schedule.build.build
 
-    def counted(graph: Any) -> Any:
+    def counted(graph: Any, target: Any) -> Any:
         found.append(graph.outputs[0].shape[0])
-        return build(graph)
+        return build(graph, target)
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
     monkeypatch.setattr(execute, "PROGRAMS", Recent(4, fewest=1))
