@@ -39,7 +39,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.transforms.tree": "Trees",
     "weft.transforms.denormals": "Denormal numbers",
     "weft.look": "Computing now",
-    "weft.runtime": "Threads and counters",
+    "weft.devices": "Threads and counters",
     "weft.tools.explain": "What will run",
     "weft.nn.module": "The base class",
     "weft.nn.containers": "Layers made of layers",

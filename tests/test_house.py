@@ -41,14 +41,14 @@ def test_importing_weft_loads_little() -> None:
     heavy = {
         m for m in more
         if m.split(".")[0] in ("llvmlite", "optree", "rich", "opt_einsum", "safetensors", "matplotlib", "platformdirs", "pooch")
-        or m.startswith(("weft.schedule", "weft.codegen", "weft.nn", "weft.optim", "weft.train"))
+        or m.startswith(("weft.schedule", "weft.devices", "weft.nn", "weft.optim", "weft.train"))
     }
     assert not heavy
 
 
 def test_arrays_load_no_layers_and_a_lazy_graph_no_compiler() -> None:
     found = loaded("import weft as wf; x = wf.ones((3, 4)) + 1; y = x.sum(axis=0)")
-    heavy = ("weft.nn", "weft.schedule.kernel", "llvmlite.binding", "rich", "optree", "opt_einsum")
+    heavy = ("weft.nn", "weft.kernel.ir", "llvmlite.binding", "rich", "optree", "opt_einsum")
     assert not {m for m in found if m.startswith(heavy)}
 
 
@@ -62,7 +62,7 @@ def public() -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in wf.__all__:
         home = wf._HOME.get(name, "")
-        if home.startswith(("weft.functions", "weft.transforms", "weft.tools", "weft.look", "weft.runtime")):
+        if home.startswith(("weft.functions", "weft.transforms", "weft.tools", "weft.look", "weft.devices")):
             found[name] = getattr(wf, name)
     for module in MODULES:
         held = getattr(wf, module)
@@ -116,8 +116,8 @@ def test_documents_name_what_exists() -> None:
 def test_every_submodule_imports_alone() -> None:
     """In one process a module may profit from another's import; circles show when it comes first."""
     first = [
-        "weft.array", "weft.nn", "weft.functions.random", "weft.transforms.jit", "weft.schedule.build", "weft.runtime",
-        "weft.codegen.cpu.generate", "weft.graph.primitives", "weft.tools.cli", "weft.io", "weft.losses", "weft.optim",
+        "weft.array", "weft.nn", "weft.functions.random", "weft.transforms.jit", "weft.schedule.build", "weft.devices",
+        "weft.devices.cpu.generate", "weft.graph.primitives", "weft.tools.cli", "weft.io", "weft.losses", "weft.optim",
     ]
     for name in first:
         assert name in loaded(f"import {name}")

@@ -11,8 +11,8 @@ import weft as wf
 from weft.array import wrap
 from weft.graph.node import Graph
 from weft.graph.primitives import input_leaf
+from weft.kernel.printer import print_kernel
 from weft.schedule.build import build
-from weft.schedule.printer import print_kernel
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "one-op.md").read_text()

@@ -63,14 +63,14 @@ _NAMES: dict[str, str] = {
     "weft.look": "eval",
     "weft.tools.explain": "explain",
     "weft.tools.profile": "profile",
-    "weft.runtime": "counters get_num_threads set_num_threads",
+    "weft.devices": "counters get_num_threads set_num_threads",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _RENAMED = {"eval": "evaluate"}  # the module calls it otherwise, so as not to hide Python's own
 _MODULES = {
     **{
         name: f"weft.{name}"
-        for name in ("contrib", "data", "dtypes", "errors", "io", "losses", "nn", "optim", "runtime", "tools", "train")
+        for name in ("contrib", "data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
     **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
 }

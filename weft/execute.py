@@ -1,19 +1,20 @@
-"""Run a Graph: the one place where the array layer meets schedule and runtime."""
+"""Run a Graph: the one place where the array layer meets schedule and devices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.cell import LOCAL
+from weft.devices import get_device
+from weft.devices.base import Run
+from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.graph.node import Graph, Node, Shape, user_line
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.recent import Recent
-from weft.runtime import get_backend
-from weft.runtime.faults import IndexFault
 
 # Someone who changes shapes for ever makes programs for ever. The last 1000 small ones are found again and at most 2000 kept,
 # some 16 KB each, 40 MB in all; of large ones 64 and 128 MB by estimate, but never fewer than the last 16. That is far above
@@ -22,18 +23,19 @@ PROGRAMS = Recent(64e6)
 LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: of a node with its part of key and kernel, of a step with its code and table
 
 
-def executable(graph: Graph) -> Callable[..., list[Any]]:
+def executable(graph: Graph) -> Run:
     """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
-    key = (graph.key(), LOCAL.flush)
+    device = get_device()
+    key = (device.name, graph.key(), LOCAL.flush)
     found = PROGRAMS.get(key)
     if found is None:
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(detached(graph))
-        found = get_backend().compile(program, flush_denormals=LOCAL.flush)
+        program = build(detached(graph), device.target)
+        found = device.compile(program, flush_denormals=LOCAL.flush)
         found.places = _places(graph, program)
         kernels = sum(1 for _ in calls(program))
         PROGRAMS.put(key, found, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
@@ -75,7 +77,7 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
         ) from None
 
 
-def located(found: Callable[..., list[Any]], graph: Graph) -> Callable[..., list[Any]]:
+def located(found: Run, graph: Graph) -> Run:
     """What runs a graph, with IndexErrors that name its lines; ``found`` itself where it checks no index."""
     return _Located(found, graph) if getattr(found, "places", ()) else found
 
@@ -136,24 +138,24 @@ def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
 
 def to_buffer(array: np.ndarray) -> Any:
     """A buffer with a copy of a NumPy array."""
-    return get_backend().from_numpy(array)
+    return get_device().upload(array)
 
 
 def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
     """A buffer with some rows of a NumPy array, copied once; the dtype is one of NumPy's own, ``rows`` lie within the array."""
-    return get_backend().gather(array, rows)
+    return get_device().upload_rows(array, rows)
 
 
 def first(buffer: Any, dtype: np.dtype) -> Any:
     """The first element of a buffer, as a NumPy number."""
-    return get_backend().first(buffer, dtype)
+    return get_device().first(buffer, dtype)
 
 
 def to_numpy(buffer: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
     """A read-only view of a buffer, which is never written from then on."""
-    return get_backend().to_numpy(buffer, shape, dtype)
+    return get_device().download(buffer, shape, dtype)
 
 
 def synchronise() -> None:
     """Wait until everything that was started is done."""
-    get_backend().synchronise()
+    get_device().synchronise()

@@ -15,7 +15,7 @@ from weft.dtypes import bool as BOOL
 from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast, memoised
-from weft.graph.primitives.table import TABLE, bind, constant
+from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant
 from weft.look import look, materialise
 from weft.views import Path, inverse, reshape_step
 
@@ -289,7 +289,7 @@ def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: 
         raise IndexError(f"{function}: every index is out of bounds for axis {axis} with size 0")
     unsigned = index.dtype.kind == "u"
     if mode == "raise":
-        plain = index.op.name == "constant"
+        plain = index.op is CONSTANT
         if isinstance(given, Cell) or not (plain or index.value is not None):
             return bind(TABLE["in_bounds"], index, extent=size, axis=axis, from_end=True)
         known = np.asarray(index.params["value"]) if plain else look(index)

@@ -13,8 +13,8 @@ import numpy as np
 from weft.graph.node import Node, Shape, user_frame
 from weft.graph.primitives.table import TABLE, bind
 
-Step = tuple[str, dict[str, Any]]
-Path = tuple[Step, ...]
+ViewStep = tuple[str, dict[str, Any]]
+Path = tuple[ViewStep, ...]
 
 
 def follow(node: Node, path: Path) -> Node:
@@ -51,11 +51,11 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def reshape_step(shape: Shape) -> Step:
+def reshape_step(shape: Shape) -> ViewStep:
     return ("reshape", {"shape": shape})
 
 
-def permute_step(axes: Sequence[int]) -> Step:
+def permute_step(axes: Sequence[int]) -> ViewStep:
     return ("permute", {"axes": tuple(axes)})
 
 

@@ -8,10 +8,10 @@ import llvmlite.binding as llvm
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from weft.codegen.cpu.generate import Generated
-from weft.codegen.cpu.isa import ISA, host_isa
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
-from weft.schedule.summation import window_order
+from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.isa import ISA, host_isa
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.summation import window_order
 
 SERIAL = """
 @weft_counters = global [8 x i64] zeroinitializer

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from harness import Compiled, fresh
 
-from weft.codegen.cpu.isa import ISA, host_isa
-from weft.codegen.cpu.nest_kernel import generate_loops
+from tests.kernel.evaluate import evaluate
+from tests.kernel.verify import verify
+from weft.devices.cpu.emit.isa import ISA, host_isa
+from weft.devices.cpu.nest.kernel import generate_loops
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
-from weft.schedule.evaluate import evaluate
 from weft.schedule.fuse import fuse
 from weft.schedule.memory import in_place
-from weft.schedule.verify import verify
 from weft.schedule.view import strip
 
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from weft.codegen.cpu.generate import Generated
-from weft.codegen.cpu.isa import ISA, host_isa, isa_of
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Value, along
+from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.isa import ISA, host_isa, isa_of
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
 
 _SUPPORT = """
 @weft_counters = global [64 x i64] zeroinitializer
@@ -118,7 +118,7 @@ class Compiled:
 
 
 def compile_kernel(kernel: Kernel) -> Compiled:
-    from weft.codegen.cpu.nest_kernel import generate_loops
+    from weft.devices.cpu.nest.kernel import generate_loops
 
     return Compiled(generate_loops(kernel, host_isa()), kernel)
 

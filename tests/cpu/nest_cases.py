@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from harness import acc, access, buffers, const, load, op
 
-from weft.schedule.kernel import Axis, Kernel, Order, Phase, Reduction, Stage, Store
+from weft.kernel.ir import Axis, Kernel, Order, Phase, Reduction, Stage, Store
 
 F32 = np.dtype(np.float32)
 ROWS, COLUMNS = Order(32, 4096), Order(1, 64)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.codegen.cpu.generate import generate
-from weft.codegen.cpu.isa import host_isa
+from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.generate import generate
 from weft.schedule.build import build
 from weft.schedule.program import calls
 

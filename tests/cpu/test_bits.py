@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft as wf
-from weft.runtime import get_backend
+from weft.devices import get_device
 
 UNARY: dict[str, Callable[[Any], Any]] = {
     "exp": lambda a: wf.exp(-wf.abs(a)), "log": lambda a: wf.log(wf.abs(a) + 0.5),
@@ -109,7 +109,7 @@ def test_one_and_two_workers(name: str) -> None:
     f, shapes = LARGE[name]
     rng = np.random.default_rng()
     args = [wf.array(rng.normal(size=s).astype(np.float32)) for s in shapes]
-    pool, before = get_backend().pool, wf.get_num_threads()
+    pool, before = get_device().pool, wf.get_num_threads()
     jitted = wf.jit(f)
 
     def once() -> list[bytes]:

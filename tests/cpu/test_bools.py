@@ -7,7 +7,7 @@ import pytest
 from cross import TABLE, bind, leaf, run_both
 from harness import isas
 
-from weft.codegen.cpu.text import Function
+from weft.devices.cpu.emit.text import Function
 from weft.graph.primitives.table import constant
 
 # (shape, axes): rows with ragged ends staged to a local array; few and many columns; blocks of tall columns; a full reduction

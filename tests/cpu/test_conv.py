@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from conv_cases import Native, conv_reference, forward, load, weight_gradient, weight_reference
 
-from weft.codegen.cpu.conv import generate_conv
-from weft.codegen.cpu.isa import host_isa
-from weft.schedule.kernel import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
-from weft.schedule.summation import product_order
+from weft.devices.cpu.convolution.conv import generate_conv
+from weft.devices.cpu.emit.isa import host_isa
+from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.summation import product_order
 
 BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from conv_cases import Native
 
-from weft.codegen.cpu.conv import generate_conv
-from weft.codegen.cpu.generate import generate
-from weft.codegen.cpu.isa import host_isa
+from weft.devices.cpu.convolution.conv import generate_conv
+from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.generate import generate
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.kernel.ir import Contraction
 from weft.schedule.build import build
-from weft.schedule.kernel import Contraction
 from weft.schedule.program import Call, Program
 
 # x, w, stride, padding, lhs dilation, rhs dilation, groups

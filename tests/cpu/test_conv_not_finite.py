@@ -8,7 +8,7 @@ import pytest
 from conv_cases import Native, conv_reference, forward, weight_gradient, weight_reference
 from harness import isas
 
-from weft.codegen.cpu.conv import generate_conv
+from weft.devices.cpu.convolution.conv import generate_conv
 
 BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
 DTYPES = (np.dtype("float32"), np.dtype("float64"), np.dtype(ml_dtypes.bfloat16), np.dtype("float16"))

@@ -10,12 +10,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft.codegen.cpu.gemm import generate_gemm
-from weft.codegen.cpu.gemm_match import match_product
-from weft.codegen.cpu.gemm_plan import Plan, make_plan, should_swap
-from weft.codegen.cpu.isa import ISA, host_isa
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
-from weft.schedule.summation import product_order
+from weft.devices.cpu.emit.isa import ISA, host_isa
+from weft.devices.cpu.product.gemm import generate_gemm
+from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
+from weft.kernel.product import match_product
+from weft.kernel.summation import product_order
 
 F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
 BF = np.dtype(ml_dtypes.bfloat16)
@@ -127,7 +127,7 @@ def close(got, a, b, dtype, extra=0.0) -> None:
 
 def tiles(tile=None, **fields):
     """make_plan with another choice."""
-    def plan(p, isa) -> Plan:
+    def plan(p, isa) -> ProductPlan:
         return make_plan(p, isa, tile=tile, **fields)
     return plan
 

@@ -7,10 +7,10 @@ from cross import check_in_place
 from harness import acc, access, buffers, compile_kernel, fresh, load, op
 
 import weft as wf
-from weft.schedule.evaluate import evaluate
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from tests.kernel.evaluate import evaluate
+from tests.kernel.verify import verify
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value
 from weft.schedule.memory import in_place
-from weft.schedule.verify import verify
 
 F32 = np.dtype(np.float32)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from harness import access, buffers, compile_kernel, fresh, load, op
 
-from weft.schedule.evaluate import evaluate
-from weft.schedule.kernel import MACHINE, Axis, Kernel, Phase, Stage, Store, Value
+from tests.kernel.evaluate import evaluate
+from weft.kernel.ir import MACHINE, Axis, Kernel, Phase, Stage, Store, Value
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BF16]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from harness import access, buffers, compile_kernel, fresh, load, op
 
-from weft.schedule.kernel import Axis, Kernel, Phase, Stage, Store
+from weft.kernel.ir import Axis, Kernel, Phase, Stage, Store
 
 
 def unary(name: str, dtype, n: int, arity: int = 1):

@@ -7,9 +7,9 @@ import pytest
 from harness import acc, access, as_affine, buffers, compile_kernel, const, fresh, load, op
 from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, square_plus
 
-from weft.schedule.evaluate import evaluate
-from weft.schedule.kernel import Affine, Axis, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value, along
-from weft.schedule.summation import product_order
+from tests.kernel.evaluate import evaluate
+from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value, along
+from weft.kernel.summation import product_order
 
 COLUMN_CASES = [
     *((s, a) for s in [(1, 1), (1, 7), (5, 3), (37, 101), (128, 10), (3, 4096), (301, 64), (513, 1024)] for a in (0, 1)),

@@ -9,7 +9,7 @@ import pytest
 from cross import TABLE, bind, leaf, run_both
 from harness import isas
 
-from weft.schedule.printer import print_kernel
+from weft.kernel.printer import print_kernel
 
 TOLERANCE = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
 SAMPLED = sorted(name for name, p in TABLE.items() if p.samples is not None)

@@ -14,15 +14,15 @@ from harness import acc, access, buffers, compile_kernel, const, fresh, load, op
 from nest_cases import F32, add
 from test_gemm import Compiled, product, tiles
 
-from weft.codegen.cpu.conv import generate_conv
-from weft.codegen.cpu.gemm_match import match_product
-from weft.codegen.cpu.gemm_plan import make_plan
-from weft.codegen.cpu.isa import host_isa
-from weft.codegen.cpu.nest_plan import plan_part
-from weft.codegen.cpu.parts import split
-from weft.schedule.evaluate import evaluate, in_order
-from weft.schedule.kernel import Axis, Contraction, Kernel, Order, Phase, Stage, Store
-from weft.schedule.summation import order_of, product_order, reduction_order, window_order
+from tests.kernel.evaluate import evaluate, in_order
+from weft.devices.cpu.convolution.conv import generate_conv
+from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.nest.plan import plan_part
+from weft.devices.cpu.product.plan import make_plan
+from weft.kernel.ir import Axis, Contraction, Kernel, Order, Phase, Stage, Store
+from weft.kernel.parts import split
+from weft.kernel.product import match_product
+from weft.kernel.summation import order_of, product_order, reduction_order, window_order
 
 F64 = np.dtype(np.float64)
 

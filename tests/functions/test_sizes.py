@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.devices import get_device
 from weft.errors import ShapeError
 from weft.graph.primitives.table import TABLE, bind
-from weft.runtime import get_backend
 
 WIDE = 1 << 40
 
@@ -85,5 +85,5 @@ def test_what_does_not_fit_here_is_refused_at_the_look() -> None:
     with pytest.raises(MemoryError, match="4,294,967,296 GiB"):
         wf.eval(*y)
     with pytest.raises(MemoryError, match="1,073,741,824 GiB"):
-        get_backend().allocate(1 << 60)
+        get_device().allocate(1 << 60)
     assert (wf.ones(3) * 2).tolist() == [2, 2, 2]

@@ -24,18 +24,18 @@ import numpy as np
 from tests import oracle
 from tests.fuzz import native
 from tests.fuzz.bounds import check_node
+from tests.kernel.evaluate import evaluate
+from tests.kernel.verify import verify
 from weft import execute
+from weft.devices import get_device
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
-from weft.runtime import get_backend
+from weft.kernel.ir import Contraction, Kernel, Store, Value
 from weft.schedule.build import build
-from weft.schedule.evaluate import evaluate
-from weft.schedule.kernel import Contraction, Kernel, Store, Value
 from weft.schedule.memory import in_place
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
-from weft.schedule.verify import verify
 
 Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]
 
@@ -237,7 +237,7 @@ def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray], over
 
 def check_kernel(kernel: Kernel, inputs: list[np.ndarray], scalars: list[Any], expected: list[np.ndarray]) -> None:
     """Verify, compile and run one kernel, also in place."""
-    from weft.schedule.printer import kernel_key
+    from weft.kernel.printer import kernel_key
 
     text = str(kernel_key(kernel))
     try:
@@ -301,8 +301,8 @@ def check_graph(graph: Graph, values: Sequence[Any], taken: Callable[[Kernel], N
 def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: list[np.ndarray]) -> None:
     """The runtime's own run of the program."""
     run = execute.executable(graph)
-    backend = get_backend()
-    before = backend.pool.threads
+    device = get_device()
+    before = device.pool.threads
     parallel = any(native.native(c.kernel).loaded.parallel for c in calls(program))
 
     def once(what: str, held: bool) -> None:
@@ -317,9 +317,9 @@ def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: l
 
     try:
         for threads in (2, 1) if parallel else (before,):
-            backend.pool.set_threads(threads) if threads != backend.pool.threads else None
+            device.pool.set_threads(threads) if threads != device.pool.threads else None
             once(f"{threads} threads", True)
         once("inputs given away", False)
     finally:
-        if backend.pool.threads != before:
-            backend.pool.set_threads(before)
+        if device.pool.threads != before:
+            device.pool.set_threads(before)

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.cpu.harness import compile_ir, isas
-from weft.codegen.cpu.generate import Generated, generate
-from weft.codegen.cpu.isa import host_isa
-from weft.runtime import get_backend
-from weft.runtime.cpu.compile import Loaded
-from weft.schedule.kernel import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
-from weft.schedule.printer import kernel_key
+from weft.devices import get_device
+from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.isa import host_isa
+from weft.devices.cpu.generate import generate
+from weft.devices.cpu.native.compile import Loaded
+from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
+from weft.kernel.printer import kernel_key
 
 PAGE = mmap.PAGESIZE
 _PATTERN = 0xA5
@@ -42,10 +43,10 @@ def native(kernel: Kernel) -> Native:
     key = str(kernel_key(kernel))
     found = _KERNELS.get(key)
     if found is None:
-        backend = get_backend()
-        assert backend.native
+        device = get_device()
+        assert device.native
         generated = generate(kernel, host_isa())
-        found = _KERNELS[key] = Native(backend.compiler.kernel(key, lambda: generated), generated)
+        found = _KERNELS[key] = Native(device.compiler.kernel(key, lambda: generated), generated)
     return found
 
 
@@ -156,7 +157,7 @@ def run(
     for dtype, number in zip(kernel.scalars, scalars, strict=True):
         words.append(int.from_bytes(np.asarray(number).astype(dtype).tobytes().ljust(8, b"\0"), "little"))
     loaded = (compiled or native(kernel)).loaded
-    room = -(-loaded.scratch // 64) * 64 + -(-loaded.worker_scratch // 64) * 64 * get_backend().pool.threads
+    room = -(-loaded.scratch // 64) * 64 + -(-loaded.worker_scratch // 64) * 64 * get_device().pool.threads
     scratch = Fenced(room)
     words.append(scratch.place(room, True))
     record = np.zeros(2, np.int64)  # of indices out of range: (site + 1, index)
@@ -223,7 +224,7 @@ def _own(op: str) -> Callable[..., np.ndarray]:
     return function
 
 
-from weft.schedule import evaluate as _evaluate  # noqa: E402
+from tests.kernel import evaluate as _evaluate  # noqa: E402
 
 _PLAIN = dict(_evaluate._NUMPY)
 OPERATIONS = {**_PLAIN, **{op: _own(op) for op in OWN}}

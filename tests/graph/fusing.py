@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from tests.kernel.evaluate import Traffic, evaluate
+from tests.kernel.verify import verify
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
+from weft.kernel.ir import Kernel
 from weft.schedule.build import build
-from weft.schedule.evaluate import Traffic, evaluate
-from weft.schedule.kernel import Kernel
 from weft.schedule.memory import loads, values_of
 from weft.schedule.program import Call, Copy, Host, Program
-from weft.schedule.verify import verify
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.graph.fusing import F32, F64, check, kernels, leaf, mean, number, op
 from weft.graph.node import Graph, Node
+from weft.kernel.printer import kernel_key, print_kernel
 from weft.schedule import fuse
 from weft.schedule.build import build
-from weft.schedule.printer import kernel_key, print_kernel
 from weft.schedule.view import View
 
 floats = pytest.mark.parametrize("dtype", [F32, F64], ids=str)

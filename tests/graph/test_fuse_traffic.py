@@ -8,7 +8,7 @@ import pytest
 from tests.graph.fusing import F32, check, kernels, leaf, number, op, run
 from weft.graph.gradient import backward
 from weft.graph.node import Node
-from weft.schedule.kernel import Contraction
+from weft.kernel.ir import Contraction
 from weft.schedule.memory import in_place
 
 

@@ -12,7 +12,7 @@ import pytest
 import weft as wf
 from tests.graph.fusing import _gathered, kernels, random, run
 from weft import execute
-from weft.runtime import counters, get_backend
+from weft.devices import counters, get_device
 from weft.schedule.program import Call, Program, Slot
 
 EPS = 1e-5
@@ -198,13 +198,13 @@ def test_a_call_that_is_slipped_in_is_counted() -> None:
     a = arguments([(37, 53)])[0]
     wf.eval(a)
     program = wf.explain(by_rows, a).program
-    backend = get_backend()
+    device = get_device()
 
     def count(p: Program) -> tuple[int, list[np.ndarray]]:
-        compiled = backend.compile(p)
+        compiled = device.compile(p)
         before = counters()["kernels"]
         results = compiled([execute.to_buffer(a.numpy())])
-        return counters()["kernels"] - before, [backend.to_numpy(r, *o) for r, o in zip(results, p.outputs, strict=True)]
+        return counters()["kernels"] - before, [device.download(r, *o) for r, o in zip(results, p.outputs, strict=True)]
 
     honest, (one,) = count(program)
     longer, both = count(two_calls(program))

@@ -13,7 +13,7 @@ from weft.graph.primitives import TABLE
 from weft.graph.primitives.elementwise import erf
 from weft.graph.primitives.kinds import BFLOAT16, FLOAT16, FLOAT64, NARROW
 from weft.graph.primitives.table import Primitive, Sample
-from weft.schedule.kernel import MACHINE
+from weft.kernel.ir import MACHINE
 
 ELEMENTWISE = [op for op in TABLE.values() if op.kind == "elementwise"]
 BYTES = {"cast", "bitcast", "select", "copysign"}  # may touch float16 and bfloat16 themselves

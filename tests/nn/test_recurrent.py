@@ -9,9 +9,9 @@ import pytest
 from layer_formulas import recurrent
 
 import weft as wf
+from weft.devices import get_device
 from weft.errors import ShapeError
 from weft.nn import GRU, LSTM, RNN
-from weft.runtime import get_backend
 from weft.transforms.tree import flatten
 
 LAYERS = {"RNN": RNN, "LSTM": LSTM, "GRU": GRU}
@@ -102,10 +102,10 @@ def test_one_native_entry_and_one_compilation_for_a_training_step() -> None:
     for _ in range(3):
         value, grads = step(layer, x)
         wf.eval(value, grads)
-    before = get_backend().counters()
+    before = get_device().counters()
     value, grads = step(layer, x)
     wf.eval(value, grads)
-    after = get_backend().counters()
+    after = get_device().counters()
     assert after["entries"] - before["entries"] == 1 and after["compiles"] == before["compiles"]
     assert all(np.isfinite(np.asarray(g)).all() for g in flatten(grads)[0])
 

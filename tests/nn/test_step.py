@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.runtime import counters, get_backend
+from weft.devices import counters, get_device
 from weft.tools.cli import digit_net
 from weft.train.fit import training_step
 
@@ -116,7 +116,7 @@ def test_the_ragged_last_batch_is_trained() -> None:
 
 def test_same_bits_with_one_and_two_threads() -> None:
     x, y = data(24, 28)
-    pool, before = get_backend().pool, wf.get_num_threads()
+    pool, before = get_device().pool, wf.get_num_threads()
     results = []
     try:
         for threads in (1, 2, 2):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from weft.runtime.cache import Cache
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.compile import Loaded
-from weft.runtime.cpu.executable import CPUExecutable
+from weft.devices.cache import Cache
+from weft.devices.cpu.device import CPUDevice
+from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.executable import CPUExecutable
 from weft.schedule.program import Call, Host, Program, Slot
 
 F32 = np.dtype(np.float32)
@@ -65,11 +65,11 @@ def scale_ir(name: str, chunk: int, chunks: int) -> str:
     return text.replace("CHUNKS", str(chunks)).replace("CHUNK", str(chunk))
 
 
-def backend(folder: Path, threads: int | None = None) -> CPUBackend:
-    return CPUBackend(Cache(folder), threads)
+def device(folder: Path, threads: int | None = None) -> CPUDevice:
+    return CPUDevice(Cache(folder), threads)
 
 
-def scale_kernel(be: CPUBackend, chunk: int = 256, chunks: int = 16, name: str = "scale") -> Loaded:
+def scale_kernel(be: CPUDevice, chunk: int = 256, chunks: int = 16, name: str = "scale") -> Loaded:
     assert be.native
     return Loaded(be.compiler.module(scale_ir(name, chunk, chunks))[name], 0, 64, True)
 
@@ -93,6 +93,6 @@ def with_host(n: int) -> Program:
     return Program((((n,), F32), ((), F32)), (((n,), F32),), slots, steps, 8 * n)
 
 
-def executable(be: CPUBackend, program: Program, kernel: Loaded, flush: bool = False) -> CPUExecutable:
+def executable(be: CPUDevice, program: Program, kernel: Loaded, flush: bool = False) -> CPUExecutable:
     calls = sum(isinstance(s, Call) for s in program.steps)
     return CPUExecutable(program, [kernel] * calls, be.pool, be.allocator, be.native, flush)

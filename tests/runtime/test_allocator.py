@@ -8,24 +8,24 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
-from handmade import backend
+from handmade import device
 
-from weft.runtime.cpu.allocator import Borrowed, size_class
-from weft.runtime.cpu.backend import CPUBackend
+from weft.devices.cpu.device import CPUDevice
+from weft.devices.cpu.native.allocator import Borrowed, size_class
 
 
 @pytest.fixture
-def be(tmp_path_factory: pytest.TempPathFactory) -> CPUBackend:
-    return backend(tmp_path_factory.mktemp("cache"), threads=1)
+def be(tmp_path_factory: pytest.TempPathFactory) -> CPUDevice:
+    return device(tmp_path_factory.mktemp("cache"), threads=1)
 
 
 @pytest.mark.parametrize("nbytes", [1, 63, 64, 65, 1000, 5000, 1 << 20, 5 << 20])
-def test_memory_is_aligned_large_enough_and_used_again(be: CPUBackend, nbytes: int) -> None:
+def test_memory_is_aligned_large_enough_and_used_again(be: CPUDevice, nbytes: int) -> None:
     buffer = be.allocate(nbytes)
     address = buffer.address
     assert address % (64 if nbytes < 4 << 20 else 2 << 20) == 0
     assert buffer.nbytes == nbytes and not buffer.exported
-    be.to_numpy(buffer, (nbytes,), np.dtype(np.uint8), writable=True)[:] = 7
+    be.download(buffer, (nbytes,), np.dtype(np.uint8), writable=True)[:] = 7
     del buffer
     misses = be.allocator.misses
     again = be.allocate(nbytes)
@@ -39,22 +39,22 @@ def test_size_classes() -> None:
         assert c <= max(n + 63, n * 1.26) or n > 4 << 20
 
 
-def test_a_view_keeps_its_buffer(be: CPUBackend) -> None:
+def test_a_view_keeps_its_buffer(be: CPUDevice) -> None:
     x = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
-    buffer = be.from_numpy(x.T)
-    view = be.to_numpy(buffer, (5, 3), x.dtype)
+    buffer = be.upload(x.T)
+    view = be.download(buffer, (5, 3), x.dtype)
     assert np.array_equal(view, x.T) and not view.flags.writeable and buffer.exported
     del buffer
     gc.collect()
     others = [be.allocate(60) for _ in range(10)]
     for o in others:
-        be.to_numpy(o, (15,), x.dtype, writable=True)[:] = -1
+        be.download(o, (15,), x.dtype, writable=True)[:] = -1
     assert np.array_equal(view, x.T)
 
 
-def test_a_buffer_counts_its_views(be: CPUBackend) -> None:
+def test_a_buffer_counts_its_views(be: CPUDevice) -> None:
     buffer = be.allocate(100)
-    views = [be.to_numpy(buffer, (n,), np.dtype(np.int32)) for n in (25, 3)]
+    views = [be.download(buffer, (n,), np.dtype(np.int32)) for n in (25, 3)]
     part = views[0][2:4]
     assert buffer.exported
     views.clear()
@@ -63,18 +63,18 @@ def test_a_buffer_counts_its_views(be: CPUBackend) -> None:
     del part
     assert not buffer.exported
     with pytest.raises(ValueError, match="too small"):
-        be.to_numpy(buffer, (26,), np.dtype(np.int32))
+        be.download(buffer, (26,), np.dtype(np.int32))
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 0, 3), (4, 3)])
-def test_every_dtype_and_shape_comes_back(be: CPUBackend, dtype: type, shape: tuple[int, ...]) -> None:
+def test_every_dtype_and_shape_comes_back(be: CPUDevice, dtype: type, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
-    out = be.to_numpy(be.from_numpy(x), shape, np.dtype(dtype))
+    out = be.download(be.upload(x), shape, np.dtype(dtype))
     assert out.dtype == x.dtype and out.shape == shape and np.array_equal(out, x)
 
 
-def test_buffers_can_be_watched_and_not_made_by_hand(be: CPUBackend) -> None:
+def test_buffers_can_be_watched_and_not_made_by_hand(be: CPUDevice) -> None:
     buffer = be.allocate(10)
     ended: list[int] = []
     weakref.finalize(buffer, ended.append, 1)
@@ -87,7 +87,7 @@ def test_buffers_can_be_watched_and_not_made_by_hand(be: CPUBackend) -> None:
         be.allocate(10).address = 3
 
 
-def test_trim_gives_memory_back(be: CPUBackend) -> None:
+def test_trim_gives_memory_back(be: CPUDevice) -> None:
     buffers = [be.allocate(1 << 20) for _ in range(5)]
     assert be.allocator.idle_bytes() == 0
     del buffers
@@ -98,14 +98,14 @@ def test_trim_gives_memory_back(be: CPUBackend) -> None:
 
 
 def test_idle_memory_stays_below_the_limit(tmp_path_factory: pytest.TempPathFactory) -> None:
-    be = backend(tmp_path_factory.mktemp("cache"))
+    be = device(tmp_path_factory.mktemp("cache"))
     be.allocator.limit = 8 << 20
     for megabytes in range(1, 30):
         be.allocate(megabytes << 20)
         assert be.allocator.idle_bytes() <= (8 << 20) + (megabytes << 20) + (2 << 20)
 
 
-def test_no_memory_is_an_error_not_a_crash(be: CPUBackend) -> None:
+def test_no_memory_is_an_error_not_a_crash(be: CPUDevice) -> None:
     with pytest.raises(MemoryError, match="no memory for"):
         be.allocate(1 << 60)
 

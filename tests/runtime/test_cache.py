@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade import F32, backend, executable, scale_ir
+from handmade import F32, device, executable, scale_ir
 
-from weft.codegen.cpu.generate import Generated
-from weft.runtime import cache as cache_module
-from weft.runtime.cache import MAGIC, Cache, Entry, decode, encode
+from weft.devices import cache as cache_module
+from weft.devices.cache import MAGIC, Cache, Entry, decode, encode
+from weft.devices.cpu.emit.generated import Generated
 from weft.schedule.program import Call, Program, Slot
 
 CODE = bytes(range(256)) * 40
@@ -149,7 +149,7 @@ def test_a_folder_open_to_others_is_not_used(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_warns_once_and_the_run_goes_on() -> None:
-    be = backend(Path("/proc/weft-cache"), threads=1)
+    be = device(Path("/proc/weft-cache"), threads=1)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert be.native["weft_run"]
@@ -185,7 +185,7 @@ def test_the_oldest_entries_go_first(tmp_path: Path) -> None:
 
 def _fill(folder: str, start: object) -> None:
     start.wait()  # type: ignore[attr-defined]
-    be = backend(Path(folder), threads=1)
+    be = device(Path(folder), threads=1)
     for i in range(5):
         be.compiler.kernels.clear()
         be.native  # noqa: B018
@@ -222,7 +222,7 @@ def _forged(meta: dict[str, object], code: bytes) -> list[tuple[dict[str, object
 
 def test_an_entry_that_cannot_be_loaded_is_built_again(tmp_path: Path) -> None:
     """Each with a good checksum; what is compiled then takes its place."""
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     assert be.native
     text = Generated("k", scale_ir("k", 4, 1), 0, 64, ("parallel",))
     be.compiler.kernel("k", lambda: text)
@@ -243,14 +243,14 @@ def test_an_entry_that_cannot_be_loaded_is_built_again(tmp_path: Path) -> None:
         (((4,), F32), ((), F32)), (((4,), F32),), (Slot(0, "input", (4,), F32, 0), Slot(1, "output", (4,), F32, 0)),
         (Call(None, (0, 1), (1,)),), 0,  # type: ignore[arg-type]
     )
-    out = executable(be, program, kernel)([be.from_numpy(np.arange(4, dtype="f4")), 2.0])[0]
-    assert be.to_numpy(out, (4,), F32).tolist() == [0, 2, 4, 6]
+    out = executable(be, program, kernel)([be.upload(np.arange(4, dtype="f4")), 2.0])[0]
+    assert be.download(out, (4,), F32).tolist() == [0, 2, 4, 6]
 
 
 _SECOND = """
 import sys
 from pathlib import Path
-from handmade import backend, executable, scale_kernel, scale_twice
+from handmade import device, executable, scale_kernel, scale_twice
 if sys.argv[2] == "forbidden":
     import llvmlite.binding as llvm
     def refuse(*a, **k):
@@ -259,10 +259,10 @@ if sys.argv[2] == "forbidden":
     llvm.TargetMachine.emit_object = refuse
     llvm.create_pass_builder = refuse
 import numpy as np
-be = backend(Path(sys.argv[1]))
+be = device(Path(sys.argv[1]))
 ex = executable(be, scale_twice(4096), scale_kernel(be))
 x = np.random.default_rng(5).normal(size=4096).astype("f4")
-out = be.to_numpy(ex([be.from_numpy(x), 3.0, 0.5])[0], (4096,), x.dtype)
+out = be.download(ex([be.upload(x), 3.0, 0.5])[0], (4096,), x.dtype)
 assert np.array_equal(out, x * np.float32(3) * np.float32(0.5))
 print(be.counters()["compiles"], be.counters()["cache_hits"], "llvmlite.binding" in sys.modules)
 """

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade import F32, backend, executable, scale_ir, scale_kernel, scale_twice
+from handmade import F32, device, executable, scale_ir, scale_kernel, scale_twice
 
-from weft.codegen.cpu.generate import Generated
-from weft.runtime.cpu import code_memory, elf
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.code_memory import PAGE, CodeMemory, Spans
-from weft.runtime.cpu.compile import KEPT_DEAD, Compiler, Loaded, emit_object, function
+from weft.devices.cpu.device import CPUDevice
+from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.native import code_memory, elf
+from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, Spans
+from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, Loaded, emit_object, function
 from weft.schedule.info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
 
@@ -88,7 +88,7 @@ def _scale(name: str) -> Generated:
 def test_dropped_kernels_give_their_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: str) -> None:
     if loader == "llvm":
         monkeypatch.setattr(elf, "supported", lambda: False)
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     assert be.native
     known = be.compiler
     fixed = known.memory.used()
@@ -115,12 +115,12 @@ def test_dropped_kernels_give_their_memory_back(tmp_path: Path, monkeypatch: pyt
         (((8,), F32), ((), F32)), (((8,), F32),), (Slot(0, "input", (8,), F32, 0), Slot(1, "output", (8,), F32, 0)),
         (Call(None, (0, 1), (1,)),), 0,  # type: ignore[arg-type]
     )
-    out = executable(be, program, loaded)([be.from_numpy(x), 3.0])[0]  # what is left can be run
-    assert np.array_equal(be.to_numpy(out, (8,), F32), x * np.float32(3))
+    out = executable(be, program, loaded)([be.upload(x), 3.0])[0]  # what is left can be run
+    assert np.array_equal(be.download(out, (8,), F32), x * np.float32(3))
 
 
 def test_what_is_held_stays_and_what_was_dropped_is_found_until_it_is_swept(tmp_path: Path) -> None:
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     assert be.native
     known = be.compiler
     first, second = (known.kernel(name, lambda name=name: _scale(name)) for name in ("one", "two"))  # type: ignore[misc]
@@ -147,16 +147,16 @@ done:
 }"""
 
 
-def _waiting(be: CPUBackend) -> Program:
+def _waiting(be: CPUDevice) -> Program:
     slots = (Slot(0, "input", (1,), F32, 0), Slot(1, "output", (1,), F32, 0))
     info = (KernelInfo("wait", 1, 10**9, 0, (), ()),)  # slow: the interpreter lock is given up
     return Program((((1,), F32),), (((1,), F32),), slots, (Call(None, (0,)),), 0, (), info)  # type: ignore[arg-type]
 
 
 def test_code_that_a_thread_runs_is_not_freed(tmp_path: Path) -> None:
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     assert be.native
-    flag = be.from_numpy(np.zeros(1, np.float32))
+    flag = be.upload(np.zeros(1, np.float32))
     kernel = be.compiler.kernel("wait", lambda: Generated("wait", _WAIT, 0, 0))
     held = [executable(be, _waiting(be), kernel)]
     ended = []
@@ -167,7 +167,7 @@ def test_code_that_a_thread_runs_is_not_freed(tmp_path: Path) -> None:
         time.sleep(0.001)
     time.sleep(0.05)
     assert be.compiler.sweep() == 0 and not ended
-    be.to_numpy(flag, (1,), F32, writable=True)[:] = 1
+    be.download(flag, (1,), F32, writable=True)[:] = 1
     thread.join(60)
     assert len(ended) == 1 and be.compiler.sweep() == 1
 
@@ -199,13 +199,13 @@ def test_damaged_objects_are_refused_and_leave_nothing() -> None:
 
 
 def test_pages_are_executable_or_writable(tmp_path: Path) -> None:
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     be.compiler.kernel("wait", lambda: Generated("wait", _WAIT, 0, 0))
     assert _modes(be.compiler.memory) == [(0, "r-xp"), (code_memory.CODE, "rw-p")]
 
 
 def test_no_thread_meets_a_kernel_that_another_sweeps(tmp_path: Path) -> None:
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     kernel = scale_kernel(be)
     entry = be.compiler
     stop, failed = threading.Event(), []
@@ -219,8 +219,8 @@ def test_no_thread_meets_a_kernel_that_another_sweeps(tmp_path: Path) -> None:
             for k in range(300):
                 found = entry.kernel(f"k{k % 3}", lambda: Generated("scale", scale_ir("scale", 256, 16), 0, 64))
                 x = np.full(4096, float(k), F32)
-                out = executable(be, scale_twice(4096), found)([be.from_numpy(x), 2.0, 1.0])[0]
-                assert (be.to_numpy(out, (4096,), F32) == 2 * k).all()
+                out = executable(be, scale_twice(4096), found)([be.upload(x), 2.0, 1.0])[0]
+                assert (be.download(out, (4096,), F32) == 2 * k).all()
         except BaseException as error:
             failed.append(error)
 
@@ -245,15 +245,15 @@ def test_where_memory_cannot_be_made_executable_llvm_tries(tmp_path: Path, monke
         return real(*args) if count[0] <= after else -1
 
     monkeypatch.setattr(code_memory, "_protect", protect)
-    be = backend(tmp_path, threads=1)
+    be = device(tmp_path, threads=1)
     x = np.arange(4096, dtype=F32)
-    out = executable(be, scale_twice(4096), scale_kernel(be))([be.from_numpy(x), 2.0, 1.0])[0]
-    assert np.array_equal(be.to_numpy(out, (4096,), F32), x * 2)
+    out = executable(be, scale_twice(4096), scale_kernel(be))([be.upload(x), 2.0, 1.0])[0]
+    assert np.array_equal(be.download(out, (4096,), F32), x * 2)
     assert count[0] > after and b'"llvm": true' in b"".join(p.read_bytes() for p in tmp_path.iterdir())
 
 
 def test_code_of_modules_stays(tmp_path: Path) -> None:
-    known = Compiler(backend(tmp_path).compiler.cache)
+    known = Compiler(device(tmp_path).compiler.cache)
     text = "define i32 @seven() nounwind {\n  ret i32 7\n}"
     address = known.module(text)["seven"]
     known.sweep()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from handmade import backend
+from handmade import device
 
 
 def test_describe(tmp_path: Path) -> None:
-    be = backend(tmp_path, threads=2)
+    be = device(tmp_path, threads=2)
     plain = be.describe()
     assert plain["threads"] == 2 and plain["cache_folder"] == str(tmp_path)
     assert plain["versions"]["llvmlite"] and plain["vector_bits"] in (128, 256, 512)

@@ -11,9 +11,9 @@ import pytest
 import weft as wf
 import weft.schedule.build
 from weft import execute
+from weft.devices import get_device
+from weft.devices.cpu.native import compile
 from weft.recent import Recent
-from weft.runtime import get_backend
-from weft.runtime.cpu import compile
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     build = weft.schedule.build.build
 
-    def counted(graph: Any) -> Any:
+    def counted(graph: Any, target: Any) -> Any:
         found.append(graph.outputs[0].shape[0])
-        return build(graph)
+        return build(graph, target)
 
     monkeypatch.setattr(weft.schedule.build, "build", counted)
     monkeypatch.setattr(execute, "PROGRAMS", Recent(4, fewest=1))
@@ -64,7 +64,7 @@ def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> N
 
 def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tests/soak/shapes.py`` does it with 30,000."""
-    known = get_backend().compiler
+    known = get_device().compiler
     monkeypatch.setattr(execute, "PROGRAMS", Recent(16 * execute.LEAST))
     monkeypatch.setattr(compile, "KEPT_DEAD", 20)
     known.sweep()

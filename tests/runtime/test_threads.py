@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from handmade import backend
+from handmade import device
 
-import weft.runtime as runtime
-from weft.runtime.cpu import backend as backend_module
-from weft.runtime.cpu.backend import CPUBackend
-from weft.runtime.cpu.compile import function
-from weft.runtime.cpu.threads import Pool, default_threads
+import weft.devices as runtime
+from weft.devices.cpu import device as device_module
+from weft.devices.cpu.device import CPUDevice
+from weft.devices.cpu.native.compile import function
+from weft.devices.cpu.native.threads import Pool, default_threads
 
 # one(ctx, chunks): ctx[chunk] += 1 for every chunk, with some work in it; nest(ctx, chunks): a parallel loop inside each chunk
 _IR = """
@@ -62,18 +62,18 @@ define void @nest(ptr %ctx, i64 %chunks) nounwind {
 
 
 @pytest.fixture(scope="module")
-def be(tmp_path_factory: pytest.TempPathFactory) -> CPUBackend:
-    return backend(tmp_path_factory.mktemp("cache"), threads=4)
+def be(tmp_path_factory: pytest.TempPathFactory) -> CPUDevice:
+    return device(tmp_path_factory.mktemp("cache"), threads=4)
 
 
-def _run(be: CPUBackend, name: str, counts: np.ndarray, chunks: int) -> None:
+def _run(be: CPUDevice, name: str, counts: np.ndarray, chunks: int) -> None:
     assert be.native
     f = function(be.compiler.module(_IR)[name], ctypes.c_void_p, ctypes.c_int64)
     f(counts.ctypes.data, chunks)
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 2, 3, 7, 64, 1000])
-def test_every_chunk_runs_once(be: CPUBackend, chunks: int) -> None:
+def test_every_chunk_runs_once(be: CPUDevice, chunks: int) -> None:
     counts = np.zeros(1000, np.int64)
     for _ in range(20):
         _run(be, "one", counts, chunks)
@@ -81,7 +81,7 @@ def test_every_chunk_runs_once(be: CPUBackend, chunks: int) -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3, 4])
-def test_two_or_more_workers_share_the_chunks(be: CPUBackend, threads: int) -> None:
+def test_two_or_more_workers_share_the_chunks(be: CPUDevice, threads: int) -> None:
     be.pool.set_threads(threads)
     try:
         seen: set[int] = set()
@@ -107,8 +107,8 @@ def test_there_is_one_pool_however_many_threads_ask_first(tmp_path: Path, monkey
         made.append(Pool(threads))
         return made[-1]
 
-    monkeypatch.setattr(backend_module, "Pool", slow)
-    be, found = backend(tmp_path, threads=1), []
+    monkeypatch.setattr(device_module, "Pool", slow)
+    be, found = device(tmp_path, threads=1), []
     threads = [threading.Thread(target=lambda: found.append(be.pool)) for _ in range(4)]
     for t in threads:
         t.start()
@@ -117,7 +117,7 @@ def test_there_is_one_pool_however_many_threads_ask_first(tmp_path: Path, monkey
     assert len(made) == 1 and found == made * 4
 
 
-def test_a_nested_loop_runs_inline(be: CPUBackend) -> None:
+def test_a_nested_loop_runs_inline(be: CPUDevice) -> None:
     counts = np.zeros((16, 64), np.int64)
     before = be.pool.counter("inline")
     _run(be, "nest", counts, 16)
@@ -125,7 +125,7 @@ def test_a_nested_loop_runs_inline(be: CPUBackend) -> None:
     assert be.pool.counter("inline") > before
 
 
-def test_four_python_threads_at_once(be: CPUBackend) -> None:
+def test_four_python_threads_at_once(be: CPUDevice) -> None:
     counts = [np.zeros(100, np.int64) for _ in range(4)]
 
     def work(mine: np.ndarray) -> None:
@@ -140,7 +140,7 @@ def test_four_python_threads_at_once(be: CPUBackend) -> None:
     assert all((c == 200).all() for c in counts)
 
 
-def test_the_pool_survives_fork(be: CPUBackend) -> None:
+def test_the_pool_survives_fork(be: CPUDevice) -> None:
     counts = np.zeros(64, np.int64)
     _run(be, "one", counts, 64)
     assert be.pool.field("started").value == 3
@@ -162,15 +162,15 @@ def test_the_interpreter_ends_cleanly_with_workers_alive(tmp_path: Path) -> None
 import sys, numpy as np
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-from test_threads import _run, backend
-be = backend(Path({str(tmp_path)!r}), threads=4)
+from test_threads import _run, device
+be = device(Path({str(tmp_path)!r}), threads=4)
 counts = np.zeros(64, np.int64)
 _run(be, "one", counts, 64)
 assert (counts == 1).all()
-import threading, weft.runtime.cpu.allocator
+import threading, weft.devices.cpu.native.allocator
 kept = be.allocate(100)
-threading.kept = view = be.to_numpy(be.allocate(100), (25,), np.dtype(np.float32))  # outlives this module
-weft.runtime.cpu.allocator.kept = [be.allocate(64) for _ in range(100)]
+threading.kept = view = be.download(be.allocate(100), (25,), np.dtype(np.float32))  # outlives this module
+weft.devices.cpu.native.allocator.kept = [be.allocate(64) for _ in range(100)]
 sys.kept = be.allocate(64)
 loop = [be.allocate(64)]
 loop.append(loop)
@@ -201,5 +201,5 @@ def test_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_the_runtime_opens_no_llvm() -> None:
-    code = "import sys, weft.runtime, weft.runtime.cpu; sys.exit('llvmlite' in sys.modules)"
+    code = "import sys, weft.devices, weft.devices.cpu; sys.exit('llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], timeout=60).returncode == 0

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 import weft as wf
+from weft.devices import get_device
 from weft.graph.node import Graph
-from weft.runtime import get_backend
 from weft.schedule.build import built
 from weft.schedule.program import Call, Copy, Host, Loop
 
@@ -27,9 +27,9 @@ def test_the_same_bits_and_every_step_timed() -> None:
     program, fused = built(Graph(graph.inputs, [*graph.outputs, graph.inputs[0]]))  # an output that is an input is copied
     assert {type(s) for s in program.steps} == {Call, Copy, Host, Loop}
     assert len(fused) == sum(not isinstance(s, Copy) for s in program.steps)
-    backend = get_backend()
+    device = get_device()
     inputs = [a.node.value for a in (x, w)]
-    plain, timed = backend.compile(program), backend.compile(program, timed=True)
+    plain, timed = device.compile(program), device.compile_timed(program)
     for threads in (1, wf.get_num_threads()):
         before = wf.get_num_threads()
         wf.set_num_threads(threads)
@@ -47,4 +47,4 @@ def test_the_same_bits_and_every_step_timed() -> None:
         finally:
             wf.set_num_threads(before)
         for a, b, (shape, dtype) in zip(wanted, found, program.outputs, strict=True):
-            assert backend.to_numpy(a, shape, dtype).tobytes() == backend.to_numpy(b, shape, dtype).tobytes()
+            assert device.download(a, shape, dtype).tobytes() == device.download(b, shape, dtype).tobytes()

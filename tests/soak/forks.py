@@ -22,8 +22,8 @@ def forks(times: int) -> int:
     import numpy as np
 
     import weft as wf
-    from weft.runtime import counters, get_backend
-    from weft.runtime.cpu.compile import llvm_lock
+    from weft.devices import counters, get_device
+    from weft.devices.cpu.native.compile import llvm_lock
 
     table = np.random.default_rng().normal(size=100_000).astype(np.float32)
 
@@ -51,7 +51,7 @@ def forks(times: int) -> int:
     for t in threads:
         t.start()
     children, busy = [], 0
-    lock = get_backend().compiler.lock
+    lock = get_device().compiler.lock
     try:
         for k in range(times):
             time.sleep(random.uniform(0.0, 0.05))

@@ -55,7 +55,7 @@ import random, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 import weft as wf
-from weft.runtime import counters
+from weft.devices import counters
 SEED = int(sys.argv[1])
 r = np.random.default_rng(SEED)
 TABLE = r.normal(size=100_000).astype("f4")

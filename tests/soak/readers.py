@@ -240,10 +240,10 @@ def idx(r: random.Random, times: int, folder: Path) -> Outcome:
 
 def cache(r: random.Random, times: int, folder: Path) -> Outcome:
     """Entries, half of them with right checksums: every one is a miss or loads."""
-    from weft.runtime.cache import MAGIC, Cache, Entry, encode
-    from weft.runtime.cpu import elf
-    from weft.runtime.cpu.code_memory import CodeMemory
-    from weft.runtime.cpu.compile import _is_complete, emit_object
+    from weft.devices.cache import MAGIC, Cache, Entry, encode
+    from weft.devices.cpu.native import elf
+    from weft.devices.cpu.native.code_memory import CodeMemory
+    from weft.devices.cpu.native.compile import _is_complete, emit_object
 
     code, exports = emit_object("define i64 @k(i64 %x) nounwind {\n  %y = mul i64 %x, 3\n  ret i64 %y\n}")
     meta = {"exports": exports, "llvm": False, "symbol": "k", "scratch": 0, "worker_scratch": 64, "parallel": False, "name": "ab"}

@@ -27,7 +27,7 @@ def shapes(count: int, kind: str = "lazy", tell: Callable[[str], None] = lambda 
     import numpy as np
 
     import weft as wf
-    from weft.runtime import counters, get_backend
+    from weft.devices import counters, get_device
 
     jitted = wf.jit(lambda x: wf.tanh(x) * 2 + 1)
     table = np.random.default_rng().normal(size=count + 1).astype(np.float32)
@@ -41,7 +41,7 @@ def shapes(count: int, kind: str = "lazy", tell: Callable[[str], None] = lambda 
             assert got.shape == x.shape and np.allclose(got, np.tanh(x) * 2 + 1, atol=1e-5), n
         if n in marks:
             found.append(memory())
-            used = get_backend().compiler.memory.used()
+            used = get_device().compiler.memory.used()
             tell(f"{n} shapes, {time.monotonic() - start:.0f} s: {found[-1][0]} mappings, {found[-1][1] / 1024:.0f} MB resident, "
                  f"{used / 1e6:.1f} MB of code, {counters()['loads']} kernels loaded")
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.codegen.cpu.math import has_vectors
+from weft.devices.cpu.emit.math import has_vectors
 from weft.errors import DataError, TraceError
 from weft.tools import profile_machine
 from weft.tools.cli import main

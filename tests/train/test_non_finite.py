@@ -242,7 +242,7 @@ def test_the_run_is_replayed_as_it_was(case: str) -> None:
 
 
 def test_no_kernel_more() -> None:
-    from weft.runtime import counters
+    from weft.devices import counters
 
     x, y = data(90)
     model, optimizer = net(), wf.optim.Adam()

@@ -8,7 +8,7 @@ import types
 import numpy as np
 from making import array, normal
 
-from weft.runtime import counters
+from weft.devices import counters
 from weft.tools.explain import explain
 from weft.transforms.jit import jit
 

@@ -19,10 +19,10 @@ from making import array, normal
 import weft as wf
 from weft import execute, held
 from weft.cell import LOCAL, Handles
+from weft.devices import counters
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
-from weft.runtime import counters
 from weft.schedule.build import build
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit

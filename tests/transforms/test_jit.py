@@ -10,9 +10,9 @@ import pytest
 from making import array, normal
 
 from weft.array import Array, wrap
+from weft.devices import counters
 from weft.errors import DTypeError, TraceError
 from weft.graph.primitives.table import TABLE, bind
-from weft.runtime import counters
 from weft.transforms.grad import grad, value_and_grad
 from weft.transforms.jit import jit
 from weft.transforms.tree import register_module, structure_changed

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.devices import get_device
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.execute import detached
 from weft.graph.interpret import interpret
-from weft.runtime import get_backend
 from weft.schedule import reasons
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, calls
@@ -206,17 +206,17 @@ def test_one_entry_and_as_many_kernels_at_any_length(data: tuple) -> None:
         assert sum(isinstance(s, Loop) for s in program.steps) == 2
         kernels.add(len(calls(program)))
         wf.eval(f(w, h, xs))
-        before = get_backend().counters()["entries"]
+        before = get_device().counters()["entries"]
         wf.eval(f(w, h, xs))
-        assert get_backend().counters()["entries"] - before == 1
+        assert get_device().counters()["entries"] - before == 1
     assert len(kernels) == 1
 
 
 def test_a_loop_runs_once_for_all_its_results(data: tuple) -> None:
     last, ys = net(*map(wf.array, data))
-    before = get_backend().counters()["entries"]
+    before = get_device().counters()["entries"]
     np.asarray(last), np.asarray(ys)
-    assert get_backend().counters()["entries"] - before == 1
+    assert get_device().counters()["entries"] - before == 1
 
 
 def test_a_long_loop_can_be_interrupted() -> None:

@@ -108,11 +108,11 @@ def test_nothing_leaks():
     counted = (node, value, None, ())
     gc.collect()  # what lies about holds many a None
     counts = [sys.getrefcount(z) for z in counted]
-    size = wf.runtime.counters()["allocator_bytes"]
+    size = wf.devices.counters()["allocator_bytes"]
     for _ in range(1000):
         f(a, b, 2.0)
     assert all(abs(sys.getrefcount(z) - then) < 100 for z, then in zip(counted, counts, strict=True))
-    assert wf.runtime.counters()["allocator_bytes"] == size
+    assert wf.devices.counters()["allocator_bytes"] == size
     with pytest.raises((TypeError, ValueError)):
         f(a, wf.ones(3), 2.0)
     with pytest.raises(TypeError):
@@ -274,13 +274,13 @@ def test_an_argument_that_is_written_and_captured_too():
 
 def test_what_was_not_called_for_long_is_dropped_even_while_it_runs(monkeypatch):
     """A thread's warm call goes on while others push its program out; its memory is used again only afterwards."""
-    from weft.runtime import get_backend
+    from weft.devices import get_device
     from weft.transforms import jit as jitting
 
     monkeypatch.setattr(jitting, "KINDS", 2)
     f = wf.jit(lambda a, b: wf.tanh(a @ b) + 1)
     f._entries.fewest = 1
-    known = get_backend().compiler
+    known = get_device().compiler
     pairs = {n: arrays((n, 64), (64, n)) for n in range(400, 409)}
     want = {n: np.tanh(x @ y) + 1 for n, (_, (x, y)) in pairs.items()}
     failed = []

@@ -13,12 +13,12 @@ from weft import nn
 from weft.array import Array
 from weft.contrib.layers import LAYERS, Conv, Layer, Middle, Output, Pool
 from weft.contrib.learning import PerLayer, Scores, prepared, report, still, train_error
+from weft.devices import get_device
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.losses import check_labels
 from weft.nn.sizes import each, extents
 from weft.optim import Optimizer
-from weft.runtime import get_backend
 from weft.train import History, fit
 from weft.train import predict as outputs
 
@@ -303,7 +303,7 @@ def _device(mode: str) -> str:
     if mode not in ("cpu", "gpu"):
         raise ValueError(f'LayerManager: mode must be "cpu" or "gpu", not {mode!r}')
     try:
-        get_backend(mode)
+        get_device(mode)
     except ValueError:
         raise ValueError('LayerManager: mode="gpu", but weft has no GPU here: use mode="cpu"') from None
     return mode

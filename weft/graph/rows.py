@@ -15,9 +15,10 @@ from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.common import product
 from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.table import CONSTANT
 
 
-class Part(NamedTuple):
+class TouchedRows(NamedTuple):
     """``values`` (*indices.shape, *row): what is added at each index, in the shape in which it is computed."""
 
     indices: Node
@@ -32,7 +33,7 @@ class Rows(NamedTuple):
     values: Node
 
 
-def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
+def parts_of(gradient: Node, dtype: np.dtype) -> list[TouchedRows] | None:
     """The scatter-adds that a gradient is the sum of, in the order of the sum; None where it is anything else.
 
     Parameters
@@ -44,7 +45,7 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
     if gradient.value is not None or not gradient.shape:
         return None
     if _sum(gradient):
-        found: list[Part] = []
+        found: list[TouchedRows] = []
         for term in _terms(gradient):
             parts = parts_of(term, dtype)
             if parts is None:
@@ -66,7 +67,7 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[Part] | None:
     if name != "scatter" or gradient.params["mode"] != "add" or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
         return None
     _, updates, index = inputs
-    return [Part(index, cast(updates, dtype))]
+    return [TouchedRows(index, cast(updates, dtype))]
 
 
 def _sum(node: Node) -> bool:
@@ -85,9 +86,9 @@ def _terms(node: Node) -> list[Node]:
     return out
 
 
-def _mapped(below: Node, dtype: np.dtype, f: Callable[[Node], Node]) -> list[Part] | None:
+def _mapped(below: Node, dtype: np.dtype, f: Callable[[Node], Node]) -> list[TouchedRows] | None:
     parts = parts_of(below, dtype)
-    return None if parts is None else [Part(p.indices, f(p.values)) for p in parts]
+    return None if parts is None else [TouchedRows(p.indices, f(p.values)) for p in parts]
 
 
 def _number(node: Node) -> Node | None:
@@ -99,10 +100,10 @@ def _number(node: Node) -> Node | None:
 
 def _zero(node: Node) -> bool:
     number = _number(node)
-    return number is not None and number.op.name == "constant" and not number.params["value"]
+    return number is not None and number.op is CONSTANT and not number.params["value"]
 
 
-def summed(parts: list[Part], extent: int) -> Rows:
+def summed(parts: list[TouchedRows], extent: int) -> Rows:
     """The rows of a gradient, each once: values that touch the same row are added in the order in which they stand.
 
     Time and memory traffic grow with the number of indices, not with ``extent``, the number of rows of the table.
@@ -119,10 +120,10 @@ def summed(parts: list[Part], extent: int) -> Rows:
     return Rows(numbers, call.scatter(full(0, (count, *row), values.dtype), values, reshape(place, shape), axes=(0,), mode="add"))
 
 
-def _flat(part: Part) -> Part:
+def _flat(part: TouchedRows) -> TouchedRows:
     """With one dimension of indices."""
     count, lead = product(part.indices.shape), len(part.indices.shape)
-    return Part(cast(reshape(part.indices, (count,)), INT64), reshape(part.values, (count, *part.values.shape[lead:])))
+    return TouchedRows(cast(reshape(part.indices, (count,)), INT64), reshape(part.values, (count, *part.values.shape[lead:])))
 
 
 def _in_range(indices: Node, extent: int) -> Node:

@@ -22,7 +22,7 @@ from weft.transforms.control import scan
 
 State = tuple[Array, ...]
 Gates = tuple[Any, ...]
-Step = Callable[[State, Gates, Gates, Gates], State]  # state, input part, weights and biases of the gates -> state
+GateStep = Callable[[State, Gates, Gates, Gates], State]  # state, input part, weights and biases of the gates -> state
 
 
 def _sigmoid(x: Array) -> Array:
@@ -30,7 +30,7 @@ def _sigmoid(x: Array) -> Array:
     return tanh(x * 0.5) * 0.5 + 0.5
 
 
-def _simple(nonlinearity: str) -> Step:
+def _simple(nonlinearity: str) -> GateStep:
     act = tanh if nonlinearity == "tanh" else lambda x: maximum(x, 0)
 
     def step(state: State, x: Gates, weights: Gates, biases: Gates) -> State:
@@ -95,7 +95,7 @@ class _Recurrent(Module):
     def _ends(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
-    def _step(self) -> Step:
+    def _step(self) -> GateStep:
         raise TypeError(f"{type(self).__name__} has no step")
 
     def reset_state(self) -> None:
@@ -224,7 +224,7 @@ class RNN(_Recurrent):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, stateful)
         self.nonlinearity = nonlinearity
 
-    def _step(self) -> Step:
+    def _step(self) -> GateStep:
         return _simple(self.nonlinearity)
 
     def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:
@@ -258,7 +258,7 @@ class LSTM(_Recurrent):
     gates = 4
     states = 2
 
-    def _step(self) -> Step:
+    def _step(self) -> GateStep:
         return _lstm
 
     def forward(self, x: Any, state: tuple[Array, Array] | None = None) -> tuple[Array, tuple[Array, Array]]:
@@ -294,7 +294,7 @@ class GRU(_Recurrent):
     gates = 3
     late = 1
 
-    def _step(self) -> Step:
+    def _step(self) -> GateStep:
         return _gru
 
     def forward(self, x: Any, h0: Array | None = None) -> tuple[Array, Array]:

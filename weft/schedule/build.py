@@ -10,8 +10,10 @@ import numpy as np
 from weft.graph.hoist import hoisted
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
+from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
+from weft.kernel.target import CPU, Target
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
@@ -21,7 +23,7 @@ from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, 
 from weft.schedule.view import View, strip
 
 
-def build(graph: Graph) -> Program:
+def build(graph: Graph, target: Target = CPU) -> Program:
     """The Program that computes a graph's outputs.
 
     Parameters
@@ -44,19 +46,19 @@ def build(graph: Graph) -> Program:
     >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
     1
     """
-    return built(graph)[0]
+    return built(graph, target)[0]
 
 
-def built(graph: Graph) -> tuple[Program, list[Fused]]:
+def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
     """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
     small = simplify(graph)
     apart = hoisted(without_sure_checks(small))
-    return _scheduled(pruned(small if apart is small else simplify(apart)), False)
+    return _scheduled(pruned(small if apart is small else simplify(apart)), target, inside=False)
 
 
-def _scheduled(graph: Graph, inside: bool) -> tuple[Program, list[Fused]]:
+def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
     """inside: of a loop, which changes nothing of its caller's until it has ended."""
-    view, fused = fuse(graph)
+    view, fused = fuse(graph, target)
     fused = ordered(view, fused)
     slots = _Slots(view)
     steps: list[Step] = []
@@ -89,7 +91,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """A scan as a step: its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _scheduled(pruned(simplify(body)), True)[0]
+    program = _scheduled(pruned(simplify(body)), slots.view.target, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     alone = set(program.donate)
@@ -122,7 +124,7 @@ class _Slots:
         for k, node in enumerate(graph.inputs):
             self.position.setdefault(node, k)
             slot = self._add("input", node.shape, node.dtype, position=k)
-            if node.op.name != "scalar":  # a number is no memory: where memory is wanted, a kernel stores it
+            if node.op is not SCALAR:  # a number is no memory: where memory is wanted, a kernel stores it
                 self.memory.setdefault(node, slot)
         self.waiting: list[tuple[Node, int]] = []
         for k, node in enumerate(graph.outputs):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.graph.node import Node
+from weft.kernel.ir import Kernel, Phase
+from weft.kernel.walk import each
 from weft.schedule.fuse import Fused
-from weft.schedule.kernel import Kernel, Phase
 from weft.schedule.memory import copies, values_of
 from weft.schedule.program import Call, Loop, Program, Site, Step, calls
-from weft.schedule.values import operands
 
 
 def site(node: Node) -> Site:
@@ -63,17 +63,8 @@ def _last(kernel: Kernel) -> int:
 
 
 def _checks(phase: Phase) -> bool:
-    stack = [v for stage in phase.stages for v in values_of(stage)]
-    seen: set[int] = set()
-    while stack:
-        v = stack.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        if v.op == "check" and v.attr.site is not None:
-            return True
-        stack += operands(v)
-    return False
+    values = [v for stage in phase.stages for v in values_of(stage)]
+    return any(v.op == "check" and v.attr.site is not None for v in each(values))
 
 
 def _first_write(kernel: Kernel, i: int, o: int) -> int:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft.schedule.kernel import Access, Affine, Axis, Value, along
-from weft.schedule.values import INT64, Machine
+from weft.kernel.ir import Access, Affine, Axis, Value, along
+from weft.kernel.values import INT64, Machine
+from weft.kernel.walk import each, operands
 
 LEAST = 64  # positions: a shorter loop is no more work than finding the place
 
@@ -47,37 +48,14 @@ def _parts(value: Value) -> list[Affine]:
     return [value.attr] if value.op == "index" else []
 
 
-def _below(value: Value) -> list[Value]:
-    return [*value.args, *(v for affine in _parts(value) for v, _ in affine.gather)]
-
-
 def _checks(value: Value, axis: Axis) -> bool:
     """Whether an index is checked that moves along the axis: each element is to be checked, not only the chosen one."""
-    seen: set[int] = set()
-    stack = [value]
-    while stack:
-        v = stack.pop()
-        if id(v) not in seen:
-            seen.add(id(v))
-            if v.op == "check" and _moves(v, axis):
-                return True
-            stack.extend(_below(v))
-    return False
+    return any(v.op == "check" and _moves(v, axis) for v in each([value]))
 
 
 def _moves(value: Value, axis: Axis) -> bool:
     """Whether a value depends on the axis."""
-    seen: set[int] = set()
-    stack = [value]
-    while stack:
-        v = stack.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        if any(a == axis.id for affine in _parts(v) for a, _ in affine.terms):
-            return True
-        stack.extend(_below(v))
-    return False
+    return any(a == axis.id for v in each([value]) for affine in _parts(v) for a, _ in affine.terms)
 
 
 def _at(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
@@ -93,7 +71,7 @@ def _at(m: Machine, value: Value, axis: Axis, place: Value) -> Value:
     stack = [value]
     while stack:
         v = stack[-1]
-        waiting = [x for x in _below(v) if id(x) not in done]
+        waiting = [x for x in operands(v) if id(x) not in done]
         if id(v) in done or not waiting:
             stack.pop()
             if id(v) not in done:

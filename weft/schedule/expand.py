@@ -16,16 +16,18 @@ import numpy as np
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
-from weft.schedule import index as ix
+from weft.graph.primitives.table import SCALAR
+from weft.kernel import index as ix
+from weft.kernel.index import ZERO, Guard, Index
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
+from weft.kernel.summation import reduction_order
+from weft.kernel.values import INT64, Machine, tag
+from weft.kernel.walk import each
 from weft.schedule import reasons
 from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
-from weft.schedule.index import ZERO, Guard, Index
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import FACTOR, Structure
-from weft.schedule.summation import reduction_order
-from weft.schedule.values import INT64, Machine, operands, tag
+from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 UINT64 = np.dtype(np.uint64)
@@ -102,10 +104,10 @@ class Expander:
             return self.product[2]
         if node not in self.structure.members:
             if self.view.is_real(node) or self.view.stored(node):
-                if node.op.name == "scalar":
+                if node.op is SCALAR:
                     return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
                 return self.load(node, node.shape, index, guards)
-            if node.op.name == "scalar":
+            if node.op is SCALAR:
                 return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if node.size == 0:
             return self.m.const(0, node.dtype)
@@ -173,7 +175,10 @@ class Expander:
         base = self.view.memory(below)
         if base is not None and base not in self.structure.members:
             return self.load(base, node.shape, index, guards)
-        return self.at(below, ix.reshape(index, node.shape, below.shape, self.extents), guards)
+        inner = ix.reshape(index, node.shape, below.shape, self.extents)
+        if inner is None:
+            raise Boundary(reasons.RESHAPE)
+        return self.at(below, inner, guards)
 
     def _slice(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         return self.at(node.inputs[0], ix.slice_(index, node.params["start"], node.params["step"]), guards)
@@ -261,12 +266,7 @@ class Expander:
 
     def _with(self, value: Value, checks: list[Value]) -> Value:
         """``value``, which is made only after all ``checks``: an index along which nothing changes is checked as well."""
-        m, below, stack = self.m, set(), [value]
-        while stack:
-            v = stack.pop()
-            if id(v) not in below:
-                below.add(id(v))
-                stack += operands(v)
+        m, below = self.m, {id(v) for v in each([value])}
         for check in checks:
             if id(check) not in below:
                 other = m.const(int(value.op == "const" and value.attr == 0), value)  # never taken
@@ -348,7 +348,7 @@ class Expander:
         value = scope.accs.get(node)
         if value is None:
             held = self.held.get(node)
-            if held is not None and node.inputs[0].size >= FACTOR * node.size:
+            if held is not None and node.inputs[0].size >= self.view.target.fusion.factor * node.size:
                 value = self._kept(node, index, held)
             else:
                 value = self._shared_reduction(node, index, facts.depth)
@@ -395,7 +395,7 @@ class Expander:
                 if one is not None:
                     self.gathers = True
                     return one
-        return self.reduce(node, axes, monoid, value, False, reductions)
+        return self.reduce(node, axes, monoid, value, carried=False, into=reductions)
 
     def window_value(self, node: Node, index: Index, window: Index, guards: tuple[Guard, ...] = ()) -> tuple[Value, str]:
         """What a reduce_window reduces at output ``index`` and window position ``window``."""
@@ -453,7 +453,7 @@ class Expander:
             last = d in node.params["axes"]
             while d in node.params["axes"]:
                 run, d = run * node.inputs[0].shape[d], d - 1
-        order = reduction_order(run, last)
+        order = reduction_order(run, last, self.view.target.orders)
         if monoid == "prod" and value.dtype in FLOATS:  # lanes apart may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:

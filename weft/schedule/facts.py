@@ -27,9 +27,7 @@ def reduces(node: Node) -> bool:
 
 def ends_kernel(node: Node) -> bool:
     """Whether a node writes in a way that nothing in the same kernel can read."""
-    if node.op.name in ("scatter", "cumulative_sum", "last_equal"):
-        return True
-    return node.op.name == "slice_set" and any(abs(s) != 1 for s in node.params["step"])
+    return node.op.last or node.op.name == "slice_set" and any(abs(s) != 1 for s in node.params["step"])
 
 
 class Facts:

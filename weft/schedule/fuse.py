@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.graph.node import Graph, Node, Shape
+from weft.kernel.ir import Kernel
+from weft.kernel.target import CPU, Target
+from weft.schedule.group_check import structure_of
 from weft.schedule.groups import Group, Grouping, Refusal
-from weft.schedule.kernel import Kernel
 from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 
@@ -35,7 +36,7 @@ class Fused:
     covered: frozenset[Node] = frozenset()
 
 
-def fuse(graph: Graph) -> tuple[View, list[Fused]]:
+def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
     """Kernels in an order in which they can run.
 
     The analysis of structure.py says which nodes belong together; building the kernel is the proof. Where it
@@ -45,7 +46,7 @@ def fuse(graph: Graph) -> tuple[View, list[Fused]]:
         limit = sys.getrecursionlimit()
         sys.setrecursionlimit(max(limit, 20_000))  # expressions are expanded recursively, a few calls an operation
         try:
-            return _fuse(View(graph))
+            return _fuse(View(graph, target))
         finally:
             sys.setrecursionlimit(limit)
 
@@ -115,7 +116,7 @@ def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ..
     key = (nodes, tuple(stored))
     if key not in built:
         try:
-            built[key] = lower(view, Structure(view, nodes, stored))
+            built[key] = lower(view, structure_of(view, nodes, stored))
         except Boundary as boundary:
             raise _Unbuilt(nodes, boundary.reason) from boundary
     made = built[key]

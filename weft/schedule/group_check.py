@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.facts import ends_kernel, reduces
 from weft.schedule.reasons import Boundary
+from weft.schedule.structure import Structure
+from weft.schedule.view import View
 
-if TYPE_CHECKING:
-    from weft.schedule.structure import Structure
+
+def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
+    """The analysis of a group; raises Boundary where it cannot be one kernel."""
+    found = Structure(view, nodes, stored)
+    check(found)
+    return found
 
 
 def check(st: Structure) -> None:

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.facts import reduces
+from weft.schedule.group_check import structure_of
 from weft.schedule.reasons import Boundary
-from weft.schedule.structure import VIEWS, Structure
 from weft.schedule.view import View
-
-LARGEST = 96  # nodes in a group: keeps the pass near linear and kernels compilable in a moment
-HEAVY_WEIGHT = 4  # so many nodes a costly one counts
 
 
 class Group:
@@ -26,7 +23,7 @@ class Group:
 
     __slots__ = ("after", "before", "nodes", "number", "shape", "simple", "single", "weight")
 
-    def __init__(self, number: int, node: Node) -> None:
+    def __init__(self, number: int, node: Node, weight: int) -> None:
         self.number = number
         self.nodes = [node]
         self.before: set[Group] = set()
@@ -34,7 +31,7 @@ class Group:
         self.simple = node.op.kind == "elementwise"
         self.single = self.simple and node.size == 1
         self.shape = node.shape if self.simple or node.op.kind == "contract" else None
-        self.weight = HEAVY_WEIGHT if node.op.heavy else 1
+        self.weight = weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +48,12 @@ class Grouping:
 
     def __init__(self, view: View, banned: Mapping[tuple[Node, Node], str]) -> None:
         self.view = view
+        self.limits = view.target.fusion
         self.of: dict[Node, Group] = {}
         self.reasons: dict[tuple[Node, Node], str] = {}
         self.banned = banned
         for k, node in enumerate(view.real):
-            group = self.of[node] = Group(k, node)
+            group = self.of[node] = Group(k, node, self._weight(node))
             for p in view.sources[node]:
                 other = self.of[p]
                 if other is not group:
@@ -63,12 +61,15 @@ class Grouping:
                     other.after.add(group)
             moved = 0  # operands of a long concatenation that would be computed at too many positions
             for p in view.sources[node]:
-                if moved > 2 * VIEWS:
+                if moved > 2 * self.limits.views:
                     self.reasons[p, node] = reasons.MOVED
                 elif not self._try(p, node):
                     moved += self.reasons[p, node] == reasons.MOVED
         self._siblings()
         self._hand_over()
+
+    def _weight(self, node: Node) -> int:
+        return self.limits.heavy if node.op.heavy else 1
 
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
         """The nodes that others read, or that the graph returns."""
@@ -112,7 +113,7 @@ class Grouping:
             return reasons.HOST
         if producer.op.kind == "control" or consumer.op.kind == "control":
             return reasons.LOOP
-        if a.weight + b.weight > LARGEST:
+        if a.weight + b.weight > self.limits.largest:
             return reasons.TOO_LARGE
         why = self._plan(a, b)
         if why is not None:
@@ -132,7 +133,7 @@ class Grouping:
         if a.single and not b.single and any(n in a.nodes for n in stored):
             return reasons.SINGLE
         try:
-            Structure(self.view, nodes, stored)
+            structure_of(self.view, nodes, stored)
         except Boundary as boundary:
             return boundary.reason
         return None
@@ -198,7 +199,7 @@ class Grouping:
             key = (node.inputs[0], how)
             first = seen.setdefault(key, node)
             a, b = self.of[first], self.of[node]
-            if a is b or a.weight + b.weight > LARGEST or self._connected(a, b):
+            if a is b or a.weight + b.weight > self.limits.largest or self._connected(a, b):
                 continue
             if self._plan(a, b) is None:
                 self._merge(a, b)
@@ -227,8 +228,8 @@ class Grouping:
 
     def _handed_over(self, node: Node, a: Group, b: Group) -> bool:
         """Move one node from a to b, where that saves memory traffic."""
-        view, weight = self.view, HEAVY_WEIGHT if node.op.heavy else 1
-        if b.nodes[0].op.kind in ("host", "control") or b.nodes[0].op.name == "item" or b.weight + weight > LARGEST:
+        view, weight = self.view, self._weight(node)
+        if b.nodes[0].op.kind in ("host", "control") or b.nodes[0].op.name == "item" or b.weight + weight > self.limits.largest:
             return False
         if any(node in edge for edge in self.banned):
             return False
@@ -242,7 +243,7 @@ class Grouping:
         more = sorted([*b.nodes, node], key=view.number.__getitem__)
         try:
             for nodes in (rest, more):
-                Structure(view, nodes, self.stored(nodes, frozenset(nodes)))
+                structure_of(view, nodes, self.stored(nodes, frozenset(nodes)))
         except Boundary:
             return False
         a.nodes, b.nodes = rest, more

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from weft.graph.node import Node, user_line
+from weft.kernel.ir import Access, Kernel
 from weft.schedule.fuse import Fused
-from weft.schedule.kernel import Access, Kernel
 from weft.schedule.memory import copies, loads, values_of
 from weft.schedule.program import Call, KernelInfo, Loop, Program
 

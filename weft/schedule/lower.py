@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from weft.graph.node import Node, Shape
+from weft.kernel.index import ZERO, Guard, Index, always
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_index, lower_product, reasons
 from weft.schedule.expand import Expander, Held, Scope
 from weft.schedule.facts import ends_kernel
-from weft.schedule.index import ZERO, Guard, Index, always
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule.names import kernel_name
 from weft.schedule.pending import Pending
 from weft.schedule.reasons import Boundary
@@ -191,7 +191,7 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
         if n.op.name != "reduce_window":
             by_dim = dict(enumerate(own))
             axes = tuple([a for d in n.params["axes"] if (a := by_dim[d]) is not None])
-        x.complete[n] = x.reduce(n, axes, monoid, value, False, reductions)
+        x.complete[n] = x.reduce(n, axes, monoid, value, carried=False, into=reductions)
     return Phase((), (Stage(loops or (), tuple(reductions), tuple(pending)),))  # type: ignore[arg-type]
 
 
@@ -246,7 +246,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
             place = Access(kept, tuple([ZERO if a.extent == 1 else along(a) for a in axes]))
             x.stage(below.depth + 1, ())[2].append(Store(place, value))
             value, reductions = x.m.load(place), x.stage(below.depth + 2, ())[1]
-        x.complete[n] = x.reduce(n, axes, n.op.monoid, value, True, reductions)
+        x.complete[n] = x.reduce(n, axes, n.op.monoid, value, carried=True, into=reductions)
     for n in stores:
         level = st.facts[n].depth + 1 if st.facts[n].needs else 1
         index, _, _, pending = _stage_index(x, st.tokens(n), n.shape, level)

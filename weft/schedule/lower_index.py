@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.graph.node import Node
+from weft.kernel.index import ZERO, Index, broadcast
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
+from weft.kernel.summation import reduction_order
+from weft.kernel.values import INT64
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.facts import ends_kernel
-from weft.schedule.index import ZERO, Index, broadcast
-from weft.schedule.kernel import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
-from weft.schedule.summation import reduction_order
-from weft.schedule.values import INT64
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -40,7 +40,7 @@ def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
         if len(x.sites) == before:
             continue
         number, x.reductions = x.reductions, x.reductions + 1
-        order = reduction_order(axes[-1].extent, True)
+        order = reduction_order(axes[-1].extent, last=True, orders=x.view.target.orders)
         out.append(Phase((), (Stage(axes, (Reduction(number, axes, "sum", value, INT64, INT64, order),)),)))
     x.checked |= set(x.sites)
     return out
@@ -131,7 +131,7 @@ def _running(x: Expander, node: Node) -> list[Phase]:
     run = axes.pop(node.params["axis"])
     value = x.at(node.inputs[0], index)
     reductions: list[Reduction] = []
-    read = x.reduce(node, (run,), "sum", value, False, reductions)
+    read = x.reduce(node, (run,), "sum", value, carried=False, into=reductions)
     r = reductions[0]
     done = Reduction(r.id, r.axes, r.monoid, r.value, r.accum, r.dtype, Order(1, max(1, run.extent)), running=True)
     store = Pending(node, index, (), read)

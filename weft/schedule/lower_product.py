@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import gcd, prod
 from typing import Any
 
 from weft.graph.node import Node
 from weft.graph.primitives.kinds import accumulator
-from weft.schedule import index as ix
+from weft.kernel import index as ix
+from weft.kernel.index import Guard, Index
+from weft.kernel.ir import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
+from weft.kernel.summation import product_order, window_order
+from weft.kernel.target import Orders
 from weft.schedule.expand import Expander, Scope
-from weft.schedule.index import Guard, Index
-from weft.schedule.kernel import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
-from weft.schedule.summation import product_order, window_order
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -22,18 +24,18 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
     assert node is not None
     parts = _dot(x, node) if node.op.name == "dot_general" else _conv(x, node)
     order = _dot_order if node.op.name == "dot_general" else _conv_order
-    return [Phase((), (_stage(x, st, node, order, *part),)) for part in parts]
+    return [Phase((), (_stage(x, st, node, partial(order, x.view.target.orders), *part),)) for part in parts]
 
 
-def _dot_order(m: list[Axis], n: list[Axis], k: list[Axis]) -> Order:
+def _dot_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> Order:
     rows, columns = (prod([a.extent for a in side]) for side in (m, n))
-    return product_order(rows, columns, tuple([a.extent for a in k]))
+    return product_order(rows, columns, tuple([a.extent for a in k]), orders)
 
 
-def _conv_order(m: list[Axis], n: list[Axis], k: list[Axis]) -> Order | None:
+def _conv_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> Order | None:
     """m: image and positions, k: channel and taps. None for a weight gradient: fewer positions than taps."""
     spots, taps = (prod([a.extent for a in side[1:]]) for side in (m, k))
-    return None if spots < taps else window_order(k[0].extent, taps)
+    return None if spots < taps else window_order(k[0].extent, taps, orders)
 
 
 def _stage(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 
-from weft.schedule.kernel import Access, Affine, Contraction, Kernel, Phase, Stage, Store, Value
+from weft.kernel.ir import Access, Affine, Contraction, Kernel, Phase, Stage, Store, Value
+from weft.kernel.walk import each
 
 ALIGN = 64
 MANY = 1000  # temporaries; above, their places are sought in a way that takes less time and may take more memory
@@ -89,20 +90,7 @@ def _swept(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list
 
 def loads(values: Sequence[Value], seen: set[int] | None = None) -> Iterator[Access]:
     """Every access that the values read, gathered indices included; each shared value once, those ``seen`` not."""
-    seen = set() if seen is None else seen
-    stack = list(values)
-    while stack:
-        v = stack.pop()
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        stack.extend(v.args)
-        if v.op == "load":
-            yield v.attr
-            for affine in (*v.attr.index, *(g[0] for g in v.attr.guard)):
-                stack.extend(g[0] for g in affine.gather)
-        elif v.op == "index":
-            stack.extend(g[0] for g in v.attr.gather)
+    return (v.attr for v in each(values, seen) if v.op == "load")
 
 
 def values_of(stage: Stage | Contraction) -> list[Value]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from weft.graph.node import Node
-from weft.schedule.index import Guard, Index
-from weft.schedule.kernel import Value
+from weft.kernel.index import Guard, Index
+from weft.kernel.ir import Value
 
 
 class Pending:

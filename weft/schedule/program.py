@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.schedule.kernel import Kernel
+from weft.kernel.ir import Kernel
 
 
 @dataclass(frozen=True, slots=True)

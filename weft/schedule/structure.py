@@ -10,23 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.graph.node import Node
+from weft.kernel.index import follows
 from weft.schedule import reasons
 from weft.schedule.facts import Dims, Facts, ends_kernel, is_reduction, reduces
-from weft.schedule.group_check import check
-from weft.schedule.index import follows
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 
 _SHIFTS = frozenset(("slice", "pad", "concat", "permute"))
-VIEWS = 12  # positions at which one value may be computed for one element of what is stored
-FACTOR = 8  # a costly value may be computed this many times before it is worth storing
 
 
 class Structure:
-    """The analysis of one group; raises Boundary where the nodes cannot be one kernel."""
+    """The analysis of one group, node by node; raises Boundary where one of them cannot join. See structure_of for the whole."""
 
     def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         self.view = view
+        self.limits = view.target.fusion
         self.nodes = nodes
         self.stored = stored
         self.members = frozenset(nodes)
@@ -39,7 +37,6 @@ class Structure:
         self.product: Node | None = None
         for node in nodes:
             self.facts[node] = self._visit(node)
-        check(self)
 
     @property
     def shared(self) -> Dims | None:
@@ -143,7 +140,7 @@ class Structure:
         facts = self._joined(dims, known)
         if name == "concat":
             facts.views = sum(f.views for f in known)
-            if facts.views > VIEWS:
+            if facts.views > self.limits.views:
                 raise Boundary(reasons.MOVED)
         return facts
 
@@ -214,7 +211,7 @@ class Structure:
             if f is None:
                 continue
             known.append(f)
-            if f.heavy and operand.size > 1 and operand.size * FACTOR <= node.size and not f.needs and not f.product:
+            if f.heavy and operand.size > 1 and operand.size * self.limits.factor <= node.size and not f.needs and not f.product:
                 raise Boundary(reasons.RECOMPUTE)
             cut = len(shape) - len(f.dims)
             for k, t in enumerate(f.dims, cut):
@@ -231,7 +228,7 @@ class Structure:
         if moved:
             still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
             facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
-            if facts.views > VIEWS:
+            if facts.views > self.limits.views:
                 raise Boundary(reasons.MOVED)
         self.covered(facts)
         return facts
@@ -324,7 +321,7 @@ class Structure:
         for operand in node.inputs[1:]:
             f = self.read(operand)
             if f is not None:
-                if operand.size > 1 and operand.size * FACTOR <= node.size:
+                if operand.size > 1 and operand.size * self.limits.factor <= node.size:
                     if f.heavy:
                         raise Boundary(reasons.RECOMPUTE)
                     if self.view.memory(operand) in self.stored:  # loops of their own anyway, and rows can be asked for ahead
@@ -346,7 +343,7 @@ class Structure:
             self._unite(dims, below[0].dims)
         facts = self._joined(dims, known)
         facts.views = sum(f.views for f in known) or 1  # what is written may read the base too, at places of its own
-        if facts.views > VIEWS:
+        if facts.views > self.limits.views:
             raise Boundary(reasons.MOVED)
         return facts
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.kinds import FLOATS
+from weft.graph.primitives.table import INPUT, SCALAR
 from weft.graph.simplify import holds
-from weft.schedule.index import follows
+from weft.kernel.index import follows
+from weft.kernel.target import CPU, Target
 
 _MOVES = 48  # moves of data in a row that a reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
@@ -28,10 +30,12 @@ class View:
 
     real: nodes in topological order. readers[n]: the real nodes that read real node n, through virtual ones.
     sources[n]: the real nodes that real node n reads. outputs: real nodes that the graph returns.
+    target: the device that the graph is scheduled for.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, target: Target = CPU) -> None:
         self.graph = graph
+        self.target = target
         self.given = frozenset(graph.inputs)
         self._chain: dict[Node, int] = {}  # cheap operations below a virtual node, leaves only; absent: not so
         self._moves: dict[Node, tuple[int, int]] = {}  # of a virtual node: (moves in a row, pieces read)
@@ -46,7 +50,7 @@ class View:
         self._link()
 
     def stored(self, node: Node) -> bool:
-        return node in self.given or node.value is not None or node.op.name == "input"
+        return node in self.given or node.value is not None or node.op is INPUT
 
     def leaf(self, node: Node) -> bool:
         return node.op.kind == "leaf" or self.stored(node)
@@ -57,17 +61,17 @@ class View:
     def memory(self, node: Node) -> Node | None:
         """The stored or real node whose memory is this node's under another shape."""
         base = strip(node)
-        return base if base in self._real or (self.stored(base) and base.op.name != "scalar") else None
+        return base if base in self._real or (self.stored(base) and base.op is not SCALAR) else None
 
     def _classify(self) -> None:
         force: set[Node] = set()
         for output in self.graph.outputs:
             base = strip(output)
-            if not self.stored(base) or base.op.name == "scalar":
+            if not self.stored(base) or base.op is SCALAR:
                 force.add(base)
         for node in self.graph.order:
             if node.op.kind in ("host", "control"):
-                force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op.name == "scalar")
+                force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op is SCALAR)
         for node in self.graph.order:
             chain = self._chain
             kind, name = node.op.kind, node.op.name
@@ -168,7 +172,7 @@ class View:
         while stack:
             n = stack.pop()
             if n in self._real or self.stored(n):
-                if n.op.name != "scalar":
+                if n.op is not SCALAR:
                     out.add(n)
             else:
                 stack.extend(n.inputs)

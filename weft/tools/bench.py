@@ -126,7 +126,7 @@ def measure(net: str, batch: int, repeats: int, show: Callable[[Layer, dict[str,
 def convnets(arguments: argparse.Namespace) -> int:
     """Print the tables; returns the exit status."""
     import weft as wf
-    from weft.runtime import get_backend
+    from weft.devices import get_device
 
     names = arguments.nets.split(",") if arguments.nets else ["alexnet"] if arguments.quick else list(NETS)
     for name in names:
@@ -137,7 +137,7 @@ def convnets(arguments: argparse.Namespace) -> int:
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
     threads = wf.get_num_threads()
-    one = get_backend("cpu").describe(measure=True)["fma_peak_flops"]
+    one = get_device("cpu").describe(measure=True)["fma_peak_flops"]
     peak = f"{one * threads / 1e9:.0f} GFLOP/s ({one / 1e9:.0f} a thread)"
     print(f"float32, {threads} thread{'s' * (threads > 1)}; measured peak {peak}")
     with wf.flush_denormals():

@@ -155,9 +155,9 @@ def _info(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from weft.runtime import get_backend
+    from weft.devices import get_device
 
-    found = get_backend("cpu").describe(measure=True)
+    found = get_device("cpu").describe(measure=True)
     rows = {
         "processor": f"{found['model']} ({found['machine']})",
         "vectors": f"{found['vector_bits']} bits, {found['vector_registers']} registers, fma {'yes' if found['fma'] else 'no'}",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from weft.devices import get_device
 from weft.graph.node import file_name
 from weft.schedule.info import in_place_infos
 from weft.schedule.program import Host, KernelInfo, Loop, Program
@@ -88,7 +89,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
 
     jitted = f if isinstance(f, Jitted) else jit(f)
     traced = jitted.trace(*args, **kwargs)
-    program = build(traced.graph)
+    program = build(traced.graph, get_device().target)
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
     found = Explanation(name, in_place_infos(program, _state(traced)), host, program)

@@ -21,11 +21,11 @@ from weft.tools.profile_report import (
     PHASES,
     Event,
     KernelTime,
-    Part,
     Place,
     Places,
     Row,
-    Step,
+    Share,
+    StepTime,
     by_layer,
     by_line,
     node_counts,
@@ -217,10 +217,10 @@ def _found(name: str, session: Session, wholes: list[int], timed: list[int], run
     )
 
 
-def _kernel(step: Step, limits: Machine, reason: Reason, place: Places) -> KernelTime:
+def _kernel(step: StepTime, limits: Machine, reason: Reason, place: Places) -> KernelTime:
     work, runs = step.work, step.runs
     arithmetic, memory = work.floor(limits)
-    parts = [Part(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]
+    parts = [Share(place(origin), share * step.seconds, len(work.parts) > 1) for origin, share in work.parts.items()]
     bound = "arithmetic" if arithmetic > memory else "memory"
     return KernelTime(
         work.name, work.kind, runs, step.seconds, runs * max(arithmetic, memory), bound,

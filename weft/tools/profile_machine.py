@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from weft.devices.base import Device, Measuring
 from weft.errors import DataError
 
 _OLD = 3600.0  # seconds
@@ -56,38 +57,36 @@ def machine() -> Machine:
     DataError
         where ``$WEFT_PROFILE`` names a file that holds something else.
     """
-    from weft.runtime import get_backend
+    from weft.devices import get_device
 
-    backend = get_backend()
-    threads = backend.pool.threads
+    device = get_device()
+    threads = device.threads
     pinned = os.environ.get("WEFT_PROFILE")
     if pinned and Path(pinned).exists():
         return _pinned(pinned)
     found = _KNOWN.get(threads)
     if found is None:
-        found = _KNOWN[threads] = _measured(backend, threads)
+        found = _KNOWN[threads] = _measured(device, threads)
     if pinned:
         Path(pinned).write_text(json.dumps(asdict(found), indent=1) + "\n")
     return found
 
 
-def _measured(backend: Any, threads: int) -> Machine:
-    """From the cache folder, or measured and written there."""
-    from weft.runtime.cpu.compile import cpu_identity, cpu_model
-    from weft.runtime.cpu.measure import measure
-
-    name = "machine-" + hashlib.sha256(f"{cpu_identity()} {threads}".encode()).hexdigest()[:32]
-    entry = backend.compiler.cache.read(name)
-    before = _decoded(entry.meta.get("machine")) if entry is not None else None
-    measured = entry.meta.get("measured") if entry is not None else None
+def _measured(device: Device, threads: int) -> Machine:
+    """From the device's notes, or measured and noted there."""
+    if not isinstance(device, Measuring):
+        raise RuntimeError(f"the device {device.name} cannot say what it can do: name a file with its figures in $WEFT_PROFILE")
+    name = "machine-" + hashlib.sha256(f"{device.identity} {threads}".encode()).hexdigest()[:32]
+    note = device.recall(name) or {}
+    before, measured = _decoded(note.get("machine")), note.get("measured")
     if before is not None and isinstance(measured, float) and time.time() - measured < _OLD:
         return before
-    m = measure(backend)
-    found = Machine(cpu_model(), threads, m["flops"], tuple((int(s), float(b)) for s, b in m["bandwidth"]))
+    m = device.measure()
+    found = Machine(device.processor, threads, m["flops"], tuple((int(s), float(b)) for s, b in m["bandwidth"]))
     if before is not None and [s for s, _ in before.bandwidth] == [s for s, _ in found.bandwidth]:
         best = tuple((s, max(a, b)) for (s, a), (_, b) in zip(before.bandwidth, found.bandwidth, strict=True))
         found = Machine(found.name, threads, max(before.flops, found.flops), best)
-    backend.compiler.cache.write(name, {"machine": asdict(found), "measured": time.time()}, b"")
+    device.remember(name, {"machine": asdict(found), "measured": time.time()})
     return found
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.devices import get_device, get_num_threads
+from weft.devices.base import ReadsCode
 from weft.graph.node import Node
-from weft.runtime import get_num_threads
 from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_machine import Machine
-from weft.tools.profile_report import Step
+from weft.tools.profile_report import StepTime
 from weft.tools.profile_text import amount, seconds
 
 SMALL = 2e-6  # a kernel shorter than this is mostly its own beginning and end
@@ -30,7 +30,7 @@ class Reason:
     advice: str = ""
 
 
-def reason_of(step: Step, machine: Machine, writes: Writes) -> Reason:
+def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     """The reason of one step's time."""
     work = step.work
     arithmetic, memory = (step.runs * s for s in work.floor(machine))
@@ -127,16 +127,13 @@ def _scatter(node: Node, once: float) -> Reason:
 
 def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
     """Why a kernel computes one element after another, where it does."""
-    from weft.codegen.cpu.generate import generate
-    from weft.codegen.cpu.isa import host_isa
-    from weft.codegen.cpu.math import has_vectors
-
-    code = "\n".join(line for line in generate(kernel, host_isa()).ir.splitlines() if not line.startswith("declare"))
-    called = re.findall(r"call (float|double) @(?!llvm|weft)(\w+)\(", code)
-    slow = {name for t, name in called if not has_vectors(name.removesuffix("f") if t == "float" else name, t)}
-    if slow:
-        return f"{' and '.join(sorted(slow))} of the C library {'is' if len(slow) == 1 else 'are'} called for each element"
-    if re.search(r"<\d+ x (float|double|half|bfloat|i\d+|ptr)>", code):
+    device = get_device()
+    if not isinstance(device, ReadsCode):
+        return None
+    code = device.code_of(kernel)
+    if code.called:
+        return f"{' and '.join(code.called)} of the C library {'is' if len(code.called) == 1 else 'are'} called for each element"
+    if code.vectors:
         return None
     if any(n.op.name == "cumulative_sum" for n in nodes):
         return "a running sum adds one element after the other"
@@ -148,7 +145,7 @@ def largest(nodes: Sequence[Node]) -> int:
     return max(1, *(n.size for n in nodes), *(i.size for n in nodes for i in n.inputs))
 
 
-def _parallel(step: Step) -> bool:
+def _parallel(step: StepTime) -> bool:
     program = step.unit.program
     own = program.steps[step.number]
     if not isinstance(own, Call):

@@ -33,7 +33,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Part:
+class Share:
     """A place's seconds in a kernel a call; an estimate where a kernel has several places."""
 
     place: Place
@@ -68,7 +68,7 @@ class KernelTime:
     bytes: float
     reason: str
     why: str
-    parts: tuple[Part, ...]
+    parts: tuple[Share, ...]
 
     @property
     def lost(self) -> float:
@@ -117,7 +117,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepTime:
     """The measured seconds of one step of a program in one call, and how often it ran."""
 
     unit: Unit
@@ -127,7 +127,7 @@ class Step:
     runs: float
 
 
-def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[Step]:
+def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[StepTime]:
     """The least time that each step took in a call: other programs only ever add."""
     work: dict[Unit, list[Work]] = {}
     totals: dict[tuple[Unit, int], list[int]] = {}
@@ -142,7 +142,7 @@ def steps_of(calls: Sequence[Sequence[Run]], machine: Machine) -> list[Step]:
                 totals[run.unit, k][c] += ns
                 counts[run.unit, k][c] += 1
     return [
-        Step(unit, k, work[unit][k], min(t for t, n in zip(ns, counts[unit, k], strict=True) if n) * 1e-9, runs)
+        StepTime(unit, k, work[unit][k], min(t for t, n in zip(ns, counts[unit, k], strict=True) if n) * 1e-9, runs)
         for (unit, k), ns in totals.items() if (runs := statistics.median(counts[unit, k])) > 0
     ]
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
+from weft.devices import get_device
+from weft.devices.base import Timing
+from weft.devices.faults import IndexFault
 from weft.errors import TraceError
 from weft.execute import told
 from weft.graph.node import ORIGIN, Graph, Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.nn.module import WATCH, Module
-from weft.runtime import get_backend
-from weft.runtime.faults import IndexFault
 from weft.schedule.build import built
 from weft.schedule.checks import sites
 from weft.schedule.fuse import Fused
@@ -84,8 +85,11 @@ class Session:
         key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:
-            program, fused = built(resolved(graph))
-            run = get_backend().compile(program, flush_denormals=LOCAL.flush, timed=True)
+            device = get_device()
+            program, fused = built(resolved(graph), device.target)
+            if not isinstance(device, Timing):
+                raise RuntimeError(f"profile: the device {device.name} cannot time the steps of a program")
+            run = device.compile_timed(program, flush_denormals=LOCAL.flush)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:

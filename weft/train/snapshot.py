@@ -73,7 +73,7 @@ def may_come(model: Module, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SavedStep:
     """One update in the log: the keys of its batches, the rate, and where in the run it was."""
 
     keys: tuple[Any, ...]
@@ -127,13 +127,13 @@ class Log:
             self.span(lr, epoch, batch)
         return True
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[SavedStep]:
         """Every update since the snapshot."""
         out = []
         for span, after in zip(self.spans, [*(s.first for s in self.spans[1:]), len(self.keys)], strict=True):
             batch = span.batch
             for keys in self.keys[span.first : after]:
-                out.append(Step(keys, span.lr, span.epoch, batch))
+                out.append(SavedStep(keys, span.lr, span.epoch, batch))
                 batch += len(keys)
         return out
 

@@ -17,7 +17,7 @@ from weft.dtypes import promote, weak
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.control import SCAN, Body, item
-from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
+from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.transforms.trace import Trace
 from weft.transforms.tree import flatten, is_container, unflatten
 
@@ -251,7 +251,7 @@ def _closed(
     def taken(node: Node) -> Node:
         if node in known:
             return known[node]
-        if node.value is None and node.op.name == "constant":
+        if node.value is None and node.op is CONSTANT:
             return node
         if node not in outer:
             outer[node] = input_leaf(node.shape, node.dtype)

@@ -15,6 +15,7 @@ from typing import Any
 from weft.array import Array, Scalar, holding, own, wrap
 from weft.array.shapes import lies
 from weft.convert import as_node
+from weft.devices.base import Run
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms import warm
@@ -56,14 +57,21 @@ class Entry:
     see ``content.py``, for ``fast`` to be right.
     """
 
-    __slots__ = (
-        "_arrays", "_bases", "_cells", "_expected", "_fixed", "_fixed_nodes", "_free", "_held", "_inputs", "_kinds", "_later",
-        "_made", "_nodes", "_own", "_pure", "_results", "_run", "_scalars", "_shown", "_single", "_specs", "_start", "_state",
-        "_states", "_structure", "_survivors", "_tail", "_values", "_visible", "_warm", "_writes", "held", "lands", "quick",
-        "tree", "watched", "_scalar_dtypes",
+    __slots__ = (  # noqa: RUF023  in the order in which a call meets them
+        # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
+        "tree", "_specs", "quick", "watched", "held",
+        # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
+        "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
+        "_inputs",
+        # the run; the cells that it changes, and whether their memory is free for it
+        "_run", "_warm", "_state", "_states", "_held", "_own", "_expected", "_free", "_tail",
+        # its results, as the caller gets them
+        "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
+        # what is written when it has run
+        "_writes", "lands", "_survivors",
     )
 
-    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Callable[..., list[Any]], structure: Any) -> None:
+    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any) -> None:
         graph = traced.graph
         self._run = run
         self._arrays = traced.arrays
@@ -140,12 +148,12 @@ class Entry:
         self._free = [self._values[i] for i, _ in self._state]
 
     def warm(self, structures: int) -> Any:
-        """A table for warm calls (see ``weft.runtime.cpu.warm``), None where they need Python."""
+        """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
         if not self._single or self.tree is not None or not self.quick or self.watched:
             return None
         if self._writes or self._survivors or self._shown:
             return None
-        program = self._run.direct()  # type: ignore[attr-defined]
+        program = self._run.direct()
         if not program:
             return None
         known = self._warm
@@ -154,7 +162,7 @@ class Entry:
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
-            self._warm = known = warm.table(self._run, program, structures, specs, places, cells, self._fixed, result)
+            self._warm = known = warm.table(self._run, structures, specs, places, cells, self._fixed, result)
         return known
 
     def fast(self, args: Sequence[Any]) -> Any:

@@ -7,17 +7,16 @@ no Python until something is different.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.array import Array, Scalar
 from weft.cell import LOCAL
+from weft.devices import get_device
+from weft.devices.base import Run, WarmCalls
+from weft.devices.warm import WarmTable, World
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
-from weft.runtime import get_backend
 from weft.transforms.tree import Structure
-
-if TYPE_CHECKING:
-    from weft.runtime.cpu.warm import Table
 
 _NOTHING: dict[str, Any] = {}
 _installed: set[type] = set()
@@ -25,39 +24,38 @@ _installed: set[type] = set()
 
 def install(cls: type, slow: Callable[..., Any]) -> None:
     """Make the native call the ``__call__`` of ``cls``; it calls ``slow`` where its table in ``_warm`` does not fit."""
-    from weft.runtime.cpu.warm import World
-
-    if cls not in _installed:
+    device = get_device()
+    if cls not in _installed and isinstance(device, WarmCalls):
         _installed.add(cls)
         world = World(LOCAL, "inside", Structure, "count", Array, Scalar, Node, SCALAR, slow)
-        get_backend().warm_calls(cls, "_warm", world)
+        device.install_warm_calls(cls, "_warm", world)
 
 
 def table(
-    run: Any, program: int, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
+    run: Run, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
-) -> Table:
-    """A table for one kind of call.
+) -> WarmTable | None:
+    """A table for one kind of call, None where the device makes no warm calls.
 
-    run, program : what runs, and the address it has for this
+    run : what runs
     specs : for each argument (shape, dtype, Array or Scalar), or None for a float, or a 1-tuple of the very object it must be
     places : the arguments that are arrays, and those that are numbers, in the Program's order
     cells, fixed : captured cells with what they hold, and buffers, which follow these
     result : shape, dtype and class
     """
-    from weft.runtime.cpu import warm_ir
-    from weft.runtime.cpu.warm import Table
-
+    device = get_device()
+    if not isinstance(device, WarmCalls):
+        return None
     arguments = [
-        (warm_ir.FLOAT, None, None) if s is None
-        else (warm_ir.SAME, s[0], None) if len(s) == 1
-        else (warm_ir.ARRAY if s[2] is Array else warm_ir.VALUE, *s[:2])
+        ("float", None, None) if s is None
+        else ("same", s[0], None) if len(s) == 1
+        else ("array" if s[2] is Array else "value", *s[:2])
         for s in specs
     ]
     inputs = [
-        *((warm_ir.OF_ARRAY, k, None) for k in places[0]), *((warm_ir.OF_NUMBER, k, None) for k in places[1]),
-        *((warm_ir.OF_CELL, cell, node) for cell, node in cells), *((warm_ir.FIXED, value, None) for value in fixed),
+        *(("array", k, None) for k in places[0]), *(("number", k, None) for k in places[1]),
+        *(("cell", cell, node) for cell, node in cells), *(("fixed", value, None) for value in fixed),
     ]
     shape, dtype, kind = result
     node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
-    return Table(Node, kind, run, program, structures, arguments, inputs, node, {"_base": None, "_trace": None})
+    return device.warm_table(run, structures, arguments, inputs, node, (kind, {"_base": None, "_trace": None}))

@@ -1,4 +1,4 @@
-"""Formulas of element-wise primitives in machine operations (``weft.schedule.kernel.MACHINE``).
+"""Formulas of element-wise primitives in machine operations (``weft.kernel.ir.MACHINE``).
 
 A formula is ``f(m, *values) -> value``: ``m`` has a method for each machine operation, ``m.const(number, like)``
 and ``m.cast(x, dtype)``; each value has ``.dtype``. ``and``, ``or`` and ``not`` are Python's words, hence getattr.

@@ -13,7 +13,6 @@ written by threads, in place: what an optimizer does to the touched rows of a ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -241,19 +240,21 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
     return call.subtract(reshape(found, x.shape), first), 0
 
 
-def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, cost: Any, samples: Any, errors: Any) -> None:
-    register(Primitive(name, "index", rule, reference, None, vjp, batch, cost, samples, errors, True))
-
-
 # in_bounds: indices counted from the front; IndexError where one is not in -extent..extent-1, or without ``from_end`` in
 # 0..extent-1. axis: what the error calls the axis. Not exact: nothing may compute it while a graph is made.
 register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
     per_element(2), draw.in_bounds, draw.in_bounds_errors, exact=False, cheap=True,
 ))
-_entry("gather", _gather_rule, _gather, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors)
-_entry("scatter", _scatter_rule, _scatter, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter, draw.scatter_errors)
+register(Primitive(
+    "gather", "index", _gather_rule, _gather, None, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors,
+    exact=True,
+))
+register(Primitive(
+    "scatter", "index", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter,
+    draw.scatter_errors, exact=True, last=True,
+))
 register(Primitive(
     "last_equal", "index", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, draw.last_equal,
-    draw.last_equal_errors, True,
+    draw.last_equal_errors, exact=True, last=True,
 ))

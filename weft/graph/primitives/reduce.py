@@ -149,6 +149,6 @@ _entry("reduce_min", "min", ALL, _reduced(np.minimum), _extreme_vjp, False)
 _entry("argmax", "argmax", ALL, _position(np.argmax), zero_vjp, False, INT64)
 _entry("argmin", "argmin", ALL, _position(np.argmin), zero_vjp, False, INT64)
 register(Primitive(
-    "cumulative_sum", "scan", _cumulative_rule, in_float32(lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)), None,
-    _cumulative_vjp, _cumulative_batch, per_input_element, draw.cumulative, draw.cumulative_errors,
+    "cumulative_sum", "running", _cumulative_rule, in_float32(lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)), None,
+    _cumulative_vjp, _cumulative_batch, per_input_element, draw.cumulative, draw.cumulative_errors, last=True,
 ))

@@ -53,7 +53,8 @@ class Primitive:
 
     kind
         ``leaf`` (input, scalar, constant), ``elementwise``, ``reduce``, ``shape`` (moves data only),
-        ``index`` (gather, scatter), ``contract`` (dot_general, conv_general), ``window``, ``random``, ``host``.
+        ``index`` (gather, scatter), ``contract`` (dot_general, conv_general), ``window``, ``random``,
+        ``running`` (cumulative_sum), ``host``, ``control`` (loops).
     rule(*input_nodes, **params) -> (shape, dtype)
         raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
     reference(*arrays, **params) -> ndarray
@@ -74,6 +75,8 @@ class Primitive:
         so costly that it is computed again only where that is seldom.
     monoid
         reductions over ``axes``: what joins two elements, ``sum``, ``prod``, ``max``, ``min``, ``argmax`` or ``argmin``.
+    last
+        it writes in a way that nothing in the same kernel can read: its kernel ends with it.
     """
 
     name: str
@@ -90,6 +93,7 @@ class Primitive:
     cheap: bool = False
     heavy: bool = False
     monoid: str = ""
+    last: bool = False
 
     def __repr__(self) -> str:
         return self.name

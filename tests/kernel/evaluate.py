@@ -1,0 +1,403 @@
+"""Run a Kernel with NumPy, exactly by the IR's meaning, and count what it reads and writes.
+
+The check on fusion: a kernel that fuse.py makes must give what the graph gives, and must touch each element
+of its inputs and outputs as its `bytes` say. Small shapes only: every loop becomes an array dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.devices.faults import IndexFault
+from weft.formats import converted
+from weft.graph.primitives.philox import word
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from weft.kernel.summation import order_of
+
+Array = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Of one buffer. loads, stores: how many were made; touched: how many different elements they were of."""
+
+    loads: int
+    stores: int
+    touched: int
+
+
+def evaluate(
+    kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any] = (), shared: Sequence[tuple[int, int]] = (),
+    operations: Mapping[str, Callable[..., Array]] | None = None,
+) -> tuple[list[np.ndarray], list[Traffic]]:
+    """Outputs of a kernel, and the traffic of each input and output buffer, in order.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    inputs : arrays of the shapes and dtypes of ``kernel.inputs``
+    scalars : numbers, one for each of ``kernel.scalars``
+    shared : (input, output) positions that are one piece of memory; then iterations run one by one, and every loop
+        reads for itself what it needs, as compiled kernels do. ``inputs`` are not written.
+    operations : the machine operations as functions of arrays, NumPy's by default
+
+    Raises
+    ------
+    IndexError
+        An access is out of bounds, or a check does not hold. Elements that no store writes are left as a pattern (NaN or 77).
+    """
+    run = _Run(kernel, inputs, scalars, shared, _NUMPY if operations is None else operations)
+    with np.errstate(all="ignore"):
+        for phase in kernel.phases:
+            run.phase(phase)
+    outputs = [run.memory[b.id, "arg"] for b in kernel.outputs]
+    traffic = []
+    for b in (*kernel.inputs, *kernel.outputs):
+        key = b.id, b.scope
+        traffic.append(Traffic(run.loads.get(key, 0), run.stores.get(key, 0), int(run.touched[key].sum())))
+    return outputs, traffic
+
+
+class _Run:
+    def __init__(
+        self, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any], shared: Sequence[tuple[int, int]],
+        operations: Mapping[str, Callable[..., Array]],
+    ) -> None:
+        self.kernel = kernel
+        self.operations = operations
+        self.memory: dict[tuple[int, str], np.ndarray] = {}
+        self.loads: dict[tuple[int, str], int] = {}
+        self.stores: dict[tuple[int, str], int] = {}
+        self.touched: dict[tuple[int, str], np.ndarray] = {}
+        for b, a in zip(kernel.inputs, inputs, strict=True):
+            if a.shape != b.shape or a.dtype != b.dtype:
+                raise ValueError(f"input {b.id} is {a.dtype}{a.shape}, the kernel takes {b.dtype}{b.shape}")
+            self.memory[b.id, b.scope] = a
+        for b in (*kernel.outputs, *kernel.scratch):
+            self.memory[b.id, b.scope] = np.full(b.shape, _unwritten(b), b.dtype)
+        for i, o in shared:
+            given, made = kernel.inputs[i], kernel.outputs[o]
+            memory = self.memory[i, "arg"] = np.array(inputs[i], order="C")
+            self.memory[made.id, "arg"] = memory.view(made.dtype).reshape(made.shape)
+            if given.dtype.itemsize != made.dtype.itemsize:
+                raise ValueError(f"input {i} and output {o} do not fit into one piece of memory")
+        self.stepwise = bool(shared)
+        for key, a in self.memory.items():
+            self.touched[key] = np.zeros(a.size, bool)
+        self.scalars = [np.asarray(s, d)[()] for s, d in zip(scalars, kernel.scalars, strict=True)]
+        self.accs: dict[int, tuple[tuple[int, ...], Array]] = {}  # acc id -> (axis ids, array over them)
+
+    def phase(self, phase: Phase) -> None:
+        if not self.stepwise or any(isinstance(s, Contraction) for s in phase.stages):  # these go through their own iterations
+            self._iterations(phase, {})
+        else:
+            rows: dict[int, Array] = {}
+            for at in _points(phase.axes):
+                for number, value in self._iterations(phase, at).items():
+                    if number not in rows:
+                        rows[number] = np.empty([a.extent for a in phase.axes], value.dtype)
+                    rows[number][tuple(at.values())] = value
+            if phase.axes:
+                self.accs.update({number: (tuple(a.id for a in phase.axes), row) for number, row in rows.items()})
+        done = {}  # what is reduced over shared axes: once all of their iterations are over
+        for stage in phase.stages:
+            if isinstance(stage, Stage):
+                grid = _Grid(self, (*phase.axes, *stage.axes))
+                done.update({r.id: self._reduce(grid, r, ()) for r in stage.reductions if r.carried})
+        self.accs.update(done)
+
+    def _iterations(self, phase: Phase, at: dict[int, int]) -> dict[int, Array]:
+        """All iterations of the shared axes, or the one ``at`` a point; the reductions that stay within one."""
+        made: dict[int, Array] = {}
+        kept = () if at else phase.axes
+        for stage in phase.stages:
+            if isinstance(stage, Contraction):
+                self._contraction(phase, stage)
+                continue
+            grid = _Grid(self, (*kept, *stage.axes), at)
+            for r in stage.reductions:
+                if not r.carried:
+                    self.accs[r.id] = self._reduce(grid, r, kept)
+                    if not r.running:
+                        made[r.id] = self.accs[r.id][1]
+            if not self.stepwise:
+                for s in stage.stores:
+                    grid.store(s)
+                continue
+            for own in _points(stage.axes):
+                one = _Grid(self, (), at | own)
+                for s in stage.stores:
+                    one.store(s)
+        return made
+
+    def _reduce(self, grid: _Grid, r: Reduction, kept: tuple[Axis, ...]) -> tuple[tuple[int, ...], Array]:
+        ids = [a.id for a in grid.axes]
+        value = np.broadcast_to(grid.value(r.value), grid.shape)
+        if r.value.dtype != r.accum and r.monoid not in ("argmax", "argmin"):
+            raise TypeError(f"acc{r.id} reduces {r.value.dtype} in {r.accum}")
+        order = [ids.index(a.id) for a in kept] + [ids.index(a.id) for a in r.axes]
+        if len(order) != len(ids):
+            raise ValueError(f"acc{r.id}: axes {[a.id for a in (*kept, *r.axes)]} are not the loops {ids}")
+        flat = value.transpose(order).reshape([a.extent for a in kept] + [-1] if value.size else [a.extent for a in kept] + [0])
+        if r.running:
+            start = np.zeros((*flat.shape[:-1], 1), r.accum)
+            total = np.add.accumulate(np.concatenate([start, flat], axis=-1), axis=-1, dtype=r.accum)[..., 1:].astype(r.dtype)
+            return (*[a.id for a in kept], r.axes[0].id), total
+        return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype)
+
+    def _contraction(self, phase: Phase, c: Contraction) -> None:
+        outer = (*phase.axes, *c.batch, *c.m, *c.n)
+        grid = _Grid(self, (*outer, *c.k))
+        a = np.broadcast_to(grid.value(c.a), grid.shape).astype(c.accum)
+        b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum)
+        shape = [x.extent for x in outer]
+        a, b = a.reshape([*shape, -1]), b.reshape([*shape, -1])
+        fma = self.operations["fma"] if c.accum.kind == "f" else lambda x, y, z: x * y + z
+
+        def step(totals: Array, places: Array) -> Array:
+            return fma(a[..., places], b[..., places], totals)
+
+        total = in_order(a.shape[-1], order_of(c), np.zeros(shape, c.accum), step, np.add)
+        self.accs[c.id] = tuple(x.id for x in outer), total
+        for at in _points(outer) if self.stepwise else ({},):
+            inner = _Grid(self, () if self.stepwise else outer, at)
+            for s in c.stores:
+                inner.store(s)
+
+
+def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
+    """The last dimension merged in the order that ``r.order`` fixes."""
+    n = flat.shape[-1]
+    if r.monoid in ("argmax", "argmin"):
+        return (np.argmax if r.monoid == "argmax" else np.argmin)(flat, axis=-1)
+    if r.monoid in ("max", "min"):
+        if n == 0:
+            raise ValueError("max and min of nothing")
+        found = (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
+        return found if flat.dtype.kind in "iub" else _zero(r.monoid, found, np.signbit(flat).all(-1), np.signbit(flat).any(-1))
+    join, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
+    identity = np.full(flat.shape[:-1], start, r.accum)
+
+    def merge(x: Array, y: Array) -> Array:
+        return join(x, y).astype(r.accum)
+
+    return in_order(n, r.order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
+
+
+def in_order(
+    n: int, order: Order, identity: Array, step: Callable[[Array, Array], Array], merge: Callable[[Array, Array], Array],
+) -> Array:
+    """What n elements make in an Order. step: (accumulators, numbers of elements) -> accumulators; blocks and lanes come last."""
+    totals: list[Array] = []
+    for begin, count, block in ((0, n // order.block, order.block), (n // order.block * order.block, 1, n % order.block)):
+        if not count * block:
+            continue
+        acc = np.repeat(np.repeat(identity[..., None, None], count, -2), order.lanes, -1)
+        first = begin + order.block * np.arange(count)[:, None]
+        for k in range(0, block, order.lanes):  # whole blocks side by side
+            places = first + np.arange(k, min(k + order.lanes, block))
+            acc[..., : places.shape[1]] = step(acc[..., : places.shape[1]], places)
+        while acc.shape[-1] > 1:
+            half = acc.shape[-1] // 2
+            acc = merge(acc[..., :half], acc[..., half:])
+        totals += [acc[..., k, 0] for k in range(count)]
+    blocks: list[tuple[int, Array]] = []  # how many each stands for, and their result
+    for total in totals:
+        blocks.append((1, total))
+        while len(blocks) > 1 and blocks[-1][0] == blocks[-2][0]:
+            (size, left), (_, right) = blocks[-2:]
+            blocks[-2:] = [(2 * size, merge(left, right))]
+    while len(blocks) > 1:
+        (size, left), (more, right) = blocks[-2:]
+        blocks[-2:] = [(size + more, merge(left, right))]
+    return blocks[0][1] if blocks else identity
+
+
+def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:
+    """Every iteration of some loops, in order."""
+    for point in np.ndindex(*[a.extent for a in axes]):
+        yield {a.id: i for a, i in zip(axes, point, strict=True)}
+
+
+def _zero(op: str, found: Array, both: Array, one: Array) -> Array:
+    """-0 is less than 0, which NumPy leaves open: ``both`` (``one``) says whether all (some) of the operands are negative."""
+    negative = both if op == "max" else one
+    return np.where(found == 0, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
+
+
+def _extreme(op: str) -> Callable[..., Array]:
+    def extreme(a: Array, b: Array) -> Array:
+        found = np.maximum(a, b) if op == "max" else np.minimum(a, b)
+        if a.dtype.kind in "iub":
+            return found
+        return _zero(op, found, np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b))
+
+    return extreme
+
+
+def _unwritten(b: Buffer) -> Any:
+    return False if b.dtype == bool else 77 if b.dtype.kind in "iu" else np.nan
+
+
+class _Grid:
+    """One loop nest: every Value is an array whose dimensions are the loops, in order."""
+
+    def __init__(self, run: _Run, axes: tuple[Axis, ...], at: dict[int, int] | None = None) -> None:
+        """``at``: where the loops stand that are not dimensions."""
+        self.run = run
+        self.at = at or {}
+        self.axes = axes
+        self.shape = tuple(a.extent for a in axes)
+        self.place = {a.id: k for k, a in enumerate(axes)}
+        self.memo: dict[int, Array] = {}
+
+    def affine(self, a: Affine) -> Array:
+        out: Array = np.full((1,) * len(self.axes), a.const, np.int64)
+        for axis, coef in a.terms:
+            if axis in self.at:
+                out = out + coef * self.at[axis]
+                continue
+            shape = [1] * len(self.axes)
+            shape[self.place[axis]] = -1
+            out = out + coef * np.arange(self.shape[self.place[axis]]).reshape(shape)
+        for value, coef in a.gather:
+            out = out + coef * self.value(value)
+        return out
+
+    def _where(self, access: Access) -> tuple[Array, Array]:
+        """(flat offsets, whether memory is touched), over the loops the access depends on."""
+        inside: Array = np.ones((1,) * len(self.axes), bool)
+        for a, lo, hi in access.guard:
+            i = self.affine(a)
+            inside = inside & (lo <= i) & (i < hi)
+        flat: Array = np.zeros((1,) * len(self.axes), np.int64)
+        for a, n, stride in zip(access.index, access.buffer.shape, access.buffer.strides, strict=True):
+            i = self.affine(a)
+            if (inside & ((i < 0) | (i >= n))).any():
+                raise IndexError(f"an access to buffer {access.buffer.id} {access.buffer.shape} is out of bounds: {access.index}")
+            flat = flat + i * stride
+        return tuple(np.broadcast_arrays(flat, inside))  # type: ignore[return-value]
+
+    def load(self, access: Access) -> Array:
+        key = access.buffer.id, access.buffer.scope
+        flat, inside = self._where(access)
+        run = self.run
+        memory = run.memory[key].reshape(-1)
+        run.loads[key] = run.loads.get(key, 0) + int(inside.sum())
+        run.touched[key][flat[inside]] = True
+        out = np.full(flat.shape, access.fill, access.buffer.dtype)
+        out[inside] = memory[flat[inside]]
+        return out
+
+    def store(self, s: Store) -> None:
+        key = s.access.buffer.id, s.access.buffer.scope
+        value = np.broadcast_to(self.value(s.value), self.shape)
+        if s.value.dtype != s.access.buffer.dtype:
+            raise TypeError(f"a {s.value.dtype} is stored in a buffer of {s.access.buffer.dtype}")
+        flat, inside = (np.broadcast_to(x, self.shape) for x in self._where(s.access))
+        memory = self.run.memory[key].reshape(-1)
+        where = flat[inside]
+        self.run.stores[key] = self.run.stores.get(key, 0) + where.size
+        self.run.touched[key][where] = True
+        if s.mode == "add":
+            for i, v in zip(where.reshape(-1), value[inside].reshape(-1), strict=True):
+                memory[i] += v
+        else:
+            memory[where] = value[inside]
+
+    def check(self, v: Value, index: Array, matters: Array) -> Array:
+        inside = (index >= 0) & (index < v.attr.extent)
+        wrong = np.broadcast_arrays(index, ~inside & matters)
+        if v.attr.site is not None and wrong[1].any():
+            raise IndexFault(v.attr.site, int(wrong[0][wrong[1]][0]))
+        return np.where(inside, index, 0)
+
+    def value(self, v: Value) -> Array:
+        stack = [v]
+        while stack:
+            top = stack[-1]
+            if id(top) in self.memo:
+                stack.pop()
+                continue
+            missing = [a for a in top.args if id(a) not in self.memo]
+            if missing:
+                stack.extend(missing)
+                continue
+            self.memo[id(top)] = self._compute(top)
+            stack.pop()
+        return self.memo[id(v)]
+
+    def _compute(self, v: Value) -> Array:
+        one = (1,) * len(self.axes)
+        if v.op == "load":
+            return self.load(v.attr)
+        if v.op == "const":
+            return np.full(one, v.attr, v.dtype)
+        if v.op == "scalar":
+            return np.full(one, self.run.scalars[v.attr], v.dtype)
+        if v.op == "index":
+            return self.affine(v.attr)
+        if v.op == "acc":
+            ids, array = self.run.accs[v.attr]
+            array = array.astype(v.dtype)  # a product's sum is rounded where it is read
+            array = array[tuple([self.at.get(i, slice(None)) for i in ids])] if self.at else array
+            ids = tuple([i for i in ids if i not in self.at])
+            places = [self.place[i] for i in ids]
+            shape = [1] * len(self.axes)
+            for place, extent in zip(places, array.shape, strict=True):
+                shape[place] = extent
+            return array.transpose(np.argsort(places)).reshape(shape) if places else np.asarray(array).reshape(shape)
+        args = [self.memo[id(a)] for a in v.args]
+        if v.op == "check":
+            return self.check(v, *args)
+        if v.op == "cast":
+            return converted(np.asarray(args[0]), v.dtype)
+        if v.op == "bitcast":
+            return np.array(args[0], order="C").view(v.dtype)
+        if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":
+            raise TypeError(f"{v.op} of {[str(a.dtype) for a in v.args]}")
+        return np.asarray(self.run.operations[v.op](*args)).astype(v.dtype)
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    wide = np.longdouble if a.dtype == np.float64 else np.float64
+    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+
+
+def _shift(fn: Callable[..., Array], left: bool) -> Callable[..., Array]:
+    def shift(a: Array, b: Array) -> Array:
+        wide = (b < 0) | (b >= a.dtype.itemsize * 8)
+        out = fn(a, np.where(wide, 0, b).astype(a.dtype))
+        return np.where(wide, 0 if left else np.where(a < 0, -1, 0).astype(a.dtype), out)
+
+    return shift
+
+
+def _pow(a: Array, b: Array) -> Array:
+    """Integers to negative powers are the formula's."""
+    return np.power(a, np.maximum(b, 0)) if a.dtype.kind in "iu" else np.power(a, b)
+
+
+def _div(a: Array, b: Array) -> Array:
+    return np.floor_divide(a, b) if a.dtype.kind in "iu" else np.divide(a, b)
+
+
+_NUMPY: dict[str, Callable[..., Array]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "floordiv": np.floor_divide, "rem": np.remainder,
+    "min": _extreme("min"), "max": _extreme("max"), "pow": _pow, "atan2": np.arctan2, "copysign": np.copysign,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "shl": _shift(np.left_shift, True), "shr": _shift(np.right_shift, False),
+    "neg": np.negative, "abs": np.abs, "not": np.invert, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+    "rint": np.rint, "sqrt": np.sqrt, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "erf": np.frompyfunc(math.erf, 1, 1), "select": np.where, "fma": _fma, "philox": word,
+}
+
+

@@ -1,0 +1,99 @@
+"""Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from weft.devices.base import Device
+
+
+@cache
+def get_device(name: str = "cpu") -> Device:
+    """A device by its name.
+
+    Parameters
+    ----------
+    name : str
+        "cpu" is the only one.
+
+    Returns
+    -------
+    Device
+
+    Raises
+    ------
+    ValueError
+        No such device.
+
+    Examples
+    --------
+    >>> from weft.devices import get_device
+    >>> get_device("cpu").name
+    'cpu'
+    """
+    if name != "cpu":
+        raise ValueError(f"no device {name!r}; this build has 'cpu'")
+    from weft.devices.cpu import DEVICE
+
+    return DEVICE
+
+
+def counters() -> dict[str, int]:
+    """What was counted since the process began.
+
+    ``kernels`` (entries, counted in the emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
+    ``compiles``, ``cache_hits``, ``loads``, ``allocator_misses``, ``allocator_bytes``.
+
+    Returns
+    -------
+    dict of str to int
+
+    Examples
+    --------
+    >>> from weft.devices import counters
+    >>> before = counters()["kernels"]
+    >>> counters()["kernels"] - before
+    0
+    """
+    return get_device().counters()
+
+
+def set_num_threads(count: int) -> None:
+    """Use this many threads, the calling one included. Results do not depend on it.
+
+    Parameters
+    ----------
+    count : int
+        From 1 to 256.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No int; out of range.
+
+    Examples
+    --------
+    >>> from weft.devices import get_num_threads, set_num_threads
+    >>> before = get_num_threads()
+    >>> set_num_threads(1)
+    >>> get_num_threads()
+    1
+    >>> set_num_threads(before)
+    """
+    get_device().set_threads(count)
+
+
+def get_num_threads() -> int:
+    """The number of threads a kernel may use: ``$WEFT_THREADS``, else the CPUs this process may run on.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> from weft.devices import get_num_threads
+    >>> get_num_threads() >= 1
+    True
+    """
+    return get_device().threads

@@ -1,0 +1,168 @@
+"""What is asked of a device, and nothing else is.
+
+A device is one folder; :func:`weft.devices.get_device` finds it by name. ``Device`` is what each must offer. The protocols below
+it are abilities: who wants one asks ``isinstance(device, Timing)``, and does without where a device has it not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from weft.devices.warm import WarmTable, World
+
+if TYPE_CHECKING:  # importing weft need not import its compiler
+    from weft.kernel.ir import Kernel
+    from weft.kernel.target import Target
+    from weft.schedule.program import Program
+
+
+class Memory(Protocol):
+    """Memory on a device, for as long as the object lives. ``address`` is a plain int."""
+
+    address: int
+    nbytes: int
+
+
+class Run(Protocol):
+    """What runs a program."""
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
+        """Run: buffers (or Python numbers for scalar inputs) in, one new buffer an output out.
+
+        ``held[i]`` is False where nobody else holds input i, so that its memory may become an output's. Raises IndexFault
+        where an index is out of range; then no input has changed.
+        """
+        ...
+
+    def direct(self) -> int:
+        """The address of what one native call runs, for warm calls; 0 where there is none."""
+        ...
+
+
+class Executable(Run, Protocol):
+    """A compiled Program. ``places``: what the array layer keeps with it, to say where a fault comes from."""
+
+    program: Program
+    places: Any
+
+
+class TimedExecutable(Executable, Protocol):
+    """An Executable that says how long each step of its last run took."""
+
+    def times(self) -> list[tuple[int, int]]:
+        """(number of the step, nanoseconds), in the order in which they ran."""
+        ...
+
+    def parallel(self, kernel: int) -> bool:
+        """Whether a kernel, by number, shares its work among threads."""
+        ...
+
+
+class Device(Protocol):
+    """What runs programs, which are built for its ``target``. Calls may come from any thread."""
+
+    name: str
+    target: Target
+
+    @property
+    def threads(self) -> int:
+        """How many threads of the host a kernel may use."""
+        ...
+
+    def set_threads(self, count: int) -> None: ...
+
+    def compile(self, program: Program, flush_denormals: bool = False) -> Executable: ...
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory of at least so many bytes, not initialised."""
+        ...
+
+    def upload(self, array: np.ndarray) -> Any:
+        """Memory with a copy of an array, in row-major order."""
+        ...
+
+    def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
+        """Memory with a copy of some rows of an array; ``rows``, of any shape, lie within it."""
+        ...
+
+    def first(self, buffer: Any, dtype: np.dtype) -> Any:
+        """The first element of a buffer, as a NumPy number."""
+        ...
+
+    def download(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """A buffer's content, not to be written to; without a copy where the memory is the host's."""
+        ...
+
+    def synchronise(self) -> None:
+        """Return when all that was asked for has been done."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What was counted since the process began: see :func:`weft.devices.counters`."""
+        ...
+
+    def describe(self, measure: bool = False) -> dict[str, Any]:
+        """For people; ``measure``: with figures that take a moment."""
+        ...
+
+
+@runtime_checkable
+class Timing(Protocol):
+    """A device that can time the steps of a program."""
+
+    def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable: ...
+
+
+@runtime_checkable
+class WarmCalls(Protocol):
+    """A device that runs jitted functions without Python in between: see ``weft.devices.warm``."""
+
+    def install_warm_calls(self, cls: type, table: str, world: World) -> None: ...
+
+    def warm_table(
+        self, run: Run, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
+        array: tuple[type, dict[str, Any]],
+    ) -> WarmTable: ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """A device that knows what it can do, and keeps notes on disk under names."""
+
+    @property
+    def processor(self) -> str:
+        """What the processor calls itself."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """Another text for another processor."""
+        ...
+
+    def measure(self) -> dict[str, Any]:
+        """``flops``: float32 operations a second; ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second."""
+        ...
+
+    def recall(self, name: str) -> dict[str, Any] | None: ...
+
+    def remember(self, name: str, note: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a kernel's code is like. vectors: whether several elements are computed together; called: functions of a library
+    that are called for one element at a time."""
+
+    vectors: bool
+    called: tuple[str, ...]
+
+
+@runtime_checkable
+class ReadsCode(Protocol):
+    """A device that can say what a kernel's code is like."""
+
+    def code_of(self, kernel: Kernel) -> Code: ...

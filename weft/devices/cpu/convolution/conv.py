@@ -1,0 +1,58 @@
+"""The generator of convolutions: recognise them (conv_match), then the driver for each one's direction."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.convolution.epilogue import Fill
+from weft.devices.cpu.convolution.forward import Forward
+from weft.devices.cpu.convolution.weights import WeightGradient
+from weft.devices.cpu.emit.alike import share_alike
+from weft.devices.cpu.emit.chunks import count_entry
+from weft.devices.cpu.emit.generated import Generated, generated
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Module
+from weft.kernel.convolution import match_conv
+from weft.kernel.ir import Contraction, Kernel
+
+
+def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
+    """LLVM text of a kernel whose phases are convolutions; None if it is anything else.
+
+    The input gradient of a strided convolution is a phase for each remainder of the stride; a phase that no
+    tap reaches is a stage that stores what no sum enters.
+
+    Example
+    -------
+    >>> from weft.devices.cpu.emit.isa import host_isa
+    >>> generate_conv(Kernel("nothing", (), (), ()), host_isa()) is None
+    True
+    """
+    module = Module()
+    parts: list[Fill | Forward | WeightGradient] = []
+    for number, phase in enumerate(kernel.phases):
+        if phase.axes or len(phase.stages) != 1 or kernel.scratch:
+            return None
+        stage, prefix = phase.stages[0], f"{kernel.name}.{number}"
+        if not isinstance(stage, Contraction):
+            if stage.reductions or any(s.mode != "set" for s in stage.stores):
+                return None
+            parts.append(Fill(kernel, stage, isa, module, prefix))
+            continue
+        conv = match_conv(stage)
+        if conv is None:
+            return None
+        driver = WeightGradient if conv.dot else Forward
+        parts.append(driver(kernel, conv, isa, module, prefix))
+    if all(isinstance(part, Fill) for part in parts):
+        return None
+    base = max(part.shared for part in parts)
+    for part in parts:
+        module.took(part.path)
+        part.generate(base)
+    share_alike(module, r"chunk|pack|copy|finish|run|tile[\d.]+")
+    f = module.function(f"define void @{kernel.name}(ptr %args)")
+    count_entry(module, f)
+    for part in parts:
+        f.do(f"call void {part.name('run')}(ptr %args)")
+    f.do("ret void")
+    module.vectors = True
+    return generated(module, kernel.name, base, max(part.worker for part in parts))

@@ -1,0 +1,313 @@
+"""Forward convolution and input gradient: vectors of pixels, broadcast weights.
+
+A chunk is a block of images x rows, perhaps of a group of filter panels. It copies its part of the image with
+borders into the worker's scratch (conv_plan.Layout), so that each tap of a tile is one contiguous load at a
+constant displacement; a panel's sums go to a scratch plane from which the stores are emitted row by row.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft.devices.cpu.convolution.epilogue import Stores
+from weft.devices.cpu.convolution.pack import pack_image, pack_weights
+from weft.devices.cpu.convolution.plan import make_plan
+from weft.devices.cpu.convolution.tile import Number, PixelTile, accumulate, pixel_tile
+from weft.devices.cpu.emit.chunks import run_chunks
+from weft.devices.cpu.emit.emit import Level
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Function, Module
+from weft.kernel.convolution import Conv, coefficient
+from weft.kernel.ir import Axis, Kernel
+from weft.kernel.joining import join_axes, work
+from weft.kernel.summation import order_of
+
+INLINE = 8e5  # operations below which chunks are run in a loop of this thread
+JOINED = 1 << 30  # the id of the axis that stands for all pixels of an image
+DIRECT = 24  # instructions of the stores up to which they are written out in every tile
+LONG = 64  # summed elements above which the pixels of a tile are kept rather than the weights
+PACK_PARALLEL = 1 << 16  # weights above which packing them is shared out
+
+
+def line(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def digits(f: Function, value: str, radices: tuple[int, ...]) -> list[str]:
+    """The digits of ``value``, last fastest."""
+    out: list[str] = []
+    for radix in reversed(radices[1:]):
+        out.insert(0, f.let(f"urem i64 {value}, {radix}") if radix > 1 else "0")
+        value = f.let(f"udiv i64 {value}, {radix}") if radix > 1 else value
+    return [value, *out]
+
+
+class Forward:
+    @property
+    def path(self) -> str:
+        return "convolution" + (" in place" if self.plan.in_place else "") + (" direct" if self.plan.direct else "")
+
+    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
+        self.kernel, self.conv, self.isa = kernel, conv, isa
+        accum = conv.contraction.accum
+        self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
+        pixels = tuple(w.pixel for w in conv.windows)
+        self.joined = Axis(JOINED, prod(p.extent for p in pixels))
+        self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
+        few = self.joined_stores is not None and work(self.joined_stores) <= DIRECT
+        self.plan = make_plan(conv, isa, accum.itemsize, few)
+        self.module, self.prefix = module, prefix
+        self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
+        self.block = order_of(conv.contraction).block
+        self.mr = self.plan.tile.mr
+        self.panels = self.plan.panels(conv.filters.extent)
+        self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
+        size = accum.itemsize
+        layout, tile = self.plan.layout, self.plan.tile
+        slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
+        self.panel_bytes = line(self.k * self.mr * size)
+        self.shared = self.base = line(conv.group.extent * self.panels * self.panel_bytes)
+        self.image_bytes = 0 if self.plan.in_place else line((conv.chan.extent * layout.chan_pitch + slack) * size)
+        self.out_pitch = line((layout.plane + slack) * size) // size + 64 // size
+        self.worker = self.image_bytes + (0 if self.plan.direct else line(self.mr * self.out_pitch * size))
+        self.slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        self.tiles: dict[int, str] = {}
+        self.chunks = conv.group.extent * self.plan.image_blocks * self.plan.row_blocks * self.plan.filter_groups
+
+    def name(self, part: str) -> str:
+        return f"@{self.prefix}.{part}"
+
+    def generate(self, base: int) -> None:
+        """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
+        self.base = base
+        plan, layout = self.plan, self.plan.layout
+        vstep = layout.pitches[-2] if plan.tile.levels == 0 else self.number.lanes
+        if plan.direct:
+            self._direct_tiles()
+        for rows in set() if plan.direct else {self.mr, self.last_rows}:
+            tile = PixelTile(rows, plan.tile.nv, vstep, self.conv.chan.extent, layout.chan_pitch, layout.taps, self.block)
+            self.tiles[rows] = pixel_tile(self.module, self.number, self.kernel.name, tile, self.out_pitch)
+        self._pack()
+        self._chunk()
+        self._entry()
+
+    def _argument(self, f: Function, index: int) -> str:
+        return f.load("ptr", f.offset("%args", 8 * index))
+
+    def _pack(self) -> None:
+        """Chunk of packing: one panel of weights of one group."""
+        conv = self.conv
+        f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
+        group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
+        to = f.offset(self._argument(f, self.slots), f.mul("%chunk", self.panel_bytes))
+        width = conv.weights.buffer.dtype.itemsize
+        source = f.offset(
+            self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width)
+        )
+        if self.last_rows == self.mr:
+            pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
+        else:
+            with f.when(f.let(f"icmp slt i64 {panel}, {self.panels - 1}")):
+                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.mr)
+            with f.when(f.let(f"icmp eq i64 {panel}, {self.panels - 1}")):
+                pack_weights(f, conv, self.number, source, to, self.mr, panel, self.last_rows)
+        f.do("ret void")
+
+    def _chunk(self) -> None:
+        conv, plan, layout, number = self.conv, self.plan, self.plan.layout, self.number
+        f = self.module.function(f"define internal void {self.name('chunk')}(ptr %args, i64 %chunk, i64 %worker)")
+        stores = None if plan.direct else Stores(f, self.module, self.isa, self.kernel, conv, number)
+        radices = (conv.group.extent, plan.image_blocks, plan.row_blocks, plan.filter_groups)
+        group, image_block, row_block, filter_group = digits(f, "%chunk", radices)
+        scratch = self._argument(f, self.slots)
+        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
+        out = f.offset(image, self.image_bytes)
+        first = f.mul(image_block, layout.images)
+        images = f.minimum(f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
+        row0 = f.mul(row_block, layout.rows)
+        rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
+        width = conv.image.buffer.dtype.itemsize
+        source = f.offset(
+            self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
+        )
+        if plan.in_place:
+            at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.free)), f.mul(row0, layout.pitches[0]))
+            image = f.offset(source, f.mul(f.add(at, conv.image_base), width))
+        else:
+            pack_image(
+                self.module, self.prefix, f, conv, layout, number, source, image,
+                conv.chan, conv.chan.extent, conv.free, first, images, row0,
+            )
+
+        start = f.mul(filter_group, plan.panels_a_group)
+        end = f.minimum(f.add(start, plan.panels_a_group), self.panels)
+        weights = f.offset(scratch, f.mul(f.mul(group, self.panels), self.panel_bytes))
+        if plan.direct:
+            self._direct_panels(f, image, weights, start, end, group, first, row0, rows)
+            f.do("ret void")
+            return
+        with f.loop(start, end) as panel:
+            w = f.offset(weights, f.mul(panel, self.panel_bytes))
+            for rows_here, last in ((self.mr, False), (self.last_rows, True)):
+                if last and self.last_rows == self.mr:
+                    continue
+                compare = "eq" if last else ("sle" if self.last_rows == self.mr else "slt")
+                with f.when(f.let(f"icmp {compare} i64 {panel}, {self.panels - 1}")):
+                    self._tiles(f, self.tiles[rows_here], image, w, out, images, rows)
+            filter0 = f.mul(panel, self.mr)
+            filters = f.minimum(f.let(f"sub i64 {conv.filters.extent}, {filter0}"), self.mr)
+            assert stores is not None
+            self._stores(f, stores, out, group, first, images, row0, rows, filter0, filters)
+        f.do("ret void")
+
+    def _direct_tiles(self) -> None:
+        """``void tile(px, w, args, group, free, filter, from, to)``: tiles and their stores, along one run of pixels.
+
+        One function a count of pixels: whole tiles, and what is left at the end of a block.
+        """
+        plan, layout, number = self.plan, self.plan.layout, self.number
+        width = plan.tile.nv * number.lanes
+        whole = self.conv.windows[0].pixel.extent
+        spans = {r * layout.pitches[0] for r in (layout.rows, whole - (plan.row_blocks - 1) * layout.rows)}
+        self.lives = sorted({width for s in spans if s >= width} | {s % width for s in spans if s % width}, reverse=True)
+        for rows in sorted({self.mr, self.last_rows}):
+            for live in self.lives:
+                self._direct_tile(rows, live, width)
+
+    def _direct_tile(self, rows: int, live: int, width: int) -> None:
+        number, size = self.number, self.number.size
+        nv, layout = -(-live // number.lanes), self.plan.layout
+        last = live % number.lanes if self.plan.in_place else 0
+        tile = PixelTile(rows, nv, number.lanes, self.conv.chan.extent, layout.chan_pitch, layout.taps, self.block, last)
+        f = self.module.function(
+            f"define internal void {self.name(f'tile{rows}.{live}')}(ptr noalias %px, ptr noalias %w, ptr %args, "
+            "i64 %group, i64 %free, i64 %filter, i64 %from, i64 %to)"
+        )
+        stores = Stores(f, self.module, self.isa, self.kernel, self.conv, number, self.joined_stores)
+        filters = [f.add("%filter", i) for i in range(rows)]
+        before = f.lines
+        once = [Level(before) for _ in range(rows)]  # what a filter's stores read once, in front of the loop
+        f.lines = []
+        with f.loop("%from", "%to", width) as start:
+            px = f.offset("%px", f.mul(f.let(f"sub i64 {start}, %from"), size))
+            accs = accumulate(f, self.module, number, tile, px, "%w")
+            # a branch that is always taken keeps the scheduler from mixing sums and stores, which would spill
+            with f.when(f.let("icmp ne ptr %w, null")):
+                for i in range(rows):
+                    axes = {self.conv.group: "%group", self.conv.free: "%free", self.conv.filters: filters[i]}
+                    for j in range(nv):
+                        sums = f.load(number.vector, accs[i][j])
+                        at = f.add(start, j * number.lanes)
+                        stores.emit(axes, self.joined, at, sums, min(number.lanes, live - j * number.lanes), once[i])
+        before.extend(f.lines)
+        f.lines = before
+        f.do("ret void")
+
+    def _direct_panels(
+        self, f: Function, image: str, weights: str, start: str, end: str, group: str, free: str, row0: str, rows: str
+    ) -> None:
+        """All tiles of a block; a block's pixels are one run."""
+        layout, size, width = self.plan.layout, self.number.size, self.plan.tile.nv * self.number.lanes
+        span, at0 = f.mul(rows, layout.pitches[0]), f.mul(row0, layout.pitches[0])
+        cut = f.let(f"udiv i64 {span}, {width}")
+        whole = f.mul(cut, width)
+        left = f.let(f"sub i64 {span}, {whole}")
+        middle, stop = f.add(at0, whole), f.add(at0, span)
+
+        def tile(filters: int, panel: str, live: int, px: str, ends: str) -> None:
+            w, filter0 = f.offset(weights, f.mul(panel, self.panel_bytes)), f.mul(panel, self.mr)
+            f.do(
+                f"call void {self.name(f'tile{filters}.{live}')}(ptr {px}, ptr {w}, ptr %args, "
+                f"i64 {group}, i64 {free}, i64 {filter0}, {ends})"
+            )
+
+        def panels(live: int, px: str, ends: str) -> None:
+            with f.loop(start, end) as panel:
+                if self.last_rows == self.mr:
+                    tile(self.mr, panel, live, px, ends)
+                else:
+                    is_last = f.let(f"icmp eq i64 {panel}, {self.panels - 1}")
+                    with f.when(is_last):
+                        tile(self.last_rows, panel, live, px, ends)
+                    with f.when(f.let(f"xor i1 {is_last}, true")):
+                        tile(self.mr, panel, live, px, ends)
+
+        for live in self.lives:
+            if live < width:
+                with f.when(f.let(f"icmp eq i64 {left}, {live}")):
+                    panels(live, f.offset(image, f.mul(whole, size)), f"i64 {middle}, i64 {stop}")
+            elif self.k <= LONG:  # a panel of weights stays close, pixels pass
+                with f.when(f.let(f"icmp sgt i64 {whole}, 0")):
+                    panels(live, image, f"i64 {at0}, i64 {middle}")
+            else:  # a tile's pixels stay close, weights pass
+                with f.loop(0, whole, width) as at:
+                    here = f.add(at0, at)
+                    panels(live, f.offset(image, f.mul(at, size)), f"i64 {here}, i64 {f.add(here, width)}")
+
+    def _tiles(self, f: Function, tile: str, image: str, weights: str, out: str, images: str, rows: str) -> None:
+        """Cover the block's pixels with tiles."""
+        plan, layout, size, lanes = self.plan, self.plan.layout, self.number.size, self.number.lanes
+        counts: list[str | int] = [images, rows, *plan.pixels[1:]]
+        steps = [layout.image_pitch, *layout.pitches]
+        levels, nv = plan.tile.levels, plan.tile.nv
+
+        def call(at: str | int) -> None:
+            offset = f.mul(at, size)
+            f.do(f"call void {tile}(ptr {f.offset(image, offset)}, ptr {weights}, ptr {f.offset(out, offset)})")
+
+        def nest(depth: int, at: str | int) -> None:
+            left = len(counts) - depth
+            if levels == 0 and left == 2:
+                with f.loop(0, counts[depth], nv) as r, f.loop(0, counts[depth + 1], lanes) as c:
+                    call(f.add(at, f.add(f.mul(r, steps[depth]), c)))
+            elif levels == left:
+                span: str | int = 1
+                for n, s in zip(counts[depth:], steps[depth:], strict=True):
+                    span = f.add(span, f.mul(n - 1 if isinstance(n, int) else f.let(f"sub i64 {n}, 1"), s))
+                with f.loop(0, span, nv * lanes) as c:
+                    call(f.add(at, c))
+            else:
+                with f.loop(0, counts[depth]) as i:
+                    nest(depth + 1, f.add(at, f.mul(i, steps[depth])))
+
+        nest(0, 0)
+
+    def _stores(
+        self,
+        f: Function,
+        stores: Stores,
+        out: str,
+        group: str,
+        first: str,
+        images: str,
+        row0: str,
+        rows: str,
+        filter0: str,
+        filters: str,
+    ) -> None:
+        conv, layout, size = self.conv, self.plan.layout, self.number.size
+        axes: dict[Axis, str] = {conv.group: group}
+        with f.loop(0, filters) as i:
+            axes[conv.filters] = f.add(filter0, i)
+            plane = f.offset(out, f.mul(i, self.out_pitch * size))
+            with f.loop(0, images) as n:
+                axes[conv.free] = f.add(first, n)
+                self._rows(f, stores, axes, f.offset(plane, f.mul(n, layout.image_pitch * size)), 0, row0, rows)
+
+    def _rows(self, f: Function, stores: Stores, axes: dict[Axis, str], at: str, depth: int, row0: str, rows: str) -> None:
+        windows = self.conv.windows
+        if depth == len(windows) - 1:
+            stores.row(axes, windows[-1].pixel, at)
+            return
+        with f.loop(0, rows if depth == 0 else windows[depth].pixel.extent) as r:
+            axes[windows[depth].pixel] = f.add(r, row0) if depth == 0 else r
+            here = f.offset(at, f.mul(r, self.plan.layout.pitches[depth] * self.number.size))
+            self._rows(f, stores, axes, here, depth + 1, row0, rows)
+
+    def _entry(self) -> None:
+        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
+        packs = self.conv.group.extent * self.panels
+        worth = self.k * self.conv.filters.extent * self.conv.group.extent > PACK_PARALLEL
+        run_chunks(self.module, f, self.name("pack"), packs, worth)
+        run_chunks(self.module, f, self.name("chunk"), self.chunks, self.conv.flops() > INLINE)
+        f.do("ret void")

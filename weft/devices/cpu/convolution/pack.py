@@ -1,0 +1,193 @@
+"""Copies that make the inner loops contiguous: the bordered image block, and panels of weights."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.convolution.layout import ImageLayout, bounds
+from weft.devices.cpu.convolution.tile import Number
+from weft.devices.cpu.emit.memory import widened
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import memory_type, wide
+from weft.kernel.convolution import Conv, Window, coefficient
+from weft.kernel.ir import Axis, Buffer
+
+FEW = 4  # phases whose copies are written in line
+
+
+def load_number(f: Function, buffer: Buffer, number: Number, pointer: str, lanes: int | None = None) -> str:
+    """Load one element, or ``lanes`` of them, widened to the accumulator's type."""
+    dtype = buffer.dtype
+    return widened(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.itemsize), dtype, number.type, lanes)
+
+
+def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
+    """``count`` zeros, few or a loop of vectors."""
+    size, lanes = number.size, number.lanes
+    whole = count // lanes
+    if whole > 8:
+        with f.loop(0, whole * lanes * size, lanes * size) as at:
+            f.store(number.vector, "zeroinitializer", f.offset(pointer, at), size)
+    else:
+        for i in range(whole):
+            f.store(number.vector, "zeroinitializer", f.offset(pointer, i * lanes * size), size)
+    if count % lanes and whole:
+        f.store(number.vector, "zeroinitializer", f.offset(pointer, (count - lanes) * size), size)
+    elif count:
+        for i in range(count % lanes):
+            f.store(number.type, "0.0", f.offset(pointer, i * size), size)
+
+
+def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: str, count: int, step: int) -> None:
+    """``count`` elements, ``step`` apart in the source."""
+    width, size, lanes = buffer.dtype.itemsize, number.size, number.lanes
+
+    def copy(at: str | int, wide: bool) -> None:
+        here = f.offset(source, f.mul(at, step * width))
+        value = load_number(f, buffer, number, here, lanes if wide else None)
+        if wide and step == 2:  # every second of 2 * lanes - 1 elements: nothing past the last one is read
+            upper = load_number(f, buffer, number, f.offset(here, (lanes - 1) * width), lanes)
+            order = [i if i < lanes else i + 1 for i in range(0, 2 * lanes, 2)]
+            places = ", ".join(f"i32 {i}" for i in order)
+            value = f.let(f"shufflevector {number.vector} {value}, {number.vector} {upper}, <{lanes} x i32> <{places}>")
+        f.store(number.vector if wide else number.type, value, f.offset(target, f.mul(at, size)), size)
+
+    wide = step in (1, 2) and count >= lanes
+    unit = lanes if wide else 1
+    whole = count // unit * unit
+    if whole > 8 * unit:
+        with f.loop(0, whole, unit) as i:
+            copy(i, wide)
+    else:
+        for at in range(0, whole, unit):
+            copy(at, wide)
+    if count > whole:  # the last vector overlaps the one before
+        copy(count - lanes, True)
+
+
+def pack_image(
+    module: Module,
+    prefix: str,
+    f: Function,
+    conv: Conv,
+    layout: ImageLayout,
+    number: Number,
+    source: str,
+    target: str,
+    outer: Axis,
+    outers: int,
+    inner: Axis,
+    first: str | int,
+    inners: str | int,
+    row0: str | int,
+    outer0: str | int = 0,
+) -> None:
+    """Copy a block: [outer][phase][inner][row]...; zeros outside the image.
+
+    source: the image's first element of this group. outer and inner are the image's channel and image axes
+    (exchanged when pixels are summed); ``inners`` images from ``first`` on, rows from ``row0`` on.
+    """
+    for index, phase in enumerate(layout.phases):
+        if len(layout.phases) <= FEW:
+            _pack_phase(f, conv, layout, number, index, phase, source, target, outer, outers, inner, first, inners, row0, outer0)
+            continue
+        name = f"@{prefix}.{index}.copy"  # what is alike among them is compiled once
+        values = {"%first": first, "%inners": inners, "%row0": row0, "%outer0": outer0}
+        g = module.function(f"define internal void {name}(ptr %source, ptr %target, {', '.join(f'i64 {v}' for v in values)})")
+        _pack_phase(g, conv, layout, number, index, phase, "%source", "%target", outer, outers, inner, *values)
+        g.do("ret void")
+        f.do(f"call void {name}(ptr {source}, ptr {target}, {', '.join(f'i64 {v}' for v in values.values())})")
+
+
+def _pack_phase(
+    f: Function, conv: Conv, layout: ImageLayout, number: Number, index: int, phase: tuple[int, ...], source: str, target: str,
+    outer: Axis, outers: int, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int,
+) -> None:
+    image, flat = conv.image.buffer, conv.image.flat()
+    width, size = image.dtype.itemsize, number.size
+    base = conv.image_base + sum(w.unit * p for w, p in zip(conv.windows, phase, strict=True))
+    ranges = [bounds(w.valid, p, w.stride) for w, p in zip(conv.windows, phase, strict=True)]
+    with f.loop(0, outers) as o:
+        from_o = f.mul(f.add(o, outer0), coefficient(flat, outer) * width)
+        to_o = f.add(f.mul(o, layout.chan_pitch * size), index * layout.plane * size)
+        with f.loop(0, inners) as i:
+            from_i = f.add(from_o, f.mul(f.add(i, first), coefficient(flat, inner) * width))
+            to_i = f.add(to_o, f.mul(i, layout.image_pitch * size))
+            at, to = f.offset(source, f.add(from_i, base * width)), f.offset(target, to_i)
+            _copy_windows(f, conv.windows, layout, number, image, ranges, 0, at, to, row0, "true")
+
+
+def _copy_windows(
+    f: Function,
+    windows: tuple[Window, ...],
+    layout: ImageLayout,
+    number: Number,
+    image: Buffer,
+    ranges: list[tuple[int, int]],
+    depth: int,
+    source: str,
+    target: str,
+    row0: str | int,
+    inside: str,
+) -> None:
+    w, (lo, hi), size, width = windows[depth], ranges[depth], number.size, image.dtype.itemsize
+    step = w.unit * w.stride
+    if depth == len(windows) - 1:
+        extent = layout.extents[-1]
+        lo, hi = min(max(lo, 0), extent), min(max(hi, 0), extent)
+        if hi <= lo:
+            zero_fill(f, number, target, extent)
+            return
+        copy, blank, done = (f.fresh_label(x) for x in ("copy", "blank", "copied"))
+        f.do(f"br i1 {inside}, label %{copy}, label %{blank}")
+        f.label(blank)
+        zero_fill(f, number, target, extent)
+        f.do(f"br label %{done}")
+        f.label(copy)
+        zero_fill(f, number, target, lo)
+        copy_run(f, image, number, f.offset(source, lo * step * width), f.offset(target, lo * size), hi - lo, step)
+        zero_fill(f, number, f.offset(target, hi * size), extent - hi)
+        f.do(f"br label %{done}")
+        f.label(done)
+        return
+    start = row0 if depth == 0 else 0
+    with f.loop(0, layout.extents[depth]) as r:
+        row = f.add(r, start)
+        ok = inside
+        if lo > 0 or start != 0:
+            ok = f.let(f"and i1 {ok}, {f.let(f'icmp sge i64 {row}, {lo}')}")
+        ok = f.let(f"and i1 {ok}, {f.let(f'icmp slt i64 {row}, {hi}')}")
+        at = f.offset(source, f.mul(row, step * width))
+        _copy_windows(
+            f,
+            windows,
+            layout,
+            number,
+            image,
+            ranges,
+            depth + 1,
+            at,
+            f.offset(target, f.mul(r, layout.pitches[depth] * size)),
+            row0,
+            ok,
+        )
+
+
+def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:
+    """One panel: [channel][tap][mr] from weights[filter = panel * mr + i][channel][tap], i < rows."""
+    buffer, flat = conv.weights.buffer, conv.weights.flat()
+    width, size = buffer.dtype.itemsize, number.size
+    start = f.add(f.mul(panel, mr * coefficient(flat, conv.filters) * width), flat.const * width)
+    cursor = f.local("ptr")
+    f.store("ptr", target, cursor)
+
+    def nest(axes: list[Axis], at: str) -> None:
+        if axes:
+            with f.loop(0, axes[0].extent) as i:
+                nest(axes[1:], f.add(at, f.mul(i, coefficient(flat, axes[0]) * width)))
+            return
+        here, to = f.offset(source, at), f.load("ptr", cursor)
+        for row in range(rows):
+            value = load_number(f, buffer, number, f.offset(here, row * coefficient(flat, conv.filters) * width))
+            f.store(number.type, value, f.offset(to, row * size), size)
+        f.store("ptr", f.offset(to, rows * size), cursor)
+
+    nest([conv.chan, *(w.tap for w in conv.windows)], str(start))

@@ -1,0 +1,420 @@
+"""Weight gradient, and every convolution whose window is larger than its output: dot products along pixels.
+
+result[filter, column] with column = (channel, tap): both operands are copied to the same pixel positions (the
+weights operand with zeros where the image copy has borders), so that a column is the image copy at a constant
+displacement and the sum runs over whole vectors, their lanes partial sums. Blocks of images x rows are summed in
+order, GROUP of them and then the groups, into ``parts`` partial results, a fixed range of blocks each, and these are added
+in order: nothing depends on threads, and no sum has a long chain.
+
+Where a vector runs on beyond a row's pixels, zeros of the weights operand meet elements of the image that belong to other
+taps: they add nothing, unless such an element is infinite or NaN. Then some sum is not finite, and the chunk is summed
+again from copies of its columns that hold zeros there too: what a column does not see never enters its sums.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from math import prod
+
+from weft.devices.cpu.convolution.epilogue import Stores
+from weft.devices.cpu.convolution.forward import INLINE, digits, line
+from weft.devices.cpu.convolution.layout import ImageLayout, even, layout_in_place, make_layout, readable_in_place
+from weft.devices.cpu.convolution.pack import pack_image, zero_fill
+from weft.devices.cpu.convolution.pixels import all_finite, blank_rest, pack_columns, pack_pixels, zero_groups
+from weft.devices.cpu.convolution.plan import SPREAD
+from weft.devices.cpu.convolution.tile import Number, dot_tile
+from weft.devices.cpu.emit.chunks import run_chunks
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Function, Module
+from weft.kernel.convolution import Conv, coefficient
+from weft.kernel.ir import Axis, Kernel
+from weft.kernel.joining import join_axes
+
+BLOCK = 384 * 1024  # bytes of a block's copies
+RUN = 640  # positions that keep the inner loop long enough
+CHUNKS = 8
+STEPS = 256  # vectors that one chain takes
+GROUP = 64  # blocks whose sums are added before they meet those of others
+JOINED = 1 << 30  # the id of the axis that stands for all columns
+
+
+def choose_dot(isa: ISA, filters: int, columns: int) -> tuple[int, int]:
+    """Filters and columns of a tile: the fewest cycles, counting FMAs, loads and latency."""
+    best = None
+    for rows in range(1, min(filters, 8) + 1):
+        for cols in range(1, min(columns, 8) + 1):
+            if rows * cols + min(rows, cols) + 1 > isa.registers:
+                continue
+            cost = 0.0
+            for r, times_r in ((rows, filters // rows), (filters % rows, 1)):
+                for c, times_c in ((cols, columns // cols), (columns % cols, 1)):
+                    if r and c:
+                        cost += times_r * times_c * max(r * c / 2, (r + 1.5 * c) / 2, 4.2)
+            if best is None or cost < best[0] * 0.999:
+                best = (cost, rows, cols)
+    assert best is not None
+    return best[1], best[2]
+
+
+class WeightGradient:
+    @property
+    def path(self) -> str:
+        return "convolution weights" + (" in place" if self.in_place else " direct" if self.direct else "")
+
+    def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
+        self.kernel, self.conv, self.isa = kernel, conv, isa
+        accum = conv.contraction.accum
+        self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
+        self.module, self.prefix = module, prefix
+        self.scratch_slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        size, lanes = accum.itemsize, self.number.lanes
+        windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
+        taps = prod(w.tap.extent for w in windows)
+        self.columns = conv.free.extent * taps
+        self.tile_rows, self.tile_columns = choose_dot(isa, filters, self.columns)
+        row_tiles = -(-filters // self.tile_rows)
+        small = conv.flops() <= INLINE
+        groups = 1 if small else max(1, min(CHUNKS, filters * taps // 400, row_tiles))
+        self.tiles_a_group = -(-row_tiles // groups)
+        self.filter_groups = -(-row_tiles // self.tiles_a_group)
+        self.row_tiles = row_tiles
+
+        flat = conv.weights.flat()
+        whole = windows[0].pixel.extent
+        self.in_place = len(windows) == 2 and readable_in_place(conv, size)
+        self.direct = (
+            len(windows) == 2
+            and (conv.free.extent * windows[1].tap.extent <= SPREAD or self.in_place)
+            and conv.weights.buffer.dtype == accum
+            and coefficient(flat, windows[1].pixel) == 1
+            and (whole == 1 or coefficient(flat, windows[0].pixel) == windows[1].pixel.extent)
+        )
+        self.in_place = self.in_place and self.direct
+        group_filters = 0 if self.direct else min(filters, self.tiles_a_group * self.tile_rows)
+
+        def layout(n: int, rows: int) -> ImageLayout:
+            return layout_in_place(conv, rows) if self.in_place else make_layout(conv, n, rows, size, self.direct)
+
+        def fits(x: ImageLayout) -> bool:
+            return self.in_place or (conv.free.extent * x.chan_pitch + group_filters * x.plane) * size <= BLOCK
+
+        rows = whole
+        run = RUN // 2 if self.in_place else 2 * RUN
+        while rows > 1 and (not fits(layout(1, rows)) or layout(1, rows).plane > run):
+            rows = even(whole, rows - 1)
+            while self.direct and whole % rows:
+                rows -= 1
+        if self.direct and layout(1, rows).plane < 96 and layout(1, whole).plane <= 8 * RUN and fits(layout(1, whole)):
+            rows = whole  # no divisor makes good blocks
+        n = 1
+        if rows == whole and not self.in_place:
+            while n < images and (n + 1) * layout(1, rows).plane <= RUN and fits(layout(n + 1, rows)):
+                n += 1
+            n = even(images, n)
+        self.layout = layout(n, rows)
+        self.pixels = (rows, *(w.pixel.extent for w in windows[1:]))
+        self.image_blocks, self.row_blocks = -(-images // n), -(-whole // rows)
+        self.blocks = self.image_blocks * self.row_blocks
+        room = max(1, (32 << 20) // (self.columns * filters * size))
+        parts = 1 if small else min(self.blocks, -(-CHUNKS // self.filter_groups), room)
+        self.blocks_a_part = -(-self.blocks // parts)
+        self.parts = -(-self.blocks // self.blocks_a_part)
+
+        # positions of a block, from its first to one past its last pixel
+        positions = self.layout.span(len(windows), self.pixels)
+        self.tail = positions % lanes if self.direct else 0
+        self.steps = positions // lanes if self.direct else -(-positions // lanes)
+        joined = -(-self.layout.span(len(windows) + 1, self.pixels) // lanes)
+        self.join = not self.direct and joined <= self.layout.images * self.steps
+        unit = 64 // size
+        reach = max(self.layout.plane, self.steps * lanes + (n - 1) * self.layout.image_pitch, joined * lanes)
+        self.grad_pitch = -(-reach // unit) * unit
+        if self.grad_pitch // unit % 2 == 0:
+            self.grad_pitch += unit
+        self.image_bytes = (
+            0 if self.in_place else line((conv.free.extent * self.layout.chan_pitch + lanes + self.layout.overlap) * size)
+        )
+        self.copies_at = self.image_bytes + line(group_filters * self.grad_pitch * size)  # of a tile's columns
+        self.worker = self.copies_at + (0 if self.direct else self.tile_columns * self.grad_pitch * size)
+        # sums lie [filter tile][column tile][filter][column], a tile's in whole groups of 16 bytes
+        self.column_tiles = -(-self.columns // self.tile_columns)
+        self.slots = -(-self.tile_rows * self.tile_columns * size // 16) * 16
+        self.part_bytes = line(self.row_tiles * self.column_tiles * self.slots)
+        self.worker = max(self.worker, line((self.columns + lanes) * size))
+        # columns whose planes stay in the first cache while the filters pass
+        planes = max(1, 16 * 1024 // (min(self.layout.plane, 4 * RUN) * size))
+        self.columns_a_turn = -(-planes * taps // self.tile_columns) * self.tile_columns
+        self.pieces = max(1, -(-self.steps // STEPS))
+        # where a part has many blocks, the sum of its groups lies behind that of the group it is at
+        self.region = self.part_bytes * (2 if self.blocks_a_part > GROUP else 1)
+        self.shared = self.base = conv.group.extent * self.parts * self.region
+
+    def name(self, part: str) -> str:
+        return f"@{self.prefix}.{part}"
+
+    def generate(self, base: int) -> None:
+        """Emit ``void @prefix.run(ptr args)``. base: where the workers' scratch begins."""
+        self.base = base
+        pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
+        for rows in self._sizes(self.conv.filters.extent, self.tile_rows):
+            for columns in self._sizes(self.columns, self.tile_columns):
+                for tail in {self.tail} | ({0} if self.pieces > 1 else set()):
+                    name = self._tile(rows, columns, tail)
+                    if self.module.once(name):
+                        dot_tile(self.module, self.number, name, rows, columns, pitch, self.tile_columns, tail)
+        self._displacements()
+        if not self.direct:
+            self._fill()
+        self._chunk("chunk", clean=False)
+        self._finish()
+        self._entry()
+        if not self.direct:  # last: what seldom runs does not lie between what does
+            self._chunk("again", clean=True)
+            pack_columns(self.module, self.name("columns"), self.conv, self.layout, self.number, self.grad_pitch)
+
+    def _tile(self, rows: int, columns: int, tail: int) -> str:
+        """Phases of a kernel whose tiles are equal share one function."""
+        pitch = coefficient(self.conv.weights.flat(), self.conv.filters) if self.direct else self.grad_pitch
+        return f"@{self.kernel.name}.dot{rows}x{columns}.{pitch}.{self.tile_columns}.{tail}"
+
+    def _argument(self, f: Function, index: int) -> str:
+        return f.load("ptr", f.offset("%args", 8 * index))
+
+    def _displacements(self) -> None:
+        """Where each column begins in the image copy, in bytes."""
+        size, layout = self.number.size, self.layout
+        places = [c * layout.chan_pitch + t for c in range(self.conv.free.extent) for t in layout.taps]
+        words = ", ".join(f"i64 {p * size}" for p in places)
+        self.places = f"@{self.kernel.name}.columns.{hashlib.blake2s(words.encode(), digest_size=8).hexdigest()}"
+        if self.module.once(self.places):
+            self.module.globals.append(f"{self.places} = private unnamed_addr constant [{len(places)} x i64] [{words}]")
+
+    def _fill(self) -> None:
+        """Copies of a block of both operands, for both ways of summing it."""
+        conv, layout, number = self.conv, self.layout, self.number
+        numbers = "%filter0", "%filter1", "%first", "%images", "%row0", "%rows"
+        pointers = "%image_source", "%image", "%grad_source", "%grad"
+        arguments = [*(f"ptr {p}" for p in pointers), *(f"i64 {n}" for n in numbers)]
+        f = self.module.function(f"define internal void {self.name('fill')}({', '.join(arguments)})")
+        self._pack_image(f, "%image_source", "%image", "%first", "%images", "%row0")
+        blank_rest(f, conv, layout, number, "%image", "%images")
+        self._pack_grad(f, "%grad_source", "%grad", *numbers)
+        f.do("ret void")
+
+    def _pack_image(self, f: Function, source: str, image: str, first: str, images: str, row0: str) -> None:
+        conv = self.conv
+        pack_image(
+            self.module, self.prefix, f, conv, self.layout, self.number, source, image,
+            conv.free, conv.free.extent, conv.chan, first, images, row0,
+        )
+
+    def _chunk(self, name: str, clean: bool) -> None:
+        """``void name(ptr args, i64 chunk, i64 worker)``: some filters of a part. clean: from copies of the columns."""
+        conv, layout, number, size = self.conv, self.layout, self.number, self.number.size
+        f = self.module.function(f"define internal void {self.name(name)}(ptr %args, i64 %chunk, i64 %worker)")
+        group, part, filter_group = digits(f, "%chunk", (conv.group.extent, self.parts, self.filter_groups))
+        scratch = self._argument(f, self.scratch_slot)
+        image = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
+        grad = f.offset(image, self.image_bytes)
+        result = f.offset(scratch, f.mul(f.add(f.mul(group, self.parts), part), self.region))
+        tile0 = f.mul(filter_group, self.tiles_a_group)
+        tile1 = f.minimum(f.add(tile0, self.tiles_a_group), self.row_tiles)
+        filter0 = f.mul(tile0, self.tile_rows)
+        filter1 = f.minimum(f.mul(tile1, self.tile_rows), conv.filters.extent)
+        row_bytes = self.column_tiles * self.slots
+        own = f.mul(tile0, row_bytes), f.mul(tile1, row_bytes)
+        copies = f.offset(image, self.copies_at)
+        for place in range(0, self.region, self.part_bytes):
+            zero_groups(f, number, f.offset(result, place), *own)
+        if not self.direct:  # past the last channel a vector may read on: let it find zeros
+            behind = f.offset(image, conv.free.extent * layout.chan_pitch * size)
+            zero_fill(f, number, behind, number.lanes + layout.overlap)
+        image_source = self._operand(f, conv.image.buffer, coefficient(conv.image.flat(), conv.group), group)
+        grad_source = self._operand(f, conv.weights.buffer, coefficient(conv.weights.flat(), conv.group), group)
+        start = f.mul(part, self.blocks_a_part)
+        with f.loop(start, f.minimum(f.add(start, self.blocks_a_part), self.blocks)) as block:
+            image_block, row_block = digits(f, block, (self.image_blocks, self.row_blocks))
+            first, row0 = f.mul(image_block, layout.images), f.mul(row_block, layout.rows)
+            images = f.minimum(f.let(f"sub i64 {conv.chan.extent}, {first}"), layout.images)
+            rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
+            if self.in_place:
+                at = f.add(f.mul(first, coefficient(conv.image.flat(), conv.chan)), f.mul(row0, layout.pitches[0]))
+                image = f.offset(image_source, f.mul(f.add(at, conv.image_base), size))
+            elif self.direct:
+                self._pack_image(f, image_source, image, first, images, row0)
+            if self.direct:
+                flat = conv.weights.flat()
+                at = f.add(f.mul(first, coefficient(flat, conv.chan)), f.mul(row0, layout.pitches[0]))
+                grad, row_span = f.offset(grad_source, f.mul(f.add(at, flat.const), size)), coefficient(flat, conv.chan) * size
+                pitch = coefficient(flat, conv.filters)
+            else:
+                numbers = ", ".join(f"i64 {n}" for n in (filter0, filter1, first, images, row0, rows))
+                pointers = ", ".join(f"ptr {p}" for p in (image_source, image, grad_source, grad))
+                f.do(f"call void {self.name('fill')}({pointers}, {numbers})")
+                row_span, pitch = layout.image_pitch * size, self.grad_pitch
+            spans: str | int = images
+            steps: str | int = self.steps
+            if self.join:
+                more = f.mul(f.let(f"sub i64 {images}, 1"), layout.image_pitch)
+                positions = f.add(more, layout.span(len(conv.windows), self.pixels) + number.lanes - 1)
+                spans, steps = 1, f.let(f"udiv i64 {positions}, {number.lanes}")
+
+            def call(filters: int, width: int, rows_at: str, out: str, j: str | int) -> None:
+                if clean:
+                    places = [f.offset(copies, k * self.grad_pitch * size) for k in range(width)]
+                else:
+                    places = [
+                        f.offset(image, f.load("i64", f.element(self.places, "i64", f.add(j, k)))) for k in range(width)
+                    ]
+                tile = j // self.tile_columns if isinstance(j, int) else f.let(f"udiv i64 {j}, {self.tile_columns}")
+                to = f.offset(out, f.mul(tile, self.slots))
+
+                def piece(start: str | int, count: str | int, tail: int) -> None:
+                    at = f.mul(start, number.lanes * size)
+                    moved = ", ".join(f"ptr {f.offset(p, at)}" for p in places)
+                    f.do(
+                        f"call void {self._tile(filters, width, tail)}(ptr {f.offset(rows_at, at)}, {moved}, ptr {to}, "
+                        f"i64 {spans}, i64 {count}, i64 {row_span}, i64 {layout.image_pitch * size})"
+                    )
+
+                done = (self.pieces - 1) * STEPS  # a block of so many steps is one span
+                if done:
+                    with f.loop(0, done, STEPS) as start:
+                        piece(start, STEPS, 0)
+                piece(done, f.add(steps, -done), self.tail)
+
+            def columns_of(filters: int, t: str, j0: str, j1: str) -> None:
+                o = f.mul(t, self.tile_rows)
+                seen = o if self.direct else f.let(f"sub i64 {o}, {filter0}")
+                rows_at, out = f.offset(grad, f.mul(seen, pitch * size)), f.offset(result, f.mul(t, row_bytes))
+                if whole:
+                    with f.loop(j0, j1, self.tile_columns) as j:
+                        call(filters, self.tile_columns, rows_at, out, j)
+                if self.columns > whole:
+                    with f.when(f.let(f"icmp sge i64 {f.add(j0, turn)}, {self.columns}")):
+                        call(filters, self.columns - whole, rows_at, out, whole)
+
+            whole = self.columns // self.tile_columns * self.tile_columns
+            ragged = conv.filters.extent % self.tile_rows
+            turn = self.tile_columns if clean else self.columns_a_turn
+            with f.loop(0, self.columns, turn) as j0:
+                if clean:
+                    count = f.minimum(f.let(f"sub i64 {self.columns}, {j0}"), turn)
+                    given = f"ptr {image}, ptr {f.element(self.places, 'i64', j0)}, ptr {copies}, i64 {count}"
+                    f.do(f"call void {self.name('columns')}({given}, i64 {images}, i64 {rows})")
+                with f.loop(tile0, tile1) as t:
+                    j1 = f.minimum(f.add(j0, turn), whole)
+                    if ragged:
+                        is_last = f.let(f"icmp eq i64 {t}, {self.row_tiles - 1}")
+                        with f.when(is_last):
+                            columns_of(ragged, t, j0, j1)
+                        if self.row_tiles > 1:
+                            with f.when(f.let(f"xor i1 {is_last}, true")):
+                                columns_of(self.tile_rows, t, j0, j1)
+                    else:
+                        columns_of(self.tile_rows, t, j0, j1)
+            if self.region > self.part_bytes:
+                nth = f.let(f"sub i64 {block}, {start}")
+                with f.when(f.let(f"icmp eq i64 {f.let(f'urem i64 {nth}, {GROUP}')}, {GROUP - 1}")):
+                    self._add_group(f, result, *own)
+        if self.region > self.part_bytes:
+            self._add_group(f, result, *own)
+        if not clean and not self.direct:  # every position of a direct block is a pixel
+            sums = f.offset(result, self.region - self.part_bytes)
+            unsure = f.let(f"xor i1 {all_finite(f, self.module, number, sums, *own)}, true")
+            with f.when(unsure):
+                f.do(f"call void {self.name('again')}(ptr %args, i64 %chunk, i64 %worker)")
+        f.do("ret void")
+
+    def _add_group(self, f: Function, result: str, start: str, end: str) -> None:
+        """The sums of a group of blocks to those of the groups before it, and begin again."""
+        vector, size = f"<{16 // self.number.size} x {self.number.type}>", self.number.size
+        with f.loop(start, end, 16) as at:
+            here, there = f.offset(result, at), f.offset(result, f.add(at, self.part_bytes))
+            total = f.let(f"fadd {vector} {f.load(vector, there, size)}, {f.load(vector, here, size)}")
+            f.store(vector, total, there, size)
+            f.store(vector, "zeroinitializer", here, size)
+
+    @staticmethod
+    def _sizes(total: int, tile: int) -> list[int]:
+        """The sizes of tiles that occur."""
+        return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
+
+    def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
+        return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.itemsize))
+
+    def _pack_grad(
+        self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
+    ) -> None:
+        """[filter][image][row]...: the weights operand at the image copy's positions, zeros between."""
+        conv, layout, number = self.conv, self.layout, self.number
+        buffer, flat = conv.weights.buffer, conv.weights.flat()
+        width = buffer.dtype.itemsize
+        steps = coefficient(flat, conv.chan), tuple(coefficient(flat, w.pixel) for w in conv.windows)
+        block = f.add(f.mul(first, steps[0]), f.mul(row0, steps[1][0]))
+        source = f.offset(source, f.mul(f.add(block, flat.const), width))
+        with f.loop(0, f.let(f"sub i64 {filter1}, {filter0}")) as i:
+            at = f.offset(source, f.mul(f.add(filter0, i), coefficient(flat, conv.filters) * width))
+            to = f.offset(target, f.mul(i, self.grad_pitch * number.size))
+            pack_pixels(f, conv, layout, number, buffer, at, to, *steps, images, rows, self.grad_pitch)
+
+    def _finish(self) -> None:
+        """Chunk of finishing: one filter of one group: add the parts in order, emit the stores."""
+        conv, number, size, width = self.conv, self.number, self.number.size, self.tile_columns
+        f = self.module.function(f"define internal void {self.name('finish')}(ptr %args, i64 %chunk, i64 %worker)")
+        group, o = digits(f, "%chunk", (conv.group.extent, conv.filters.extent))
+        scratch = self._argument(f, self.scratch_slot)
+        row = f.offset(scratch, f.add(f.mul("%worker", self.worker), self.base))
+        t, i = f.let(f"udiv i64 {o}, {self.tile_rows}"), f.let(f"urem i64 {o}, {self.tile_rows}")
+        at = f.add(f.mul(t, self.column_tiles * self.slots), f.mul(i, width * size))
+        whole_at = self.region - self.part_bytes  # what a part made
+        tiles = f.offset(scratch, f.add(f.add(f.mul(group, self.parts * self.region), at), whole_at))
+
+        def gather(tile: str | int, count: int) -> None:
+            here, to = f.offset(tiles, f.mul(tile, self.slots)), f.offset(row, f.mul(tile, width * size))
+            for j in range(count):
+                total = f.load(number.type, f.offset(here, j * size))
+                for p in range(1, self.parts):
+                    total = f.let(
+                        f"fadd {number.type} {total}, {f.load(number.type, f.offset(here, p * self.region + j * size))}"
+                    )
+                f.store(number.type, total, f.offset(to, j * size))
+
+        whole = self.columns // width
+        with f.loop(0, whole) as tile:
+            gather(tile, width)
+        if self.columns % width:
+            gather(whole, self.columns % width)
+        inner = (conv.free, *(w.tap for w in conv.windows))
+        joined = Axis(JOINED, self.columns)
+        together = join_axes(conv.contraction.stores, inner, joined)
+        stores = Stores(f, self.module, self.isa, self.kernel, conv, number, together)
+        axes: dict[Axis, str] = {conv.group: group, conv.filters: o}
+        if together is not None:
+            stores.row(axes, joined, row)
+            f.do("ret void")
+            return
+        nest = [conv.free, *(w.tap for w in conv.windows[:-1])]
+        along = conv.windows[-1].tap
+        pitches = [along.extent] * len(nest)
+        for d in range(len(nest) - 2, -1, -1):
+            pitches[d] = pitches[d + 1] * nest[d + 1].extent
+
+        def walk(depth: int, at: str) -> None:
+            if depth == len(nest):
+                stores.row(axes, along, at)
+                return
+            with f.loop(0, nest[depth].extent) as i:
+                axes[nest[depth]] = i
+                walk(depth + 1, f.offset(at, f.mul(i, pitches[depth] * size)))
+
+        walk(0, row)
+        f.do("ret void")
+
+    def _entry(self) -> None:
+        f = self.module.function(f"define internal void {self.name('run')}(ptr %args)")
+        groups = self.conv.group.extent
+        run_chunks(self.module, f, self.name("chunk"), groups * self.parts * self.filter_groups, self.conv.flops() > INLINE)
+        results = groups * self.conv.filters.extent * self.columns
+        run_chunks(self.module, f, self.name("finish"), groups * self.conv.filters.extent, results > 1 << 15)
+        f.do("ret void")

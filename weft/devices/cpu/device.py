@@ -1,0 +1,235 @@
+"""The CPU as a device: what :class:`weft.devices.base.Device` asks for. Everything is made when first used."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from weft.devices.base import Code
+from weft.devices.cache import Cache
+from weft.devices.cpu.native import call, pool_ir, warm, warm_ir
+from weft.devices.cpu.native.allocator import Allocator, view
+from weft.devices.cpu.native.compile import Compiler, Loaded, cpu_identity, cpu_model, host, llvm_lock
+from weft.devices.cpu.native.executable import CPUExecutable
+from weft.devices.cpu.native.threads import Pool, permanent
+from weft.devices.faults import IndexFault
+from weft.devices.warm import World
+from weft.kernel.ir import Kernel
+from weft.kernel.target import CPU
+from weft.schedule.program import Program, calls
+
+if TYPE_CHECKING:
+    from weft.devices.cpu.native.timed import TimedExecutable
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """An attribute that is made when it is first asked for, once, however many threads ask."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self.make = make
+        self.name = make.__name__
+
+    def __get__(self, device: Any, cls: type | None = None) -> T:
+        if device is None:
+            return self  # type: ignore[return-value]
+        with device._lock:
+            made = device.__dict__
+            if self.name not in made:
+                made[self.name] = self.make(device)
+            return made[self.name]
+
+
+class CPUDevice:
+    """One a process (see ``weft.devices.get_device``); tests make their own with a cache of their own."""
+
+    name = "cpu"
+    target = CPU
+
+    def __init__(self, cache: Cache | None = None, threads: int | None = None, memory_limit: int | None = None) -> None:
+        self._cache = cache
+        self._threads = threads
+        self._limit = memory_limit
+        self._lock = threading.RLock()
+        self._forking: list[Any] = []
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
+
+    def _before_fork(self) -> None:
+        """A child has no other threads: what they are doing under these locks must be finished, or it stays half done there."""
+        self._lock.acquire()
+        self._forking.append(self._lock)
+        compiler = self.__dict__.get("compiler")
+        for lock in (compiler.lock, llvm_lock()) if compiler is not None else ():
+            if lock is not None:
+                lock.acquire()
+                self._forking.append(lock)
+
+    def _after_fork(self) -> None:
+        while self._forking:
+            self._forking.pop().release()
+
+    @_Once
+    def pool(self) -> Pool:
+        return Pool(self._threads)
+
+    @_Once
+    def compiler(self) -> Compiler:
+        return Compiler(self._cache if self._cache is not None else Cache())
+
+    @_Once
+    def native(self) -> dict[str, int]:
+        """The runtime's own emitted functions; makes the symbols that kernels import known."""
+        if not getattr(sys, "_is_gil_enabled", lambda: True)():
+            raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
+        self.compiler.imports.update(self.pool.imports())
+        pool = self.compiler.module(pool_ir.text())
+        self.compiler.imports.update(pool, weft_warm_state=self.warm_state, weft_index_fault=id(IndexFault))
+        return {**pool, **self.compiler.module(call.text())}
+
+    @_Once
+    def warm_state(self) -> int:
+        return permanent(8 * len(warm_ir.STATE))
+
+    def install_warm_calls(self, cls: type, table: str, world: World) -> None:
+        """Make the native call the ``__call__`` of ``cls``, whose slot ``table`` holds what :meth:`warm_table` gives."""
+        self._world = world
+        warm.install(cls, table, world, self.native["weft_warm"], self.warm_state)
+
+    def warm_table(
+        self, run: Any, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
+        array: tuple[type, dict[str, Any]],
+    ) -> warm.WarmTable:
+        """See ``weft.devices.warm``. node, array : the slots of the fresh Node and of the fresh array, which is of the class."""
+        kind, slots = array
+        return warm.WarmTable(self._world.node, kind, run, structures, arguments, inputs, node, slots)
+
+    @_Once
+    def allocator(self) -> Allocator:
+        return Allocator(self.native, self._limit)
+
+    @property
+    def threads(self) -> int:
+        return self.pool.threads
+
+    def set_threads(self, count: int) -> None:
+        self.pool.set_threads(count)
+
+    def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
+        """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
+        native = self.native  # before the kernels, which import its symbols
+        return CPUExecutable(program, self._kernels(program), self.pool, self.allocator, native, flush_denormals)
+
+    def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
+        """The same, with stamps between its steps: see ``native/timed.py``."""
+        from weft.devices.cpu.native import timed
+
+        native = {**self.native, **self.compiler.module(timed.text())}
+        return timed.TimedExecutable(program, self._kernels(program), self.pool, self.allocator, native, flush_denormals)
+
+    def _kernels(self, program: Program) -> list[Loaded]:
+        from weft.kernel.printer import kernel_key
+
+        return [self.compiler.kernel(str(kernel_key(step.kernel)), partial(_generate, step.kernel)) for step in calls(program)]
+
+    def allocate(self, nbytes: int) -> Any:
+        """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""
+        return self.allocator.allocate(max(1, nbytes))
+
+    def upload(self, array: np.ndarray) -> Any:
+        """A copy of an array, in row-major order."""
+        if not array.flags.c_contiguous:
+            array = np.ascontiguousarray(array)
+        nbytes = array.nbytes
+        buffer = self.allocator.allocate(nbytes or 1)
+        if nbytes:
+            if array.dtype.isbuiltin != 1:  # bfloat16 has no place in the buffer protocol: its bytes have
+                array = array.reshape(-1).view(np.uint8)
+            self.allocator.fill(buffer.address, array)
+        return buffer
+
+    def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Any:
+        """A copy of some rows of an array that has a dtype of NumPy's own; ``rows``, of any shape, lie within it."""
+        shape = (*rows.shape, *array.shape[1:])
+        buffer = self.allocator.allocate(math.prod(shape) * array.itemsize or 1)
+        if array.size and rows.size:
+            # with "raise" NumPy goes by a buffer of its own
+            array.take(rows, 0, view(buffer, shape, array.dtype, writable=True), "clip")
+        return buffer
+
+    def first(self, buffer: Any, dtype: np.dtype) -> Any:
+        """The first element of a buffer, as a NumPy number."""
+        return view(buffer, (1,), dtype)[0]
+
+    def download(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
+        """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
+        return view(buffer, shape, dtype, writable)
+
+    def synchronise(self) -> None:
+        """Calls on the CPU have finished when they return."""
+
+    def counters(self) -> dict[str, int]:
+        """What was counted since the process began, in emitted code and in the runtime."""
+        counts, pool = self.compiler.counts, self.pool
+        return {
+            "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
+            "parallel_jobs": pool.counter("jobs"), "inline_jobs": pool.counter("inline"),
+            "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads,
+            "allocator_misses": self.allocator.misses, "allocator_bytes": self.allocator.system_bytes,
+        }
+
+    def describe(self, measure: bool = False) -> dict[str, Any]:
+        """CPU features, threads, cache and versions; with ``measure`` also FMA peak and copy bandwidth."""
+        from weft.devices.cpu.native.describe import describe
+
+        return describe(self, measure)
+
+
+    # ---- what it can do
+
+    @property
+    def processor(self) -> str:
+        return cpu_model()
+
+    @property
+    def identity(self) -> str:
+        return cpu_identity()
+
+    def measure(self) -> dict[str, Any]:
+        """What this machine can do with all threads weft uses. About half a second."""
+        from weft.devices.cpu.native.measure import measure
+
+        return measure(self)
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """A note in the cache folder."""
+        entry = self.compiler.cache.read(name)
+        return None if entry is None else entry.meta
+
+    def remember(self, name: str, note: dict[str, Any]) -> None:
+        self.compiler.cache.write(name, note, b"")
+
+    def code_of(self, kernel: Kernel) -> Code:
+        """What a kernel's code is like."""
+        from weft.devices.cpu.emit.math import has_vectors
+
+        made = _generate(kernel)
+        slow = {name + "f" * (type_ == "float") for name, type_ in made.called if not has_vectors(name, type_)}
+        return Code(made.vectors, tuple(sorted(slow)))
+
+
+def _generate(kernel: Any) -> Any:
+    from weft.devices.cpu.generate import generate
+
+    return generate(kernel, host())
+
+
+DEVICE = CPUDevice()

@@ -1,0 +1,131 @@
+"""Indices: an Affine as an integer, at one iteration or in lanes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.devices.cpu.emit.casts import cast
+from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.types import is_signed, llvm_type, wide
+from weft.kernel.ir import Affine, Value
+from weft.kernel.walk import dependencies
+
+_INT64 = np.dtype(np.int64)
+
+
+def index_value(e: Emitter, affine: Affine, dtype: np.dtype, vector: bool) -> str:
+    """The integer of an Affine as a value of ``dtype``."""
+    name = affine_text(e, affine, vector)
+    return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
+
+
+def _narrow(e: Emitter, name: str, dtype: np.dtype, vector: bool) -> str:
+    return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, _INT64, dtype)
+
+
+def integer(e: Emitter, v: Value, vector: bool) -> str:
+    """An index value as i64 (in lanes if asked)."""
+    name, is_vector = e.value(v)
+    if v.dtype.itemsize < 8 or v.dtype.kind == "b":
+        lanes = e.env.lanes if is_vector else None
+        word = "sext" if is_signed(v.dtype) else "zext"
+        name = e.f.let(f"{word} {wide(llvm_type(v.dtype), lanes)} {name} to {wide('i64', lanes)}")
+    return e.splat(name, "i64") if vector and not is_vector else name
+
+
+def uniform_groups(e: Emitter, affine: Affine) -> tuple[dict[int, list[tuple[str, int]]], int]:
+    """What does not differ between lanes, lane 0 of the vector axis included: (name, factor) by loop level, and the constant."""
+    env = e.env
+    const = affine.const
+    groups: dict[int, list[tuple[str, int]]] = {}
+    for a, c in affine.terms:
+        const += c * env.offsets.get(a, 0)
+        text = env.axes[a]
+        if text.startswith("%"):
+            level = 0 if env.levels is None else env.level_of.get(a, len(env.levels) - 1)
+            groups.setdefault(level, []).append((text, c))
+        else:
+            const += c * int(text)
+    for v, c in affine.gather:
+        level, vector = e.place(dependencies(v, env.deps))
+        if vector:
+            continue
+        keep, e.f.lines = e.f.lines, e.lines(level)
+        name = integer(e, v, vector=False)
+        e.f.lines = keep
+        if name.startswith("%"):
+            groups.setdefault(level, []).append((name, c))
+        else:
+            const += c * int(name)
+    return groups, const
+
+
+def _uniform_terms(e: Emitter, affine: Affine) -> tuple[str | int, int]:
+    """(SSA sum of the uniform terms, outer levels first, or int; constant)."""
+    groups, const = uniform_groups(e, affine)
+    total: str | int = 0
+    for level in sorted(groups):
+        memo = e.memo(level)
+        key = ("sum", total, tuple(groups[level]))
+        if key not in memo:
+            keep, e.f.lines = e.f.lines, e.lines(level)
+            for text, c in groups[level]:
+                total = e.f.add(total, e.f.mul(text, c))
+            e.f.lines = keep
+            memo[key] = total
+        total = memo[key]
+    return total, const
+
+
+def affine_text(e: Emitter, affine: Affine, vector: bool) -> str:
+    """An Affine as i64 (in lanes if asked)."""
+    base, const = _uniform_terms(e, affine)
+    start = e.f.add(base, const)
+    if not vector:
+        return start
+    total = lanes_text(ramp(e, affine), 0 if start.startswith("%") else int(start))
+    if start.startswith("%"):
+        same = lane_step(e, affine) == 0
+        total = e.splat(start, "i64") if same else e.f.let(f"add {wide('i64', e.env.lanes)} {e.splat(start, 'i64')}, {total}")
+    for v, c in affine.gather:
+        if e.place(dependencies(v, e.env.deps))[1]:
+            lanes = integer(e, v, vector=True)
+            if c != 1:
+                lanes = e.f.let(f"mul {wide('i64', e.env.lanes)} {lanes}, splat (i64 {c})")
+            total = e.f.let(f"add {wide('i64', e.env.lanes)} {total}, {lanes}")
+    return total
+
+
+def lanes_text(numbers: list[int], plus: int = 0) -> str:
+    """Integers as a constant."""
+    return "<" + ", ".join(f"i64 {n + plus}" for n in numbers) + ">"
+
+
+def known_lanes(e: Emitter, affine: Affine) -> list[int] | None:
+    """The lanes' integers where all of them are known while the text is written."""
+    if any(e.env.axes[a].startswith("%") for a, _ in affine.terms) or affine.gather:
+        return None
+    _, const = _uniform_terms(e, affine)
+    return [const + i for i in ramp(e, affine)]
+
+
+def lane_terms(e: Emitter, affine: Affine) -> tuple[int, int]:
+    terms = dict(affine.terms)
+    return (terms.get(e.env.vector, 0) if e.env.vector is not None else 0,
+            terms.get(e.env.minor, 0) if e.env.minor is not None else 0)
+
+
+def lane_step(e: Emitter, affine: Affine) -> int | None:
+    """How far neighbouring lanes lie apart, gathered indices aside; None where that differs."""
+    step, inner = lane_terms(e, affine)
+    if e.env.minor is None:
+        return step
+    return inner if step == e.env.span * inner else None
+
+
+def ramp(e: Emitter, affine: Affine) -> list[int]:
+    """How far each lane lies from lane 0, gathered indices aside."""
+    step, inner = lane_terms(e, affine)
+    span = e.env.span
+    return [i // span * step + i % span * inner for i in range(e.env.lanes)]

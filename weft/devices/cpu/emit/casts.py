@@ -1,0 +1,118 @@
+"""Casts as NumPy makes them, and the 16-bit floats, which are held as float and rounded to their dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.types import is_float, is_half, llvm_type, name_of
+
+
+def round_half(o: Ops, x: str, dtype: np.dtype) -> str:
+    """A float rounded to float16 or bfloat16 (nearest, ties to even; NaN kept), still held as float."""
+    if name_of(dtype) == "float16":
+        return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
+    bits = o.convert("bitcast", "float", x, "i32")
+    odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
+    up = o.op("add", "i32", o.op("add", "i32", bits, o.c("i32", 0x7FFF)), odd)
+    quiet = o.op("or", "i32", bits, o.c("i32", 0x00400000))
+    kept = o.select(o.cmp("uno", "float", x, x), "i32", quiet, up)
+    cut = o.op("and", "i32", kept, o.c("i32", -65536))
+    return o.convert("bitcast", "i32", cut, "float")
+
+
+def _double_to_half(o: Ops, x: str, dtype: np.dtype) -> str:
+    """Through float rounded to odd, so that the second rounding is the only one that counts."""
+    near = o.convert("fptrunc", "double", x, "float")
+    back = o.convert("fpext", "float", near, "double")
+    inexact = o.cmp("one", "double", back, x)
+    beyond = o.cmp("ogt", "double", o.intrinsic("fabs", "double", back), o.intrinsic("fabs", "double", x))
+    bits = o.convert("bitcast", "float", near, "i32")
+    bits = o.select(beyond, "i32", o.op("sub", "i32", bits, o.c("i32", 1)), bits)
+    bits = o.select(inexact, "i32", o.op("or", "i32", bits, o.c("i32", 1)), bits)
+    return round_half(o, o.convert("bitcast", "i32", bits, "float"), dtype)
+
+
+def cast(o: Ops, x: str, source: np.dtype, target: np.dtype) -> str:
+    """NumPy's astype."""
+    if source == target:
+        return x
+    s, t = llvm_type(source), llvm_type(target)
+    if target.kind == "b":
+        return o.cmp("une" if is_float(source) else "ne", s, x, o.c(s, 0))
+    if is_float(source):
+        if not is_float(target):
+            return _float_to_int(o, x, s, target)
+        if s == t:  # among float32 and the halves
+            return round_half(o, x, target) if is_half(target) else x
+        if s == "float":
+            return o.convert("fpext", "float", x, "double")
+        return _double_to_half(o, x, target) if is_half(target) else o.convert("fptrunc", "double", x, "float")
+    if is_float(target):
+        out = o.convert("sitofp" if source.kind == "i" else "uitofp", s, x, t)
+        return round_half(o, out, target) if is_half(target) else out
+    if s == t:
+        return x
+    if source.kind == "b":
+        return o.convert("zext", s, x, t)
+    if target.itemsize < source.itemsize:
+        return o.convert("trunc", s, x, t)
+    return o.convert("sext" if source.kind == "i" else "zext", s, x, t)
+
+
+def _float_to_int(o: Ops, x: str, s: str, target: np.dtype) -> str:
+    """Toward zero. Out of range and NaN give the smallest integer, as the x86 instructions do; narrow
+    and unsigned types take the low bits of the next wider signed one."""
+    t = llvm_type(target)
+    if name_of(target) == "uint64":
+        big = o.cmp("oge", s, x, o.c(s, 2.0**63))
+        low = _checked(o, o.select(big, s, o.op("fsub", s, x, o.c(s, 2.0**63)), x), s, "i64")
+        return o.select(big, "i64", o.op("xor", "i64", low, o.c("i64", -(2**63))), low)
+    through = "i64" if target.itemsize == 8 or name_of(target) == "uint32" else "i32"
+    out = _checked(o, x, s, through)
+    return out if through == t else o.convert("trunc", through, out, t)
+
+
+def _checked(o: Ops, x: str, s: str, t: str) -> str:
+    edge = 2.0 ** (int(t[1:]) - 1)
+    high = o.cmp("olt", s, x, o.c(s, edge))
+    # -2**31 - 0.5 still truncates to -2**31 in double; in float the next number below is out of range
+    low = o.cmp("ogt", s, x, o.c(s, -edge - 1)) if s == "double" and t == "i32" else o.cmp("oge", s, x, o.c(s, -edge))
+    out = o.convert("fptosi", s, x, t)
+    return o.select(o.op("and", "i1", high, low), t, out, o.c(t, -int(edge)))
+
+
+def bitcast(o: Ops, x: str, source: np.dtype, target: np.dtype) -> str:
+    """The same bits under another dtype of the same width."""
+    if source == target:
+        return x
+    if name_of(source) == "bool":
+        x, source = o.convert("zext", "i1", x, "i8"), np.dtype(np.uint8)
+    s = llvm_type(source)
+    if is_half(source):
+        x, s = half_bits(o, x, source), "i16"
+    if name_of(target) == "bool":
+        return o.cmp("ne", "i8", x, o.c("i8", 0))
+    if is_half(target):
+        if name_of(target) == "float16":
+            return o.convert("fpext", "half", o.convert("bitcast", s, x, "half"), "float")
+        high = o.op("shl", "i32", o.convert("zext", "i16", x, "i32"), o.c("i32", 16))
+        return o.convert("bitcast", "i32", high, "float")
+    t = llvm_type(target)
+    return x if s == t else o.convert("bitcast", s, x, t)
+
+
+def half_bits(o: Ops, x: str, dtype: np.dtype) -> str:
+    """The i16 of a half held as float."""
+    if name_of(dtype) == "float16":
+        return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
+    bits = o.op("lshr", "i32", o.convert("bitcast", "float", x, "i32"), o.c("i32", 16))
+    return o.convert("trunc", "i32", bits, "i16")
+
+
+def add(o: Ops, a: str, b: str, dtype: np.dtype) -> str:
+    """a + b rounded to dtype."""
+    if is_float(dtype):
+        out = o.op("fadd", llvm_type(dtype), a, b)
+        return round_half(o, out, dtype) if is_half(dtype) else out
+    return o.op("or" if dtype.kind == "b" else "add", llvm_type(dtype), a, b)

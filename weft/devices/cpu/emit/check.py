@@ -1,0 +1,73 @@
+"""Checked indices: what is out of range is told once, in the record of the run, and becomes 0, so that memory is safe.
+
+The record is two words that the run owns: the number of a site plus one, 0 while there is no fault, and the index. Whoever
+comes first writes it; later kernels do not run (see ``walk_ir.py``), nor later parts of this one.
+"""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.masks import both_masks
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import wide
+from weft.kernel.ir import Kernel, Value
+
+
+def record_slot(kernel: Kernel) -> int:
+    """Where a kernel that checks indices finds the record among its arguments: behind scratch."""
+    return len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars) + 1
+
+
+def emit_check(e: Emitter, v: Value, vector: bool) -> str:
+    """The index where it lies in the range, else 0."""
+    f, (index, matters) = e.f, v.args
+    name = e.in_lanes(index, vector)
+    if v.attr.site is None:
+        return name
+    lanes = e.env.lanes if vector else None
+    type_, bits = wide("i64", lanes), wide("i1", lanes)
+    limit = str(v.attr.extent) if lanes is None else f"splat (i64 {v.attr.extent})"
+    wrong = f.let(f"icmp uge {type_} {name}, {limit}", "g")
+    bad = wrong
+    if not (matters.op == "const" and matters.attr):
+        bad = f.let(f"and {bits} {bad}, {e.in_lanes(matters, vector)}")
+    if vector:
+        bad = both_masks(e, bad, e.env.mask) or bad
+    some = bad if lanes is None else e.m.any_lane(f, bad, lanes)
+    with f.when(some):
+        f.do(f"call void @{_teller(e.m, lanes)}(ptr {e.env.record}, i64 {v.attr.site + 1}, {type_} {name}, {bits} {bad})")
+    zero = "0" if lanes is None else "zeroinitializer"
+    return f.let(f"select {bits} {wrong}, {type_} {zero}, {type_} {name}")
+
+
+def stop_here(f: Function, record: str) -> None:
+    """Return where a fault has been told."""
+    with f.when(f.let(f"icmp ne i64 {f.load('i64', record, 8)}, 0", "c")):
+        f.do("ret void")
+        f.label(f.fresh_label("on"))
+
+
+def _teller(m: Module, lanes: int | None) -> str:
+    """``@name(record, site, index, bad)``: the first bad lane's index, unless another fault was told before."""
+    name = f"weft_out_of_bounds{lanes or ''}"
+    if not m.once(name):
+        return name
+    type_, bits = wide("i64", lanes), wide("i1", lanes)
+    f = m.function(
+        f"define internal void @{name}(ptr %record, i64 %site, {type_} %index, {bits} %bad)", "cold noinline nounwind"
+    )
+    index = "%index"
+    if lanes == 1:  # LLVM 22 aborts on the word of a single bit
+        index = f.let(f"extractelement {type_} %index, i64 0")
+    elif lanes is not None:
+        m.declare("llvm.cttz.i64", "declare i64 @llvm.cttz.i64(i64, i1)")
+        word = f.let(f"bitcast {bits} %bad to i{lanes}")
+        if lanes < 64:
+            word = f.let(f"zext i{lanes} {word} to i64")
+        lane = f.let(f"call i64 @llvm.cttz.i64(i64 {word}, i1 false)")
+        index = f.let(f"extractelement {type_} %index, i64 {lane}")
+    pair = f.let("cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic, align 8")
+    with f.when(f.let(f"extractvalue {{ i64, i1 }} {pair}, 1")):
+        f.store("i64", index, f.offset("%record", 8), 8)
+    f.do("ret void")
+    return name

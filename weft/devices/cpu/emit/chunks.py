@@ -1,0 +1,59 @@
+"""The entry of a kernel: it counts itself, and its chunks are handed to the pool or run one after another."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.text import Function, Module
+from weft.kernel.ir import Kernel
+
+
+def count_entry(m: Module, entry: Function) -> None:
+    """Every kernel adds one to weft_counters[0]; where two run at once, one may be lost, which costs less than a lock."""
+    m.declare("weft_counters", "@weft_counters = external global i64")
+    entry.store("i64", entry.let(f"add i64 {entry.load('i64', '@weft_counters', 8)}, 1"), "@weft_counters", 8)
+
+
+def run_chunks(m: Module, f: Function, body: str, chunks: int, parallel: bool, context: str = "%args") -> None:
+    """``body(context, chunk, worker)`` for every chunk; those of a small kernel run here, as worker 0."""
+    if chunks > 1:
+        m.took("parallel" if parallel else "chunks")
+    if parallel and chunks > 1:
+        m.declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")
+        f.do(f"call void @weft_parallel(ptr {body}, ptr {context}, i64 {chunks})")
+    elif chunks == 1:
+        f.do(f"call void {body}(ptr {context}, i64 0, i64 0)")
+    else:
+        with f.loop(0, chunks) as chunk:
+            f.do(f"call void {body}(ptr {context}, i64 {chunk}, i64 0)")
+
+
+def run_units(m: Module, kernel: Kernel, units: int, chunks: int, worker_scratch: int) -> None:
+    """The entry of a product: each chunk does its share of the calls ``unit(args, unit, work)``."""
+    symbol = kernel.name
+    slots = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+    f = m.function(f"define internal void @{symbol}.chunk(ptr %args, i64 %chunk, i64 %worker)")
+    work = "null"
+    if worker_scratch:
+        work = f.offset(f.load("ptr", f.offset("%args", 8 * slots), 8), f.mul("%worker", worker_scratch))
+    lo, hi = share(f, "%chunk", units, chunks)
+    with f.loop(lo, hi) as unit:
+        f.do(f"call void @{symbol}.unit(ptr %args, i64 {unit}, ptr {work})")
+    f.do("ret void")
+    f = m.function(f"define void @{symbol}(ptr %args)")
+    count_entry(m, f)
+    run_chunks(m, f, f"@{symbol}.chunk", chunks, parallel=True)
+    f.do("ret void")
+
+
+def divide(f: Function, value: str, by: int) -> tuple[str, str]:
+    """(quotient, remainder)"""
+    if by == 1:
+        return value, "0"
+    return f.let(f"udiv i64 {value}, {by}"), f.let(f"urem i64 {value}, {by}")
+
+
+def share(f: Function, index: str, total: int, parts: int) -> tuple[str, str]:
+    """[from, to) of ``index``'s balanced share of ``total`` things."""
+    if parts == 1:
+        return "0", str(total)
+    after = f.let(f"add i64 {index}, 1")
+    return f.let(f"udiv i64 {f.mul(index, total)}, {parts}"), f.let(f"udiv i64 {f.mul(after, total)}, {parts}")

@@ -1,0 +1,92 @@
+"""Values to LLVM text: one expression at one iteration, or at ``lanes`` neighbouring ones."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.access import emit_load
+from weft.devices.cpu.emit.affine import affine_text, index_value
+from weft.devices.cpu.emit.check import emit_check
+from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.env import Env, Level, key_of
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.machine import machine
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.philox import four_words
+from weft.devices.cpu.emit.store import emit_store_access
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
+from weft.kernel.ir import Store, Value
+
+__all__ = ["Env", "Level", "emit_store", "emit_value", "key_of", "llvm_type", "memory_type", "wide"]
+
+
+def emit_value(f: Function, m: Module, isa: ISA, value: Value, env: Env) -> str:
+    """The SSA name (or constant) of a value: ``<lanes x T>`` where env.vector is set, else a scalar.
+
+    T is :func:`llvm_type` of value.dtype. What does not depend on the vector axis is computed once as a
+    scalar; what does not depend on an open loop is computed in front of it (env.levels).
+    """
+    e = ValueEmitter(f, m, isa, env)
+    name, vector = e.value(value)
+    return name if vector or env.vector is None else e.splat(name, llvm_type(value.dtype))
+
+
+def emit_store(f: Function, m: Module, isa: ISA, store: Store, env: Env) -> None:
+    """Write store.value to its place: only allowed lanes touch memory.
+
+    Mode "add" reads, adds and writes; lanes in order where several may meet the same element.
+    """
+    e = ValueEmitter(f, m, isa, env)
+    emit_store_access(e, store)
+
+
+class ValueEmitter(Emitter):
+    """Emission of whatever a Value may be."""
+
+    __slots__ = ()
+
+    def one(self, v: Value, vector: bool) -> str:
+        """Emit one value whose operands are known."""
+        ops = Ops(self.f, self.m, self.isa, self.env.lanes if vector else None)
+        if v.op == "const":
+            return ops.const(v.dtype, v.attr)
+        if v.op == "scalar":
+            return self.env.scalars[v.attr]
+        if v.op == "acc":
+            return self.env.accs[v.attr]
+        if v.op == "index":
+            return index_value(self, v.attr, v.dtype, vector)
+        if v.op == "load":
+            return emit_load(self, v.attr, v.dtype, vector)
+        if v.op == "check":
+            return emit_check(self, v, vector)
+        if v.op == "philox" and vector:
+            words = self.quads(v)
+            if words is not None:
+                return words
+        return machine(ops, v, [self.in_lanes(a, vector) for a in v.args])
+
+    def quads(self, v: Value) -> str | None:
+        """Random words of neighbouring elements that begin at a multiple of four: each block of four is made once."""
+        env = self.env
+        key, base, element = v.args
+        while element.op == "cast":
+            element = element.args[0]
+        if element.op != "index" or element.attr.gather or env.lanes % 4 or not env.fours or env.minor is not None:
+            return None
+        const = element.attr.const
+        for a, c in element.attr.terms:
+            const += c * env.offsets.get(a, 0)
+            text = env.axes[a]
+            if a == env.vector and c != 1:
+                return None
+            if not text.startswith("%"):
+                const += c * int(text)
+            elif a != env.vector and c % 4:
+                return None
+        known = [self.value(x) for x in (key, base)]
+        if const % 4 or any(is_vector for _, is_vector in known):
+            return None
+        first = affine_text(self, element.attr, vector=False)
+        ops = Ops(self.f, self.m, self.isa, None)
+        counter = ops.op("add", "i64", known[1][0], ops.op("lshr", "i64", first, "2"))
+        return four_words(Ops(self.f, self.m, self.isa, env.lanes), known[0][0], counter)

@@ -1,0 +1,61 @@
+"""What the generator must know of a CPU, from its feature flags, never from its name."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ISA:
+    """One target.
+
+    bits: vector width. registers: number of vector registers. fma: fused multiply-add in hardware.
+    l1, l2: bytes of data cache a core. features: LLVM's feature string.
+    """
+
+    bits: int
+    registers: int
+    fma: bool
+    l1: int
+    l2: int
+    features: str
+
+    def lanes(self, itemsize: int) -> int:
+        return self.bits // (8 * itemsize)
+
+
+def _cache(level: int, default: int) -> int:
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if int((folder / "level").read_text()) != level or (folder / "type").read_text().strip() == "Instruction":
+                continue
+            text = (folder / "size").read_text().strip()
+            return int(text.rstrip("KMG")) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1], 1)
+        except (OSError, ValueError):
+            continue
+    return default
+
+
+def isa_of(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -> ISA:
+    """The ISA that a set of feature flags describes."""
+    arm = any(features.get(k) for k in ("neon", "asimd", "fp-armv8"))
+    text = ",".join(("+" if on else "-") + name for name, on in sorted(features.items()))
+    if all(features.get(k) for k in ("avx512f", "avx512bw", "avx512dq", "avx512vl")):
+        return ISA(512, 32, fma=True, l1=l1, l2=l2, features=text)
+    if features.get("avx2"):
+        return ISA(256, 16, bool(features.get("fma")), l1, l2, text)
+    return ISA(128, 32 if arm else 16, arm or bool(features.get("fma")), l1, l2, text)
+
+
+@lru_cache(maxsize=1)
+def host_isa() -> ISA:
+    """The machine this process runs on. llvmlite is imported here, when first asked."""
+    import llvmlite.binding as llvm
+
+    features = dict(llvm.get_host_cpu_features())
+    if not features and platform.machine().lower() in ("arm64", "aarch64"):
+        features = {"neon": True}
+    return isa_of(features, _cache(1, 32 << 10), _cache(2, 512 << 10))

@@ -1,0 +1,90 @@
+"""Philox4x32-10 in vector registers: the word of each element from 64-bit multiplies."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.ops import Ops
+from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL
+
+_M0, _M1 = MULTIPLIERS
+_W0, _W1 = WEYL
+
+
+def philox(o: Ops, key: str, base: str, element: str) -> str:
+    """Word i & 3 of Philox4x32-10(key, base + (i >> 2)); the counter's high 64 bits are 0."""
+    counter = o.op("add", "i64", base, o.op("lshr", "i64", element, o.c("i64", 2)))
+    words = block(o, key, counter)
+    return pick(o, words, o.op("and", "i64", element, o.c("i64", 3)))
+
+
+def pick(o: Ops, words: list[str], which: str) -> str:
+    """words[which], lane by lane; each word is an i64 whose low half counts."""
+    odd = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 1)), o.c("i64", 0))
+    high = o.cmp("ne", "i64", o.op("and", "i64", which, o.c("i64", 2)), o.c("i64", 0))
+    low = o.select(odd, "i64", words[1], words[0])
+    top = o.select(odd, "i64", words[3], words[2])
+    return o.convert("trunc", "i64", o.select(high, "i64", top, low), "i32")
+
+
+def block(o: Ops, key: str, counter: str) -> list[str]:
+    """The four words of a counter, each in the low half of an i64."""
+    low = o.c("i64", 0xFFFFFFFF)
+
+    def split(x: str) -> tuple[str, str]:
+        return o.op("and", "i64", x, low), o.op("lshr", "i64", x, o.c("i64", 32))
+
+    c0, c1 = split(counter)
+    c2 = c3 = o.c("i64", 0)
+    k0, k1 = split(key)
+    for turn in range(ROUNDS):
+        if turn:
+            k0 = o.op("and", "i64", o.op("add", "i64", k0, o.c("i64", _W0)), low)
+            k1 = o.op("and", "i64", o.op("add", "i64", k1, o.c("i64", _W1)), low)
+        low0, high0 = split(o.op("mul", "i64", c0, o.c("i64", _M0)))
+        low1, high1 = split(o.op("mul", "i64", c2, o.c("i64", _M1)))
+        c0 = o.op("xor", "i64", o.op("xor", "i64", high1, c1), k0)
+        c2 = o.op("xor", "i64", o.op("xor", "i64", high0, c3), k1)
+        c1, c3 = low1, low0
+    return [c0, c1, c2, c3]
+
+
+def four_words(o: Ops, key: str, counter: str) -> str:
+    """The words of lanes / 4 neighbouring counters, in order; ``key`` and ``counter`` are scalars.
+
+    A counter's words lie as (c0, c2) and (c1, c3) in pairs of 64-bit lanes, so that one multiplication serves both
+    halves of a round and the exchange between them stays inside 128 bits.
+    """
+    assert o.lanes is not None
+    f, half = o.f, o.lanes // 2
+    pairs, words = f"<{half} x i64>", f"<{o.lanes} x i32>"
+
+    def vector(even: str, odd: str) -> str:
+        return "<" + ", ".join(f"i64 {odd if i % 2 else even}" for i in range(half)) + ">"
+
+    def spread(even: str, odd: str) -> str:
+        two = f.let(f"insertelement {pairs} poison, i64 {even}, i32 0")
+        two = f.let(f"insertelement {pairs} {two}, i64 {odd}, i32 1")
+        places = ", ".join(f"i32 {i % 2}" for i in range(half))
+        return f.let(f"shufflevector {pairs} {two}, {pairs} poison, <{half} x i32> <{places}>")
+
+    def exchange(x: str, order: tuple[int, ...]) -> str:
+        """Words of each 128 bits in another order."""
+        narrow = f.let(f"bitcast {pairs} {x} to {words}")
+        places = ", ".join(f"i32 {i // 4 * 4 + order[i % 4]}" for i in range(o.lanes or 0))
+        moved = f.let(f"shufflevector {words} {narrow}, {words} poison, <{o.lanes} x i32> <{places}>")
+        return f.let(f"bitcast {words} {moved} to {pairs}")
+
+    ramp = "<" + ", ".join("i64 0" if i % 2 else f"i64 {i // 2}" for i in range(half)) + ">"
+    counters = f.let(f"add {pairs} {spread(counter, '0')}, {ramp}")
+    a = f.let(f"and {pairs} {counters}, {vector(str(0xFFFFFFFF), '0')}")
+    b = f.let(f"lshr {pairs} {counters}, {vector('32', '32')}")
+    keys = spread(f.let(f"and i64 {key}, {0xFFFFFFFF}"), f.let(f"lshr i64 {key}, 32"))
+    for turn in range(ROUNDS):
+        if turn:
+            keys = f.let(f"add {pairs} {keys}, {vector(str(_W0), str(_W1))}")
+        low = f.let(f"and {pairs} {a}, {vector(str(0xFFFFFFFF), str(0xFFFFFFFF))}")
+        product = f.let(f"mul {pairs} {low}, {vector(str(_M0), str(_M1))}")
+        mixed = f.let(f"xor {pairs} {exchange(product, (3, 2, 1, 0))}, {b}")
+        a, b = f.let(f"xor {pairs} {mixed}, {keys}"), exchange(product, (2, 3, 0, 1))
+    low = f.let(f"and {pairs} {a}, {vector(str(0xFFFFFFFF), str(0xFFFFFFFF))}")
+    high = f.let(f"shl {pairs} {b}, {vector('32', '32')}")
+    return f.let(f"bitcast {pairs} {f.let(f'or {pairs} {low}, {high}')} to {words}")

@@ -1,0 +1,146 @@
+"""Monoids in registers: a state is a list of registers (the value, and for argmax and argmin the position)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.devices.cpu.emit.casts import add, cast, round_half
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.types import is_float, is_half, literal, llvm_type, splat_text, wide
+from weft.kernel.ir import Reduction
+
+_INT64 = np.dtype(np.int64)
+_POSITION = ("argmax", "argmin")
+
+
+def is_position(r: Reduction) -> bool:
+    return r.monoid in _POSITION
+
+
+def state_types(r: Reduction) -> list[str]:
+    t = llvm_type(r.accum if not is_position(r) else r.value.dtype)
+    return [t, "i64"] if is_position(r) else [t]
+
+
+def accum_dtype(r: Reduction) -> np.dtype:
+    return r.value.dtype if is_position(r) else r.accum
+
+
+def _extreme(dtype: np.dtype, largest: bool) -> Any:
+    if dtype.kind == "b":
+        return largest
+    if is_float(dtype):
+        return float("inf") if largest else float("-inf")
+    return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
+
+
+def identity(r: Reduction, lanes: int | None) -> list[str]:
+    """The starting state. The position of argmax starts beyond all others: see :func:`first_positions`."""
+    dtype = accum_dtype(r)
+    number: Any = {"sum": 0, "dot": 0, "prod": 1}.get(r.monoid)
+    if number is None:
+        number = _extreme(dtype, r.monoid in ("min", "argmin"))
+    out = [splat_text(llvm_type(dtype), literal(dtype, number), lanes)]
+    if is_position(r):
+        out.append(splat_text("i64", str(2**62), lanes))
+    return out
+
+
+def lift(o: Ops, r: Reduction, value: str) -> str:
+    """The value in the accumulator's dtype."""
+    return cast(o, value, r.value.dtype, accum_dtype(r))
+
+
+def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
+    """a then b (a holds earlier elements; positions decide between equals)."""
+    dtype = accum_dtype(r)
+    t = llvm_type(dtype)
+    if r.monoid in ("sum", "dot"):
+        return [add(o, a[0], b[0], dtype)]
+    if r.monoid == "prod":
+        if dtype.kind == "b":
+            return [o.op("and", "i1", a[0], b[0])]
+        if not is_float(dtype):
+            return [o.op("mul", t, a[0], b[0])]
+        out = o.op("fmul", t, a[0], b[0])
+        return [round_half(o, out, dtype) if is_half(dtype) else out]
+    if not is_position(r):
+        return [_extremum(o, r.monoid, dtype, a[0], b[0])]
+    # b wins when it is better, or the first NaN, or equal (both NaN) and earlier
+    word = ("gt", "lt")[r.monoid == "argmin"]
+    if is_float(dtype):
+        better, same = o.cmp("o" + word, t, b[0], a[0]), o.cmp("oeq", t, b[0], a[0])
+        nan_a, nan_b = o.cmp("uno", t, a[0], a[0]), o.cmp("uno", t, b[0], b[0])
+        only = o.op("and", "i1", nan_b, o.op("xor", "i1", nan_a, o.c("i1", 1)))
+        better = o.op("or", "i1", better, only)
+        same = o.op("or", "i1", same, o.op("and", "i1", nan_a, nan_b))
+    else:
+        sign = "s" if dtype.kind == "i" else "u"
+        better, same = o.cmp(sign + word, t, b[0], a[0]), o.cmp("eq", t, b[0], a[0])
+    earlier = o.cmp("slt", "i64", b[1], a[1])
+    take = o.op("or", "i1", better, o.op("and", "i1", same, earlier))
+    return [o.select(take, t, b[0], a[0]), o.select(take, "i64", b[1], a[1])]
+
+
+def merge_all(o: Ops, reductions: tuple[Reduction, ...], a: list[str], b: list[str]) -> list[str]:
+    """The states of several reductions, one behind the other."""
+    out: list[str] = []
+    for r in reductions:
+        k = len(out)
+        end = k + len(state_types(r))
+        out += merge(o, r, a[k:end], b[k:end])
+    return out
+
+
+def _extremum(o: Ops, monoid: str, dtype: np.dtype, a: str, b: str) -> str:
+    if dtype.kind == "b":
+        return o.op("or" if monoid == "max" else "and", "i1", a, b)
+    t = llvm_type(dtype)
+    if is_float(dtype):
+        return o.intrinsic("maximum" if monoid == "max" else "minimum", t, a, b)
+    return o.intrinsic(("s" if dtype.kind == "i" else "u") + monoid, t, a, b)
+
+
+def finish(o: Ops, r: Reduction, state: list[str]) -> str:
+    """The result in the reduction's dtype."""
+    if is_position(r):
+        return cast(o, state[1], _INT64, r.dtype)
+    return cast(o, state[0], r.accum, r.dtype)
+
+
+def fold_lanes(o: Ops, r: Reduction, vectors: list[list[str]], lanes: int) -> list[str]:
+    """Merge accumulators pairwise, halves first: whole vectors, then the halves of the last one. A scalar state."""
+    types = state_types(r)
+    wide_ops = Ops(o.f, o.m, o.isa, lanes)
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [merge(wide_ops, r, vectors[i], vectors[i + half]) for i in range(half)]
+    state, width = vectors[0], lanes
+    while width > 1:
+        half = width // 2
+        low, high = (
+            [
+                o.f.let(
+                    f"shufflevector {wide(t, width)} {s}, {wide(t, width)} poison, "
+                    f"<{half} x i32> <{', '.join(f'i32 {i + start}' for i in range(half))}>"
+                )
+                for t, s in zip(types, state, strict=True)
+            ]
+            for start in (0, half)
+        )
+        state, width = merge(Ops(o.f, o.m, o.isa, half), r, low, high), half
+    return [o.f.let(f"extractelement {wide(t, 1)} {s}, i32 0") for t, s in zip(types, state, strict=True)]
+
+
+def fold_list(o: Ops, r: Reduction, leaves: list[list[str] | None]) -> list[str]:
+    """The same tree over separate registers; None is a lane that saw no element."""
+    while len(leaves) > 1:
+        half = len(leaves) // 2
+        merged: list[list[str] | None] = []
+        for a, b in zip(leaves[:half], leaves[half:], strict=True):
+            merged.append(merge(o, r, a, b) if a is not None and b is not None else a or b)
+        leaves = merged
+    assert leaves[0] is not None
+    return leaves[0]

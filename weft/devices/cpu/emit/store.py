@@ -1,0 +1,178 @@
+"""Stores: strides, guards, masks, scatters and additions in place."""
+
+from __future__ import annotations
+
+import math
+
+from weft.devices.cpu.emit.access import load_raw
+from weft.devices.cpu.emit.address import pointer_of, pointers_of
+from weft.devices.cpu.emit.affine import lane_step
+from weft.devices.cpu.emit.casts import add, cast
+from weft.devices.cpu.emit.emitter import Emitter
+from weft.devices.cpu.emit.masks import bits_of, both_masks, first_lanes, guards_of
+from weft.devices.cpu.emit.memory import from_memory, to_memory
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.types import llvm_type, mangle, memory_type, wide
+from weft.kernel.ir import Access, Affine, Store
+from weft.kernel.walk import access_axes, access_values, dependencies
+
+STREAM = 8 << 20  # bytes of a result that does not stay in the caches; results begin at 64 bytes
+
+
+def emit_store_access(e: Emitter, store: Store) -> None:
+    """See :func:`weft.devices.cpu.emit.emit.emit_store`."""
+    env, f = e.env, e.f
+    access = store.access
+    deps: set = access_axes(access)
+    for v in access_values(access):
+        deps |= dependencies(v, env.deps)
+    vector = env.vector is not None and (env.vector in deps or env.minor in deps or any(e.place(dependencies(v, env.deps))[1]
+                                                                   for v in access_values(access)))
+    if store.mode == "add" and env.vector is not None:
+        vector = True
+    if vector:
+        name = e.in_lanes(store.value, vector=True)
+    else:
+        name, is_vector = e.value(store.value)
+        if is_vector:  # every lane writes the same element: the last one that is allowed stays
+            last = first_lanes(env.mask) if env.mask is not None else env.lanes
+            assert last is not None, "an Env's own mask is of its first lanes"
+            name = f.let(f"extractelement {wide(llvm_type(store.value.dtype), env.lanes)} {name}, i32 {last - 1}")
+    lanes = env.lanes if vector else None
+    dtype = access.buffer.dtype
+    if store.value.dtype != dtype:
+        name = cast(Ops(f, e.m, e.isa, lanes), name, store.value.dtype, dtype)
+    if store.mode == "add":
+        e.m.took("scatter add" if lanes is None else "scatter add lanes")
+        _add(e, access, name, lanes)
+        return
+    _store(e, access, to_memory(f, name, dtype, lanes), lanes)
+
+
+def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
+    f = e.f
+    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.itemsize
+    uniform, mask = guards_of(e, access)
+    if uniform == "false":
+        return
+    affine = access.flat()
+    if lanes is None:
+        pointer = pointer_of(e, access, affine)
+        if uniform is None:
+            f.store(type_, raw, pointer, size)
+            return
+        with f.when(uniform):
+            f.store(type_, raw, pointer, size)
+        return
+    vtype = wide(type_, lanes)
+    step = lane_step(e, affine)
+    scattered = any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    mask = both_masks(e, mask, e.env.mask)
+    if uniform is not None:
+        mask = both_masks(e, mask, e.splat(uniform, "i1"))
+    if step == 1 and not scattered:
+        pointer = pointer_of(e, access, affine)
+        if mask is None:
+            if _streams(e, access, affine, size * lanes):
+                f.store(vtype, raw, pointer, size * lanes, ", !nontemporal !{i32 1}")
+                if e.env.streamed is not None:
+                    e.env.streamed.add(True)
+            else:
+                f.store(vtype, raw, pointer, size)
+            return
+        count = first_lanes(mask)
+        bits = bits_of(mask)
+        if bits is not None and sum(bits) == 1:  # LLVM 22 makes a wider store of a masked one of a single narrow lane
+            lane = bits.index(True)
+            one = f.let(f"extractelement {vtype} {raw}, i32 {lane}")
+            f.store(type_, one, f.offset(pointer, lane * size), size)
+            return
+        if count is not None and e.isa.lanes(4) < 16:
+            _store_first(e, raw, pointer, count, type_, size)
+            return
+        name = f"llvm.masked.store.{mangle(type_, lanes)}.p0"
+        e.m.declare(name, f"declare void @{name}({vtype}, ptr, {wide('i1', lanes)})")
+        f.do(f"call void @{name}({vtype} {raw}, ptr align {size} {pointer}, {wide('i1', lanes)} {mask})")
+        return
+    count = lanes if mask is None else first_lanes(mask)
+    if count is not None and not scattered and step:
+        pointer = pointer_of(e, access, affine)
+        for i in range(count):
+            one = f.let(f"extractelement {vtype} {raw}, i32 {i}")
+            f.store(type_, one, f.offset(pointer, i * step * size), size)
+        return
+    e.m.took("scatter")
+    name = f"llvm.masked.scatter.{mangle(type_, lanes)}.v{lanes}p0"
+    e.m.declare(name, f"declare void @{name}({vtype}, {wide('ptr', lanes)}, {wide('i1', lanes)})")
+    pointers = pointers_of(e, access, affine)
+    f.do(
+        f"call void @{name}({vtype} {raw}, {wide('ptr', lanes)} align {size} {pointers}, "
+        f"{wide('i1', lanes)} {mask or 'splat (i1 true)'})"
+    )
+
+
+def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
+    """Whether a full vector goes past the caches: to a large result (which would push out what is read), aligned."""
+    buffer, env = access.buffer, e.env
+    size = buffer.dtype.itemsize
+    if env.streamed is None or env.turn is not None or not env.whole or affine.gather:
+        return False
+    if buffer.scope != "arg" or not 16 <= width <= 64:
+        return False
+    if math.prod(buffer.shape) * size <= STREAM:
+        return False
+    const = affine.const
+    for a, c in affine.terms:
+        const += c * env.offsets.get(a, 0)
+        text = env.axes[a]
+        if not text.startswith("%"):
+            const += c * int(text)
+        elif c * (env.lanes // env.span if a == env.vector else 1) * size % width:  # the counter moves by whole vectors
+            return False
+    return const * size % width == 0
+
+
+def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, size: int) -> None:
+    """The first ``count`` lanes in pieces: AVX2's masked stores are slow, and bytes have none."""
+    f, lanes = e.f, e.env.lanes
+    vtype = wide(type_, lanes)
+    at, width = 0, lanes
+    while width:
+        if count & width:
+            if width == lanes:
+                part = raw
+            else:
+                places = ", ".join(f"i32 {at + i}" for i in range(width))
+                part = f.let(f"shufflevector {vtype} {raw}, {vtype} poison, <{width} x i32> <{places}>")
+            f.store(wide(type_, width), part, f.offset(pointer, at * size), size)
+            at += width
+        width //= 2
+
+
+def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
+    """buffer[...] += value."""
+    f, dtype = e.f, access.buffer.dtype
+    type_, size = memory_type(dtype), dtype.itemsize
+    affine = access.flat()
+    step = lane_step(e, affine) if lanes is not None else 0
+    scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)
+    if lanes is None or (step and not scattered):  # no two lanes meet: read, add, write
+        old = from_memory(f, load_raw(e, access, lanes is not None), dtype, lanes)
+        new = add(Ops(f, e.m, e.isa, lanes), old, name, dtype)
+        _store(e, access, to_memory(f, new, dtype, lanes), lanes)
+        return
+    uniform, mask = guards_of(e, access)
+    if uniform == "false":
+        return
+    mask = both_masks(e, mask, e.env.mask)
+    if uniform is not None:
+        mask = both_masks(e, mask, e.splat(uniform, "i1"))
+    pointers = pointers_of(e, access, affine)
+    ops = Ops(f, e.m, e.isa, None)
+    for i in range(lanes):
+        go = f.let(f"extractelement {wide('i1', lanes)} {mask}, i32 {i}") if mask is not None else "true"
+        with f.when(go):
+            pointer = f.let(f"extractelement {wide('ptr', lanes)} {pointers}, i32 {i}")
+            one = f.let(f"extractelement {wide(llvm_type(dtype), lanes)} {name}, i32 {i}")
+            old = from_memory(f, f.load(type_, pointer, size), dtype, None)
+            f.store(type_, to_memory(f, add(ops, old, one, dtype), dtype, None), pointer, size)

@@ -1,0 +1,163 @@
+"""A builder of LLVM IR text: names, blocks, loops. Locals are allocas; SROA turns them into registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_BITS = re.compile(r"\bi1\b")
+
+
+class Function:
+    """One function under construction. ``lines`` is its body; values are SSA names (str) such as ``%12``."""
+
+    def __init__(self, signature: str, attributes: str = "nounwind") -> None:
+        self.signature = signature
+        self.attributes = attributes
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self._next = 0
+
+    def name(self, hint: str = "v") -> str:
+        self._next += 1
+        return f"%{hint}{self._next}"
+
+    def let(self, text: str, hint: str = "v") -> str:
+        """Append ``%new = text`` and return the new name."""
+        out = self.name(hint)
+        self.lines.append(f"  {out} = {text}")
+        return out
+
+    def do(self, text: str) -> None:
+        self.lines.append(f"  {text}")
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def fresh_label(self, hint: str) -> str:
+        self._next += 1
+        return f"{hint}{self._next}"
+
+    def local(self, type_: str, align: int = 0) -> str:
+        """An alloca in the entry block; returns the pointer."""
+        if type_[0] == "[":
+            _addressed(type_)
+        out = self.name("p")
+        self.allocas.append(f"  {out} = alloca {type_}" + (f", align {align}" if align else ""))
+        return out
+
+    def load(self, type_: str, pointer: str, align: int | None = None, extra: str = "") -> str:
+        return self.let(f"load {type_}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
+
+    def store(self, type_: str, value: str, pointer: str, align: int | None = None, extra: str = "") -> None:
+        self.do(f"store {type_} {value}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
+
+    def offset(self, pointer: str, nbytes: str | int) -> str:
+        return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
+
+    def element(self, pointer: str, type_: str, index: str | int) -> str:
+        _addressed(type_)
+        return pointer if index == 0 else self.let(f"getelementptr {type_}, ptr {pointer}, i64 {index}", "a")
+
+    def add(self, a: str | int, b: str | int) -> str:
+        if isinstance(a, int) and isinstance(b, int):
+            return str(a + b)
+        if b == 0:
+            return str(a)
+        if a == 0:
+            return str(b)
+        return self.let(f"add i64 {a}, {b}", "i")
+
+    def mul(self, a: str | int, b: str | int) -> str:
+        if isinstance(a, int) and isinstance(b, int):
+            return str(a * b)
+        if b == 1:
+            return str(a)
+        if a == 1:
+            return str(b)
+        return "0" if a == 0 or b == 0 else self.let(f"mul i64 {a}, {b}", "i")
+
+    def minimum(self, a: str | int, b: str | int) -> str:
+        return self.let(f"select i1 {self.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+    @contextmanager
+    def loop(self, start: str | int, end: str | int, step: str | int = 1) -> Iterator[str]:
+        """``for i in range(start, end, step)``; yields the i64 counter's name."""
+        counter = self.local("i64")
+        head, body, done = (self.fresh_label(h) for h in ("head", "body", "done"))
+        self.store("i64", str(start), counter)
+        self.do(f"br label %{head}")
+        self.label(head)
+        i = self.load("i64", counter)
+        self.do(f"br i1 {self.let(f'icmp slt i64 {i}, {end}', 'c')}, label %{body}, label %{done}")
+        self.label(body)
+        yield i
+        self.store("i64", self.let(f"add i64 {i}, {step}", "i"), counter)
+        self.do(f"br label %{head}")
+        self.label(done)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        then, done = self.fresh_label("then"), self.fresh_label("done")
+        self.do(f"br i1 {condition}, label %{then}, label %{done}")
+        self.label(then)
+        yield
+        self.do(f"br label %{done}")
+        self.label(done)
+
+    def text(self) -> str:
+        body = "\n".join([*self.allocas, *self.lines])
+        return f"{self.signature} {self.attributes} {{\nentry:\n{body}\n}}\n"
+
+
+def _addressed(type_: str) -> None:
+    if _BITS.search(type_):
+        raise ValueError(f"{type_} in memory: bits have no addresses, keep bytes")
+
+
+class Module:
+    """Functions and declarations of one compiled unit; paths, called, vectors: as in ``Generated``."""
+
+    def __init__(self) -> None:
+        self.functions: list[Function] = []
+        self.globals: list[str] = []
+        self._declared: dict[str, str] = {}
+        self._once: set[str] = set()
+        self.paths: dict[str, None] = {}
+        self.called: dict[tuple[str, str], None] = {}
+        self.vectors = False
+
+    def took(self, path: str) -> None:
+        """Note which way of generating code was entered, see ``Generated.paths``."""
+        self.paths[path] = None
+
+    def function(self, signature: str, attributes: str = "nounwind") -> Function:
+        f = Function(signature, attributes)
+        self.functions.append(f)
+        return f
+
+    def declare(self, name: str, declaration: str) -> None:
+        """``declare("weft_parallel", "declare void @weft_parallel(ptr, ptr, i64)")``, once."""
+        self._declared[name] = declaration
+
+    def prefetch(self, f: Function, pointer: str, write: bool = False, near: bool = True) -> None:
+        """Ask for a cache line, ``near``: into the nearest cache."""
+        self.declare("llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        f.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {3 if near else 2}, i32 1)")
+
+    def any_lane(self, f: Function, mask: str, lanes: int) -> str:
+        """Whether a mask allows some lane."""
+        name, type_ = f"llvm.vector.reduce.or.v{lanes}i1", f"<{lanes} x i1>"
+        self.declare(name, f"declare i1 @{name}({type_})")
+        return f.let(f"call i1 @{name}({type_} {mask})")
+
+    def once(self, name: str) -> bool:
+        """True the first time it is asked for a name: for helper functions and globals shared by a module."""
+        if name in self._once:
+            return False
+        self._once.add(name)
+        return True
+
+    def text(self) -> str:
+        return "\n".join([*dict.fromkeys(self._declared.values()), *self.globals, *(f.text() for f in self.functions)])

@@ -1,0 +1,20 @@
+"""The CPU generator's face: a Kernel in, LLVM text out."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.convolution.conv import generate_conv
+from weft.devices.cpu.emit.generated import Generated
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.nest.kernel import generate_loops
+from weft.devices.cpu.product.gemm import generate_gemm
+from weft.kernel.ir import Contraction, Kernel
+
+
+def generate(kernel: Kernel, isa: ISA) -> Generated:
+    """LLVM text of a kernel: a template where a contraction matches one, loop nests else."""
+    if any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages):
+        for template in (generate_conv, generate_gemm):
+            found = template(kernel, isa)
+            if found is not None:
+                return found
+    return generate_loops(kernel, isa)

@@ -1,0 +1,238 @@
+"""The caching allocator: freed memory goes to a list of its size class and is used again.
+
+Fresh pages cost three times the work done on them, so memory is kept until ``trim`` or until more than ``limit``
+bytes lie idle. All of it is 64-byte aligned; blocks from 4 MB on are aligned to 2 MB and ask for huge pages.
+The lists are native (``memory_ir.py``) and change under the interpreter lock only.
+
+A ``Buffer`` has ``address``, ``nbytes`` and ``exported``: how many NumPy views or other libraries see it, during
+which it is not donated. Its memory goes back when the last holder of the object is gone; a view is a holder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from weft.devices.cpu.native import call, memory_ir
+from weft.devices.cpu.native.threads import permanent
+from weft.errors import gib
+
+_HUGE = 2 << 20
+LARGE = 4 << 20
+
+
+class Borrowed:
+    """A buffer over memory that somebody else (``owner``) keeps."""
+
+    __slots__ = ("__weakref__", "address", "exported", "nbytes", "owner")
+
+    def __init__(self, address: int, nbytes: int, owner: Any) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.owner = owner
+        self.exported = True
+
+
+def size_class(nbytes: int) -> int:
+    """The bytes really taken: multiples of 64 up to 1 KB, then four steps a doubling, 2 MB steps from 4 MB on."""
+    if nbytes <= 1024:
+        return max(64, -(-nbytes // 64) * 64)
+    if nbytes >= LARGE:
+        return -(-nbytes // _HUGE) * _HUGE
+    step = 1 << (nbytes - 1).bit_length() - 3
+    return -(-nbytes // step) * step
+
+
+class Allocator:
+    """Size classes with their lists of idle blocks.
+
+    Parameters
+    ----------
+    native : addresses of the emitted functions (``memory_ir.py``)
+    limit : idle bytes above which blocks go back to the system; by default an eighth of the machine's memory.
+    """
+
+    def __init__(self, native: dict[str, int], limit: int | None = None) -> None:
+        self.limit = limit if limit is not None else _physical() // 8
+        self.misses = 0
+        self.system_bytes = 0
+        self.Buffer = buffer_type(native)
+        self.address = permanent(64)
+        fresh = self.fresh
+        for kept in (self.Buffer, fresh):  # the native structure holds them without counting
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        (ctypes.c_int64 * 2).from_address(self.address)[:] = [id(self.Buffer), id(fresh)]
+        self._make = call.builtin("weft_buffer", native["weft_buffer"], self.address)
+        self._pop = call.builtin("weft_pop", native["weft_pop"], self.address)
+        self._push = call.builtin("weft_push", native["weft_push"], self.address)
+        self.fill = call.builtin("weft_fill", native["weft_fill"], self.address)
+        self._homes: dict[int, int] = {}
+        self._by_request: dict[int, int] = {}
+
+    def home(self, nbytes: int) -> int:
+        """The list of idle blocks that serve ``nbytes``."""
+        found = self._by_request.get(nbytes)
+        if found is None:
+            size = size_class(nbytes)
+            found = self._homes.get(size)
+            if found is None:
+                found = permanent(memory_ir.HOME_SIZE)
+                ctypes.c_int64.from_address(found + 24).value = size
+                found = self._homes.setdefault(size, found)
+            if len(self._by_request) >= 10_000:
+                self._by_request.clear()
+            self._by_request[nbytes] = found
+        return found
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of at least ``nbytes`` uninitialised bytes."""
+        return self._make(self._by_request.get(nbytes) or self.home(nbytes), nbytes)
+
+    def take(self, home: int, nbytes: int) -> int:
+        """A block without an object; ``give`` it back."""
+        return self._pop(home) or self.fresh(nbytes)
+
+    def give(self, home: int, address: int) -> None:
+        self._push(home, address)
+
+    def fresh(self, nbytes: int) -> int:
+        """New memory from the system; counts as a miss."""
+        size = size_class(nbytes)
+        self.misses += 1
+        idle = self.idle_bytes()
+        if idle and idle + size > self.limit:
+            self.trim(max(0, self.limit - size) // 2)
+        try:
+            address = _system_allocate(size)
+        except MemoryError:
+            self.trim()
+            address = _system_allocate(size)
+        self.system_bytes += size
+        return address
+
+    def idle_bytes(self) -> int:
+        return sum(size * ctypes.c_int64.from_address(home).value for size, home in list(self._homes.items()))
+
+    def trim(self, keep: int = 0) -> int:
+        """Give idle blocks back, large ones first, until ``keep`` idle bytes are left; returns the bytes freed."""
+        idle = self.idle_bytes()
+        freed = 0
+        for size in sorted(self._homes, reverse=True):
+            while idle - freed > keep:
+                address = self._pop(self._homes[size])
+                if not address:
+                    break
+                _system_free(address)
+                freed += size
+        self.system_bytes -= freed
+        return freed
+
+
+class _Member(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("kind", ctypes.c_int), ("offset", ctypes.c_ssize_t), ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("slot", ctypes.c_int), ("function", ctypes.c_void_p)]
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p), ("basicsize", ctypes.c_int), ("itemsize", ctypes.c_int), ("flags", ctypes.c_uint),
+        ("slots", ctypes.c_void_p),
+    ]
+
+
+def buffer_type(native: dict[str, int]) -> Any:
+    """The type of buffers: fields at fixed places, freed by emitted code, weakly referable, not made from Python."""
+    f = memory_ir.FIELDS
+    signed, size, readonly = 17, 19, 1
+    members = (_Member * 5)(
+        _Member(b"address", signed, f["address"], readonly, None), _Member(b"nbytes", signed, f["nbytes"], readonly, None),
+        _Member(b"exported", signed, f["exported"], 0, None), _Member(b"__weaklistoffset__", size, f["weak"], readonly, None),
+        _Member(None, 0, 0, 0, None),
+    )
+    slots = (_Slot * 5)(
+        _Slot(52, native["weft_buffer_free"]), _Slot(72, ctypes.addressof(members)), _Slot(1, native["weft_buffer_export"]),
+        _Slot(2, native["weft_buffer_release"]), _Slot(0, None),
+    )
+    no_new = 1 << 7
+    spec = _Spec(b"weft.devices.cpu.Buffer", memory_ir.OBJECT_SIZE, 0, no_new, ctypes.addressof(slots))
+    for kept in (members, slots, spec):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    make = ctypes.pythonapi.PyType_FromSpec
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
+    return make(ctypes.addressof(spec))
+
+
+class _View:
+    """What NumPy keeps as the owner of a view; it keeps the buffer."""
+
+    __slots__ = ("__array_interface__", "buffer")
+
+    def __init__(self, buffer: Any, interface: dict[str, Any]) -> None:
+        self.buffer = buffer
+        self.__array_interface__ = interface
+
+
+def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
+    """A NumPy array over a buffer's memory. The buffer lives as long as the array, and counts it as an export."""
+    if isinstance(buffer, Borrowed):
+        return at(buffer.address, shape, dtype, buffer, writable)
+    count = math.prod(shape)
+    if count * dtype.itemsize > buffer.nbytes:
+        raise ValueError(f"a buffer of {buffer.nbytes} bytes is too small for shape {shape} of {dtype}")
+    if not count:
+        return np.empty(shape, dtype)
+    # unlike ndarray(buffer=...), frombuffer holds the export as long as it lives; over memory that is read-only itself the
+    # flag cannot be set back
+    out = np.frombuffer(buffer if writable else memoryview(buffer).toreadonly(), dtype, count)
+    return out if shape == (count,) else out.reshape(shape)
+
+
+def at(address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any, writable: bool = True) -> np.ndarray:
+    """A NumPy array over any memory; ``owner`` is kept."""
+    plain = dtype.isbuiltin == 1
+    typestr = dtype.str if plain else f"<u{dtype.itemsize}"  # bfloat16 is bytes to NumPy's protocols
+    interface = {"shape": shape, "typestr": typestr, "data": (address, not writable), "version": 3}
+    out = np.asarray(_View(owner, interface))
+    return out if plain else out.view(dtype)
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 8 << 30
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None)
+    libc.posix_memalign.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
+    libc.free.argtypes = (ctypes.c_void_p,)
+    libc.free.restype = None
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return libc
+
+
+def _system_allocate(size: int) -> int:
+    libc = _libc()
+    address = ctypes.c_void_p()
+    if libc.posix_memalign(ctypes.byref(address), _HUGE if size >= LARGE else 64, size) or not address.value:
+        raise MemoryError(f"weft: no memory for an array of {gib(size)} ({size:,} bytes)")
+    if size >= LARGE and sys.platform == "linux":
+        libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))
+    return address.value
+
+
+def _system_free(address: int) -> None:
+    _libc().free(address)

@@ -1,0 +1,106 @@
+"""From Python into a Program: one native function, called as CPython calls its own (METH_FASTCALL).
+
+``weft_call(inputs, held)`` makes the outputs (donating inputs that nobody else holds), reads addresses out of the
+buffers, turns Python numbers into the kernels' dtypes, and walks a table of steps, each a kernel's address and
+the slots it is given. ``weft_run(inputs, outputs, arena)`` does the same into outputs that exist, for Programs that
+Python steps cut into segments. The table is made once a segment; what changes between runs lies on the stack,
+so two threads may run one Program at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.devices.cpu.native import call_ir, loop_ir, machine_ir, memory_ir, pool_ir, table_ir, walk_ir, warm_ir
+from weft.devices.cpu.native.table_ir import (
+    BOOLEAN,
+    CALL,
+    FLOAT32,
+    FLOAT64,
+    INTEGER,
+    TableRow,
+    filled,
+    header,
+    most_arguments,
+    step_words,
+)
+
+
+def input_kind(dtype: np.dtype) -> int:
+    """How a Python number becomes a run-time scalar of ``dtype``."""
+    if dtype == np.float32:
+        return FLOAT32
+    if dtype == np.float64:
+        return FLOAT64
+    return BOOLEAN if dtype == np.bool_ else INTEGER
+
+
+class TableLayout(NamedTuple):
+    """The parts of a table that describe a Program's values.
+
+    kinds: an input each. outputs: (bytes, home) each. donate: (input, output) pairs. arena: offsets that have a slot.
+    arena_home: where the arena comes from, 0 for none. constants: 8-byte values.
+    """
+
+    kinds: tuple[int, ...]
+    outputs: tuple[tuple[int, int], ...]
+    donate: tuple[tuple[int, int], ...]
+    arena: tuple[int, ...]
+    arena_home: int
+    constants: tuple[int, ...]
+
+
+class Table:
+    """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
+
+    def __init__(self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int) -> None:
+        ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
+        words = header(
+            CALL, ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
+            name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
+        )
+        words += layout.kinds
+        words += [nbytes for nbytes, _ in layout.outputs]
+        words += [home for _, home in layout.outputs]
+        words += [i for pair in layout.donate for i in pair]
+        words += [*layout.arena, *layout.constants, *step_words(steps)]
+        self.words = np.array(words, dtype=np.int64)
+        self.address = int(self.words.ctypes.data)
+
+
+_ADDRESS = "address"  # kept for the life of the module: the table holds its id
+
+
+class MethodDef(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
+
+
+@cache
+def _method(name: str, address: int) -> MethodDef:
+    method = MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # builtins point into it, also while the interpreter ends
+    return method
+
+
+def builtin(name: str, address: int, bound: Any) -> Any:
+    """A Python builtin over a native ``PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n)``."""
+    method = _method(name, address)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return make(ctypes.addressof(method), bound, None)
+
+
+def text() -> str:
+    """All that runs Programs: calls, warm calls, buffers, loops."""
+    words = {
+        "HEADER": table_ir.HEADER, "RELEASE": table_ir.RELEASE, "FLUSH": table_ir.FLUSH,
+        "UNUSED": table_ir.UNUSED, "BUFFER": table_ir.ADDRESS, "FLOAT32": FLOAT32, "FLOAT64": FLOAT64, "BOOLEAN": BOOLEAN,
+        "ENTRIES": 8 * pool_ir.COUNTERS["entries"], "WORKERS": pool_ir.STATE["threads"],
+    }
+    out = filled(walk_ir.text() + call_ir.text() + warm_ir.text(), {**words, **machine_ir.words(), **memory_ir.PLACES})
+    return out + memory_ir.text() + loop_ir.text()

@@ -1,0 +1,255 @@
+"""A loader for the object files LLVM writes on Linux x86-64: sections into memory, relocations, done.
+
+A process that finds its kernels on disk needs no LLVM, and opening LLVM (180 MB) takes longer than everything else
+weft does at start. Only what position-independent code without exceptions and thread-locals contains is
+accepted; anything else, damaged files too, raises, and the caller builds anew or goes to LLVM's own loader. Code pages are
+never writable and executable at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import struct
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from weft.devices.cpu.native.code_memory import UNIT, CodeMemory, Place
+
+_ALLOC, _EXEC, _NOBITS, _RELA, _SYMTAB = 2, 4, 8, 4, 2
+_R64, _PC32, _PLT32, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX, _PC64 = 1, 2, 4, 9, 41, 42, 24
+_GOT = (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX)
+_LARGEST = 1 << 30  # bytes of a section
+
+
+class UnsupportedObject(ValueError):
+    """An object file with something this loader does not do."""
+
+
+class Section(NamedTuple):
+    name: str
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    align: int
+
+
+def supported() -> bool:
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
+class Symbol(NamedTuple):
+    name: str
+    info: int
+    section: int  # 0: imported
+    value: int
+
+
+class Object(NamedTuple):
+    """relocations: (section that is changed, its rows (offset, symbol << 32 | kind, addend))"""
+
+    sections: list[Section]
+    symbols: list[Symbol]
+    relocations: list[tuple[int, list[tuple[int, int, int]]]]
+
+
+class ObjectLayout(NamedTuple):
+    """Offsets in an image: code and stubs for imported functions, up to ``split``; then the rest and the table of addresses."""
+
+    place: dict[int, int]  # of sections
+    stub: dict[int, int]  # of imported symbols
+    table: dict[int, int]  # of symbols: where their address stands
+    split: int
+    size: int
+
+
+class Placed(NamedTuple):
+    """An object in memory: the address of each symbol it exports, and what ``CodeMemory.give`` takes back."""
+
+    exports: dict[str, int]
+    place: Place
+
+
+def load(code: bytes, resolve: Callable[[str], int], memory: CodeMemory) -> Placed:
+    """Put an object file into memory.
+
+    ``resolve(name)`` gives the address of a symbol the object imports.
+    """
+    try:
+        if code[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", code, 16) != (1, 62):
+            raise UnsupportedObject("not a relocatable x86-64 object")
+        found = _parsed(code)
+        layout = _laid_out(found)
+        place = memory.take(layout.split, layout.size - layout.split)
+    except OSError as error:
+        raise UnsupportedObject(str(error)) from None
+    except (struct.error, LookupError, ValueError, ArithmeticError) as error:
+        if isinstance(error, UnsupportedObject):
+            raise
+        raise UnsupportedObject(f"a damaged object: {error}") from None
+    try:
+        image, exports = _image(code, found, layout, place, resolve)
+        memory.fill(place, image[: layout.split], image[layout.split :])
+        return Placed(exports, place)
+    except BaseException as error:
+        memory.give(place)
+        if isinstance(error, OSError | struct.error | LookupError | ArithmeticError):
+            raise UnsupportedObject(f"a damaged object, or no memory for it: {error}") from None
+        raise
+
+
+def _image(
+    code: bytes, found: Object, layout: ObjectLayout, place: Place, resolve: Callable[[str], int]
+) -> tuple[memoryview, dict[str, int]]:
+    """The bytes of code and data as they will stand in memory, and the addresses of what they export."""
+    image = bytearray(layout.size)
+    bases = (place.code_address, place.data_address - layout.split)
+
+    def base(offset: int) -> int:
+        return bases[offset >= layout.split]
+
+    def address(number: int) -> int:
+        symbol = found.symbols[number]
+        if symbol.section == 0:
+            return resolve(symbol.name)
+        if symbol.section == 0xFFF1:
+            return symbol.value
+        if symbol.section not in layout.place:
+            raise UnsupportedObject(f"symbol {symbol.name!r} in an unknown section")
+        if symbol.value > found.sections[symbol.section].size:
+            raise UnsupportedObject(f"symbol {symbol.name!r} outside of its section")
+        offset = layout.place[symbol.section]
+        return base(offset) + offset + symbol.value
+
+    for i, offset in layout.place.items():
+        s = found.sections[i]
+        if s.kind != _NOBITS:
+            image[offset : offset + s.size] = code[s.offset : s.offset + s.size]
+    for symbol, offset in layout.table.items():
+        struct.pack_into("<Q", image, offset, address(symbol))
+    for symbol, offset in layout.stub.items():  # jmp *[rip + to the table]
+        image[offset : offset + 2] = b"\xff\x25"
+        to = base(layout.table[symbol]) + layout.table[symbol]
+        struct.pack_into("<i", image, offset + 2, to - (base(offset) + offset + 6))
+    _relocate(image, base, found, layout, address)
+    exports = {
+        s.name: address(i) for i, s in enumerate(found.symbols)
+        if s.name and s.section and s.info >> 4 == 1 and s.section in layout.place
+    }
+    return memoryview(image), exports
+
+
+def _parsed(code: bytes) -> Object:
+    sections = _sections(code)
+    for s in sections:
+        if s.size > _LARGEST or (s.kind != _NOBITS and s.offset + s.size > len(code)):
+            raise UnsupportedObject(f"section {s.name!r} is cut off or too large")
+    table = next((s for s in sections if s.kind == _SYMTAB), None)
+    if table is None:
+        return Object(sections, [], [])
+    strings = sections[table.link].offset
+    symbols = [
+        Symbol(_text(code, strings + name), info, section, value)
+        for name, info, _, section, value, _ in struct.iter_unpack("<IBBHQQ", code[table.offset : table.offset + table.size])
+    ]
+    relocations = [
+        (s.info, list(struct.iter_unpack("<QQq", code[s.offset : s.offset + s.size])))
+        for s in sections if s.kind == _RELA and sections[s.info].flags & _ALLOC and _kept(sections[s.info])
+    ]
+    return Object(sections, symbols, relocations)
+
+
+def _laid_out(found: Object) -> ObjectLayout:
+    rows = [row for _, rows in found.relocations for row in rows]
+    outside = {info >> 32 for _, info, _ in rows if found.symbols[info >> 32].section == 0}
+    through = {info >> 32 for _, info, _ in rows if info & 0xFFFFFFFF in _GOT} | outside
+    place, stub, split, end = {}, {}, 0, 0
+    for executable in (True, False):
+        for i, s in enumerate(found.sections):
+            if s.flags & _ALLOC and _kept(s) and bool(s.flags & _EXEC) == executable:
+                if s.align > UNIT:
+                    raise UnsupportedObject(f"section {s.name!r} is aligned to {s.align} bytes")
+                end = _up(end, max(s.align, 1))
+                place[i], end = end, end + s.size
+        if executable:
+            stub = {symbol: _up(end, 16) + 16 * n for n, symbol in enumerate(sorted(outside))}
+            split = end = _up(end + 16 + 16 * len(stub), UNIT)
+    table = {symbol: _up(end, 8) + 8 * n for n, symbol in enumerate(sorted(through))}
+    return ObjectLayout(place, stub, table, split, _up(end, 8) + 8 * len(table))
+
+
+def _relocate(
+    image: bytearray, base: Callable[[int], int], found: Object, layout: ObjectLayout, address: Callable[[int], int],
+) -> None:
+    pack_i, pack_q = struct.Struct("<i").pack_into, struct.Struct("<q").pack_into
+    known: dict[int, int] = {}
+    for target, rows in found.relocations:
+        start = layout.place[target]
+        begin, size = base(start), found.sections[target].size
+        for offset, info, addend in rows:
+            symbol, kind, at = info >> 32, info & 0xFFFFFFFF, start + offset
+            if offset > size - 4:
+                raise UnsupportedObject("a relocation outside of its section")
+            here = begin + at
+            if kind in _GOT:
+                to = layout.table[symbol]
+                pack_i(image, at, base(to) + to + addend - here)
+            elif kind in (_PC32, _PLT32):
+                if symbol in layout.stub:
+                    to = layout.stub[symbol]
+                    pack_i(image, at, base(to) + to + addend - here)
+                else:
+                    if symbol not in known:
+                        known[symbol] = address(symbol)
+                    pack_i(image, at, known[symbol] + addend - here)
+            elif kind == _R64:
+                pack_q(image, at, address(symbol) + addend)
+            elif kind == _PC64:
+                pack_q(image, at, address(symbol) + addend - here)
+            else:
+                raise UnsupportedObject(f"relocation {kind}")
+
+
+def _up(n: int, to: int) -> int:
+    """The next multiple."""
+    return -(-n // to) * to
+
+
+def process_symbol(name: str) -> int:
+    """The address of a function of the C library, libm or the interpreter."""
+    try:
+        return ctypes.cast(getattr(_process(), name), ctypes.c_void_p).value or 0
+    except AttributeError:
+        pass
+    for library in ("libm.so.6", "libgcc_s.so.1"):
+        try:
+            return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
+        except (OSError, AttributeError):
+            pass
+    raise UnsupportedObject(f"no symbol {name!r} in this process")
+
+
+@lru_cache(maxsize=1)
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def _kept(section: Section) -> bool:
+    return section.name != ".eh_frame"
+
+
+def _sections(code: bytes) -> list[Section]:
+    (offset,) = struct.unpack_from("<Q", code, 40)
+    size, count, names = struct.unpack_from("<HHH", code, 58)
+    rows = [struct.unpack_from("<IIQQQQIIQQ", code, offset + i * size) for i in range(count)]
+    strings = rows[names][4]
+    return [Section(_text(code, strings + r[0]), r[1], r[2], r[4], r[5], r[6], r[7], r[8]) for r in rows]
+
+
+def _text(code: bytes, start: int) -> str:
+    return code[start : code.index(b"\0", start)].decode()

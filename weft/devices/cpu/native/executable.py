@@ -1,0 +1,219 @@
+"""A compiled Program on the CPU: kernels loaded, slots numbered, one native call a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.devices.cpu.native import call
+from weft.devices.cpu.native.allocator import Allocator
+from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.loop_ir import Descriptor
+from weft.devices.cpu.native.loops import describe, times
+from weft.devices.cpu.native.slots import Slots, aligned, nbytes
+from weft.devices.cpu.native.table_ir import FLUSH, RELEASE, TableRow
+from weft.devices.cpu.native.threads import Pool
+from weft.errors import gib
+from weft.formats import NARROW
+from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
+
+FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock
+RELEASE_ABOVE_US, CHECK_EVERY_US = 50.0, 20_000.0
+
+
+class CPUExecutable:
+    """See :class:`weft.devices.base.Executable`. Two threads may call one object at the same time."""
+
+    def __init__(
+        self, program: Program, kernels: list[Loaded], pool: Pool, allocator: Allocator, native: dict[str, int],
+        flush_denormals: bool = False,
+    ) -> None:
+        needs = program.arena + sum(nbytes(*output) for output in program.outputs)
+        if needs >> 62:  # sizes are numbers of 64 bits from here on
+            raise MemoryError(f"weft: no memory for arrays of {gib(needs)}")
+        self.program = program
+        self.places: Any = ()
+        self._pool = pool
+        self._allocator = allocator
+        self._native = native
+        self._kernels = kernels
+        self._flush = flush_denormals
+        self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
+        self._slow = sum(self._times) > RELEASE_ABOVE_US
+        self._loops = self._describe()
+        self._slots = Slots(program, tuple(found[0].address for found in self._loops))
+        self._narrow = [
+            p for p in self._slots.scalars if program.inputs[p][1] in NARROW
+        ]
+        self._layout = call.TableLayout(
+            tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, nbytes(*o)) for o in program.outputs)),
+            program.donate, tuple(self._slots.arena), 0, tuple(self._slots.constants),
+        )
+        self._tables: list[call.Table] = []
+        self._threads = 0
+        self._direct = 0
+        self._run: Callable[..., list[Any]] = lambda inputs, held: []
+        self._prepared: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # by number of threads
+        self._prepare()
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
+        if self._pool.threads != self._threads:
+            self._prepare()
+        return self._run(inputs, held)
+
+    def direct(self) -> int:
+        """The address of the one table that a run walks, for warm calls; 0 where a run is more than that."""
+        if self._pool.threads != self._threads:
+            self._prepare()
+        return self._direct if len(self.program.outputs) == 1 else 0
+
+    def _describe(self) -> list[list[Descriptor]]:
+        """The descriptors of each loop; they live as long as this object."""
+        out = []
+        kernels, first = iter(self._kernels), _first_sites(self.program)
+        for step, us in zip(self.program.steps, self._times, strict=True):
+            if isinstance(step, Loop):
+                every = max(1, int(CHECK_EVERY_US * step.length / us)) if self._slow else 0
+                out.append(describe(step, kernels, self._native, every, first))
+            elif isinstance(step, Call):
+                next(kernels)
+                next(first)
+        return out
+
+    def _prepare(self) -> None:
+        """For the pool's present number of threads."""
+        threads = self._pool.threads
+        if threads not in self._prepared:
+            self._prepared[threads] = self._made_for(threads)
+        self._run, self._direct = self._prepared[threads]  # a call that runs keeps what it began with
+        self._threads = threads
+
+    def _made_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
+        """Lay out the arena and write the tables: what runs, and the address of the one table if that is all."""
+        scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
+        start = aligned(self.program.arena)
+        home = self._allocator.home(start + scratch) if start + scratch else 0
+        parts = self._segments(start)
+        native = [p for p in parts if isinstance(p, list)]
+        direct = 0
+        if len(parts) == len(native) <= 1:
+            run = self._entry("weft_call", native[0] if native else [], threads, home)
+            direct = run.__self__  # type: ignore[attr-defined]  # what a builtin is bound to: the table's address
+        else:
+            outputs = self._entry("weft_call", [], threads, 0)
+            steps = [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
+            run = _Sequence(self._allocator, outputs, steps, home, start + scratch)
+        if self._narrow:
+            run = _Narrowed(run, {p: self.program.inputs[p][1] for p in self._narrow})
+            direct = 0
+        return run, direct
+
+    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
+        flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
+        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
+        self._tables.append(table)  # as long as this object: another thread may be inside
+        return call.builtin(name, self._native[name], table.address)
+
+    def _segments(self, scratch: int) -> list[list[TableRow] | _HostStep]:
+        """Runs of native steps, cut by steps that need Python."""
+        out: list[list[TableRow] | _HostStep] = []
+        slots = self._slots
+        since, loop = 0.0, 0
+        extra = slots.arena_index(scratch)
+        kernels, first = iter(self._kernels), _first_sites(self.program)
+        for step, us in zip(self.program.steps, self._times, strict=True):
+            if isinstance(step, Copy) and slots.may_be_number(step.source):
+                step = Host("copy", np.array, (step.source,), step.target)
+            if isinstance(step, Host):
+                out.append(_HostStep(slots, step))
+                continue
+            if not out or not isinstance(out[-1], list):
+                out.append([])
+            if isinstance(step, Call):
+                args = (*(slots.index(a) for a in step.args), *step.scalars, extra)
+                since += us
+                check = since > CHECK_EVERY_US
+                site = next(first)
+                if step.sites:
+                    args += (slots.record(),)
+                native = TableRow(next(kernels).address, args, check, site if step.sites else -1)
+                since = 0.0 if check else since
+            elif isinstance(step, Loop):
+                inside = calls(step.body)
+                for _ in inside:
+                    next(kernels)
+                    next(first)
+                checks = any(c.sites for c in inside)
+                native = TableRow(self._native["weft_loop"], slots.loop(step, loop), self._slow, 0 if checks else -1)
+                since, loop = 0.0, loop + 1
+            else:
+                size = slots.constant(slots.nbytes(step.target))
+                native = TableRow(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
+            out[-1].append(native)  # type: ignore[union-attr]
+        return out
+
+
+def _first_sites(program: Program) -> Iterator[int]:
+    """Where the numbers of each kernel's sites begin among those of the Program."""
+    number = 0
+    for call_ in calls(program):
+        yield number
+        number += len(call_.sites)
+
+
+class _HostStep:
+    """NumPy between native segments."""
+
+    def __init__(self, slots: Slots, step: Host) -> None:
+        self.slots = slots
+        self.step = step
+
+    def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
+        step, slots = self.step, self.slots
+        arrays = [slots.array(a, inputs, outputs, arena, writable=False) for a in step.args]
+        target = slots.array(step.out, inputs, outputs, arena, writable=True)
+        result = np.asarray(step.fn(*arrays, **step.params))
+        if step.name == "copy":  # the same elements, seen in another shape
+            result = result.reshape(target.shape)
+        if result.shape != target.shape:
+            raise RuntimeError(f"host step {step.name} gave shape {result.shape}, its slot has {target.shape}")
+        target[...] = result.astype(target.dtype, copy=False)
+
+
+class _Sequence:
+    """Native segments with Python steps between them."""
+
+    def __init__(self, allocator: Allocator, outputs: Callable[..., list[Any]], parts: list[Any], home: int, arena: int) -> None:
+        self.allocator = allocator
+        self.outputs = outputs
+        self.parts = parts
+        self.home = home
+        self.arena = arena
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
+        outputs = self.outputs(inputs, held)
+        arena = self.allocator.take(self.home, self.arena) if self.home else 0
+        try:
+            for part in self.parts:
+                part(inputs, outputs, arena)
+        finally:
+            if self.home:
+                self.allocator.give(self.home, arena)
+        return outputs
+
+
+class _Narrowed:
+    """Half-width numbers become their bits: NumPy knows how they round."""
+
+    def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, np.dtype]) -> None:
+        self.run = run
+        self.dtypes = dtypes
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None) -> list[Any]:
+        inputs = list(inputs)
+        with np.errstate(over="ignore"):  # a number of the user's text was warned of where it stands
+            for position, dtype in self.dtypes.items():
+                inputs[position] = int(np.asarray(inputs[position], dtype).view(np.uint16))
+        return self.run(inputs, held)

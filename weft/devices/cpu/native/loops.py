@@ -1,0 +1,71 @@
+"""Descriptors of a Program's loops: the words that the native loop reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from weft.devices.cpu.native.compile import Loaded
+from weft.devices.cpu.native.loop_ir import Descriptor
+from weft.devices.cpu.native.slots import Slots, nbytes
+from weft.devices.cpu.native.table_ir import TableRow
+from weft.schedule.program import Call, Copy, Loop, Program, calls
+
+
+def describe(
+    loop: Loop, kernels: Iterator[Loaded], native: Mapping[str, int], every: int, first: Iterator[int],
+) -> list[Descriptor]:
+    """The descriptor of a loop, then those of the loops inside it. ``kernels``: those of the body come next; ``first``: where
+    the numbers of the sites of each begin."""
+    program = loop.body
+    inner: list[list[Descriptor]] = []
+    functions: list[tuple[int, int]] = []  # and the first site
+    for step in program.steps:
+        if isinstance(step, Loop):
+            inner.append(describe(step, kernels, native, 0, first))
+            functions.append((native["weft_loop"], 0 if any(c.sites for c in calls(step.body)) else -1))
+        elif isinstance(step, Call):
+            number = next(first)
+            functions.append((next(kernels).address, number if step.sites else -1))
+        else:
+            functions.append((native["weft_copy"], -1))
+    slots = Slots(program, tuple(found[0].address for found in inner), body=True)
+    steps, number = [], 0
+    for (function, site), step in zip(functions, program.steps, strict=True):
+        if isinstance(step, Call):
+            args: tuple[int, ...] = (*(slots.index(a) for a in step.args), *step.scalars, slots.scratch())
+            args += (slots.record(),) if step.sites else ()
+        elif isinstance(step, Loop):
+            args = slots.loop(step, number)
+            number += 1
+        else:
+            assert isinstance(step, Copy)
+            args = (slots.index(step.source), slots.index(step.target), slots.constant(slots.nbytes(step.target)))
+        steps.append(TableRow(function, args, check=False, first=site))
+    n, xs = len(loop.carries), len(loop.xs)
+    mine = Descriptor(
+        loop.length, loop.reverse,
+        [(int(c.tape >= 0), nbytes(*o)) for c, o in zip(loop.carries, program.outputs, strict=False)],
+        [nbytes(*i) for i in program.inputs[n : n + xs]], [nbytes(*o) for o in program.outputs[n:]],
+        len(loop.constants), slots.arena, slots.constants, steps, every,
+    )
+    return [mine, *(d for found in inner for d in found)]
+
+
+def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
+    """Estimated microseconds of each step."""
+    size = {s.id: nbytes(s.shape, s.dtype) for s in program.slots}
+    known = sum(isinstance(s, Call) for s in program.steps) == len(program.info)
+    out, k = [], 0
+    for step in program.steps:
+        if isinstance(step, Call):
+            if known:
+                info = program.info[k]
+                out.append(info.flops / flops_per_us + info.bytes / bytes_per_us)
+            else:
+                out.append(sum(size[a] for a in step.args) / bytes_per_us)
+            k += 1
+        elif isinstance(step, Loop):
+            out.append(step.length * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
+        else:
+            out.append(0.0)
+    return out

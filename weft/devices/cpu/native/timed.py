@@ -1,0 +1,123 @@
+"""A Program that tells how long each of its steps took: the same kernels by the same driver, with stamps between them.
+
+A stamp is a step of its own: a native function that writes the clock into a buffer. Two stamps after the last step tell
+what a stamp itself costs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.devices.cpu.native.executable import CPUExecutable
+from weft.devices.cpu.native.table_ir import TableRow
+
+# the clock that time.perf_counter_ns reads
+_CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class TimedExecutable(CPUExecutable):
+    """Runs like any executable; :meth:`times` then tells the last run's times. Not for two threads at once."""
+
+    _spans: list[_Native | _Host]
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
+        for span in self._spans:
+            span.clear()
+        return super().__call__(inputs, held)
+
+    def times(self) -> list[tuple[int, int]]:
+        """(begin, nanoseconds) of each step of the Program in its last run; begin as ``time.perf_counter_ns`` counts."""
+        return [t for span in self._spans for t in span.times()]
+
+    def parallel(self, kernel: int) -> bool:
+        """Whether a kernel, counted as the Program's calls are, divides its work among threads."""
+        return self._kernels[kernel].parallel
+
+    def _prepare(self) -> None:
+        self._prepared.clear()  # the stamps are those of the tables written last
+        super()._prepare()
+
+    def _segments(self, scratch: int) -> list[Any]:
+        parts = super()._segments(scratch)
+        self._spans = [_Native(part) if isinstance(part, list) else _Host(part) for part in parts]
+        return [part if isinstance(part, list) else span for part, span in zip(parts, self._spans, strict=True)]
+
+    def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
+        layout = self._layout
+        slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + 1 + len(layout.constants)
+        stamp = TableRow(self._native["weft_stamp"], (slot,))
+        for span in self._spans:
+            if isinstance(span, _Native) and span.steps is steps:
+                steps = [*(s for step in steps for s in (stamp, step)), stamp, stamp]
+                self._layout = layout._replace(constants=(*layout.constants, int(span.buffer.ctypes.data)))
+                break
+        try:
+            return super()._entry(name, steps, threads, home)
+        finally:
+            self._layout = layout
+
+
+class _Native:
+    """The stamps of a segment: how many, then the clock."""
+
+    def __init__(self, steps: list[TableRow]) -> None:
+        self.steps = steps
+        self.buffer = np.zeros(len(steps) + 3, np.int64)
+
+    def clear(self) -> None:
+        self.buffer[0] = 0
+
+    def times(self) -> list[tuple[int, int]]:
+        if self.buffer[0] != len(self.steps) + 2:  # the run ended early
+            return [(int(self.buffer[1]), 0)] * len(self.steps)
+        stamps = self.buffer[1:].tolist()
+        cost = stamps[-1] - stamps[-2]
+        return [(a, max(0, b - a - cost)) for a, b in zip(stamps[:-2], stamps[1:-1], strict=True)]
+
+
+class _Host:
+    """A step in Python, with its times."""
+
+    def __init__(self, step: Callable[..., None]) -> None:
+        self.step = step
+        self.begin = self.length = 0
+
+    def clear(self) -> None:
+        self.length = 0
+
+    def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
+        self.begin = time.perf_counter_ns()
+        self.step(inputs, outputs, arena)
+        self.length = time.perf_counter_ns() - self.begin
+
+    def times(self) -> list[tuple[int, int]]:
+        return [(self.begin, self.length)]
+
+
+def text() -> str:
+    """The stamp: ``args`` holds the buffer's address."""
+    if _CLOCK is None:
+        raise OSError("profile: this system has no clock_gettime, so kernels cannot be timed here")
+    return f"""
+declare i32 @clock_gettime(i32, ptr)
+define void @weft_stamp(ptr %args) nounwind {{
+  %now = alloca {{ i64, i64 }}
+  %buffer = load ptr, ptr %args
+  %failed = call i32 @clock_gettime(i32 {int(_CLOCK)}, ptr %now)
+  %s = load i64, ptr %now
+  %ns.p = getelementptr i64, ptr %now, i64 1
+  %ns = load i64, ptr %ns.p
+  %whole = mul i64 %s, 1000000000
+  %time = add i64 %whole, %ns
+  %n = load i64, ptr %buffer
+  %n1 = add i64 %n, 1
+  %at = getelementptr i64, ptr %buffer, i64 %n1
+  store i64 %time, ptr %at
+  store i64 %n1, ptr %buffer
+  ret void
+}}
+"""

@@ -1,0 +1,352 @@
+"""A kernel as LLVM functions: one body a part, and the entry that runs them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from weft.devices.cpu.emit import pairwise, reduce
+from weft.devices.cpu.emit.alike import share_alike
+from weft.devices.cpu.emit.check import record_slot, stop_here
+from weft.devices.cpu.emit.chunks import count_entry, run_chunks
+from weft.devices.cpu.emit.emit import ValueEmitter
+from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.generated import Generated, generated
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.masks import guards_of
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.text import Module
+from weft.devices.cpu.nest.ahead import ask_ahead
+from weft.devices.cpu.nest.blocks import emit_blocks, emit_blocks_merge
+from weft.devices.cpu.nest.nest import Nest, ScratchLayout
+from weft.devices.cpu.nest.plan import NestPlan, plan_part
+from weft.devices.cpu.nest.row_lanes import vectors
+from weft.devices.cpu.nest.rows import emit_row, moving_block, reduce_block, width_for
+from weft.devices.cpu.nest.sheet import Sheet
+from weft.devices.cpu.nest.tiles import emit_stages
+from weft.kernel.ir import Axis, Kernel, Reduction, size_of
+from weft.kernel.parts import Part, split
+from weft.kernel.walk import dependencies, roots, walk
+from weft.schedule.memory import in_place
+
+MANY = 4  # parts of a kernel that may be alike
+
+
+def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
+    """LLVM text of a kernel as loop nests; correct for every kernel, contractions included."""
+    m = Module()
+    symbol = f"weft_{kernel.name}"  # no kernel may take a C function's name
+    parts, scratch = split(kernel)
+    again = not in_place(kernel)
+    buffers = (*kernel.inputs, *kernel.outputs)
+    layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
+                    len(buffers) + len(kernel.scalars))
+    for b in scratch:
+        size = b.dtype.itemsize
+        for extent in b.shape:
+            size *= extent
+        layout.offsets[key_of(b)] = layout.reserve(max(size, 1))
+    entry = m.function(f"define void @{symbol}(ptr %context)")
+    count_entry(m, entry)
+    for i, part in enumerate(parts):
+        if any(a.extent == 0 for a in part.shared):
+            continue
+        plan = plan_part(part, isa, again)
+        name = f"{symbol}.{i}"
+        emit_part(m, isa, layout, part, plan, name)
+        copied = _copied(part, layout)
+        if copied is None:
+            run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
+        else:
+            m.took("copy unless in place")
+            source, target = (entry.load("ptr", entry.offset("%context", 8 * slot), 8) for slot in copied)
+            with entry.when(entry.let(f"icmp ne ptr {source}, {target}", "c")):  # not where it is written in place
+                run_chunks(m, entry, f"@{name}", plan.chunks, plan.parallel, "%context")
+        if plan.kind in ("full", "blocks"):
+            if plan.kind == "full":
+                emit_merge(m, isa, layout, part, plan, f"{name}.merge")
+            else:
+                emit_blocks_merge(m, isa, layout, part, plan.lanes, f"{name}.merge")
+            entry.do(f"call void @{name}.merge(ptr %context, i64 0, i64 0)")
+        if i + 1 < len(parts) and any(v.op == "check" and v.attr.site is not None for v in walk(roots(part.stages))):
+            stop_here(entry, entry.load("ptr", entry.offset("%context", 8 * record_slot(kernel)), 8))
+    entry.do("ret void")
+    if len(parts) >= MANY:  # the phases of a strided gradient
+        share_alike(m, r"\d+")
+    return generated(m, symbol, layout.size, 0)
+
+
+def _copied(part: Part, layout: ScratchLayout) -> tuple[int, int] | None:
+    """The slots of an input and an output where a part only copies the one to the other."""
+    if len(part.stages) != 1 or part.stages[0].reductions or len(part.stages[0].stores) != 1 or part.exports:
+        return None
+    (store,) = part.stages[0].stores
+    source, target = store.value.attr, store.access
+    if store.value.op != "load" or store.mode != "set" or source.guard or target.guard or source.index != target.index:
+        return None
+    slots = tuple(layout.slots.get(key_of(a.buffer), -1) for a in (source, target))
+    return None if source.buffer.dtype != target.buffer.dtype or -1 in slots else slots  # type: ignore[return-value]
+
+
+def emit_part(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
+    f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
+    n = Nest(f, m, isa, layout, part)
+    m.took(path_of(plan, part))
+    m.vectors = m.vectors or plan.kind != "tiles" or plan.axis is not None
+    if plan.kind == "full":
+        _full(n, plan)
+    elif plan.kind == "rows":
+        _rows(n, plan)
+    elif plan.kind == "sheet":
+        _sheet(n, plan)
+    elif plan.kind == "blocks":
+        emit_blocks(n, plan.lanes, plan.rows, plan.chunks)
+    elif plan.kind == "turn":
+        _turn(n, plan)
+    elif plan.kind == "columns":
+        _columns(n, plan)
+    else:
+        _tiles(n, plan)
+    if n.base.streamed:
+        m.declare("llvm.x86.sse.sfence", "declare void @llvm.x86.sse.sfence()")
+        f.do("call void @llvm.x86.sse.sfence()")
+    f.do("ret void")
+
+
+def path_of(plan: NestPlan, part: Part) -> str:
+    """How a part's loops are written, in words."""
+    kind = plan.kind if plan.kind != "tiles" else "tiles" if plan.axis is not None else "scalar"
+    marks = [("minor", plan.minor is not None), ("again", plan.again), ("in order", part.ordered)]
+    return " ".join([kind, *(word for word, holds in marks if holds)])
+
+
+def _range(n: Nest, each: int, total: int, chunks: int) -> tuple[str | int, str | int]:
+    """This chunk's part of [0, total), ``each`` at a time."""
+    if chunks == 1:
+        return 0, total
+    lo = n.f.mul("%chunk", each)
+    hi = n.f.add(lo, each)
+    return lo, (hi if total % each == 0 else n.f.minimum(hi, total))
+
+
+def _rows(n: Nest, plan: NestPlan) -> None:
+    shared = n.part.shared
+    if not shared:
+        emit_row(n, plan.lanes, plan.unroll)
+        return
+    lo, hi = _range(n, plan.rows, size_of(shared), plan.chunks)
+    with n.loop(lo, hi) as row:
+        n.split_index(row, shared)
+        emit_row(n, plan.lanes, plan.unroll)
+
+
+def _tiles(n: Nest, plan: NestPlan) -> None:
+    part = n.part
+    if plan.axis is None:
+        if not part.shared:
+            emit_stages(n, [n.env(accs={})])
+            return
+        lo, hi = _range(n, plan.rows, size_of(part.shared), plan.chunks)
+        with n.loop(lo, hi) as row:
+            n.split_index(row, part.shared)
+            emit_stages(n, [n.env(accs={})])
+        return
+    axis = next(a for a in part.shared if a.id == plan.axis)
+    outer = tuple(a for a in part.shared if a.id not in (plan.axis, plan.minor))
+    if plan.rows:
+        if not outer:
+            _across(n, plan, axis)
+            return
+        lo, hi = _range(n, plan.rows, size_of(outer), plan.chunks)
+        with n.loop(lo, hi) as row:
+            n.split_index(row, outer)
+            ask_ahead(n, outer, axis, row, hi)
+            with _wanted(n, {plan.axis, plan.minor}):
+                _across(n, plan, axis)
+        return
+    pieces = -(-axis.extent // plan.piece)
+    if outer:
+        row = n.f.let(f"udiv i64 %chunk, {pieces}", "i")
+        which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
+        n.split_index(row, outer)
+    else:
+        which = "%chunk"
+    _piece(n, plan, axis, which)
+
+
+@contextmanager
+def _wanted(n: Nest, within: set[int | None]) -> Iterator[None]:
+    """Skip a row that no store would write: a guard that all stores share, the same along the axes ``within`` the row."""
+    stores = [s for stage in n.part.stages for s in stage.stores]
+    guard = stores[0].access.guard if stores else ()
+    deps: set = {a for g, _, _ in guard for a, _ in g.terms}
+    deps = deps.union(*(dependencies(v, n.base.deps) for g, _, _ in guard for v, _ in g.gather))
+    alike = all(s.access.guard == guard for s in stores) and not any(s.reductions for s in n.part.stages)
+    if not guard or within & deps or not alike:
+        yield
+        return
+    inside, _ = guards_of(ValueEmitter(n.f, n.m, n.isa, n.env()), stores[0].access)
+    if inside is None:
+        yield
+        return
+    whole = n.part
+    n.part = replace(whole, stages=tuple(
+        replace(stage, stores=tuple(replace(s, access=replace(s.access, guard=())) for s in stage.stores))
+        for stage in whole.stages
+    ))
+    with n.when(inside):
+        yield
+    n.part = whole
+
+
+def _sheet(n: Nest, plan: NestPlan) -> None:
+    """One slab of columns at one outer iteration."""
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    outer = tuple(a for a in n.part.shared if a.id != plan.axis)
+    pieces = -(-axis.extent // plan.piece)
+    which = "%chunk"
+    if outer:
+        n.split_index(n.f.let(f"udiv i64 %chunk, {pieces}", "i"), outer)
+        which = n.f.let(f"urem i64 %chunk, {pieces}", "i")
+    sheet = Sheet(n, axis, plan.lanes, plan.piece, which)
+    for stage in n.part.stages:
+        sheet.run(stage)
+
+
+def _columns(n: Nest, plan: NestPlan) -> None:
+    """Some columns of all rows: rows may meet in an element and keep their order, columns never do."""
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    outer = tuple(a for a in n.part.shared if a.id != plan.axis)
+    if not outer:
+        _piece(n, plan, axis, "%chunk")
+        return
+    with n.loop(0, size_of(outer)) as row:
+        n.split_index(row, outer)
+        _piece(n, plan, axis, "%chunk")
+
+
+def _turn(n: Nest, plan: NestPlan) -> None:
+    """Blocks of an axis that is contiguous in what is read, vectors along the one that is contiguous in what is written."""
+    assert plan.turn is not None
+    which, count = plan.turn
+    axis = next(a for a in n.part.shared if a.id == plan.axis)
+    turned = next(a for a in n.part.shared if a.id == which)
+    outer = tuple(a for a in n.part.shared if a.id not in (plan.axis, which))
+    blocks = -(-turned.extent // count)
+    lo, hi = _range(n, plan.rows, size_of(outer) * blocks, plan.chunks)
+    with n.loop(lo, hi) as row:
+        n.split_index(row, (*outer, Axis(which, blocks)))
+        start = n.f.mul(n.base.axes[which], count)
+        if turned.extent % count:  # the last block begins earlier
+            start = n.f.minimum(start, turned.extent - count)
+        n.base.axes[which] = str(start)
+        for envs in vectors(n, axis, plan.lanes, 1, 0, axis.extent, None, plan.again):
+            group = []
+            for env in envs:
+                for k in range(count):
+                    one = n.env(axis.id, plan.lanes, env.mask, env.offsets.get(axis.id, 0))
+                    one.offsets = {**one.offsets, which: k}
+                    one.turn = which
+                    group.append(one)
+            _own_accs(group)
+            emit_stages(n, group)
+
+
+def _across(n: Nest, plan: NestPlan, axis: Axis) -> None:
+    """The whole vector axis."""
+    minor = next((a for a in n.part.shared if a.id == plan.minor), None)
+    for envs in vectors(n, axis, plan.lanes, plan.unroll, 0, axis.extent, minor, plan.again):
+        _own_accs(envs)
+        emit_stages(n, envs)
+
+
+def _own_accs(envs: list) -> None:
+    for env in envs:
+        env.accs = {}
+        env.uniform = set()
+
+
+def _piece(n: Nest, plan: NestPlan, axis: Axis, which: str) -> None:
+    """``plan.piece`` elements of the vector axis, the last piece with its masked end."""
+    f = n.f
+    step = plan.lanes * plan.unroll
+    main = axis.extent // step * step
+    lo = f.mul(which, plan.piece)
+    hi = f.add(lo, plan.piece)
+    if -(-axis.extent // plan.piece) * plan.piece > main:  # the last piece ends early
+        hi = f.minimum(hi, main)
+    with n.loop(lo, hi, step, axis.id):
+        envs = [n.env(axis.id, plan.lanes, None, u * plan.lanes) for u in range(plan.unroll)]
+        _own_accs(envs)
+        emit_stages(n, envs)
+    if axis.extent > main:
+        last = (axis.extent - 1) // plan.piece
+        with n.when(f.let(f"icmp eq i64 {which}, {last}")):
+            for envs in vectors(n, axis, plan.lanes, plan.unroll, main, axis.extent):
+                _own_accs(envs)
+                emit_stages(n, envs)
+
+
+def _slots(layout: ScratchLayout, part: Part, blocks: int) -> dict[int, list[int]]:
+    """Scratch bytes of every block's state: kept under the reduction's id."""
+    out = {}
+    for r in part.stages[0].reductions:
+        key = (1 << 40) + r.id
+        if key not in layout.offsets:
+            layout.offsets[key] = layout.reserve(16 * blocks)
+        out[r.id] = [layout.offsets[key], layout.offsets[key] + 8 * blocks]
+    return out
+
+
+def _full(n: Nest, plan: NestPlan) -> None:
+    """Blocks of a full reduction, each to its own slot."""
+    stage = n.part.stages[0]
+    f = n.f
+    lanes = width_for(stage, plan.lanes)
+    total, block = stage.axes[0].extent, stage.reductions[0].order.block
+    blocks = -(-total // block)
+    slots = _slots(n.layout, n.part, blocks)
+    whole = total // block
+    pointers = {r.id: [n.scratch(at) for at in slots[r.id]] for r in stage.reductions}
+    lo = f.mul("%chunk", plan.rows)
+    hi = f.minimum(f.add(lo, plan.rows), whole)
+
+    def keep(states: dict[int, list[str]], b: str | int) -> None:
+        for r in stage.reductions:
+            for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id], strict=False):
+                f.store(t, s, f.element(p, "i64", b), 8)
+
+    with n.loop(lo, hi) as b:
+        keep(moving_block(n, stage, lanes, f.mul(b, block), block), b)
+    if whole < blocks:
+        with n.when(f.let(f"icmp eq i64 %chunk, {plan.chunks - 1}")):
+            keep(reduce_block(n, stage, lanes, whole * block, total), whole)
+
+
+def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: NestPlan, name: str) -> None:
+    """Block results into the total, pairwise."""
+    f = m.function(f"define internal void @{name}(ptr %context, i64 %chunk, i64 %worker)")
+    n = Nest(f, m, isa, layout, part)
+    stage = part.stages[0]
+    blocks = -(-stage.axes[0].extent // stage.reductions[0].order.block)
+    slots = _slots(layout, part, blocks)
+    o = Ops(f, m, isa, None)
+    for r in stage.reductions:
+        types = reduce.state_types(r)
+        pointers = [n.scratch(at) for at in slots[r.id]]
+
+        def at(b: str | int, types: list[str] = types, pointers: list[str] = pointers) -> list[tuple[str, str]]:
+            return [(t, f.element(p, "i64", b)) for t, p in zip(types, pointers, strict=False)]
+
+        def merge(i: str, j: str, r: Reduction = r, at: Callable[[str | int], list[tuple[str, str]]] = at) -> None:
+            old, new = ([f.load(t, p, 8) for t, p in at(k)] for k in (i, j))
+            for (t, p), s in zip(at(i), reduce.merge(o, r, old, new), strict=True):
+                f.store(t, s, p, 8)
+
+        pairwise.tree(f, blocks, merge)
+        state = [f.load(t, p, 8) for t, p in at(0)]
+        n.base.accs[r.id] = reduce.finish(o, r, state)
+        n.base.acc_level[r.id] = 0
+        n.export(r, n.env())
+    f.do("ret void")

@@ -1,0 +1,275 @@
+"""The open function of a part: its loops as levels, its Envs, and what all plans share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
+from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.memory import load_scalar
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import llvm_type
+from weft.kernel.ir import Access, Axis, Reduction, Store, Value
+from weft.kernel.parts import Part
+from weft.kernel.walk import roots, walk
+
+# rough cost of one element in nanoseconds, a core, vectorised
+_NS = {"load": 0.15, "philox": 3.0, "pow": 8.0, "sin": 2.0, "cos": 2.0, "tan": 8.0, "erf": 1.0, "exp": 0.6, "expm1": 0.8,
+       "log": 0.6, "log1p": 0.8, "tanh": 0.8, "div": 0.3, "sqrt": 0.4, "rem": 5.0, "floordiv": 5.0}
+
+
+@dataclass(slots=True)
+class ScratchLayout:
+    """Where a kernel's things lie: argument slots, and byte offsets in scratch."""
+
+    slots: dict[int, int]  # buffer key -> args slot
+    scalars: tuple[np.dtype, ...]
+    first_scalar: int
+    scratch_slot: int
+    offsets: dict[int, int] = field(default_factory=dict)  # buffer key -> bytes into scratch
+    size: int = 0
+
+    def reserve(self, nbytes: int) -> int:
+        at = self.size
+        self.size = at + (nbytes + 63) // 64 * 64
+        return at
+
+
+class Nest:
+    """One function ``void(ptr context, i64 chunk, i64 worker)`` under construction."""
+
+    def __init__(self, f: Function, m: Module, isa: ISA, layout: ScratchLayout, part: Part) -> None:
+        self.f = f
+        self.m = m
+        self.isa = isa
+        self.layout = layout
+        self.part = part
+        self.levels = [Level(f.lines)]
+        self.base = Env(levels=self.levels)
+        self._scratch: str | None = None
+        self._tags = 0
+        self.base.pairs.update(_pairs(part))
+        if "+sse2" in isa.features.split(","):
+            self.base.streamed = set()
+        for v in walk(roots(part.stages)):
+            if v.op == "load":
+                self.buffer(v.attr)
+            elif v.op == "scalar" and v.attr not in self.base.scalars:
+                self.base.scalars[v.attr] = self._scalar(v.attr, v.dtype)
+            elif v.op == "check" and not self.base.record:
+                self.base.record = self.f.load("ptr", self._slot(layout.scratch_slot + 1), 8)
+        for stage in part.stages:
+            for s in stage.stores:
+                self.buffer(s.access)
+
+    # arguments
+
+    def _slot(self, slot: int) -> str:
+        return self.f.offset("%context", 8 * slot)
+
+    def scratch(self, offset: int) -> str:
+        if self._scratch is None:
+            self._scratch = self.f.load("ptr", self._slot(self.layout.scratch_slot), 8)
+        return self.f.offset(self._scratch, offset)
+
+    def buffer(self, access: Access) -> None:
+        key = key_of(access.buffer)
+        if key in self.base.pointers:
+            return
+        slot = self.layout.slots.get(key)
+        if slot is not None:
+            self.base.pointers[key] = self.f.load("ptr", self._slot(slot), 8)
+        else:
+            self.base.pointers[key] = self.scratch(self.layout.offsets[key])
+
+    def _scalar(self, number: int, dtype: np.dtype) -> str:
+        return load_scalar(self.f, dtype, self._slot(self.layout.first_scalar + number))
+
+    # loops
+
+    @contextmanager
+    def block(self, *axes: int) -> Iterator[None]:
+        """A level without a loop; ``axes`` are fixed in it."""
+        outer = self.f.lines
+        level = Level([])
+        self.levels.append(level)
+        self.f.lines = level.lines
+        for a in axes:
+            self.base.level_of[a] = len(self.levels) - 1
+        yield
+        self.levels.pop()
+        self.f.lines = outer
+        outer.extend(level.lines)
+
+    @contextmanager
+    def loop(self, start: str | int, end: str | int, step: int = 1, axis: int | None = None) -> Iterator[str]:
+        """A counting loop as a level; the counter becomes the axis's name."""
+        f = self.f
+        counter = f.local("i64")
+        head, body, done = (f.fresh_label(h) for h in ("head", "body", "done"))
+        outer = f.lines
+        level = Level([])
+        self.levels.append(level)
+        f.lines = level.lines
+        i = f.load("i64", counter)
+        f.do(f"br i1 {f.let(f'icmp slt i64 {i}, {end}', 'c')}, label %{body}, label %{done}")
+        f.label(body)
+        if axis is not None:
+            self.base.axes[axis] = i
+            self.base.level_of[axis] = len(self.levels) - 1
+        yield i
+        f.store("i64", f.let(f"add i64 {i}, {step}", "i"), counter)
+        f.do(f"br label %{head}")
+        f.label(done)
+        self.levels.pop()
+        f.lines = outer
+        f.store("i64", str(start), counter)
+        f.do(f"br label %{head}")
+        f.label(head)
+        outer.extend(level.lines)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        f = self.f
+        then, done = f.fresh_label("then"), f.fresh_label("done")
+        with self.block():  # what is hoisted out of it comes in front of the branch
+            f.do(f"br i1 {condition}, label %{then}, label %{done}")
+            f.label(then)
+            yield
+            f.do(f"br label %{done}")
+            f.label(done)
+
+    def split_index(self, index: str, axes: tuple[Axis, ...]) -> None:
+        """Name the axes of a flat (row-major) index, at the innermost level."""
+        level = len(self.levels) - 1
+        rest = index
+        for i, a in reversed(list(enumerate(axes))):
+            if i == 0:
+                name = rest
+            else:
+                name = self.f.let(f"urem i64 {rest}, {a.extent}", "i")
+                rest = self.f.let(f"udiv i64 {rest}, {a.extent}", "i")
+            self.base.axes[a.id] = name
+            self.base.level_of[a.id] = level
+
+    @contextmanager
+    def loops(self, axes: tuple[Axis, ...]) -> Iterator[None]:
+        """Nested loops over all axes."""
+        if not axes:
+            yield
+            return
+        with self.loop(0, axes[0].extent, axis=axes[0].id), self.loops(axes[1:]):
+            yield
+
+    # environments
+
+    def env(self, vector: int | None = None, lanes: int = 1, mask: str | None = None, shift: int = 0,
+            accs: dict[int, str] | None = None, uniform: set[int] | None = None, minor: Axis | None = None) -> Env:
+        """An Env of this nest; every one has its own tag, so that copies do not meet."""
+        self._tags += 1
+        b = self.base
+        return Env(
+            b.axes, vector, lanes, mask, b.accs if accs is None else accs, b.pointers, b.scalars, {},
+            {vector: shift} if vector is not None and shift else {}, b.uniform if uniform is None else uniform,
+            self.levels, b.level_of, b.acc_level, b.deps, self._tags, None if minor is None else minor.id,
+            1 if minor is None else minor.extent, b.pairs, b.streamed, record=b.record,
+        )
+
+    def value(self, v: Value, env: Env) -> str:
+        return emit_value(self.f, self.m, self.isa, v, env)
+
+    def store(self, s: Store, env: Env) -> None:
+        emit_store(self.f, self.m, self.isa, s, env)
+
+    def export(self, r: Reduction, env: Env) -> None:
+        """Write a finished accumulator to scratch where later parts read it."""
+        found = self.part.exports.get(r.id)
+        if found is None:
+            return
+        buffer, place = found
+        access = Access(buffer, (place,))
+        if key_of(buffer) not in self.base.pointers:
+            keep, self.f.lines = self.f.lines, self.levels[0].lines
+            self.buffer(access)
+            self.f.lines = keep
+        value = Value("acc", (), r.dtype, r.id)
+        self.part_keep(value)
+        self.store(Store(access, value), env)
+
+    def part_keep(self, value: Value) -> None:
+        self.base.memo.setdefault("keep", []).append(value)  # identities must stay unique
+
+
+def _pairs(part: Part) -> dict[tuple, int]:
+    """Plain loads that differ by one element: (buffer, terms, constant) of both -> the first one's constant."""
+    found: dict[tuple, list[int]] = {}
+    for v in walk(roots(part.stages)):
+        if v.op == "load" and not v.attr.guard:
+            at = v.attr.flat()
+            if not at.gather:
+                found.setdefault((key_of(v.attr.buffer), at.terms), []).append(at.const)
+    out: dict[tuple, int] = {}
+    for key, consts in found.items():
+        for c in sorted(set(consts)):
+            if c - 1 in consts and out.get((*key, c - 1), c - 1) == c - 1:
+                out[*key, c - 1] = out[*key, c] = c - 1
+    return out
+
+
+def lanes_for(isa: ISA, part: Part) -> int:
+    """Lanes of the part's vectors: by 4-byte values where there are any, else by what there is."""
+    sizes = set()
+    for v in walk(roots(part.stages)):
+        if v.op in ("index", "const", "scalar"):
+            continue
+        t = llvm_type(v.dtype)
+        sizes.add({"float": 4, "double": 8, "i1": 1}.get(t) or int(t[1:]) // 8)
+    if 4 in sizes or {1, 8} <= sizes or {2, 8} <= sizes:
+        return isa.lanes(4)
+    if 8 in sizes:
+        return isa.lanes(8)
+    return isa.lanes(max(sizes, default=4))
+
+
+def cost_of(values: list[Value]) -> float:
+    """Nanoseconds an element, roughly."""
+    return sum(_NS.get(v.op, 0.05) * (1 if v.dtype.itemsize <= 4 else 2) for v in walk(values)) + 0.1
+
+
+LONG = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "philox"))
+
+
+def instructions(values: list[Value], axis: int | None) -> int:
+    """How much text one vector of these values is, roughly: polynomials and lane-by-lane loads are long."""
+    total = 0
+    for v in walk(values):
+        lanes = v.op == "load" and axis is not None and abs(_step(v.attr, axis)) > 2
+        total += 20 if v.op in LONG else 10 if lanes else 1
+    return total
+
+
+def strides_along(part: Part, axis: int) -> list[int]:
+    """The coefficient of an axis in every access that moves with anything."""
+    out = []
+    for v in walk(roots(part.stages)):
+        if v.op == "load":
+            out.append(_step(v.attr, axis))
+    for stage in part.stages:
+        for s in stage.stores:
+            out.append(_step(s.access, axis))
+    return out
+
+
+def _step(access: Access, axis: int) -> int:
+    affine = access.flat()
+    from weft.kernel.walk import dependencies
+
+    for v, _ in affine.gather:
+        if axis in dependencies(v, {}):
+            return 1 << 30
+    return dict(affine.terms).get(axis, 0)

@@ -1,0 +1,134 @@
+"""Costly values that one stage of a row computes and a later one needs again, kept for the row.
+
+Softmax's stores divide the exponentials that its sum already saw. Two stages have loops of their own, so their
+values differ in the axis only: :func:`shared` finds pairs that are equal when the axes are taken as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.types import llvm_type, wide
+from weft.devices.cpu.nest.nest import Nest, instructions
+from weft.kernel.ir import Access, Affine, Stage, Value
+from weft.kernel.walk import dependencies, operands
+
+LEAST = 20  # instructions that make keeping a value worth a store and a load
+SHARE = 8  # of the second cache: the row itself, and what is made of it, lie there too
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One array of a row: ``value`` fills it, in the stage of index ``maker``; users: stage index -> value that reads it."""
+
+    value: Value
+    maker: int
+    users: dict[int, Value]
+    array: str
+
+
+class Canon:
+    """Numbers of values with one axis replaced by a placeholder: equal numbers, equal values."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple, int] = {}
+
+    def of(self, value: Value, axis: int, memo: dict[int, int]) -> int:
+        stack = [value]
+        while stack:
+            v = stack[-1]
+            if id(v) in memo:
+                stack.pop()
+                continue
+            waiting = [a for a in operands(v) if id(a) not in memo]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            stack.pop()
+            if v.op == "load":
+                attr: object = self._access(v.attr, axis, memo)
+            elif v.op == "index":
+                attr = self._affine(v.attr, axis, memo)
+            else:
+                attr = repr(v.attr)
+            key = (v.op, tuple(memo[id(a)] for a in v.args), v.dtype.str, v.dtype.name, attr)
+            memo[id(v)] = self.numbers.setdefault(key, len(self.numbers))
+        return memo[id(value)]
+
+    @staticmethod
+    def _affine(a: Affine, axis: int, memo: dict[int, int]) -> tuple:
+        return (a.const, tuple(sorted((-1 if t == axis else t, c) for t, c in a.terms)),
+                tuple((memo[id(v)], c) for v, c in a.gather))
+
+    def _access(self, a: Access, axis: int, memo: dict[int, int]) -> tuple:
+        guards = tuple((self._affine(g, axis, memo), lo, hi) for g, lo, hi in a.guard)
+        return (a.buffer.id, a.buffer.scope, self._affine(a.index[0], axis, memo), guards, repr(a.fill))
+
+
+def shared(n: Nest) -> list[Kept]:
+    """What the part's rows keep: values of reducing stages that later stages over equally long axes use again."""
+    stages, most = n.part.stages, n.isa.l2 // SHARE
+    canon = Canon()
+    out: list[Kept] = []
+    made: dict[tuple[int, int], Kept] = {}  # (extent, number) -> array
+    seen: dict[tuple[int, int], tuple[Value, int]] = {}
+    for k, stage in enumerate(stages):
+        if len(stage.axes) != 1 or (stage.reductions and stage.reductions[0].order.lanes == 1):
+            continue
+        axis = stage.axes[0]
+        memo: dict[int, int] = {}
+        fresh: dict[tuple[int, int], tuple[Value, int]] = {}
+        stack = [r.value for r in stage.reductions] + [s.value for s in stage.stores]
+        visited: set[int] = set()
+        while stack:
+            v = stack.pop()
+            if id(v) in visited:
+                continue
+            visited.add(id(v))
+            if axis.id in dependencies(v, n.base.deps) and llvm_type(v.dtype) != "i1":
+                key = (axis.extent, canon.of(v, axis.id, memo))
+                if key in made:
+                    made[key].users[k] = v
+                    continue
+                if key in seen and instructions([v], axis.id) >= LEAST:
+                    value, maker = seen[key]
+                    type_ = llvm_type(v.dtype)
+                    size = (axis.extent + 64) * v.dtype.itemsize
+                    if sum((x.value.dtype.itemsize * axis.extent for x in out), size) <= most:
+                        kept = Kept(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
+                        out.append(kept)
+                        made[key] = kept
+                        continue
+                if stage.reductions:
+                    fresh[key] = (v, k)
+            stack.extend(operands(v))
+        seen |= {key: x for key, x in fresh.items() if key not in seen}
+    return out
+
+
+def _place(n: Nest, kept: Kept, axis: int, env: Env) -> tuple[str, str]:
+    type_ = llvm_type(kept.value.dtype)
+    pointer = n.f.element(kept.array, type_, n.base.axes[axis])
+    return n.f.element(pointer, type_, env.offsets.get(axis, 0)), wide(type_, env.lanes)
+
+
+def keep(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
+    """Write what this stage makes."""
+    for kept in row:
+        if kept.maker == index:
+            for env in envs:
+                name = n.value(kept.value, env)
+                pointer, type_ = _place(n, kept, stage.axes[0].id, env)
+                n.f.store(type_, name, pointer, kept.value.dtype.itemsize)
+
+
+def recall(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
+    """Name what earlier stages made."""
+    for kept in row:
+        value = kept.users.get(index)
+        if value is not None:
+            dependencies(value, n.base.deps)
+            for env in envs:
+                pointer, type_ = _place(n, kept, stage.axes[0].id, env)
+                n.levels[-1].memo[env.tag, id(value)] = n.f.load(type_, pointer, kept.value.dtype.itemsize)

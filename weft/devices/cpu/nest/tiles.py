@@ -1,0 +1,283 @@
+"""Vectors along a shared axis: maps, column reductions, windows. Each lane is an iteration of its own."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit import pairwise, reduce
+from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.memory import load_cell, store_cell
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.types import cell_type, is_float, llvm_type, wide
+from weft.devices.cpu.nest.nest import Nest, instructions
+from weft.kernel.ir import Reduction, Stage, size_of
+
+UNROLL = 16  # reductions of so few elements are written out
+
+
+def emit_stages(n: Nest, envs: list[Env]) -> None:
+    """All stages of the part at one tile: an Env a vector."""
+    for stage in n.part.stages:
+        emit_stage(n, stage, envs)
+
+
+def emit_stage(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    if not stage.reductions:
+        total = size_of(stage.axes)
+        with n.loops(stage.axes) if total else n.block():
+            if total:
+                for env in envs:
+                    for s in stage.stores:
+                        n.store(s, env)
+        return
+    total = size_of(stage.axes)
+    if any(r.running for r in stage.reductions):
+        if total:
+            n.m.took("tile running")
+            _running(n, stage, envs)
+        return
+    results = _reduce(n, stage, envs, total)
+    level = len(n.levels) - 1
+    for r in stage.reductions:
+        n.base.acc_level[r.id] = level
+        for env, state in zip(envs, results[r.id], strict=True):
+            env.accs[r.id] = reduce.finish(Ops(n.f, n.m, n.isa, env.width), r, state)
+            n.export(r, env)
+    if stage.stores and total:
+        with n.loops(stage.axes):
+            for env in envs:
+                for s in stage.stores:
+                    n.store(s, env)
+
+
+def element(n: Nest, r: Reduction, env: Env, position: str | int) -> list[str]:
+    """The lifted state of the current element."""
+    o = Ops(n.f, n.m, n.isa, env.width)
+    state = [reduce.lift(o, r, n.value(r.value, env))]
+    if reduce.is_position(r):
+        state.append(o.splat(str(position), "i64"))
+    return state
+
+
+def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int) -> list[str]:
+    """old merged with the current element."""
+    o = Ops(n.f, n.m, n.isa, env.width)
+    if r.monoid == "dot":
+        a, b = (n.value(x, env) for x in r.value.args)
+        t = llvm_type(r.accum)
+        if is_float(r.accum):
+            return [o.intrinsic("fma", t, a, b, old[0])]
+        return reduce.merge(o, r, old, [o.op("mul" if t != "i1" else "and", t, a, b)])
+    return reduce.merge(o, r, old, element(n, r, env, position))
+
+
+def _running(n: Nest, stage: Stage, envs: list[Env]) -> None:
+    """Running sums: the stores of the stage read the total so far."""
+    acc = _Cells(n, stage, envs)
+    acc.reset()
+    with n.loops(stage.axes):
+        acc.step(0)
+        for r in stage.reductions:
+            n.base.acc_level[r.id] = len(n.levels) - 1
+            for u, env in enumerate(envs):
+                env.accs[r.id] = reduce.finish(Ops(n.f, n.m, n.isa, env.width), r, acc.get(r, u))
+        for env in envs:
+            for s in stage.stores:
+                n.store(s, env)
+
+
+class _Cells:
+    """Accumulators in locals: a state for each (reduction, vector)."""
+
+    def __init__(self, n: Nest, stage: Stage, envs: list[Env]) -> None:
+        self.n = n
+        self.cells = {
+            (r.id, u): [n.f.local(wide(t, env.width)) for t in reduce.state_types(r)]
+            for r in stage.reductions for u, env in enumerate(envs)
+        }
+        self.stage, self.envs = stage, envs
+
+    def get(self, r: Reduction, u: int) -> list[str]:
+        width = self.envs[u].width
+        return [self.n.f.load(wide(t, width), c) for t, c in zip(reduce.state_types(r), self.cells[r.id, u], strict=True)]
+
+    def put(self, r: Reduction, u: int, state: list[str]) -> None:
+        width = self.envs[u].width
+        for t, c, s in zip(reduce.state_types(r), self.cells[r.id, u], state, strict=True):
+            self.n.f.store(wide(t, width), s, c)
+
+    def reset(self) -> None:
+        for r in self.stage.reductions:
+            for u, env in enumerate(self.envs):
+                self.put(r, u, reduce.identity(r, env.width))
+
+    def step(self, position: str | int) -> None:
+        for u, env in enumerate(self.envs):
+            for r in self.stage.reductions:
+                self.put(r, u, update(self.n, r, env, self.get(r, u), position))
+
+    def all(self) -> dict[int, list[list[str]]]:
+        return {r.id: [self.get(r, u) for u in range(len(self.envs))] for r in self.stage.reductions}
+
+
+class _Joined:
+    """The results of blocks of a stage, for every vector, joined pairwise."""
+
+    def __init__(self, n: Nest, stage: Stage, envs: list[Env], blocks: int) -> None:
+        self.stage, self.count = stage, len(envs)
+        reductions = stage.reductions * len(envs)
+        width = envs[0].width
+        types = [wide(t, width) for r in reductions for t in reduce.state_types(r)]
+        o = Ops(n.f, n.m, n.isa, width)
+        self.blocks = pairwise.Blocks(n.m, n.f, types, blocks, lambda a, b: reduce.merge_all(o, reductions, a, b))
+
+    def put(self, number: str, states: dict[int, list[list[str]]]) -> None:
+        self.blocks.put(number, [s for u in range(self.count) for r in self.stage.reductions for s in states[r.id][u]])
+
+    def all(self) -> dict[int, list[list[str]]]:
+        rest = iter(self.blocks.get())
+        out: dict[int, list[list[str]]] = {r.id: [] for r in self.stage.reductions}
+        for _ in range(self.count):
+            for r in self.stage.reductions:
+                out[r.id].append([next(rest) for _ in reduce.state_types(r)])
+        return out
+
+
+def _reduce(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+    order = stage.reductions[0].order
+    if any(r.order != order for r in stage.reductions):
+        out: dict[int, list[list[str]]] = {}
+        for r in stage.reductions:
+            out |= _reduce(n, Stage(stage.axes, (r,)), envs, total)
+        return out
+    if total == 0:
+        return {r.id: [reduce.identity(r, env.width) for env in envs] for r in stage.reductions}
+    work = instructions([r.value for r in stage.reductions], envs[0].vector) * len(envs) * total
+    unrolled = total <= UNROLL and total <= order.block and work <= 250
+    plain = "tile blocks" if total > order.block else "tile"
+    n.m.took("tile unrolled" if unrolled else "tile laned" if order.lanes > 1 else plain)
+    if unrolled:
+        return _unrolled(n, stage, envs, total)
+    if order.lanes == 1:
+        return _blocks(n, stage, envs, total, order.block)
+    return _laned(n, stage, envs, total)
+
+
+def _fix(n: Nest, stage: Stage, k: int) -> None:
+    """Set the stage's axes to the constants of flat index k."""
+    for a in reversed(stage.axes):
+        n.base.axes[a.id] = str(k % a.extent)
+        k //= a.extent
+
+
+def _unrolled(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+    lanes = stage.reductions[0].order.lanes
+    leaves: dict[tuple[int, int], list[list[str] | None]] = {
+        (r.id, u): [None] * min(lanes, 1 << (max(total, 1) - 1).bit_length() if lanes > 1 else 1)
+        for r in stage.reductions for u in range(len(envs))
+    }
+    # lanes beyond the elements never meet them before the tree has halved to the power of two above total
+    ids = [a.id for a in stage.axes]
+    for k in range(total):
+        # every k is a block of its own for the memo, but its lines are in line: later ones use the states
+        with n.block(*ids):
+            _fix(n, stage, k)
+            for u, env in enumerate(envs):
+                for r in stage.reductions:
+                    row = leaves[r.id, u]
+                    at = k % len(row)
+                    o = Ops(n.f, n.m, n.isa, env.width)
+                    held = row[at]
+                    if held is not None:
+                        row[at] = update(n, r, env, held, k)
+                    elif r.monoid in ("sum", "prod", "dot"):
+                        row[at] = update(n, r, env, reduce.identity(r, env.width), k)
+                    else:
+                        del o
+                        row[at] = element(n, r, env, k)
+    out = {}
+    for r in stage.reductions:
+        out[r.id] = [
+            reduce.fold_list(Ops(n.f, n.m, n.isa, env.width), r, leaves[r.id, u]) for u, env in enumerate(envs)
+        ]
+    return out
+
+
+def _blocks(n: Nest, stage: Stage, envs: list[Env], total: int, block: int) -> dict[int, list[list[str]]]:
+    acc = _Cells(n, stage, envs)
+    if total <= block:
+        acc.reset()
+        with n.loops(stage.axes):
+            acc.step(_position(n, stage))
+        return acc.all()
+    sums = _Joined(n, stage, envs, -(-total // block))
+    with n.loop(0, total, block) as start:
+        acc.reset()
+        end = n.f.minimum(n.f.let(f"add i64 {start}, {block}"), total)
+        with n.loop(start, end) as k:
+            n.split_index(k, stage.axes)
+            acc.step(k)
+        sums.put(n.f.let(f"udiv i64 {start}, {block}"), acc.all())
+    return sums.all()
+
+
+def _position(n: Nest, stage: Stage) -> str | int:
+    if not any(reduce.is_position(r) for r in stage.reductions):
+        return 0
+    place: str | int = 0
+    for a in stage.axes:
+        place = n.f.add(n.f.mul(place, a.extent), n.base.axes[a.id])
+    return place
+
+
+def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list[list[str]]]:
+    """Accumulator k % lanes of each lane in a local array; blocks as the order says."""
+    order = stage.reductions[0].order
+    cells: dict[tuple[int, int], list[str]] = {}
+    for r in stage.reductions:
+        for u, env in enumerate(envs):
+            cells[r.id, u] = [
+                n.f.local(f"[{order.lanes} x {wide(cell_type(t), env.width)}]") for t in reduce.state_types(r)
+            ]
+
+    def places(r: Reduction, u: int, lane: str) -> list[tuple[str, str]]:
+        """The type and the place of each part of a lane's state."""
+        types = reduce.state_types(r)
+        return [
+            (t, n.f.element(cell, wide(cell_type(t), envs[u].width), lane)) for t, cell in zip(types, cells[r.id, u], strict=True)
+        ]
+
+    def get(r: Reduction, u: int, lane: str) -> list[str]:
+        return [load_cell(n.f, t, envs[u].width, p) for t, p in places(r, u, lane)]
+
+    def put(r: Reduction, u: int, at: list[tuple[str, str]], state: list[str]) -> None:
+        for (t, p), s in zip(at, state, strict=True):
+            store_cell(n.f, t, envs[u].width, s, p)
+
+    sums = _Joined(n, stage, envs, -(-total // order.block))
+    with n.loop(0, total, order.block) as start:
+        with n.loop(0, order.lanes) as lane:
+            for r in stage.reductions:
+                for u, env in enumerate(envs):
+                    put(r, u, places(r, u, lane), reduce.identity(r, env.width))
+        end = n.f.minimum(n.f.let(f"add i64 {start}, {order.block}"), total)
+        with n.loop(start, end) as k:
+            n.split_index(k, stage.axes)
+            lane = n.f.let(f"urem i64 {k}, {order.lanes}")
+            for u, env in enumerate(envs):
+                for r in stage.reductions:
+                    at = places(r, u, lane)
+                    old = [load_cell(n.f, t, env.width, p) for t, p in at]
+                    put(r, u, at, update(n, r, env, old, k))
+        half = order.lanes // 2
+        while half:
+            with n.loop(0, half) as lane:
+                other = n.f.let(f"add i64 {lane}, {half}")
+                for u, env in enumerate(envs):
+                    for r in stage.reductions:
+                        o = Ops(n.f, n.m, n.isa, env.width)
+                        low = places(r, u, lane)
+                        a = [load_cell(n.f, t, env.width, p) for t, p in low]
+                        put(r, u, low, reduce.merge(o, r, a, get(r, u, other)))
+            half //= 2
+        states = {r.id: [get(r, u, "0") for u in range(len(envs))] for r in stage.reductions}
+        sums.put(n.f.let(f"udiv i64 {start}, {order.block}"), states)
+    return sums.all()

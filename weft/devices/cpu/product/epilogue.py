@@ -1,0 +1,247 @@
+"""The stores of a product, emitted on its accumulators: in registers where short, else once in a function of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.devices.cpu.emit.casts import cast
+from weft.devices.cpu.emit.check import record_slot
+from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.memory import load_scalar, to_memory
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import is_half
+from weft.devices.cpu.product.microkernel import Tile, mask_text
+from weft.kernel.ir import Access, Kernel, Store, Value
+from weft.kernel.product import Product
+from weft.kernel.walk import access_values, dependencies, each, uppermost
+
+INLINE_COST = 500
+_CHEAP = frozenset(("add", "sub", "mul", "min", "max", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "select", "and",
+                    "or", "xor", "not", "load", "const", "scalar", "index", "acc", "cast", "fma", "bitcast"))
+_MIDDLE = frozenset(("div", "sqrt", "floor", "ceil", "trunc", "rint", "shl", "shr", "copysign"))
+
+
+class Epilogue:
+    """Emits a product's stores for tiles of one module."""
+
+    def __init__(self, module: Module, kernel: Kernel, product: Product, isa: ISA, symbol: str) -> None:
+        self.module, self.kernel, self.p, self.isa, self.symbol = module, kernel, product, isa, symbol
+        self.lanes = isa.lanes(product.accum.itemsize)
+        self.scalar = llvm_type(product.accum)
+        self.vector = f"<{self.lanes} x {self.scalar}>"
+        self.size = product.accum.itemsize
+        self.deps: dict[int, frozenset] = {}
+        roots = [s.value for s in product.stores]
+        self.values = list(each(roots + [v for s in product.stores for v in access_values(s.access)]))
+        self.cost = sum(_cost(v) for v in self.values)
+        self.outlined: set[int] = set()
+        self.narrow = next((v.dtype for v in self.values if v.op == "acc" and is_half(v.dtype)), None)
+
+    # ---- a tile in registers
+
+    def emit(self, f: Function, tile: Tile, tail: int) -> None:
+        """Store a tile whose first element is (%i, %j). ``tail``: lanes in use of each row's last vector, 0 for all."""
+        rows, vectors = len(tile), len(tile[0])
+        if self.cost * rows * vectors > INLINE_COST and rows * vectors > 1:
+            self.module.took("product epilogue apart")
+            self._call(f, tile, tail)
+            return
+        if self.cost > 1:
+            self.module.took("product epilogue")
+        base = self._env(f, "%i", "%j")
+        columns, lines = {}, {}
+        for v in range(vectors):
+            env = self._at(base, 0, v, tail if v == vectors - 1 else 0)
+            self._hoist(f, env, column=True)
+            columns[v] = env.memo
+        for r in range(rows):
+            env = self._at(base, r, 0, 0)
+            env.vector = None
+            self._hoist(f, env, column=False)
+            lines[r] = env.memo
+        for r in range(rows):
+            for v in range(vectors):
+                live = tail if v == vectors - 1 else 0
+                env = self._at(base, r, v, live)
+                env.memo = {**columns[v], **lines[r]}
+                self._store(f, env, tile[r][v], live)
+
+    # ---- what a tile will read and write
+
+    def traffic(self) -> int:
+        """Bytes an element of the product that the epilogue moves from and to memory."""
+        return sum(a.buffer.dtype.itemsize for a in self._matrices())
+
+    def _matrices(self) -> list[Access]:
+        """Accesses that lie along the columns and move with the rows, loads first: what is stored over them is there then."""
+        if self.p.m is None or self.p.n is None:
+            return []
+        found: dict[int, Access] = {}
+        loads = [v.attr for v in self.values if v.op == "load"]
+        for access in (*loads, *(s.access for s in self.p.stores)):
+            flat = access.flat()
+            terms = dict(flat.terms)
+            if terms.get(self.p.n.id) == 1 and terms.get(self.p.m.id) and not flat.gather and not access.guard:
+                found[access.buffer.id] = access
+        stored = {s.access.buffer.id for s in self.p.stores}
+        read = [(a.flat(), a.buffer.dtype) for n, a in found.items() if n not in stored]
+        for n in stored & found.keys():  # most likely the output lies where an input was
+            place = (found[n].flat(), found[n].buffer.dtype)
+            if place in read:
+                read.remove(place)
+                del found[n]
+        return list(found.values())
+
+    def fetch(self, f: Function, rows: int, vectors: int) -> None:
+        """Ask for the memory of a tile."""
+        assert self.p.m and self.p.n
+        axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
+        for access in self._matrices():
+            flat, size = access.flat(), access.buffer.dtype.itemsize
+            step = dict(flat.terms)[self.p.m.id]
+            at: str | int = flat.const
+            for axis, c in flat.terms:
+                at = f.add(at, f.mul(axes[axis], c))
+            start = f.offset(f.load("ptr", f.offset("%args", 8 * access.buffer.id), 8), f.mul(at, size))
+            width = vectors * self.lanes * size
+            places = [*range(0, width, 64), *([width - size] if step * size % 64 else [])]
+            for place in (r * step * size + x for r in range(rows) for x in places):
+                self.module.prefetch(f, f.offset(start, place))
+
+    def _env(self, f: Function, i: str, j: str) -> Env:
+        """What every element shares: pointers, scalars, the outer loops."""
+        axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)}
+        if self.p.m:
+            axes[self.p.m.id] = i
+        if self.p.n:
+            axes[self.p.n.id] = j
+        used = {a for v in self.values for a in _buffers(v)} | {s.access.buffer.id for s in self.p.stores}
+        pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
+        first = len(self.kernel.inputs) + len(self.kernel.outputs)
+        scalars = {
+            v.attr: load_scalar(f, self.kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
+            for v in self.values if v.op == "scalar"
+        }
+        record = ""
+        if any(v.op == "check" for v in self.values):
+            record = f.load("ptr", f.offset("%args", 8 * record_slot(self.kernel)), 8)
+        return Env(axes=axes, pointers=pointers, scalars=scalars, lanes=self.lanes, deps=self.deps, record=record)
+
+    def _at(self, base: Env, r: int, v: int, live: int) -> Env:
+        offsets = {}
+        if self.p.m:
+            offsets[self.p.m.id] = r
+        if self.p.n:
+            offsets[self.p.n.id] = v * self.lanes
+        return replace(
+            base, offsets=offsets, memo={}, vector=self.p.n.id if self.p.n else None,
+            mask=mask_text(self.lanes, live) if live else None,
+        )
+
+    def _hoist(self, f: Function, env: Env, column: bool) -> None:
+        """Emit what depends on the column only (or the row only) once for all rows (columns)."""
+        mine = self.p.n if column else self.p.m
+        other = self.p.m if column else self.p.n
+        if mine is None:
+            return
+
+        def alone(value: Value) -> bool:
+            deps = dependencies(value, self.deps)
+            return mine.id in deps and not (other and other.id in deps) and not any(isinstance(d, tuple) for d in deps)
+
+        for value in uppermost([s.value for s in self.p.stores], alone):
+            emit_value(f, self.module, self.isa, value, env)
+
+    def _store(self, f: Function, env: Env, acc: str, live: int) -> None:
+        """One vector (or, where n is a single column, one element): all values first, then all stores."""
+        if self.narrow is not None:  # summed in float32, and rounded before anything reads it
+            acc = cast(Ops(f, self.module, self.isa, self.lanes), acc, self.p.accum, self.narrow)
+        if env.vector is None:
+            acc = f.let(f"extractelement {self.vector} {acc}, i32 0")
+        env.accs = {self.p.id: acc}
+        for store in self.p.stores:
+            emit_value(f, self.module, self.isa, store.value, env)
+        for store in self.p.stores:
+            if live and self._in_pieces(store):
+                self._store_pieces(f, env, store, live)
+            else:
+                emit_store(f, self.module, self.isa, store, env)
+
+    def _in_pieces(self, store: Store) -> bool:
+        """Masked stores of 256 bits are slow on some CPUs: half, quarter, eighth of a vector instead."""
+        flat = store.access.flat()
+        adjacent = self.p.n is not None and dict(flat.terms).get(self.p.n.id) == 1
+        same = store.value.dtype == store.access.buffer.dtype
+        return self.isa.bits <= 256 and adjacent and same and not flat.gather and not store.access.guard
+
+    def _store_pieces(self, f: Function, env: Env, store: Store, live: int) -> None:
+        dtype = store.access.buffer.dtype
+        value = emit_value(f, self.module, self.isa, store.value, env)
+        value = to_memory(f, value, dtype, self.lanes)
+        kind, flat = memory_type(dtype), store.access.flat()
+        at: str | int = flat.const + sum(c * env.offsets.get(a, 0) for a, c in flat.terms)
+        for axis, c in flat.terms:
+            at = f.add(at, f.mul(env.axes[axis], c))
+        pointer = f.element(env.pointers[store.access.buffer.id], kind, at)
+        first = 0
+        while first < live:
+            n = 1 << ((live - first).bit_length() - 1)
+            order = ", ".join(f"i32 {first + x}" for x in range(n))
+            part = f.let(f"shufflevector <{self.lanes} x {kind}> {value}, <{self.lanes} x {kind}> poison, <{n} x i32> <{order}>")
+            f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.itemsize), dtype.itemsize)
+            first += n
+
+    # ---- a tile in memory, for long epilogues
+
+    def _call(self, f: Function, tile: Tile, tail: int) -> None:
+        rows, vectors = len(tile), len(tile[0])
+        width = self.lanes * self.size
+        room = f.local(f"[{rows * vectors} x {self.vector}]", width)
+        for r in range(rows):
+            for v in range(vectors):
+                f.store(self.vector, tile[r][v], f.offset(room, (r * vectors + v) * width), width)
+        outer = "".join(f", i64 %o{n}" for n in range(len(self.p.outer)))
+        full = vectors - bool(tail)
+        place = f"i64 %i, i64 %j, ptr %args{outer}"
+        f.do(f"call void @{self._outline(0)}(ptr {room}, i64 {rows}, i64 {full}, i64 {vectors}, {place})")
+        if tail:
+            part = f.offset(room, full * width)
+            j = f.add("%j", full * self.lanes)
+            name = self._outline(tail)
+            f.do(f"call void @{name}(ptr {part}, i64 {rows}, i64 1, i64 {vectors}, i64 %i, i64 {j}, ptr %args{outer})")
+
+    def _outline(self, tail: int) -> str:
+        """``@name(tile, rows, vectors, stride, i, j, args, outer...)`` for full vectors or those with ``tail`` lanes."""
+        name = f"{self.symbol}.epilogue{tail or ''}"
+        if tail in self.outlined:
+            return name
+        self.outlined.add(tail)
+        outer = "".join(f", i64 %o{n}" for n in range(len(self.p.outer)))
+        f = self.module.function(
+            f"define internal void @{name}(ptr %tile, i64 %rows, i64 %vectors, i64 %stride, i64 %i, i64 %j, ptr %args{outer})"
+        )
+        width = self.lanes * self.size
+        base = self._env(f, "%i", "%j")
+        with f.loop(0, "%rows") as r, f.loop(0, "%vectors") as v:
+            at = f.add(f.mul(r, "%stride"), v)
+            acc = f.load(self.vector, f.offset("%tile", f.mul(at, width)), width)
+            env = self._at(base, 0, 0, tail)
+            env.axes = dict(base.axes)
+            if self.p.m:
+                env.axes[self.p.m.id] = f.add("%i", r)
+            if self.p.n:
+                env.axes[self.p.n.id] = f.add("%j", f.mul(v, self.lanes))
+            self._store(f, env, acc, tail)
+        f.do("ret void")
+        return name
+
+
+def _buffers(value: Value) -> list[int]:
+    return [value.attr.buffer.id] if value.op == "load" else []
+
+
+def _cost(value: Value) -> int:
+    """Instructions, roughly."""
+    return 1 if value.op in _CHEAP else 4 if value.op in _MIDDLE else 40

@@ -1,0 +1,353 @@
+"""Matrix products: a Kernel that is one plain product, as LLVM text.
+
+One driver serves small and large products: loops over work units, K blocks, column panels and row panels
+around one microkernel; what fits in the cache is read in place, the rest from packed copies. Each element is summed in the
+order that the contraction states (fma chains over blocks of ascending k, joined pairwise) whatever the path, so results do
+not depend on the plan or on threads. Products in lanes, those with a vector, have a driver of their own (gemv).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.chunks import divide, run_units, share
+from weft.devices.cpu.emit.generated import Generated, generated
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.product.epilogue import Epilogue
+from weft.devices.cpu.product.gemv import generate_gemv
+from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
+from weft.devices.cpu.product.pack import Packer
+from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
+from weft.kernel.ir import Kernel
+from weft.kernel.product import Operand, Product, match_product
+
+LINE = 64
+
+
+def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], ProductPlan] = make_plan) -> Generated | None:
+    """LLVM text for a kernel whose only stage is a plain product of floats, else None.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        One phase with one Contraction. float32 or float64 accumulators; float16 and bfloat16 operands are
+        widened while they are packed. Any strides; k must be evenly spaced in both operands.
+    isa : ISA
+    plan : function, optional
+        Replaces the choice of tile and blocks (tests, measurements).
+    """
+    product = match_product(kernel)
+    if product is None:
+        return None
+    if product.order.lanes > 1:
+        return generate_gemv(kernel, product, isa)
+    if should_swap(product, isa.lanes(product.accum.itemsize)):
+        product = product.swapped()
+    return _Driver(kernel, product, isa, plan(product, isa)).generate()
+
+
+class _Driver:
+    def __init__(self, kernel: Kernel, product: Product, isa: ISA, plan: ProductPlan) -> None:
+        self.kernel, self.p, self.isa, self.plan = kernel, product, isa, plan
+        self.module = Module()
+        self.symbol = kernel.name
+        self.size = product.accum.itemsize
+        self.scalar = "float" if self.size == 4 else "double"
+        self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(product.outer)))
+        # the narrow last column panel, and where the copies lie in a worker's scratch
+        rest = product.columns % plan.nr
+        self.last_columns = rest
+        self.last_vectors = -(-rest // plan.lanes)
+        unit_panels = -(-plan.panels // plan.m_units)
+        self.unit_panels, self.unit_columns = unit_panels, -(-plan.columns // plan.n_units)
+        self.k_room = (plan.kc + 15) // 16 * 16
+        self.a_along_k = product.a.k == 1 or product.a.free != 1
+        # an odd number of cache lines between packed rows: no two of a tile fall into one cache set
+        self.a_stride = self.k_room + (16 if (self.k_room * self.size // LINE) % 2 == 0 else 0) * 4 // self.size
+        a_elements = unit_panels * plan.rows * (self.a_stride if self.a_along_k else self.k_room)
+        self.a_bytes = _line(a_elements * self.size) if plan.pack_a else 0
+        self.b_bytes = _line(self.k_room * plan.nr * self.size) if plan.pack_b else 0
+        self.tile_bytes = plan.rows * plan.nr * self.size
+        # what a call does of k where it is not all of it, and the sums of blocks that rest in between
+        block = product.order.block
+        self.steps = product.k * product.turns
+        self.pieces = plan.kc < self.steps
+        self.partial = self.pieces and (plan.kc < block or (product.turns > 1 and product.k % block > 0))
+        self.piece = min(plan.kc, block) if self.pieces else 0
+        while self.pieces and 2 * self.piece <= plan.kc and (product.turns == 1 or product.k % (2 * self.piece) == 0):
+            self.piece *= 2
+        self.level_bytes = unit_panels * self.unit_columns * self.tile_bytes
+        counted = -(-self.steps // max(block, self.piece))
+        self.t_bytes = self.level_bytes * pairwise.depth(counted, self.partial) if self.pieces else 0
+
+    @property
+    def scratch(self) -> int:
+        return self.a_bytes + self.b_bytes + self.t_bytes
+
+    def generate(self) -> Generated:
+        plan = self.plan
+        marks = {
+            "product packs a": plan.pack_a, "product packs b": plan.pack_b, "product copies b": plan.copy_b,
+            "product turns b": plan.turn_b, "product in pieces": self.pieces,
+            "product in place": not (plan.pack_a or plan.pack_b), "product batch": self.p.batch > 1,
+            "product last columns": self.last_columns > 0, "product units": plan.m_units * plan.n_units > 1,
+        }
+        for path in ("product", *(path for path, holds in marks.items() if holds)):
+            self.module.took(path)
+        epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
+        for tall in (True, False):
+            for wide in (True, False):
+                for copy in (False, True):
+                    if self._exists(tall, wide, copy):
+                        self._micro(tall, wide, copy, epilogue)
+        self._packs()
+        self._unit()
+        units = self.plan.m_units * self.plan.n_units * self.p.batch
+        run_units(self.module, self.kernel, units, max(self.plan.chunks, 1), self.scratch)
+        self.module.vectors = True
+        return generated(self.module, self.symbol, 0, self.scratch)
+
+    # ---- pieces
+
+    def _exists(self, tall: bool, wide: bool, copy: bool = False) -> bool:
+        plan = self.plan
+        firsts = [u * plan.panels // plan.m_units for u in range(plan.m_units)]
+        heads = any((x < plan.tall) == tall for x in firsts)
+        if copy and not (plan.copy_b and heads):
+            return False
+        if plan.copy_b and not copy and plan.panels == plan.m_units:
+            return False
+        rows = plan.tall > 0 if tall else plan.tall < plan.panels
+        return rows and (self.p.columns >= plan.nr if wide else self.last_columns > 0)
+
+    def _name(self, part: str) -> str:
+        return f"{self.symbol}.{part}"
+
+    def _kernel_name(self, tall: bool, wide: bool, copy: bool) -> str:
+        vectors = f"{self.plan.vectors}" if wide else f"{self.last_vectors}.last"
+        return self._name(f"tile{self.plan.rows - (not tall)}x{vectors}{'.copy' if copy else ''}")
+
+    def _micro(self, tall: bool, wide: bool, copy: bool, epilogue: Epilogue) -> None:
+        plan, p = self.plan, self.p
+        vectors = plan.vectors if wide else self.last_vectors
+        tail = 0 if wide else self.last_columns % plan.lanes
+        packed = plan.pack_b and not copy
+        a_row, a_k = p.a.free, p.a.k
+        if plan.pack_a:
+            a_row, a_k = (self.a_stride, 1) if self.a_along_k else (1, plan.rows)
+        micro = Micro(
+            self._kernel_name(tall, wide, copy), plan.rows - (not tall), vectors, plan.lanes, self.scalar, a_row, a_k,
+            vectors * plan.lanes if packed else p.b.k, self.steps, p.order.block, self.piece, self.partial,
+            self.level_bytes, 0 if packed else tail, plan.lanes * self.size if packed else self.size,
+            self.isa.fma, copy, p.b.free if plan.turn_b else 0,
+        )
+
+        def finish(f: Function, tile: Tile) -> None:
+            epilogue.emit(f, tile, tail)
+
+        def fetch(f: Function) -> None:
+            epilogue.fetch(f, micro.rows, vectors)
+
+        far = plan.kc >= 64 and p.rows * p.columns * epilogue.traffic() > self.isa.l2 // 2
+        emit_microkernel(self.module, micro, self.extra, finish, fetch if far else None)
+
+    def _packs(self) -> None:
+        plan, p = self.plan, self.p
+        if plan.pack_a:
+            pack = Packer(self.module, p.a.buffer.dtype, p.accum, plan.lanes)
+            if self.a_along_k:
+                pack.rows(self._name("rows"), p.a.free, p.a.k, self.a_stride, plan.rows)
+            else:
+                pack.columns(self._name("rows.tall"), plan.rows, p.a.free, p.a.k, plan.rows)
+                if plan.tall < plan.panels:
+                    pack.columns(self._name("rows.low"), plan.rows - 1, p.a.free, p.a.k, plan.rows)
+        if plan.pack_b and not plan.copy_b:
+            pack = Packer(self.module, p.b.buffer.dtype, p.accum, plan.lanes)
+            if p.columns >= plan.nr:
+                pack.columns(self._name("panel"), plan.nr, p.b.free, p.b.k, plan.nr)
+            if self.last_columns:
+                pack.columns(
+                    self._name("panel.last"), self.last_columns, p.b.free, p.b.k, self.last_vectors * plan.lanes
+                )
+
+    # ---- one unit of work
+
+    def _unit(self) -> None:
+        plan, p = self.plan, self.p
+        f = self.module.function(f"define internal void @{self._name('unit')}(ptr %args, i64 %unit, ptr %work)")
+        unit, ib = divide(f, "%unit", plan.m_units)
+        unit, jb = divide(f, unit, plan.n_units)
+        outer: list[str] = []
+        for axis in reversed(p.outer):
+            unit, index = divide(f, unit, axis.extent)
+            outer.append(index)
+        outer.reverse()
+        first, stop = share(f, ib, plan.panels, plan.m_units)
+        left, right = share(f, jb, plan.columns, plan.n_units)
+        a = self._base(f, p.a, outer)
+        b = self._base(f, p.b, outer)
+        t = f.offset("%work", self.a_bytes + self.b_bytes)
+        with ExitStack() as stack:
+            at, kc, k0 = "0", str(plan.kc), "0"
+            if self.pieces:
+                at, kc = stack.enter_context(self._each_piece(f))
+                k0 = at
+                if p.turns > 1:
+                    turn, k0 = divide(f, at, p.k)
+                    for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
+                        turn, index = divide(f, turn, extent)
+                        a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.itemsize))
+                        b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.itemsize))
+            ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
+            bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.itemsize))
+            whole = p.columns // plan.nr
+            calls = _Calls(outer, kc, at, first, stop, left)
+            if whole:
+                with f.loop(left, _minimum(f, right, whole) if self.last_columns else right) as jp:
+                    self._column(f, ak, bk, t, jp, wide=True, c=calls)
+            if self.last_columns:
+                with f.when(f.let(f"icmp sgt i64 {right}, {whole}", "c")):
+                    self._column(f, ak, bk, t, str(whole), wide=False, c=calls)
+        f.do("ret void")
+
+    @contextmanager
+    def _each_piece(self, f: Function) -> Iterator[tuple[str, str]]:
+        """(number of the first step, steps) of each piece of k: it ends with a row of k, and with a block where it is short."""
+        p, place = self.p, f.local("i64")
+        head, body, done = (f.fresh_label(h) for h in ("pieces", "piece", "whole"))
+        f.store("i64", "0", place)
+        f.do(f"br label %{head}")
+        f.label(head)
+        at = f.load("i64", place)
+        f.do(f"br i1 {f.let(f'icmp slt i64 {at}, {self.steps}', 'c')}, label %{body}, label %{done}")
+        f.label(body)
+        count = _minimum(f, self.piece, f.let(f"sub i64 {self.steps}, {at}"))
+        for whole in ([p.order.block] if self.partial else []) + ([p.k] if p.turns > 1 else []):
+            count = _minimum(f, count, f.let(f"sub i64 {whole}, {f.let(f'urem i64 {at}, {whole}')}"))
+        yield at, count
+        f.store("i64", f.add(at, count), place)
+        f.do(f"br label %{head}")
+        f.label(done)
+
+    def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:
+        position = operand.buffer.id
+        pointer = f.load("ptr", f.offset("%args", 8 * position), 8)
+        at: str | int = operand.const
+        for index, stride in zip(outer, operand.outer, strict=True):
+            at = f.add(at, f.mul(index, stride))
+        return f.offset(pointer, f.mul(at, operand.buffer.dtype.itemsize))
+
+    def _row(self, f: Function, panel: str | int) -> str:
+        """First row of a panel; panels after the tall ones are one row lower."""
+        plan = self.plan
+        at = f.mul(panel, plan.rows)
+        if plan.tall == plan.panels:
+            return at
+        over = f.let(f"sub i64 {panel}, {plan.tall}")
+        positive = f.let(f"select i1 {f.let(f'icmp sgt i64 {over}, 0', 'c')}, i64 {over}, i64 0")
+        return f.let(f"sub i64 {at}, {positive}")
+
+    def _row_ranges(self, f: Function, first: str, stop: str) -> list[tuple[bool, str, str]]:
+        plan = self.plan
+        if plan.tall == plan.panels:
+            return [(True, first, stop)]
+        return [(True, first, _minimum(f, stop, plan.tall)), (False, _maximum(f, first, plan.tall), stop)]
+
+    def _column(self, f: Function, a: str, b: str, t: str, jp: str, wide: bool, c: _Calls) -> None:
+        """All row panels of one column panel."""
+        plan, p = self.plan, self.p
+        j = f.mul(jp, plan.nr) if not jp.isdigit() else str(int(jp) * plan.nr)
+        source = f.offset(b, f.mul(j, p.b.free * p.b.buffer.dtype.itemsize))
+        panel = f.offset("%work", self.a_bytes) if plan.pack_b else source
+        if plan.pack_b and not plan.copy_b:
+            name = self._name("panel" if wide else "panel.last")
+            f.do(f"call void @{name}(ptr {source}, ptr {panel}, i64 {c.kc})")
+        column = f.mul(f.let(f"sub i64 {jp}, {c.left}"), self.unit_panels * self.tile_bytes)
+        fresh = f.let(f"icmp eq i64 {jp}, {c.left}", "c")
+        ahead = self._ahead(f, b, j)
+
+        def tile(index: str, tall: bool, copy: bool) -> None:
+            i = self._row(f, index)
+            near = f.let(f"sub i64 {index}, {c.first}")
+            rows = self._a_rows(f, a, i, near, fresh, tall, c)
+            self._fetch_ahead(f, ahead, near)
+            at = f.offset(t, f.add(column, f.mul(near, self.tile_bytes))) if self.pieces else t
+            outer = "".join(f", i64 {o}" for o in c.outer)
+            f.do(
+                f"call void @{self._kernel_name(tall, wide, copy)}(ptr {rows}, ptr {source if copy else panel}, ptr {at}, "
+                f"ptr {panel}, i64 {c.kc}, i64 {c.at}, i64 {i}, i64 {j}, ptr %args{outer})"
+            )
+
+        first = c.first
+        if plan.copy_b:
+            first = f.let(f"add i64 {c.first}, 1")
+            for tall in (True, False):
+                if self._exists(tall, wide, copy=True):
+                    with f.when(f.let(f"icmp {'slt' if tall else 'sge'} i64 {c.first}, {plan.tall}", "c")):
+                        tile(c.first, tall, True)
+        for tall, lo, hi in self._row_ranges(f, first, c.stop):
+            if self._exists(tall, wide):
+                with f.loop(lo, hi) as index:
+                    tile(index, tall, False)
+
+    def _a_rows(self, f: Function, a: str, i: str, near: str, fresh: str, tall: bool, c: _Calls) -> str:
+        """Where the rows of a panel are read; in the first column panel they are packed on the way."""
+        plan, p = self.plan, self.p
+        source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.itemsize))
+        if not plan.pack_a:
+            return source
+        if self.a_along_k:
+            at = f.offset("%work", f.mul(near, plan.rows * self.a_stride * self.size))
+        else:
+            at = f.offset("%work", f.mul(near, plan.rows * self.k_room * self.size))
+        with f.when(fresh):
+            if self.a_along_k:
+                f.do(f"call void @{self._name('rows')}(ptr {source}, ptr {at}, i64 {plan.rows - (not tall)}, i64 {c.kc})")
+            else:
+                f.do(f"call void @{self._name('rows.tall' if tall else 'rows.low')}(ptr {source}, ptr {at}, i64 {c.kc})")
+        return at
+
+    def _fetch_ahead(self, f: Function, ahead: tuple[str, int, int], near: str) -> None:
+        start, count, step = ahead
+        if count:
+            line = f.offset(start, f.mul(near, count * step))
+            for x in range(count):
+                self._prefetch(f, f.offset(line, x * step))
+
+    def _ahead(self, f: Function, b: str, j: str) -> tuple[str, int, int]:
+        """(start of the next panel of b, lines of it to fetch a tile, bytes between them)."""
+        plan, p = self.plan, self.p
+        if not plan.pack_b or self.unit_columns == 1 or self.unit_panels < 8:
+            return b, 0, 0
+        size = p.b.buffer.dtype.itemsize
+        start = f.offset(b, f.mul(f.add(j, plan.nr), p.b.free * size))
+        if p.b.free == 1:
+            return start, -(-plan.kc // self.unit_panels), p.b.k * size
+        if p.b.k == 1 and p.b.free * size % LINE == 0:
+            return start, -(-(plan.nr * plan.kc * size // LINE) // self.unit_panels), LINE
+        return start, 0, 0
+
+    def _prefetch(self, f: Function, pointer: str, write: bool = False) -> None:
+        self.module.prefetch(f, pointer, write, near=write)
+
+
+class _Calls:
+    """What all tiles of one piece of k share."""
+
+    def __init__(self, outer: list[str], kc: str, at: str, first: str, stop: str, left: str) -> None:
+        self.outer, self.kc, self.at, self.first, self.stop, self.left = outer, kc, at, first, stop, left
+
+
+def _line(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
+
+
+def _minimum(f: Function, a: str | int, b: str | int) -> str:
+    return f.let(f"select i1 {f.let(f'icmp slt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")
+
+
+def _maximum(f: Function, a: str | int, b: str | int) -> str:
+    return f.let(f"select i1 {f.let(f'icmp sgt i64 {a}, {b}', 'c')}, i64 {a}, i64 {b}")

@@ -1,0 +1,407 @@
+"""Products of a matrix and a vector: bound by memory, so the matrix is read once, in the order in which it lies.
+
+Each element is summed as the contraction's order says: in 4 fma chains (32 for the product of two vectors), element k of
+the sum in chain k % 4; at the end of a block the chains are added pairwise by halves, and blocks are joined pairwise. The
+same in all functions below, so that results depend on extents and dtype, not on strides:
+
+- ``along``: the matrix runs along k in memory; a chain is a lane, a register a row of the matrix.
+- ``across``: the matrix runs along its free axis; a chain is a register, a lane an element of the result.
+- ``sweep``: the same where the matrix is large: 8 rows of one chain are read side by side, whole rows at a time; in
+  between the chains lie in scratch that stays in the nearest cache, and behind them the sums of blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+
+from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.chunks import divide, run_units, share
+from weft.devices.cpu.emit.generated import Generated, generated
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import llvm_type
+from weft.devices.cpu.product.epilogue import Epilogue
+from weft.devices.cpu.product.pack import Packer
+from weft.kernel.ir import Kernel
+from weft.kernel.product import Operand, Product
+
+SWEEP = 8  # rows of the matrix that are read side by side
+WIDE = 8  # vectors of each row that are read at once
+PARALLEL_BYTES = 2 << 20
+
+
+def generate_gemv(kernel: Kernel, product: Product, isa: ISA) -> Generated:
+    """LLVM text of a product that is summed in lanes: m or n is 1, and k one axis."""
+    return _Driver(kernel, product if product.rows == 1 else product.swapped(), isa).generate()
+
+
+class _Driver:
+    def __init__(self, kernel: Kernel, p: Product, isa: ISA) -> None:
+        self.kernel, self.p, self.isa = kernel, p, isa
+        self.module = Module()
+        self.symbol = kernel.name
+        self.size = p.accum.itemsize
+        self.scalar = llvm_type(p.accum)
+        self.lanes = isa.lanes(self.size)
+        self.chains, self.block = p.order.lanes, p.order.block
+        self.blocks = -(-p.k // self.block)
+        self.along = p.columns == 1 or p.b.k == 1 and p.b.free != 1
+        self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes)
+        self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes)
+        self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
+        matrix = p.columns * p.k * p.b.buffer.dtype.itemsize
+        parallel = matrix * p.batch >= PARALLEL_BYTES
+        self.blocked = not self.along and matrix > isa.l1 * 3 // 4 and p.k >= SWEEP * self.chains and p.b.free == 1
+        # nr: elements of the result that one turn makes; units are runs of turns, wide ones where rows are swept
+        self.nr = self.lanes * (1 if self.along else WIDE if self.blocked else 2)
+        self.tail = p.columns % self.nr
+        self.groups = -(-p.columns // self.nr)
+        width = 16384 // self.size if self.blocked else p.columns
+        units = max(1, round(p.columns / width))
+        if parallel and p.batch < 8:
+            least = 8192 // self.size if self.blocked else self.nr  # shorter pieces of rows are read at half the speed
+            units = max(units, min(max(8, matrix >> 20), p.columns // least))
+        self.units = max(1, min(units, self.groups))
+        self.chunks = min(self.units * p.batch, max(8, matrix * p.batch >> 21), 4096) if parallel else 0
+        self.chunks = self.chunks if self.chunks > 1 else 0
+        self.plane = -(-self.groups // self.units) * self.nr * self.size  # bytes of one chain, or one level of blocks
+        self.room = self.plane * (self.chains + (pairwise.depth(self.blocks) if self.blocks > 1 else 0)) if self.blocked else 0
+        if self.fma:
+            self._declare(self.chains)
+            self._declare(self.lanes)
+
+    @property
+    def fma(self) -> bool:
+        return self.isa.fma
+
+    def generate(self) -> Generated:
+        self.module.took(f"vector product {'along' if self.along else 'sweep' if self.blocked else 'across'}")
+        epilogue = Epilogue(self.module, self.kernel, self.p, self.isa, self.symbol)
+        for live in {0} | {self.tail % self.lanes}:
+            f = self.module.function(
+                f"define internal void @{self._name('store', live)}({self._vec(self.lanes)} %acc, i64 %i, i64 %j{self.extra})"
+            )
+            epilogue.emit(f, [["%acc"]], live)
+            f.do("ret void")
+        for tail in ([0] if self.p.columns >= self.nr else []) + ([self.tail] if self.tail else []):
+            if self.along:
+                self._along(tail)
+            elif self.blocked:
+                self._sweep(tail)
+            else:
+                self._across(tail)
+        self._unit()
+        run_units(self.module, self.kernel, self.units * self.p.batch, max(self.chunks, 1), self.room)
+        self.module.vectors = True
+        return generated(self.module, self.symbol, 0, self.room)
+
+    # ---- pieces
+
+    def _name(self, part: str, tail: int) -> str:
+        return f"{self.symbol}.{part}{tail or ''}"
+
+    def _vec(self, n: int) -> str:
+        return f"<{n} x {self.scalar}>"
+
+    def _declare(self, n: int) -> None:
+        vec, name = self._vec(n), f"llvm.fma.v{n}f{8 * self.size}"
+        self.module.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
+
+    def _fma(self, f: Function, x: str, y: str, z: str, n: int) -> str:
+        vec = self._vec(n)
+        if self.fma:
+            return f.let(f"call {vec} @llvm.fma.v{n}f{8 * self.size}({vec} {x}, {vec} {y}, {vec} {z})")
+        return f.let(f"fadd {vec} {f.let(f'fmul {vec} {x}, {y}')}, {z}")
+
+    def _read(self, f: Function, packer: Packer, at: str, stride: int, n: int, live: int) -> str:
+        """n elements, zeros from ``live`` on."""
+        if stride == 1 and live == n:
+            return packer.read(f, at, n)
+        vec, out = self._vec(n), "zeroinitializer"
+        if stride == 1:
+            done = 0
+            while done < live:  # powers of two
+                part = 1 << ((live - done).bit_length() - 1)
+                value = packer.read(f, f.offset(at, done * packer.size_in), part)
+                wide = ", ".join(f"i32 {x if x < part else part}" for x in range(n))
+                value = f.let(f"shufflevector {self._vec(part)} {value}, {self._vec(part)} zeroinitializer, <{n} x i32> <{wide}>")
+                order = ", ".join(f"i32 {x if not done <= x < done + part else n + x - done}" for x in range(n))
+                out = f.let(f"shufflevector {vec} {out}, {vec} {value}, <{n} x i32> <{order}>")
+                done += part
+            return out
+        if stride == 0:
+            x = packer.read(f, at, 0)
+            one = f.let(f"insertelement {vec} poison, {self.scalar} {x}, i32 0")
+            full = f.let(f"shufflevector {vec} {one}, {vec} poison, <{n} x i32> zeroinitializer")
+            order = ", ".join(f"i32 {x if x < live else n + x}" for x in range(n))
+            return f.let(f"shufflevector {vec} {full}, {vec} zeroinitializer, <{n} x i32> <{order}>")
+        for lane in range(live):
+            x = packer.read(f, f.offset(at, lane * stride * packer.size_in), 0)
+            out = f.let(f"insertelement {vec} {out}, {self.scalar} {x}, i32 {lane}")
+        return out
+
+    def _along(self, tail: int) -> None:
+        """``along(a, b, i, j)``: the elements of one vector of the result, a row of the matrix each."""
+        p, n = self.p, self.chains
+        f = self.module.function(f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, i64 %i, i64 %j{self.extra})")
+        rows, vec = tail or self.lanes, self._vec(n)
+        width = n * self.size
+        cells = [f.local(vec, width) for _ in range(rows)]
+
+        def step(k: str, live: int) -> None:
+            x = self._read(f, self.a, f.offset("%A", f.mul(k, p.a.k * self.a.size_in)), p.a.k, n, live)
+            at = f.offset("%B", f.mul(k, p.b.k * self.b.size_in))
+            for row, cell in enumerate(cells):
+                y = self._read(f, self.b, f.offset(at, row * p.b.free * self.b.size_in), p.b.k, n, live)
+                before = f.load(vec, cell, width)
+                after = self._fma(f, x, y, before, n)
+                if live < n:  # chains that take no element keep even a negative zero
+                    order = ", ".join(f"i32 {c if c < live else n + c}" for c in range(n))
+                    after = f.let(f"shufflevector {vec} {after}, {vec} {before}, <{n} x i32> <{order}>")
+                f.store(vec, after, cell, width)
+
+        def block(first: str | int, end: str | int, last: str | None) -> list[str]:
+            for cell in cells:
+                f.store(vec, "zeroinitializer", cell, width)
+            if p.k >= n:
+                with f.loop(first, end, n) as k:
+                    step(k, n)
+            if p.k % n:
+                with f.when(last) if last else nullcontext():
+                    step(str(p.k // n * n), p.k % n)
+            sums = [f.load(vec, cell, width) for cell in cells]
+            return [self._halves(f, sums + ["zeroinitializer"] * (self.lanes - rows if p.columns > 1 else 0))]
+
+        (acc,) = self._in_blocks(f, p.k // n * n, self._vec(1 if p.columns == 1 else self.lanes), 1, block)
+        if p.columns == 1:
+            order = ", ".join("i32 0" for _ in range(self.lanes))
+            acc = f.let(f"shufflevector {self._vec(1)} {acc}, {self._vec(1)} poison, <{self.lanes} x i32> <{order}>")
+        self._finish(f, acc, "%j", tail % self.lanes)
+        f.do("ret void")
+
+    def _in_blocks(
+        self, f: Function, whole: int, type_: str, count: int, block: Callable[[str | int, str | int, str | None], list[str]],
+    ) -> list[str]:
+        """The sums of all blocks, joined. ``block(first, end, last)`` emits one: its steps below ``whole``, and those from
+        there on where ``last`` holds (None: always); ``count`` registers of a type."""
+        if self.blocks == 1:
+            return block(0, whole, None)
+        bytes_ = max(16, self.lanes * self.size)
+        cells = [f.local(type_, bytes_) for _ in range(count)]
+        levels = f.local(f"[{pairwise.depth(self.blocks) * count * bytes_} x i8]", bytes_)
+        places = [n * bytes_ for n in range(count)]
+        with f.loop(0, self.blocks) as number:
+            last = f.let(f"icmp eq i64 {number}, {self.blocks - 1}", "c")
+            first = f.mul(number, self.block)
+            for cell, value in zip(cells, block(first, f.minimum(f.add(first, self.block), whole), last), strict=True):
+                f.store(type_, value, cell)
+            self._join(f, pairwise.rows(f, levels, count * bytes_, places), number, last, type_, cells)
+        return [f.load(type_, cell) for cell in cells]
+
+    def _join(self, f: Function, at: pairwise.Places, number: str, last: str, type_: str, cells: list[str]) -> None:
+        """What a block made, with the blocks before it; kept where it is not the last."""
+        types = [type_] * len(cells)
+        pairwise.join(
+            self.module, f, at, pairwise.joins(f, number, last), types, cells,
+            lambda x, y: [f.let(f"fadd {type_} {p}, {q}") for p, q in zip(x, y, strict=True)], self.size,
+        )
+        with f.when(f.let(f"xor i1 {last}, true")):
+            pairwise.keep(self.module, f, at, number, types, cells, self.size)
+
+    def _halves(self, f: Function, sums: list[str]) -> str:
+        """The vector of all rows' sums: of each row the upper half of its chains is added to the lower."""
+        n, span = self.chains, self.chains
+        while span > 1:
+            half = span // 2
+            count = 2 * n if len(sums) > 1 else n
+            low = [x for x in range(count) if x % span < half]
+            masks = [", ".join(f"i32 {x + up}" for x in low) for up in (0, half)]
+            pairs = list(zip(sums[::2], sums[1::2], strict=True)) if len(sums) > 1 else [(sums[0], "poison")]
+            out = []
+            for x, y in pairs:
+                a, b = (
+                    f.let(f"shufflevector {self._vec(n)} {x}, {self._vec(n)} {y}, <{len(low)} x i32> <{mask}>") for mask in masks
+                )
+                out.append(f.let(f"fadd {self._vec(len(low))} {a}, {b}"))
+            sums, n, span = out, len(low), half
+        while len(sums) > 1:
+            order = ", ".join(f"i32 {x}" for x in range(2 * n))
+            sums = [
+                f.let(f"shufflevector {self._vec(n)} {x}, {self._vec(n)} {y}, <{2 * n} x i32> <{order}>")
+                for x, y in zip(sums[::2], sums[1::2], strict=True)
+            ]
+            n *= 2
+        return sums[0]
+
+    def _across(self, tail: int) -> None:
+        """``across(a, b, i, j)``: two vectors of the result, a column of the matrix a lane."""
+        p, vec, width = self.p, self._vec(self.lanes), self.lanes * self.size
+        vectors, lives = self._lives(tail)
+        f = self.module.function(f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, i64 %i, i64 %j{self.extra})")
+        cells = [[f.local(vec, width) for _ in range(vectors)] for _ in range(self.chains)]
+
+        def steps(k: str, count: int) -> None:
+            a = f.offset("%A", f.mul(k, p.a.k * self.a.size_in))
+            b = f.offset("%B", f.mul(k, p.b.k * self.b.size_in))
+            for step in range(count):
+                x = self._splat(f, f.offset(a, step * p.a.k * self.a.size_in))
+                self._row(f, x, f.offset(b, step * p.b.k * self.b.size_in), cells[step % self.chains], lives)
+
+        def block(first: str | int, end: str | int, last: str | None) -> list[str]:
+            for row in cells:
+                for cell in row:
+                    f.store(vec, "zeroinitializer", cell, width)
+            if p.k >= SWEEP:
+                with f.loop(first, end, SWEEP) as k:
+                    steps(k, SWEEP)
+            if p.k % SWEEP:
+                with f.when(last) if last else nullcontext():
+                    steps(str(p.k // SWEEP * SWEEP), p.k % SWEEP)
+            return [self._halved(f, [f.load(vec, row[v], width) for row in cells]) for v in range(vectors)]
+
+        for v, acc in enumerate(self._in_blocks(f, p.k // SWEEP * SWEEP, vec, vectors, block)):
+            self._finish(f, acc, f.add("%j", v * self.lanes), lives[v] % self.lanes)
+        f.do("ret void")
+
+    def _sweep(self, tail: int) -> None:
+        """``sweep(a, b, t, rows, first)``: up to SWEEP rows of one chain; ``finish(t, block, i, j)`` adds a block's chains."""
+        p, vec, width = self.p, self._vec(self.lanes), self.lanes * self.size
+        vectors, lives = self._lives(tail)
+        f = self.module.function(
+            f"define internal void @{self._name('tile', tail)}(ptr %A, ptr %B, ptr %T, i64 %rows, i64 %first)"
+        )
+        cells = [f.local(vec, width) for _ in range(vectors)]
+        for cell in cells:
+            f.store(vec, "zeroinitializer", cell, width)
+        with f.when(f.let("icmp eq i64 %first, 0", "c")):
+            for v, cell in enumerate(cells):
+                f.store(vec, f.load(vec, f.offset("%T", v * width), width), cell, width)
+        full = f.let(f"icmp eq i64 %rows, {SWEEP}", "c")
+
+        def row(step: str | int) -> None:
+            x = self._splat(f, f.offset("%A", f.mul(step, self.chains * p.a.k * self.a.size_in)))
+            self._row(f, x, f.offset("%B", f.mul(step, self.chains * p.b.k * self.b.size_in)), cells, lives)
+
+        with f.when(full):
+            for known in range(SWEEP):
+                row(known)
+        with f.when(f.let(f"xor i1 {full}, true")), f.loop(0, "%rows") as step:
+            row(step)
+        for v, cell in enumerate(cells):
+            f.store(vec, f.load(vec, cell, width), f.offset("%T", v * width), width)
+        f.do("ret void")
+
+        f = self.module.function(
+            f"define internal void @{self._name('finish', tail)}(ptr %T, i64 %block, i64 %i, i64 %j{self.extra})"
+        )
+        for v, cell in enumerate(cells := [f.local(vec, width) for _ in range(vectors)]):
+            sums = [f.load(vec, f.offset("%T", v * width + c * self.plane), width) for c in range(self.chains)]
+            f.store(vec, self._halved(f, sums), cell, width)
+        if self.blocks > 1:
+            levels, places = f.offset("%T", self.chains * self.plane), [v * width for v in range(vectors)]
+            last = f.let(f"icmp eq i64 %block, {self.blocks - 1}", "c")
+            self._join(f, pairwise.rows(f, levels, self.plane, places), "%block", last, vec, cells)
+            with f.when(f.let(f"xor i1 {last}, true")):
+                f.do("ret void")
+                f.label(f.fresh_label("dead"))
+        for v, cell in enumerate(cells):
+            self._finish(f, f.load(vec, cell, width), f.add("%j", v * self.lanes), lives[v] % self.lanes)
+        f.do("ret void")
+
+    def _lives(self, tail: int) -> tuple[int, list[int]]:
+        vectors = -(-(tail or self.nr) // self.lanes)
+        return vectors, [self.lanes] * (vectors - 1) + [tail % self.lanes or self.lanes]
+
+    def _splat(self, f: Function, at: str) -> str:
+        vec = self._vec(self.lanes)
+        one = f.let(f"insertelement {vec} poison, {self.scalar} {self.a.read(f, at, 0)}, i32 0")
+        return f.let(f"shufflevector {vec} {one}, {vec} poison, <{self.lanes} x i32> zeroinitializer")
+
+    def _row(self, f: Function, x: str, at: str, cells: list[str], lives: list[int]) -> None:
+        """x times a piece of a row of the matrix, added to ``cells``."""
+        vec, width, stride = self._vec(self.lanes), self.lanes * self.size, self.p.b.free
+        for v, cell in enumerate(cells):
+            y = self._read(f, self.b, f.offset(at, v * self.lanes * stride * self.b.size_in), stride, self.lanes, lives[v])
+            f.store(vec, self._fma(f, x, y, f.load(vec, cell, width), self.lanes), cell, width)
+
+    def _halved(self, f: Function, sums: list[str]) -> str:
+        while len(sums) > 1:
+            half = len(sums) // 2
+            sums = [f.let(f"fadd {self._vec(self.lanes)} {x}, {y}") for x, y in zip(sums[:half], sums[half:], strict=True)]
+        return sums[0]
+
+    def _finish(self, f: Function, acc: str, j: str, tail: int) -> None:
+        f.do(f"call void @{self._name('store', tail)}({self._vec(self.lanes)} {acc}, i64 %i, i64 {j}, {self._places('%o')})")
+
+    def _places(self, prefix: str, outer: list[str] | None = None) -> str:
+        indices = outer if outer is not None else [f"{prefix}{n}" for n in range(len(self.p.outer))]
+        return "ptr %args" + "".join(f", i64 {o}" for o in indices)
+
+    # ---- units and the entry
+
+    def _unit(self) -> None:
+        p = self.p
+        f = self.module.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, ptr %work)")
+        unit, part = divide(f, "%unit", self.units)
+        outer: list[str] = []
+        for axis in reversed(p.outer):
+            unit, index = divide(f, unit, axis.extent)
+            outer.insert(0, index)
+        first, stop = share(f, part, self.groups, self.units)
+        a, b = self._base(f, p.a, outer), self._base(f, p.b, outer)
+        whole = p.columns // self.nr
+        end = f.minimum(stop, whole)
+        places = self._places("", outer)
+
+        def groups(run: Callable[[str, int], None]) -> None:
+            if whole:
+                with f.loop(first, end) as v:
+                    run(v, 0)
+            if self.tail:
+                with f.when(f.let(f"icmp sgt i64 {stop}, {whole}", "c")):
+                    run(str(whole), self.tail)
+
+        def tile(v: str, tail: int) -> None:
+            j = f.mul(v, self.nr)
+            at = f.offset(b, f.mul(j, p.b.free * self.b.size_in))
+            f.do(f"call void @{self._name('tile', tail)}(ptr {a}, ptr {at}, i64 0, i64 {j}, {places})")
+
+        def room(v: str) -> str:
+            return f.offset("%work", f.mul(f.let(f"sub i64 {v}, {first}"), self.nr * self.size))
+
+        def finish(number: str, v: str, tail: int) -> None:
+            at = f.mul(v, self.nr)
+            f.do(f"call void @{self._name('finish', tail)}(ptr {room(v)}, i64 {number}, i64 0, i64 {at}, {places})")
+
+        if not self.blocked:
+            groups(tile)
+            f.do("ret void")
+            return
+        each = SWEEP * self.chains  # rows of a turn; a block holds a number of turns
+        with f.loop(0, self.blocks) if self.blocks > 1 else nullcontext("0") as number:
+            start = f.mul(number, self.block)
+            last = f.minimum(f.add(start, self.block), p.k)
+            with f.loop(start, last, each) as turn, f.loop(0, self.chains) as chain:
+                k = f.add(turn, chain)
+                left = f.let(f"sdiv i64 {f.let(f'sub i64 {f.add(last, self.chains - 1)}, {k}')}, {self.chains}")
+                rows = f.minimum(left, SWEEP)
+                ak, bk = f.offset(a, f.mul(k, p.a.k * self.a.size_in)), f.offset(b, f.mul(k, p.b.k * self.b.size_in))
+
+                def sweep(v: str, tail: int) -> None:
+                    at = f.offset(bk, f.mul(f.mul(v, self.nr), self.b.size_in))
+                    t = f.offset(room(v), f.mul(chain, self.plane))
+                    new = f.let(f"zext i1 {f.let(f'icmp eq i64 {turn}, {start}')} to i64")
+                    f.do(f"call void @{self._name('tile', tail)}(ptr {ak}, ptr {at}, ptr {t}, i64 {rows}, i64 {new})")
+
+                groups(sweep)
+            groups(partial(finish, number))
+        f.do("ret void")
+
+    def _base(self, f: Function, operand: Operand, outer: list[str]) -> str:
+        pointer = f.load("ptr", f.offset("%args", 8 * operand.buffer.id), 8)
+        at: str | int = operand.const
+        for index, stride in zip(outer, operand.outer, strict=True):
+            at = f.add(at, f.mul(index, stride))
+        return f.offset(pointer, f.mul(at, operand.buffer.dtype.itemsize))

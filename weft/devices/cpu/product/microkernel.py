@@ -1,0 +1,310 @@
+"""The inner loop of every product: a tile of accumulators in registers, fma chains over blocks of k.
+
+    acc[rows][vectors] += a[row, k] * b[k, vector]      for ascending k of a block; then blocks are joined pairwise
+
+The strides of ``a`` are compile-time constants, so all rows are one base register and displacements. ``b``
+is read in place or from a packed panel; it differs in its row stride, alignment and last vector only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.product.pack import Packer
+
+Tile = list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Micro:
+    """One microkernel. Strides in elements of ``scalar`` ("float" or "double").
+
+    k: all steps of k; block: how many make one chain. piece: what one call does, 2**n blocks or a part of one; 0: all of k.
+    partial: a piece may begin or end inside a block. levels: bytes between the levels of %T, where the sums of blocks
+    rest between pieces (see pairwise.py).
+    tail: lanes in use of the last vector of b, 0 when all (reads beyond are masked). align: alignment of b's vectors.
+    copy: b's vectors are also stored at %P, as the packed panel that the tiles below read.
+    turn: b runs along k in memory with this stride between columns, and is transposed in registers.
+    """
+
+    name: str
+    rows: int
+    vectors: int
+    lanes: int
+    scalar: str
+    a_row: int
+    a_k: int
+    b_k: int
+    k: int
+    block: int
+    piece: int = 0
+    partial: bool = False
+    levels: int = 0
+    tail: int = 0
+    align: int = 4
+    fma: bool = True
+    copy: bool = False
+    turn: int = 0
+
+    @property
+    def conflict(self) -> bool:
+        return self.turn * self.size % 1024 == 0 and self.turn > 0
+
+    @property
+    def size(self) -> int:
+        return 4 if self.scalar == "float" else 8
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x {self.scalar}>"
+
+    @property
+    def suffix(self) -> str:
+        return f"v{self.lanes}f{self.size * 8}"
+
+
+# kc: the piece's steps, the first of which is number %at of all
+PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
+
+
+def mask_text(lanes: int, live: int) -> str:
+    """A constant mask, spelt as ``access.first_lanes`` counts it."""
+    return "<" + ", ".join("i1 true" if x < live else "i1 false" for x in range(lanes)) + ">"
+
+
+def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
+    """The first ``live`` lanes, zero beyond; nothing beyond is touched."""
+    name = f"llvm.masked.load.{suffix}.p0"
+    module.declare(name, f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
+    mask = mask_text(lanes, live)
+    return f.let(f"call {type_} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
+
+
+def emit_microkernel(
+    module: Module, micro: Micro, extra: str, finish: Callable[[Function, Tile], None],
+    fetch: Callable[[Function], None] | None = None, unroll: int = 4,
+) -> None:
+    """Emit ``@name``. ``extra``: more parameters; ``finish`` emits the epilogue on the accumulators, ``fetch`` asks for
+    the memory it will need."""
+    f = module.function(f"define internal void @{micro.name}({PARAMETERS}{extra})")
+    vec, width = micro.vector, micro.lanes * micro.size
+    cells = [[f.local(vec, width) for _ in range(micro.vectors)] for _ in range(micro.rows)]
+    flat = [cell for row in cells for cell in row]
+    for cell in flat:
+        f.store(vec, "zeroinitializer", cell, width)
+    steps = _Steps(module, f, micro, cells)
+    if micro.piece:
+        _ask_ahead(module, f, micro)
+        if fetch is not None:
+            with f.when(f.let(f"icmp eq i64 {f.add('%at', '%kc')}, {micro.k}", "c")):
+                fetch(f)
+    elif fetch is not None:
+        fetch(f)
+    if not micro.piece and micro.k <= micro.block:
+        if micro.k * len(flat) <= 96:
+            steps.emit("%A", "%B", "%P", micro.k)
+        else:
+            _Loop(f, micro, steps, unroll).run(micro.k)
+    else:
+        _blocks(module, f, micro, _Loop(f, micro, steps, unroll), flat)
+    finish(f, _read(f, vec, cells, width))
+    f.do("ret void")
+
+
+def _read(f: Function, vec: str, cells: Tile, width: int) -> Tile:
+    return [[f.load(vec, cell, width) for cell in row] for row in cells]
+
+
+def _ask_ahead(module: Module, f: Function, micro: Micro) -> None:
+    """Ask for the sums of the next tile: those its blocks go to, and the shortest they are joined with."""
+    tile = micro.rows * micro.vectors * micro.lanes * micro.size
+    slot = pairwise.level_of(module, f, f.let(f"udiv i64 %at, {max(micro.block, micro.piece)}"))
+
+    def ask(start: str) -> None:
+        for line in range(tile // 64):
+            module.prefetch(f, f.offset(start, tile + 64 * line))
+
+    ask(f.offset("%T", f.mul(slot, micro.levels)))
+    if micro.partial:  # few pieces end a block
+        return
+    with f.when(f.let(f"icmp ne i64 {slot}, 0", "c")):
+        ask("%T")
+
+
+def _blocks(module: Module, f: Function, micro: Micro, loop: _Loop, cells: list[str]) -> None:
+    """The blocks of a piece, joined; goes on where all of k is done, and returns where it is not.
+
+    A piece of 2**near blocks joins them in memory of its own: only what it makes of them goes to %T, whose levels then count
+    pieces.
+    """
+    vec, width, block = micro.vector, micro.lanes * micro.size, micro.block
+    types, places = [vec] * len(cells), [n * width for n in range(len(cells))]
+    blocks, own = -(-micro.k // block), len(cells) * width
+    near = pairwise.depth(blocks) if not micro.piece else max(0, (micro.piece // block).bit_length() - 1)
+    here = f.local(f"[{near * len(cells)} x {vec}]", width) if near else "null"
+
+    near_at = pairwise.rows(f, here, own, places)
+    far_at = pairwise.rows(f, "%T", micro.levels, places)
+
+    def join(at: pairwise.Places, mask: str) -> None:
+        pairwise.join(
+            module, f, at, mask, types, cells,
+            lambda x, y: [f.let(f"fadd {vec} {p}, {q}") for p, q in zip(x, y, strict=True)], width,
+        )
+
+    if micro.partial:
+        into = f.let(f"urem i64 %at, {block}")
+        with f.when(f.let(f"icmp ne i64 {into}, 0", "c")):
+            slot = pairwise.level_of(module, f, f.let(f"udiv i64 %at, {block}"))
+            for cell, pointer in zip(cells, far_at(slot), strict=True):
+                f.store(vec, f.load(vec, pointer, width), cell, width)
+    at, end = ("%at", f.add("%at", "%kc")) if micro.piece else ("0", str(micro.k))
+    again, next_, over = (f.fresh_label(h) for h in ("block", "next", "over"))
+    place = f.local("i64")
+    if near:
+        f.store("i64", at, place)
+        f.do(f"br label %{again}")
+        f.label(again)
+        at = f.load("i64", place)
+    number = f.let(f"udiv i64 {at}, {block}")
+    stop = f.minimum(f.mul(f.add(number, 1), block), end) if near else end
+    loop.run(f.let(f"sub i64 {stop}, {at}") if near else "%kc")
+    last = f.let(f"icmp eq i64 {stop}, {micro.k}", "c")
+    mask = pairwise.joins(f, number, last)
+    if micro.partial:
+        whole = f.let(f"icmp eq i64 {f.let(f'urem i64 {stop}, {block}')}, 0", "c")
+        mask = f.let(f"select i1 {f.let(f'or i1 {last}, {whole}')}, i64 {mask}, i64 0")
+    if near:
+        join(near_at, f.let(f"and i64 {mask}, {(1 << near) - 1}") if micro.piece else mask)
+        with f.when(f.let(f"icmp ne i64 {stop}, {end}", "c")):
+            pairwise.keep(module, f, near_at, number, types, cells, width)
+            for cell in cells:
+                f.store(vec, "zeroinitializer", cell, width)
+            f.store("i64", stop, place)
+            f.do(f"br label %{again}")
+            f.label(next_)
+    if micro.piece:
+        join(far_at, f.let(f"lshr i64 {mask}, {near}"))
+        with f.when(f.let(f"xor i1 {last}, true")):
+            piece = f.let(f"lshr i64 {number}, {near}")
+            pairwise.keep(module, f, far_at, piece, types, cells, width)
+            f.do("ret void")
+            f.label(over)
+
+
+class _Loop:
+    """The k loop, ``unroll`` steps a turn, then the rest; goes on where it stopped."""
+
+    def __init__(self, f: Function, micro: Micro, steps: _Steps, unroll: int) -> None:
+        self.f, self.micro, self.steps = f, micro, steps
+        self.unroll = 64 // micro.size if micro.conflict else unroll
+        self.places = [f.local("ptr") for _ in range(3)]
+        for cell, start in zip(self.places, ("%A", "%B", "%P"), strict=True):
+            f.store("ptr", start, cell)
+
+    def _turn(self, count: int) -> None:
+        f, m = self.f, self.micro
+        a, b, p = (f.load("ptr", cell) for cell in self.places)
+        self.steps.emit(a, b, p, count)
+        for cell, pointer, step in zip(self.places, (a, b, p), (m.a_k, m.b_k, m.vectors * m.lanes), strict=True):
+            f.store("ptr", f.offset(pointer, count * step * m.size), cell)
+
+    def run(self, count: int | str) -> None:
+        f, unroll = self.f, self.unroll
+        if isinstance(count, int):
+            with f.loop(0, count // unroll):
+                self._turn(unroll)
+            if count % unroll:
+                self._turn(count % unroll)
+        else:
+            with f.loop(0, f.let(f"udiv i64 {count}, {unroll}")):
+                self._turn(unroll)
+            with f.loop(0, f.let(f"urem i64 {count}, {unroll}")):
+                self._turn(1)
+
+
+class _Steps:
+    """Emits k steps on the accumulators."""
+
+    def __init__(self, module: Module, f: Function, micro: Micro, cells: Tile) -> None:
+        self.module, self.f, self.micro, self.cells = module, f, micro, cells
+        vec = micro.vector
+        if micro.fma:
+            module.declare(f"llvm.fma.{micro.suffix}", f"declare {vec} @llvm.fma.{micro.suffix}({vec}, {vec}, {vec})")
+
+    def emit(self, a: str, b: str, p: str, count: int) -> None:
+        f, m = self.f, self.micro
+        width = m.lanes * m.size
+        acc = _read(f, m.vector, self.cells, width)
+        if m.turn:
+            self._turned(a, b, count, acc)
+        for u in range(0 if m.turn else count):
+            # the smaller side is held in registers, the other streams through one
+            if m.vectors <= m.rows:
+                held = [self._vector(b, p, u, v) for v in range(m.vectors)]
+                for r in range(m.rows):
+                    x = self._splat(a, u, r)
+                    for v in range(m.vectors):
+                        acc[r][v] = self._fma(x, held[v], acc[r][v])
+            else:
+                held = [self._splat(a, u, r) for r in range(m.rows)]
+                for v in range(m.vectors):
+                    y = self._vector(b, p, u, v)
+                    for r in range(m.rows):
+                        acc[r][v] = self._fma(held[r], y, acc[r][v])
+        for r in range(m.rows):
+            for v in range(m.vectors):
+                f.store(m.vector, acc[r][v], self.cells[r][v], width)
+
+    def _turned(self, a: str, b: str, count: int, acc: Tile) -> None:
+        m = self.micro
+        dtype = np.dtype(np.float32 if m.size == 4 else np.float64)
+        packer = Packer(self.module, dtype, dtype, m.lanes)
+        columns = (m.vectors - 1) * m.lanes + (m.tail or m.lanes)
+        step = packer.quad if count % packer.quad == 0 else 1
+        quads = range(0, count, step)
+        order = [(u, v) for u in quads for v in range(m.vectors)]
+        if m.conflict:
+            # columns fall into one cache set: a few of them read whole lines before the next do
+            order = [(u, v) for v in range(m.vectors) for u in quads]
+        for u, v in order:
+            at = self.f.offset(b, u * m.size)
+            first = v * m.lanes
+            if m.conflict and u == 0:
+                for column in range(first, min(first + m.lanes, columns)):
+                    packer.fetch(self.f, self.f.offset(b, column * m.turn * m.size + 512))
+            turned = [packer.across(self.f, at, first, columns, m.turn)] if step == 1 else packer.square(
+                self.f, at, first, columns, m.turn
+            )
+            for s in range(step):
+                for r in range(m.rows):
+                    acc[r][v] = self._fma(self._splat(a, u + s, r), turned[s], acc[r][v])
+
+    def _vector(self, b: str, p: str, u: int, v: int) -> str:
+        m = self.micro
+        pointer = self.f.offset(b, (u * m.b_k + v * m.lanes) * m.size)
+        if m.tail and v == m.vectors - 1:
+            value = masked_load(self.module, self.f, m.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
+        else:
+            value = self.f.load(m.vector, pointer, m.align)
+        if m.copy:
+            place = self.f.offset(p, (u * m.vectors + v) * m.lanes * m.size)
+            self.f.store(m.vector, value, place, m.lanes * m.size)
+        return value
+
+    def _splat(self, a: str, u: int, r: int) -> str:
+        m = self.micro
+        x = self.f.load(m.scalar, self.f.offset(a, (r * m.a_row + u * m.a_k) * m.size), m.size)
+        one = self.f.let(f"insertelement {m.vector} poison, {m.scalar} {x}, i32 0")
+        return self.f.let(f"shufflevector {m.vector} {one}, {m.vector} poison, <{m.lanes} x i32> zeroinitializer")
+
+    def _fma(self, x: str, y: str, z: str) -> str:
+        m = self.micro
+        if m.fma:
+            return self.f.let(f"call {m.vector} @llvm.fma.{m.suffix}({m.vector} {x}, {m.vector} {y}, {m.vector} {z})")
+        return self.f.let(f"fadd {m.vector} {self.f.let(f'fmul {m.vector} {x}, {y}')}, {z}")

@@ -1,0 +1,148 @@
+"""Copies of operands into the order in which the microkernel reads them, converted to the accumulator's type.
+
+A *panel* is the vector operand of one column of tiles: ``[k][nr]``. A *block* is the other operand of one
+unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a group of tile rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.devices.cpu.emit.memory import widened
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
+
+
+class Packer:
+    """Emits pack functions for sources of one dtype and an accumulator of another."""
+
+    def __init__(self, module: Module, source: np.dtype, target: np.dtype, lanes: int) -> None:
+        self.module, self.source, self.lanes = module, source, lanes
+        self.size_in, self.size_out = source.itemsize, target.itemsize
+        self.out = llvm_type(target)
+
+    def read(self, f: Function, pointer: str, n: int) -> str:
+        value = f.load(wide(memory_type(self.source), n or None), pointer, self.size_in)
+        return widened(f, value, self.source, self.out, n or None)
+
+    def write(self, f: Function, value: str, pointer: str, n: int) -> None:
+        f.store(self.out if n == 0 else f"<{n} x {self.out}>", value, pointer, self.size_out)
+
+    def copy(self, f: Function, src: str, dst: str, count: int) -> None:
+        """A constant number of adjacent elements, in powers of two."""
+        at = 0
+        while at < count:
+            n = min(self.lanes, 1 << ((count - at).bit_length() - 1))
+            n = 0 if n == 1 else n
+            self.write(f, self.read(f, f.offset(src, at * self.size_in), n), f.offset(dst, at * self.size_out), n)
+            at += max(n, 1)
+
+    def rows(self, name: str, row_stride: int, k_stride: int, out_stride: int, ahead: int) -> None:
+        """``@name(src, dst, rows, kc)``: dst[r * out_stride + k] = src[r * row_stride + k * k_stride].
+
+        ahead: rows further down that are fetched into the cache meanwhile.
+        """
+        f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %rows, i64 %kc)")
+        line = 64 // self.size_in
+        with f.loop(0, "%rows") as r:
+            src = f.offset("%src", f.mul(r, row_stride * self.size_in))
+            dst = f.offset("%dst", f.mul(r, out_stride * self.size_out))
+            body = f.let(f"and i64 %kc, {-line}") if k_stride == 1 else "0"
+            if k_stride == 1:
+                with f.loop(0, body, line) as k:
+                    self.fetch(f, f.offset(src, f.add(f.mul(k, self.size_in), ahead * row_stride * self.size_in)))
+                    self.copy(f, f.offset(src, f.mul(k, self.size_in)), f.offset(dst, f.mul(k, self.size_out)), line)
+            with f.loop(body, "%kc") as k:
+                value = self.read(f, f.offset(src, f.mul(k, k_stride * self.size_in)), 0)
+                self.write(f, value, f.offset(dst, f.mul(k, self.size_out)), 0)
+        f.do("ret void")
+
+    def fetch(self, f: Function, pointer: str) -> None:
+        self.module.prefetch(f, pointer, near=False)
+
+    def columns(self, name: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
+        """``@name(src, dst, kc)``: dst[k * out_stride + c] = src[c * stride + k * k_stride] for c < count."""
+        f = self.module.function(f"define internal void @{name}(ptr %src, ptr %dst, i64 %kc)")
+        if stride == 1:
+            with f.loop(0, "%kc") as k:
+                src = f.offset("%src", f.mul(k, k_stride * self.size_in))
+                self.fetch(f, f.offset(src, 64))
+                self.copy(f, src, f.offset("%dst", f.mul(k, out_stride * self.size_out)), count)
+        elif k_stride == 1:
+            self._transposed(f, count, stride, out_stride)
+        else:
+            with f.loop(0, "%kc") as k:
+                self._strided(f, k, count, stride, k_stride, out_stride)
+        f.do("ret void")
+
+    def _strided(self, f: Function, k: str, count: int, stride: int, k_stride: int, out_stride: int) -> None:
+        src = f.offset("%src", f.mul(k, k_stride * self.size_in))
+        dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
+        with f.loop(0, count) as c:
+            value = self.read(f, f.offset(src, f.mul(c, stride * self.size_in)), 0)
+            self.write(f, value, f.offset(dst, f.mul(c, self.size_out)), 0)
+
+    def _transposed(self, f: Function, count: int, stride: int, out_stride: int) -> None:
+        """Squares of a quarter vector by a vector through registers; rows that do not exist repeat the last one."""
+        body = f.let(f"and i64 %kc, {-self.quad}")
+        with f.loop(0, body, self.quad) as k:
+            src = f.offset("%src", f.mul(k, self.size_in))
+            dst = f.offset("%dst", f.mul(k, out_stride * self.size_out))
+            for first in range(0, count, self.lanes):
+                for u, vector in enumerate(self.square(f, src, first, count, stride)):
+                    self.write(f, vector, f.offset(dst, (u * out_stride + first) * self.size_out), self.lanes)
+        with f.loop(body, "%kc") as k:
+            self._strided(f, k, count, stride, 1, out_stride)
+
+    @property
+    def quad(self) -> int:
+        """Elements of 16 bytes: the side of the squares that are transposed at once."""
+        return 16 // self.size_out
+
+    def square(self, f: Function, src: str, first: int, count: int, stride: int) -> list[str]:
+        """quad vectors, one a k step, of columns first.. of a source that runs along k."""
+        quad = self.quad
+        wide = [
+            self._gathered(f, src, [min(first + g + r, count - 1) for g in range(0, self.lanes, quad)], stride, quad)
+            for r in range(quad)
+        ]
+        return self._turn(f, wide, quad)
+
+    def across(self, f: Function, src: str, first: int, count: int, stride: int) -> str:
+        """The vector of columns first.. at one k step."""
+        vec, out = f"<{self.lanes} x {self.out}>", "poison"
+        for lane in range(self.lanes):
+            x = self.read(f, f.offset(src, min(first + lane, count - 1) * stride * self.size_in), 0)
+            out = f.let(f"insertelement {vec} {out}, {self.out} {x}, i32 {lane}")
+        return out
+
+    def _gathered(self, f: Function, src: str, rows: list[int], stride: int, quad: int) -> str:
+        """quad elements along k of each row, side by side in one vector."""
+        parts = [self.read(f, f.offset(src, row * stride * self.size_in), quad) for row in rows]
+        n = quad
+        while len(parts) > 1:
+            order = ", ".join(f"i32 {x}" for x in range(2 * n))
+            parts = [
+                f.let(f"shufflevector <{n} x {self.out}> {x}, <{n} x {self.out}> {y}, <{2 * n} x i32> <{order}>")
+                for x, y in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            n *= 2
+        return parts[0]
+
+    def _turn(self, f: Function, wide: list[str], quad: int) -> list[str]:
+        """Transpose the quad x quad squares that lie side by side in ``wide``."""
+        vec = f"<{self.lanes} x {self.out}>"
+
+        def shuffle(x: str, y: str, pattern: list[int]) -> str:
+            # pattern: positions within one square's columns; >= quad means from y
+            order = [
+                base + p if p < quad else self.lanes + base + p - quad for base in range(0, self.lanes, quad) for p in pattern
+            ]
+            return f.let(f"shufflevector {vec} {x}, {vec} {y}, <{self.lanes} x i32> <{', '.join(f'i32 {o}' for o in order)}>")
+
+        if quad == 2:
+            return [shuffle(wide[0], wide[1], [0, 2]), shuffle(wide[0], wide[1], [1, 3])]
+        a = [shuffle(wide[0], wide[1], [0, 4, 1, 5]), shuffle(wide[0], wide[1], [2, 6, 3, 7])]
+        b = [shuffle(wide[2], wide[3], [0, 4, 1, 5]), shuffle(wide[2], wide[3], [2, 6, 3, 7])]
+        return [shuffle(a[h], b[h], pattern) for h in (0, 1) for pattern in ([0, 1, 4, 5], [2, 3, 6, 7])]
+

@@ -1,0 +1,196 @@
+"""How a product is cut: tile, blocks, what is packed, what a worker takes. Functions of extents and ISA only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.devices.cpu.emit.isa import ISA
+from weft.kernel.ir import Axis
+from weft.kernel.product import Product
+
+SERIAL_FLOPS = 2_000_000  # about 20 us on one core
+CHUNK_FLOPS = 1_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProductPlan:
+    """rows, vectors: the tile. kc: k steps that a call of the microkernel does. m_units, n_units: the grid of work units in
+    one product.
+
+    panels: tile rows are balanced: ``tall`` panels of ``rows`` rows, then panels of ``rows - 1``.
+    chunks: 0 for a serial kernel.
+    """
+
+    rows: int
+    vectors: int
+    lanes: int
+    pack_a: bool
+    pack_b: bool
+    copy_b: bool  # the first tile of a panel reads b in place and stores the panel
+    turn_b: bool  # b is transposed in registers
+    kc: int
+    panels: int
+    tall: int
+    columns: int  # column panels, the last may be narrow
+    m_units: int
+    n_units: int
+    chunks: int
+
+    @property
+    def nr(self) -> int:
+        return self.vectors * self.lanes
+
+
+def tile_shapes(registers: int) -> list[tuple[int, int]]:
+    """(rows, vectors) whose accumulators, one held side and one streaming register fit."""
+    out = []
+    for rows in range(1, 16):
+        for vectors in range(1, 13):
+            if rows * vectors + min(rows, vectors) + 1 <= registers:
+                out.append((rows, vectors))
+    return out
+
+
+def tile_cost(rows: int, vectors: int, k: int) -> float:
+    """Cycles of one tile: two fma and two loads a cycle, four cycles of latency."""
+    return k * max(rows * vectors / 2, (rows + vectors) / 2 + 0.25, 4.0) + 12 + rows * vectors
+
+
+def choose_tile(m: int, n: int, k: int, lanes: int, registers: int) -> tuple[int, int]:
+    """The tile of least cost; of equals the tallest: narrow panels of b stay in the nearest cache."""
+    best, best_cost = (1, 1), float("inf")
+    for rows, vectors in sorted(tile_shapes(registers), reverse=True):
+        if rows > m or (vectors - 1) * lanes >= n:
+            continue
+        panels = -(-m // rows)
+        high = -(-m // panels)
+        tall = m - panels * (high - 1)
+        full, rest = divmod(n, vectors * lanes)
+        last = -(-rest // lanes)
+        cost = 0.0
+        for count, height in ((tall, high), (panels - tall, high - 1)):
+            cost += count * full * tile_cost(height, vectors, k)
+            cost += count * (tile_cost(height, last, k) if rest else 0.0)
+        if cost < best_cost * 0.985:
+            best, best_cost = (rows, vectors), cost
+    return best
+
+
+def should_swap(p: Product, lanes: int) -> bool:
+    """Vectorise along m? Where the results lie along m in memory, where n is too short for a vector, or where b would be
+    transposed for a few rows, which fill a vector themselves: then they are transposed, and b is read number by number.
+    And where a is far larger than b, and lies along m as b along n: then a is copied in vectors, not a few numbers at a time."""
+    if p.rows >= lanes and _stores_along(p, p.m) > _stores_along(p, p.n):
+        return True
+    if p.rows in (lanes, 2 * lanes) and p.columns >= 2 * p.rows and p.b.k == 1 and p.b.free not in (0, 1):
+        return p.b.buffer.dtype == p.accum
+    if p.a.free == p.b.free == 1 and p.columns >= lanes and p.rows >= 20 * p.columns and p.k >= 64:
+        return len(p.stores) == 1 and p.stores[0].value.op == "acc"  # what else is read or stored lies along n
+    return p.columns < lanes and p.rows > p.columns
+
+
+def _stores_along(p: Product, axis: Axis | None) -> int:
+    """How many of the results have neighbours along ``axis`` side by side."""
+    return sum((axis.id, 1) in s.access.index[0].terms for s in p.stores) if axis is not None else 0
+
+
+def make_plan(
+    p: Product, isa: ISA, *, tile: tuple[int, int] | None = None, pack_a: bool | None = None, pack_b: bool | None = None,
+    kc: int | None = None, unit_rows: int | None = None, unit_columns: int | None = None,
+) -> ProductPlan:
+    """The plan of a product. What is given by name is not chosen (tests, measurements)."""
+    size = p.accum.itemsize
+    lanes = isa.lanes(size)
+    m, n, k = p.rows, p.columns, p.k
+    # so little k that the results' memory is the work: it is walked row by row, by tiles that are wide
+    by_rows = tile is None and k <= 16 and m > 4 and m * n * size > isa.l2 // 2 and n >= 32 * lanes and p.b.free == 1
+    by_rows = by_rows and p.b.buffer.dtype == p.accum and p.turns == 1 and k * n * size <= isa.l2 // 2
+    if by_rows:
+        tile, pack_b = (4, 3), False
+    rows, vectors = tile or choose_tile(m, n, min(k, 256), lanes, isa.registers)
+    if not tile and m <= 2 and p.b.free != 1 and p.b.k == 1:
+        vectors = min(vectors, 4)
+    panels = -(-m // rows)
+    rows = -(-m // panels)
+    nr = vectors * lanes
+    columns = -(-n // nr)
+
+    same_a, same_b = p.a.buffer.dtype == p.accum, p.b.buffer.dtype == p.accum
+    in_cache = (m * k + k * n) * size <= 2 * isa.l2 and k <= 1024
+    unit_b = p.b.free == 1 or n == 1
+    b_is_small = k * n * size <= isa.l2 // 8
+    if pack_b is None:
+        # a few tiles read b where it lies, unless its rows fall into one cache set
+        few = panels <= 10 and (p.b.k * size) % 1024
+        pack_b = panels > 1 and not few and not b_is_small
+    # so little reuse that b is transposed in registers, not in memory
+    turn_b = not pack_b and same_b and p.b.k == 1 and not unit_b and p.b.free != 0 and panels == 1 and rows <= 2
+    pack_b = not turn_b and (pack_b or not same_b or not unit_b)
+    if kc is None:
+        kc = k
+        if pack_b and not in_cache:
+            near = isa.l1 // 2 if panels <= 4 else max(isa.l1 // 2, isa.l2 // 16)  # where a panel lies that tiles read again
+            kc = max(32, near // (nr * size))
+        elif not (pack_b or turn_b or b_is_small) and k * min(n, nr) * size > isa.l1 // 2:
+            # rows of b that stay in the nearest cache; a single tile row sweeps whole rows of b
+            kc = 128 if panels > 1 or rows > 3 else 16 if rows > 1 else 8
+    block = p.order.block
+    if block <= kc < k:  # 2**n blocks
+        kc = block << (kc // block).bit_length() - 1
+    elif kc < k:  # a block's equal parts, in whole turns of the k loop
+        kc = _up(_ceil(block, _ceil(block, kc)), 8)
+    kc = min(kc, k)
+
+    m_units = n_units = 1
+    if unit_rows:
+        m_units = _ceil(m, unit_rows)
+    elif not in_cache:
+        m_units = max(1, round(m / max(rows, int(isa.l2 * 0.4) // (kc * size)) + 0.3))
+    if unit_columns:
+        n_units = _ceil(n, unit_columns)
+    elif not in_cache and pack_b:
+        n_units = max(1, round(n / 512))
+    elif kc < k:  # the tiles between k blocks stay in the cache
+        n_units = _ceil(m * n * size, isa.l2 // 4)
+    sweeps = panels == 1 and kc < min(k, 17)
+    m_units, n_units = _units(p, panels, columns, min(m_units, panels), min(n_units, columns), sweeps)
+    if by_rows:
+        m_units, n_units = panels, 1
+    if pack_a is None:
+        # rows that lie close together, or are read by a few columns of tiles only, are read in place
+        in_place = p.a.k == 1 and p.a.free * size % 1024 and (abs(p.a.free) * size < 2048 or _ceil(columns, n_units) <= 4)
+        pack_a = not in_cache and columns > 1 and panels > 10 and not in_place
+    pack_a = pack_a or not same_a
+    units = m_units * n_units * p.batch
+    chunks = 0
+    if p.flops > SERIAL_FLOPS and units > 1:
+        chunks = min(units, max(8, p.flops // 10_000_000), 4096)
+    return ProductPlan(
+        rows=rows, vectors=vectors, lanes=lanes, pack_a=pack_a, pack_b=pack_b, copy_b=pack_b and same_b and unit_b,
+        turn_b=turn_b, kc=kc, panels=panels, tall=m - panels * (rows - 1), columns=columns,
+        m_units=m_units, n_units=n_units, chunks=chunks,
+    )
+
+
+def _units(p: Product, panels: int, columns: int, m_units: int, n_units: int, sweeps: bool) -> tuple[int, int]:
+    """The grid of units, cut further until a few threads have work. ``sweeps``: whole rows of b are read faster."""
+    grain = 10 * CHUNK_FLOPS if sweeps else CHUNK_FLOPS
+    wanted = min(8, p.flops // grain) if p.flops > SERIAL_FLOPS else 1
+    turned = 4 if p.b.k == 1 and p.b.free != 1 else 1  # transposing b costs as much as copying it four times
+    while m_units * n_units * p.batch < wanted:
+        # the longer side; packing costs a share of the other operand each time
+        if m_units * 2 <= panels and (p.rows * n_units >= p.columns * m_units * turned or n_units * 2 > columns):
+            m_units *= 2
+        elif n_units * 2 <= columns:
+            n_units *= 2
+        else:
+            break
+    return m_units, n_units
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _up(a: int, step: int) -> int:
+    return _ceil(a, step) * step

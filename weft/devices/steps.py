@@ -1,0 +1,109 @@
+"""A plain walker of a Program's steps: what a new device starts with.
+
+The walker knows slots, loops and the arena; a ``Worker`` knows memory and kernels, and is asked for one thing at a time. The CPU
+has a native walker of its own, which does the same (``cpu/native/walk_ir.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft.devices.faults import IndexFault
+from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, calls
+
+
+class Worker(Protocol):
+    """Memory is whatever the device says it is; a piece of memory is memory."""
+
+    def piece(self, memory: Any, offset: int, nbytes: int) -> Any: ...
+
+    def copy(self, source: Any, target: Any, nbytes: int) -> None: ...
+
+    def host(self, step: Host, args: Sequence[tuple[Any, Slot]], out: tuple[Any, Slot]) -> None:
+        """Run NumPy: memory with its shape and dtype."""
+        ...
+
+    def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> tuple[int, int] | None:
+        """Run a kernel; (number among ``call.sites``, index) where it found an index out of range, and wrote nothing."""
+        ...
+
+    def number(self, value: Any, slot: Slot) -> Any:
+        """Memory that holds a number, which came with the call."""
+        ...
+
+
+def nbytes(slot: Slot) -> int:
+    return math.prod(slot.shape) * slot.dtype.itemsize
+
+
+def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena: Any, worker: Worker, first: int = 0) -> None:
+    """Run a Program. inputs : memory, or numbers; outputs, arena : memory; first : the number of its first checked index.
+
+    Raises
+    ------
+    IndexFault
+        where a kernel found an index out of range: no later step has run.
+    """
+
+    def memory(i: int) -> Any:
+        slot = root = program.slots[i]
+        while root.kind == "alias":
+            root = program.slots[root.of]
+        if root.kind == "arena":
+            return worker.piece(arena, root.offset, nbytes(root))
+        if root.kind == "output":
+            return outputs[root.position]
+        found = inputs[root.position]
+        return worker.number(found, slot) if isinstance(found, int | float | np.generic) else found
+
+    for step in program.steps:
+        if isinstance(step, Call):
+            wrong = worker.launch(step, [memory(a) for a in step.args], [inputs[p] for p in step.scalars])
+            if wrong is not None:
+                raise IndexFault(first + wrong[0], wrong[1])
+            first += len(step.sites)
+        elif isinstance(step, Host):
+            slots = program.slots
+            worker.host(step, [(memory(a), slots[a]) for a in step.args], (memory(step.out), slots[step.out]))
+        elif isinstance(step, Copy):
+            worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
+        else:
+            _loop(step, program, memory, worker, first)
+            first += sum(len(call.sites) for call in calls(step.body))
+
+
+def _loop(loop: Loop, program: Program, memory: Callable[[int], Any], worker: Worker, first: int) -> None:
+    """The body, once a step: carries change places, slices of stacked inputs and outputs move on."""
+    slots, body = program.slots, loop.body
+    size = [nbytes(slots[c.init]) for c in loop.carries]
+    state = [memory(c.init) for c in loop.carries]
+    constants = [memory(c) for c in loop.constants]
+    arena = memory(loop.arena) if loop.arena >= 0 else None
+
+    def slice_of(i: int, t: int) -> Any:
+        each = nbytes(slots[i]) // loop.length
+        return worker.piece(memory(i), t * each, each)
+
+    for step in range(loop.length):
+        t = loop.length - 1 - step if loop.reverse else step
+        for k, carry in enumerate(loop.carries):
+            if carry.tape >= 0:  # what a step reads stays on the tape
+                kept = slice_of(carry.tape, t)
+                worker.copy(state[k], kept, size[k])
+                state[k] = kept
+        after = [memory(_target(c, loop.length - 1 - step)) for c in loop.carries]
+        given = [*state, *(slice_of(x, t) for x in loop.xs), *constants]
+        walk(body, given, [*after, *(slice_of(y, t) for y in loop.ys)], arena, worker, first)
+        state = after
+    if not loop.length:
+        for k, carry in enumerate(loop.carries):
+            worker.copy(state[k], memory(carry.last), size[k])
+
+
+def _target(carry: Carry, left: int) -> int:
+    """The slot that a step writes, with so many steps after it: the last one writes ``last``."""
+    return carry.spare if carry.spare >= 0 and left % 2 else carry.last

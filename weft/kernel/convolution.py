@@ -1,0 +1,187 @@
+"""Recognising a convolution: a Contraction whose one operand is read through moving windows.
+
+Names used in all conv files. The *image* is the operand whose index is ``stride * pixel + dilation * tap``;
+the other operand is the *weights*. Every window (one a spatial dimension) has a pixel axis (many) and a tap
+axis (few); one of the two belongs to the output and one is summed over:
+
+                 pixels       taps        free        chan        filters
+    forward      out m        summed k    image       in channel  out channel
+    input grad   out m        summed k    image       out channel in channel
+    weight grad  summed k     out m       in channel  image       out channel
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from weft.formats import FLOATS
+from weft.kernel.ir import Access, Affine, Axis, Contraction, Value
+
+NONE = Axis(-1, 1)  # stands for an axis that the contraction does not have
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One spatial dimension. u = stride * pixel + dilation * tap - low counts image positions from 0.
+
+    unit: elements of the image's buffer a step of u. valid: the u that lie inside the image, elsewhere fill.
+    """
+
+    pixel: Axis
+    tap: Axis
+    stride: int
+    dilation: int
+    unit: int
+    valid: tuple[int, int]
+
+    @property
+    def low(self) -> int:
+        return min(0, self.dilation * (self.tap.extent - 1))
+
+    def shift(self, tap: int) -> tuple[int, int]:
+        """(phase, whole steps) of a tap: it reads u = stride * (pixel + steps) + phase."""
+        steps, phase = divmod(self.dilation * tap - self.low, self.stride)
+        return phase, steps
+
+    @property
+    def reach(self) -> int:
+        """Pixels that the furthest tap reads beyond the last pixel."""
+        return max(self.shift(t)[1] for t in (0, self.tap.extent - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """A convolution. ``dot``: pixels are summed over (weight gradient). image and weights are plain loads."""
+
+    contraction: Contraction
+    group: Axis
+    free: Axis
+    chan: Axis
+    filters: Axis
+    windows: tuple[Window, ...]
+    dot: bool
+    image: Access
+    weights: Access
+    image_base: int  # flat constant of the image at u = 0
+
+    def outputs(self) -> tuple[Axis, ...]:
+        return tuple(w.tap if self.dot else w.pixel for w in self.windows)
+
+    def flops(self) -> int:
+        c = self.contraction
+        return 2 * prod(a.extent for a in (*c.batch, *c.m, *c.n, *c.k))
+
+
+def match_conv(c: Contraction) -> Conv | None:
+    """The convolution that ``c`` is, or None."""
+    if c.accum.name not in ("float32", "float64") or not c.stores or (c.order and c.order.lanes > 1):
+        return None
+    if any(axis.extent == 0 for axis in (*c.batch, *c.m, *c.n, *c.k)) or any(s.mode != "set" for s in c.stores):
+        return None
+    return _match(c, c.a, c.b, c.m, c.n) or _match(c, c.b, c.a, c.n, c.m)
+
+
+def plain_load(value: Value, accum: str) -> Access | None:
+    """The access of a load, perhaps widened to the accumulator's dtype; None for anything else."""
+    while value.op == "cast" and value.dtype.name == accum:
+        value = value.args[0]
+    if value.op != "load" or any(i.gather for i in value.attr.index):
+        return None
+    return value.attr if value.dtype in FLOATS else None
+
+
+def coefficient(index: Affine, axis: Axis) -> int:
+    return dict(index.terms).get(axis.id, 0)
+
+
+def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axis, ...]) -> Conv | None:
+    image, weights = plain_load(a, c.accum.name), plain_load(b, c.accum.name)
+    if image is None or weights is None or weights.guard or len(n) > 1 or len(c.batch) > 1 or image.fill != 0:
+        return None
+    if image.buffer.dtype.itemsize > c.accum.itemsize or weights.buffer.dtype.itemsize > c.accum.itemsize:
+        return None
+    pairs = _pairs(image, m, c.k)
+    if pairs is None or not pairs:
+        return None
+    dot = c.order is None
+    if not dot:  # taps are summed in the contraction's order, however the image lies
+        pairs.sort(key=lambda pair: c.k.index(pair[1]))
+    windows = []
+    for out, summed, co, cs, unit in pairs:
+        pixel, tap, stride, dilation = (summed, out, cs, co) if dot else (out, summed, co, cs)
+        if stride < 1:
+            return None
+        last = stride * (pixel.extent - 1) + abs(dilation) * (tap.extent - 1)
+        windows.append(Window(pixel, tap, stride, dilation, unit, (0, last + 1)))
+    paired = {axis.id for out, summed, *_ in pairs for axis in (out, summed)}
+    free = [axis for axis in m if axis.id not in paired]
+    chan = [axis for axis in c.k if axis.id not in paired]
+    if len(free) > 1 or len(chan) > 1:
+        return None
+    narrowed = _guards(image, tuple(windows))
+    if narrowed is None:
+        return None
+    flat, base = image.flat(), image.flat().const + sum(w.unit * w.low for w in narrowed)
+    known = {axis.id for axis in (*c.batch, *free, *chan)} | paired
+    if any(axis not in known for axis, _ in flat.terms):
+        return None
+    summed_ids = {axis.id for axis in (*c.batch, *n, *c.k)}
+    if any(axis not in summed_ids for axis, _ in weights.flat().terms):
+        return None
+    return Conv(
+        c,
+        c.batch[0] if c.batch else NONE,
+        free[0] if free else NONE,
+        chan[0] if chan else NONE,
+        n[0] if n else NONE,
+        narrowed if len(narrowed) > 1 else (Window(NONE, NONE, 1, 1, 0, (0, 1)), *narrowed),
+        dot,
+        image,
+        weights,
+        base,
+    )
+
+
+def _pairs(image: Access, m: tuple[Axis, ...], k: tuple[Axis, ...]) -> list[tuple[Axis, Axis, int, int, int]] | None:
+    """(output axis, summed axis, their coefficients, elements a step) of each dimension that is a window.
+
+    Of a dimension of extent 1 only the guard is left: there a step is no elements.
+    """
+    outs, sums = {a.id: a for a in m}, {a.id: a for a in k}
+    found: list[tuple[Axis, Axis, int, int, int]] = []
+    seen: set[int] = set()
+    hidden = [g for g, _, _ in image.guard if g not in image.index]
+    for index, unit in [*zip(image.index, image.buffer.strides, strict=True), *((g, 0) for g in hidden)]:
+        here = [(i, coef) for i, coef in index.terms if i in outs or i in sums]
+        if any(i in seen for i, _ in here):
+            return None
+        seen.update(i for i, _ in here)
+        o, s = [t for t in here if t[0] in outs], [t for t in here if t[0] in sums]
+        if len(o) == 1 and len(s) == 1:
+            found.append((outs[o[0][0]], sums[s[0][0]], o[0][1], s[0][1], unit))
+        elif len(o) + len(s) > 1:
+            return None
+    if not found:
+        return None
+    return found
+
+
+def _guards(image: Access, windows: tuple[Window, ...]) -> tuple[Window, ...] | None:
+    """The windows with their valid range, or None if a guard speaks of anything else."""
+    out = list(windows)
+    for index, lo, hi in image.guard:
+        terms = dict(index.terms)
+        for i, w in enumerate(out):
+            if (
+                set(terms) <= {w.pixel.id, w.tap.id}
+                and terms.get(w.pixel.id) == w.stride
+                and terms.get(w.tap.id, 0) == w.dilation
+            ):
+                offset = index.const + w.low
+                valid = (max(w.valid[0], lo - offset), min(w.valid[1], hi - offset))
+                out[i] = Window(w.pixel, w.tap, w.stride, w.dilation, w.unit, valid)
+                break
+        else:
+            return None
+    return tuple(out)

@@ -1,0 +1,266 @@
+"""The kernel IR: plain, frozen, hashable, printable. Both devices read this level.
+
+A Kernel is one native call. It runs its phases in order with a barrier between them; a phase runs its
+stages in order inside loops over the phase's shared axes. A value that one stage reduces is read by later
+stages of the same shared iteration as ``acc``; a *carried* reduction, one over shared axes, is complete
+after its phase and read by later phases.
+
+    softmax over rows of x[R, C]                   x / x.sum()
+    phase r<R                                      phase
+      stage c<C: acc0 = max x[r, c]                  stage i, j: acc0 = sum x[i, j]
+      stage c<C: acc1 = sum exp(x[r, c] - acc0)    phase i, j
+      stage c<C: y[r, c] = exp(x - acc0) / acc1      stage: y[i, j] = x[i, j] / acc0
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop. ``id`` is unique in its kernel."""
+
+    id: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """const + sum(axis * coef) + sum(value * coef): the only form of an index.
+
+    terms: ((axis id, coefficient), ...) sorted by axis id, no zero coefficients.
+    gather: ((integer Value, coefficient), ...): indices that are read from memory.
+    """
+
+    const: int = 0
+    terms: tuple[tuple[int, int], ...] = ()
+    gather: tuple[tuple[Value, int], ...] = ()
+
+    def plus(self, other: Affine, coef: int = 1) -> Affine:
+        terms = dict(self.terms)
+        for axis, c in other.terms:
+            terms[axis] = terms.get(axis, 0) + c * coef
+        kept = tuple(sorted((a, c) for a, c in terms.items() if c))
+        return Affine(self.const + other.const * coef, kept, self.gather + tuple((v, c * coef) for v, c in other.gather))
+
+    def times(self, coef: int) -> Affine:
+        return Affine().plus(self, coef)
+
+    def axis(self) -> int | None:
+        """The axis this index is exactly, if it is one."""
+        plain = self.const == 0 and len(self.terms) == 1 and not self.gather and self.terms[0][1] == 1
+        return self.terms[0][0] if plain else None
+
+
+def along(axis: Axis | int, coef: int = 1) -> Affine:
+    return Affine(0, ((axis if isinstance(axis, int) else axis.id, coef),) if coef else ())
+
+
+def size_of(axes: tuple[Axis, ...]) -> int:
+    n = 1
+    for a in axes:
+        n *= a.extent
+    return n
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Dense row-major memory. scope: ``arg`` (given by the Program: inputs and outputs) or ``kernel`` (scratch).
+
+    ``id`` of an arg buffer is its position in the kernel's argument list, inputs first.
+    """
+
+    id: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    scope: str = "arg"
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+        out, step = [], 1
+        for extent in reversed(self.shape):
+            out.append(step)
+            step *= extent
+        return tuple(reversed(out))
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One element of a buffer: an Affine a dimension.
+
+    guard: ((index, lo, hi), ...): only where lo <= index < hi for all of them is memory touched; elsewhere
+    a load gives ``fill`` and a store does nothing. Guards serve padding, concatenation and tails.
+    """
+
+    buffer: Buffer
+    index: tuple[Affine, ...]
+    guard: tuple[tuple[Affine, int, int], ...] = ()
+    fill: Any = 0
+
+    def flat(self) -> Affine:
+        """The element offset as one Affine."""
+        const = 0
+        terms: dict[int, int] = {}
+        gather: list[tuple[Value, int]] = []
+        for index, stride in zip(self.index, self.buffer.strides, strict=True):
+            const += index.const * stride
+            for a, c in index.terms:
+                terms[a] = terms.get(a, 0) + c * stride
+            gather += [(v, c * stride) for v, c in index.gather]
+        return Affine(const, tuple(sorted((a, c) for a, c in terms.items() if c)), tuple(gather))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An expression over one iteration.
+
+    op is a machine operation (:data:`MACHINE`) on args of equal dtype, or one of
+      load    attr: Access
+      const   attr: Python or NumPy number
+      scalar  attr: number of the kernel's run-time scalar
+      index   attr: Affine; the integer itself (int64 before a cast)
+      acc     attr: id of a Reduction (or of the Contraction) whose result is read
+      check   args: (index int64, whether it matters), attr: Check. The index if it lies in the range, else 0; and where it
+              matters, the fault is recorded: no later phase of the kernel runs, and no later kernel.
+    """
+
+    op: str
+    args: tuple[Value, ...]
+    dtype: np.dtype
+    attr: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """0 <= index < extent. site: number of the place in the kernel, by which a fault is told; None: it is known to hold."""
+
+    extent: int
+    site: int | None
+
+
+# name -> number of arguments. The only operations that code generators emit.
+MACHINE: dict[str, int] = {
+    **dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "rem", "min", "max", "pow", "atan2", "copysign"), 2),
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), 2),  # -> bool
+    **dict.fromkeys(("and", "or", "xor", "shl", "shr"), 2),  # bool and integers
+    **dict.fromkeys(("neg", "abs", "not", "floor", "ceil", "trunc", "rint", "sqrt"), 1),
+    **dict.fromkeys(("exp", "expm1", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan"), 1),
+    **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"), 1),
+    "cast": 1,  # to Value.dtype, NumPy's meaning; float to a narrower float rounds to nearest even
+    "bitcast": 1,  # same width
+    "select": 3,  # bool, then, else
+    "fma": 3,  # a * b + c, one rounding; only where a primitive asks for it
+    "philox": 3,  # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a reduction or a product is summed; a function of extents and dtype only, so results never depend on schedules.
+
+    lanes == 1: elements of a block in ascending order into one accumulator.
+    lanes > 1: element k goes to accumulator k % lanes; within a block, ascending; at the end of a block
+    the lanes are merged pairwise (0 with lanes/2, ...: halves).
+    k is always the flattened reduced index (row-major over Reduction.axes or Contraction.k), whatever the memory looks like.
+    block: a number of elements, a multiple of lanes; blocks are cut over k; the last may be short.
+    The results of blocks are joined pairwise, as a binary counter counts: two neighbours of as many blocks each become one;
+    what is left after the last block is joined from the right, the shortest first: ((0 1) (2 3)) ((4 5) 6).
+    Accumulators start from the monoid's identity. In a product each step is one fma.
+    """
+
+    lanes: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """acc[id] = finish(merge of lift(args) over axes).
+
+    monoid: sum, prod, max, min (NaN wins), argmax, argmin (first of equals, NaN wins; result int64: position
+    in the flattened reduced index), any and all are max and min of bool.
+    value: what is reduced; dtype of the accumulator is ``accum``; the result is read as ``dtype``.
+    axes: in order of the reduced dimensions, the last runs fastest.
+    carried: axes include the phase's shared axes; complete only after the phase.
+    running: a sum over one axis whose total so far (this element included) is what the stores of the same
+    stage read; the axis runs in ascending order in one accumulator (order.lanes is 1, one block).
+    """
+
+    id: int
+    axes: tuple[Axis, ...]
+    monoid: str
+    value: Value
+    accum: np.dtype
+    dtype: np.dtype
+    order: Order
+    carried: bool = False
+    running: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write a value.
+
+    mode ``set``: where an index is gathered, the stage's loops run in order, and the last write stays; ``own``: no two
+    iterations write the same element, whatever the index is; ``add``: accumulate into the buffer, in order (scatter-add).
+    """
+
+    access: Access
+    value: Value
+    mode: str = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One loop body over ``axes`` (besides the shared ones). Reductions here share the loop."""
+
+    axes: tuple[Axis, ...]
+    reductions: tuple[Reduction, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """acc[id] = sum over k of a * b, for every (batch, m, n); stores are the epilogue and read it as ``acc``.
+
+    a depends on batch, m, k; b on batch, n, k. Axis groups are ordered as the output's dimensions are;
+    within a store, ``acc`` is the element at the store's own (batch, m, n). A convolution is the same
+    thing: m = (image, oh, ow), n = (out channel), k = (in channel, kh, kw), a's index is
+    oh*stride + kh - pad with a guard.
+
+    order: how the sum over k is made. None: as the generator has it, a function of the kernel and the CPU (the weight
+    gradient of a convolution, which is summed where pixels lie).
+    """
+
+    id: int
+    batch: tuple[Axis, ...]
+    m: tuple[Axis, ...]
+    n: tuple[Axis, ...]
+    k: tuple[Axis, ...]
+    a: Value
+    b: Value
+    accum: np.dtype
+    order: Order | None
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    axes: tuple[Axis, ...]
+    stages: tuple[Stage | Contraction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One native call. Buffers: inputs, then outputs (both scope ``arg``), then kernel scratch."""
+
+    name: str
+    phases: tuple[Phase, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    scalars: tuple[np.dtype, ...] = ()
+    scratch: tuple[Buffer, ...] = ()

@@ -1,0 +1,171 @@
+"""Kernels as text: for people, for golden tests, and as the key of compiled code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
+
+
+class _Text:
+    """Numbers Values as they are first met, so that shared expressions are printed once."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.by_id: dict[int, str] = {}
+        self.known: dict[str, str] = {}
+
+    def affine(self, a: Affine, indent: str) -> str:
+        parts = []
+        for axis, coef in a.terms:
+            parts.append(f"a{axis}" if coef == 1 else f"-a{axis}" if coef == -1 else f"{coef}*a{axis}")
+        for value, coef in a.gather:
+            name = self.value(value, indent)
+            parts.append(f"[{name}]" if coef == 1 else f"{coef}*[{name}]")
+        if a.const or not parts:
+            parts.append(str(a.const))
+        return "+".join(parts).replace("+-", "-")
+
+    def access(self, access: Access, indent: str) -> str:
+        index = ", ".join(self.affine(i, indent) for i in access.index)
+        text = f"{buffer_name(access.buffer)}[{index}]"
+        if access.guard:
+            guards = ", ".join(f"{lo}<={self.affine(i, indent)}<{hi}" for i, lo, hi in access.guard)
+            text += f" if {guards} else {access.fill!r}"
+        return text
+
+    def value(self, v: Value, indent: str) -> str:
+        # iterative: chains of elementwise operations may be longer than Python's stack allows
+        if id(v) in self.by_id:
+            return self.by_id[id(v)]
+        stack = [(v, False)]
+        while stack:
+            node, ready = stack.pop()
+            if id(node) in self.by_id:
+                continue
+            if not ready:
+                stack.append((node, True))
+                stack.extend((a, False) for a in reversed(node.args) if id(a) not in self.by_id)
+                continue
+            self.by_id[id(node)] = self._define(node, indent)
+        return self.by_id[id(v)]
+
+    def _define(self, v: Value, indent: str) -> str:
+        if v.op == "acc":
+            return f"acc{v.attr}"
+        if v.op == "const":
+            return f"{v.attr!r}:{v.dtype.name}"
+        if v.op == "scalar":
+            return f"s{v.attr}"
+        if v.op == "load":
+            text = f"load {self.access(v.attr, indent)}"
+        elif v.op == "index":
+            text = f"index {self.affine(v.attr, indent)}"
+        elif v.op == "check":
+            index, matters = (self.by_id[id(a)] for a in v.args)
+            site = "known" if v.attr.site is None else f"site {v.attr.site}"
+            text = f"check {index} in {v.attr.extent} where {matters} [{site}]"
+        else:
+            text = f"{v.op} {' '.join(self.by_id[id(a)] for a in v.args)}"
+            if v.op in ("cast", "bitcast"):
+                text += f" -> {v.dtype.name}"
+        name = self.known.get(text)
+        if name is None:
+            name = self.known[text] = f"v{len(self.known)}"
+            self.lines.append(f"{indent}{name} = {text}")
+        return name
+
+
+def buffer_name(b: Buffer) -> str:
+    return f"b{b.id}" if b.scope == "arg" else f"k{b.id}"
+
+
+def _axes(axes: tuple[Axis, ...]) -> str:
+    return ", ".join(f"a{a.id}<{a.extent}" for a in axes) or "-"
+
+
+def _buffer(b: Buffer) -> str:
+    return f"{buffer_name(b)} {b.dtype.name}{list(b.shape)}"
+
+
+def _store(t: _Text, s: Store, indent: str) -> None:
+    value = t.value(s.value, indent)
+    where = f"{buffer_name(s.access.buffer)}[{', '.join(t.affine(i, indent) for i in s.access.index)}]"
+    guards = ", ".join(f"{lo}<={t.affine(i, indent)}<{hi}" for i, lo, hi in s.access.guard)
+    sign = {"add": "+=", "own": ":="}.get(s.mode, "=")
+    t.lines.append(f"{indent}{where} {sign} {value}" + (f" if {guards}" if guards else ""))
+
+
+def _reduction(t: _Text, r: Reduction, indent: str) -> None:
+    value = t.value(r.value, indent)
+    flags = (" carried" if r.carried else "") + (" running" if r.running else "")
+    t.lines.append(
+        f"{indent}acc{r.id} = {r.monoid} {value} over {_axes(r.axes)}{flags}"
+        f" [{r.accum.name} -> {r.dtype.name}, {_order(r.order)}]"
+    )
+
+
+def _order(order: Order | None) -> str:
+    return "any order" if order is None else f"lanes {order.lanes}, block {order.block}"
+
+
+def _phase(t: _Text, p: Phase) -> None:
+    t.lines.append(f"  phase {_axes(p.axes)}")
+    for stage in p.stages:
+        t.by_id, t.known = {}, {}
+        _stage(t, stage)
+
+
+def _stage(t: _Text, stage: Stage | Contraction) -> None:
+    indent = "      "
+    if isinstance(stage, Contraction):
+        t.lines.append(
+            f"    product acc{stage.id} {stage.accum.name}: batch {_axes(stage.batch)}; m {_axes(stage.m)}; "
+            f"n {_axes(stage.n)}; k {_axes(stage.k)}"
+        )
+        a = t.value(stage.a, indent)
+        b = t.value(stage.b, indent)
+        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}]")
+    else:
+        t.lines.append(f"    stage {_axes(stage.axes)}")
+        for r in stage.reductions:
+            _reduction(t, r, indent)
+    for s in stage.stores:
+        _store(t, s, indent)
+
+
+def print_kernel(kernel: Kernel, name: bool = True) -> str:
+    """The kernel as text. Equal text (without the name) means the same computation.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    name : bool
+        Whether the first line has the kernel's name.
+    """
+    t = _Text()
+    inputs = ", ".join(map(_buffer, kernel.inputs))
+    outputs = ", ".join(map(_buffer, kernel.outputs))
+    scalars = ", ".join(f"s{k} {d.name}" for k, d in enumerate(kernel.scalars))
+    head = f"kernel {kernel.name if name else ''}({inputs}{'; ' + scalars if scalars else ''}) -> {outputs}"
+    t.lines.append(head)
+    for b in kernel.scratch:
+        t.lines.append(f"  scratch {_buffer(b)}")
+    for phase in kernel.phases:
+        _phase(t, phase)
+    return "\n".join(t.lines)
+
+
+def kernel_key(kernel: Kernel) -> str:
+    """What compiled code is cached under: equal for equal kernels in any graph and any process.
+
+    Use this and never ``hash(kernel)``: Values share subexpressions, and a hash would walk them as trees.
+    """
+    return print_kernel(kernel)
+
+
+def describe(value: Any) -> str:
+    """A Value on its own, for messages."""
+    t = _Text()
+    last = t.value(value, "")
+    return "; ".join([*t.lines, last])

@@ -1,0 +1,219 @@
+"""Recognise a plain matrix product in a Kernel and bring it to one normal form.
+
+Axis groups that step through memory evenly are merged to one axis each; what cannot be merged, and the
+batch, become outer loops. Accesses are flattened on the way, so a merged axis is an ordinary Axis to the
+emitter of the epilogue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft.formats import FLOATS
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Store, Value
+from weft.kernel.summation import order_of
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a product. Strides in elements: along its free axis, k, each outer axis, each outer axis of k."""
+
+    buffer: Buffer
+    const: int
+    free: int
+    k: int
+    outer: tuple[int, ...]
+    k_outer: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """acc[outer, m, n] = sum over k of a * b. ``m`` or ``n`` is None where its extent is 1.
+
+    k_outer: extents of the axes of k that do not merge with its last one; they run outside it.
+    order: how the sum is made, over k_outer and k as one index.
+    """
+
+    id: int
+    outer: tuple[Axis, ...]
+    m: Axis | None
+    n: Axis | None
+    k: int
+    k_outer: tuple[int, ...]
+    a: Operand
+    b: Operand
+    accum: np.dtype
+    stores: tuple[Store, ...]
+    order: Order
+
+    @property
+    def rows(self) -> int:
+        return self.m.extent if self.m else 1
+
+    @property
+    def columns(self) -> int:
+        return self.n.extent if self.n else 1
+
+    @property
+    def batch(self) -> int:
+        out = 1
+        for axis in self.outer:
+            out *= axis.extent
+        return out
+
+    @property
+    def turns(self) -> int:
+        """How often the whole of k is run through."""
+        return prod(self.k_outer)
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.rows * self.columns * self.k * self.turns * self.batch
+
+    def swapped(self) -> Product:
+        """The same product with the roles of m and n exchanged: the transposed result."""
+        return replace(self, m=self.n, n=self.m, a=self.b, b=self.a)
+
+
+def match_product(kernel: Kernel) -> Product | None:
+    """The kernel's product in normal form, or None where it is something else."""
+    if len(kernel.phases) != 1 or len(kernel.phases[0].stages) != 1 or kernel.scratch:
+        return None
+    c = kernel.phases[0].stages[0]
+    if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64"):
+        return None
+    a, b = _loaded(c.a, c.accum), _loaded(c.b, c.accum)
+    if a is None or b is None or not c.stores or any(s.mode != "set" for s in c.stores):
+        return None
+    outer_axes = (*kernel.phases[0].axes, *c.batch)
+    everything = (*outer_axes, *c.m, *c.n, *c.k)
+    if any(axis.extent == 0 for axis in everything):
+        return None
+    fa, fb = a.flat(), b.flat()
+    store_affines = _affines_of(c.stores)
+    m_outer, m, m_gone = _merge(c.m, [fa, *store_affines])
+    n_outer, n, n_gone = _merge(c.n, [fb, *store_affines])
+    k_outer, k, k_gone = _merge(c.k, [fa, fb])
+    outer, _, outer_gone = _merge((*outer_axes, *m_outer, *n_outer), [], keep=True)
+    resized = {axis.id: axis for axis in (m, n, k) if axis is not None}
+    gone = m_gone | n_gone | k_gone | outer_gone
+    flattener = _Flattener(gone)
+    stores = tuple(flattener.store(s) for s in c.stores)
+    ta, tb = dict(fa.terms), dict(fb.terms)
+
+    def operand(access: Access, flat: Affine, terms: dict[int, int], free: Axis | None) -> Operand:
+        return Operand(
+            access.buffer, flat.const, terms.get(free.id, 0) if free else 0, terms.get(k.id, 0) if k else 0,
+            tuple(terms.get(axis.id, 0) for axis in outer), tuple(terms.get(axis.id, 0) for axis in k_outer),
+        )
+
+    allowed_a = {axis.id for axis in (*outer_axes, *c.m, *c.k)}
+    allowed_b = {axis.id for axis in (*outer_axes, *c.n, *c.k)}
+    if not set(ta) <= allowed_a or not set(tb) <= allowed_b:
+        return None
+    return Product(
+        c.id, outer, resized.get(m.id) if m else None, resized.get(n.id) if n else None, k.extent if k else 1,
+        tuple(axis.extent for axis in k_outer),
+        operand(a, fa, ta, m), operand(b, fb, tb, n), c.accum, stores, order_of(c),
+    )
+
+
+def _loaded(value: Value, accum: np.dtype) -> Access | None:
+    """The access behind a load or a widening cast of a load, without guards or gathered indices."""
+    if value.op == "cast" and value.dtype == accum:
+        value = value.args[0]
+    if value.op != "load" or value.dtype not in FLOATS or value.dtype.itemsize > accum.itemsize:
+        return None
+    access = value.attr
+    return None if access.guard or any(i.gather for i in access.index) else access
+
+
+def _affines_of(stores: tuple[Store, ...]) -> list[Affine]:
+    """Every affine index, in flattened form, that the stores' code evaluates."""
+    out: list[Affine] = []
+    seen: set[int] = set()
+    stack: list[Value] = [s.value for s in stores]
+
+    def access(a: Access) -> None:
+        out.append(a.flat())
+        for index in (*a.index, *(g[0] for g in a.guard)):
+            stack.extend(v for v, _ in index.gather)
+        out.extend(g[0] for g in a.guard)
+
+    for s in stores:
+        access(s.access)
+    while stack:
+        value = stack.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        stack.extend(value.args)
+        if value.op == "load":
+            access(value.attr)
+        elif value.op == "index":
+            out.append(value.attr)
+            stack.extend(v for v, _ in value.attr.gather)
+    return out
+
+
+def _merge(
+    group: tuple[Axis, ...], affines: list[Affine], keep: bool = False
+) -> tuple[tuple[Axis, ...], Axis | None, set[int]]:
+    """(axes left over, the merged innermost axis, ids that no longer exist). ``keep``: only drop extents of 1."""
+    gone = {axis.id for axis in group if axis.extent == 1}
+    live = [axis for axis in group if axis.extent > 1]
+    if keep:
+        return tuple(live), None, gone
+    if not live:
+        return (), None, gone
+    terms = [dict(f.terms) for f in affines]
+    inner = live.pop()
+    while live and all(t.get(live[-1].id, 0) == t.get(inner.id, 0) * inner.extent for t in terms):
+        outer = live.pop()
+        gone.add(outer.id)
+        inner = Axis(inner.id, inner.extent * outer.extent)
+    return tuple(live), inner, gone
+
+
+class _Flattener:
+    """Rewrites stores without the axes that are gone; shared values stay shared."""
+
+    def __init__(self, gone: set[int]) -> None:
+        self.gone = gone
+        self.done: dict[int, tuple[Value, Value]] = {}
+
+    def store(self, store: Store) -> Store:
+        return replace(store, access=self.access(store.access), value=self.value(store.value))
+
+    def access(self, access: Access) -> Access:
+        buffer = access.buffer
+        flat = replace(buffer, shape=(prod(buffer.shape),))
+        guard = tuple((self.index(index), lo, hi) for index, lo, hi in access.guard)
+        return Access(flat, (self.index(access.flat()),), guard, access.fill)
+
+    def index(self, index: Affine) -> Affine:
+        gather = tuple((self.value(v), c) for v, c in index.gather)
+        return Affine(index.const, tuple((a, c) for a, c in index.terms if a not in self.gone), gather)
+
+    def value(self, root: Value) -> Value:
+        stack = [root]
+        while stack:
+            value = stack[-1]
+            waiting = [v for v in value.args if id(v) not in self.done]
+            if id(value) in self.done or not waiting:
+                stack.pop()
+                if id(value) not in self.done:
+                    args = tuple(self.done[id(v)][1] for v in value.args)
+                    self.done[id(value)] = (value, Value(value.op, args, value.dtype, self._attribute(value)))
+            else:
+                stack.extend(waiting)
+        return self.done[id(root)][1]
+
+    def _attribute(self, value: Value) -> Any:
+        if value.op == "load":
+            return self.access(value.attr)
+        return self.index(value.attr) if value.op == "index" else value.attr

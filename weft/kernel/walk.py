@@ -1,0 +1,109 @@
+"""Walks over the expressions of a kernel: they share parts, so each object is met once, and no walk recurses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from weft.kernel.ir import Access, Stage, Value
+
+
+def operands(value: Value) -> tuple[Value, ...]:
+    """What must be computed before a value: arguments, and index values of a load."""
+    if value.op == "load":
+        return tuple(access_values(value.attr))
+    if value.op == "index":
+        return tuple(v for v, _ in value.attr.gather)
+    return value.args
+
+
+def access_values(access: Access) -> list[Value]:
+    found = [v for affine in access.index for v, _ in affine.gather]
+    found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
+    return found
+
+
+def access_axes(access: Access) -> set[int]:
+    axes = {a for affine in access.index for a, _ in affine.terms}
+    axes.update(a for affine, _, _ in access.guard for a, _ in affine.terms)
+    return axes
+
+
+def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
+    """Axis ids and ("acc", id) a value depends on; ``known`` caches by identity."""
+    stack = [value]
+    while stack:
+        v = stack[-1]
+        if id(v) in known:
+            stack.pop()
+            continue
+        waiting = [a for a in operands(v) if id(a) not in known]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        stack.pop()
+        found: set = set()
+        if v.op == "load":
+            found |= access_axes(v.attr)
+        elif v.op == "index":
+            found |= {a for a, _ in v.attr.terms}
+        elif v.op == "acc":
+            found.add(("acc", v.attr))
+        for a in operands(v):
+            found |= known[id(a)]
+        known[id(v)] = frozenset(found)
+    return known[id(value)]
+
+
+def roots(stages: tuple[Stage, ...]) -> list[Value]:
+    """Every expression of the stages, index values of stores included."""
+    out: list[Value] = []
+    for stage in stages:
+        out += [r.value for r in stage.reductions]
+        for s in stage.stores:
+            out.append(s.value)
+            out += access_values(s.access)
+    return out
+
+
+def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:
+    """All values below, from above, each object once; those whose ids are in ``seen`` not, and what is met goes there."""
+    seen = set() if seen is None else seen
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            yield v
+            stack.extend(operands(v))
+
+
+def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:
+    """Values that are wanted, and nothing below them."""
+    seen = set() if seen is None else seen
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if id(v) not in seen:
+            seen.add(id(v))
+            if wanted(v):
+                yield v
+            else:
+                stack.extend(operands(v))
+
+
+def walk(values: list[Value]) -> list[Value]:
+    """All values below, operands first, each object once."""
+    seen: set[int] = set()
+    order: list[Value] = []
+    stack: list[tuple[Value, bool]] = [(v, False) for v in reversed(values)]
+    while stack:
+        v, entered = stack.pop()
+        if entered:
+            order.append(v)
+            continue
+        if id(v) in seen:
+            continue
+        seen.add(id(v))
+        stack.append((v, True))
+        stack.extend((a, False) for a in operands(v) if id(a) not in seen)
+    return order
