@@ -32,7 +32,7 @@ class Machine:
     """One method a machine operation, checking what code generators rely on: equal dtypes, no arithmetic on storage dtypes."""
 
     def __getattr__(self, name: str) -> Any:
-        arity = MACHINE[name]
+        arity = MACHINE[name].arity
 
         def operation(*values: np.ndarray) -> np.ndarray:
             assert len(values) == arity

@@ -15,7 +15,7 @@ after its phase and read by later phases.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -143,19 +143,46 @@ class Check:
     site: int | None
 
 
-# name -> number of arguments. The only operations that code generators emit.
-MACHINE: dict[str, int] = {
-    **dict.fromkeys(("add", "sub", "mul", "div", "floordiv", "rem", "min", "max", "pow", "atan2", "copysign"), 2),
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), 2),  # -> bool
-    **dict.fromkeys(("and", "or", "xor", "shl", "shr"), 2),  # bool and integers
-    **dict.fromkeys(("neg", "abs", "not", "floor", "ceil", "trunc", "rint", "sqrt"), 1),
-    **dict.fromkeys(("exp", "expm1", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan"), 1),
-    **dict.fromkeys(("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf"), 1),
-    "cast": 1,  # to Value.dtype, NumPy's meaning; float to a narrower float rounds to nearest even
-    "bitcast": 1,  # same width
-    "select": 3,  # bool, then, else
-    "fma": 3,  # a * b + c, one rounding; only where a primitive asks for it
-    "philox": 3,  # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
+class MachineOperation(NamedTuple):
+    """arity, and about how many nanoseconds an element takes on one core, in vectors where there are any."""
+
+    arity: int
+    ns: float = 0.05
+
+    @property
+    def costly(self) -> bool:
+        """Whether it is a function, of many instructions."""
+        return self.ns >= 0.5
+
+
+_LIBRARY = 8.0  # a call of the C library for each element
+
+
+def _all(arity: int, ns: float, *names: str) -> dict[str, MachineOperation]:
+    return dict.fromkeys(names, MachineOperation(arity, ns))
+
+
+# the only operations that code generators emit
+MACHINE: dict[str, MachineOperation] = {
+    **_all(2, 0.05, "add", "sub", "mul", "min", "max", "copysign"),
+    **_all(2, 0.05, "eq", "ne", "lt", "le", "gt", "ge"),  # -> bool
+    **_all(2, 0.05, "and", "or", "xor", "shl", "shr"),  # bool and integers
+    **_all(2, 0.3, "div"),
+    **_all(2, 5.0, "floordiv", "rem"),
+    **_all(2, _LIBRARY, "pow", "atan2"),
+    **_all(1, 0.05, "neg", "abs", "not", "floor", "ceil", "trunc", "rint"),
+    **_all(1, 0.4, "sqrt"),
+    **_all(1, 0.6, "exp", "log"),
+    **_all(1, 0.8, "expm1", "log1p", "tanh"),
+    **_all(1, 1.0, "erf"),
+    **_all(1, 2.0, "sin", "cos"),
+    **_all(1, _LIBRARY, "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+    **_all(1, 0.05, "cast"),  # to Value.dtype, NumPy's meaning; float to a narrower float rounds to nearest even
+    **_all(1, 0.05, "bitcast"),  # same width
+    **_all(3, 0.05, "select"),  # bool, then, else
+    **_all(3, 0.05, "fma"),  # a * b + c, one rounding; only where a primitive asks for it
+    # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
+    **_all(3, 3.0, "philox"),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Store, Value
+from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Store, Value
 from weft.kernel.walk import each
 
 
@@ -64,13 +64,8 @@ def join_axes(stores: tuple[Store, ...], axes: tuple[Axis, ...], joined: Axis) -
     return tuple(out)
 
 
-COSTLY = frozenset((
-    "exp", "expm1", "log", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
-    "atanh", "erf", "pow", "atan2", "floordiv", "rem", "philox",
-))
-
-
 def work(stores: tuple[Store, ...]) -> int:
     """About how many instructions the stores take for one vector."""
-    cost = {"const": 0, "acc": 0, "scalar": 0, **dict.fromkeys(COSTLY, 30)}
-    return len(stores) + sum(cost.get(v.op, 1) for v in each([s.value for s in stores]))
+    free = ("const", "acc", "scalar")
+    values = each([s.value for s in stores])
+    return len(stores) + sum(0 if v.op in free else 30 if v.op in MACHINE and MACHINE[v.op].costly else 1 for v in values)

@@ -39,7 +39,7 @@ class Machine:
     def __getattr__(self, op: str) -> Callable[..., Value]:
         if op not in MACHINE:
             raise AttributeError(f"{op!r} is not a machine operation")
-        arity = MACHINE[op]
+        arity = MACHINE[op].arity
 
         def build(*args: Value) -> Value:
             if len(args) != arity:

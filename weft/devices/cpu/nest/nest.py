@@ -14,13 +14,12 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
-from weft.kernel.ir import Access, Axis, Reduction, Store, Value
+from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
 from weft.kernel.parts import Part
 from weft.kernel.walk import roots, walk
 
-# rough cost of one element in nanoseconds, a core, vectorised
-_NS = {"load": 0.15, "philox": 3.0, "pow": 8.0, "sin": 2.0, "cos": 2.0, "tan": 8.0, "erf": 1.0, "exp": 0.6, "expm1": 0.8,
-       "log": 0.6, "log1p": 0.8, "tanh": 0.8, "div": 0.3, "sqrt": 0.4, "rem": 5.0, "floordiv": 5.0}
+LOAD_NS = 0.15  # of one element, from memory that is near; machine operations say it themselves
+OTHER_NS = 0.05  # of numbers, indices and what is summed already
 
 
 @dataclass(slots=True)
@@ -238,7 +237,11 @@ def lanes_for(isa: ISA, part: Part) -> int:
 
 def cost_of(values: list[Value]) -> float:
     """Nanoseconds an element, roughly."""
-    return sum(_NS.get(v.op, 0.05) * (1 if v.dtype.itemsize <= 4 else 2) for v in walk(values)) + 0.1
+    return sum(_ns(v.op) * (1 if v.dtype.itemsize <= 4 else 2) for v in walk(values)) + 0.1
+
+
+def _ns(op: str) -> float:
+    return LOAD_NS if op == "load" else MACHINE[op].ns if op in MACHINE else OTHER_NS
 
 
 LONG = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "philox"))

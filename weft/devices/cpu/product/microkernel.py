@@ -73,7 +73,7 @@ PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
 def mask_text(lanes: int, live: int) -> str:
-    """A constant mask, spelt as ``access.first_lanes`` counts it."""
+    """A constant mask, spelt as ``masks.first_lanes`` counts it."""
     return "<" + ", ".join("i1 true" if x < live else "i1 false" for x in range(lanes)) + ">"
 
 
