@@ -193,7 +193,7 @@ _OWN_IN_TEXT = re.compile(rf"= ({'|'.join(OWN)}) ")
 
 
 def _kernel(op: str, dtype: np.dtype, extent: int) -> Kernel:
-    count = MACHINE[op]
+    count = MACHINE[op].arity
     axis = Axis(0, extent)
     buffers = [Buffer(i, dtype, (extent,)) for i in range(count + 1)]
     loads = tuple(Value("load", (), dtype, Access(b, (along(axis),))) for b in buffers[:count])

@@ -184,7 +184,7 @@ class _Check:
     def operation(self, v: Value) -> None:
         if v.op not in MACHINE:
             self.fail(f"{v.op!r} is not a machine operation")
-        if len(v.args) != MACHINE[v.op]:
+        if len(v.args) != MACHINE[v.op].arity:
             self.fail(f"{v.op} with {len(v.args)} arguments")
         args = v.args[1:] if v.op == "select" else v.args
         if v.op == "philox":

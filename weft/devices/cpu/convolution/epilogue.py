@@ -7,6 +7,7 @@ from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, key_of
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
@@ -37,9 +38,7 @@ class Stores:
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
         """All stores at ``live`` neighbours from ``at`` on along one axis; sums: their vector."""
         lanes = self.number.lanes
-        mask = None
-        if live < lanes:
-            mask = "<" + ", ".join(f"i1 {'true' if i < live else 'false'}" for i in range(lanes)) + ">"
+        mask = first_mask(lanes, live) if live < lanes else None
         sums = self._rounded(sums)
         one = along.extent == 1  # a store need not depend on such an axis: no lanes then
         if one:

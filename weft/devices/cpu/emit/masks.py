@@ -16,6 +16,11 @@ def constant_mask(bits: list[bool]) -> str:
     return "<" + ", ".join("i1 true" if b else "i1 false" for b in bits) + ">"
 
 
+def first_mask(lanes: int, live: int) -> str:
+    """A mask of the first ``live`` lanes."""
+    return constant_mask([k < live for k in range(lanes)])
+
+
 def bits_of(mask: str | None) -> list[bool] | None:
     """The lanes of a constant mask, or None."""
     return [word.endswith("true") for word in mask[1:-1].split(",")] if mask is not None and mask.startswith("<") else None

@@ -6,7 +6,7 @@ from weft.devices.cpu.emit.address import dummy, pointer_of
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.lanewise import load_function
-from weft.devices.cpu.emit.masks import bits_of, constant_mask, either, some_lanes
+from weft.devices.cpu.emit.masks import bits_of, either, first_mask, some_lanes
 from weft.devices.cpu.emit.types import mangle, splat_text, wide
 from weft.kernel.ir import Access, Affine
 from weft.kernel.walk import access_axes, dependencies
@@ -94,7 +94,7 @@ def _load_first(e: Emitter, pointer: str, count: int, lanes: int, type_: str, si
     if count == 0:
         return "zeroinitializer"
     if size >= 4:
-        mask = constant_mask([i < count for i in range(lanes)])
+        mask = first_mask(lanes, count)
         return load_masked(e, pointer, mask, lanes, "0" if type_.startswith("i") else "0.0", type_, size)
     out, at, width = "zeroinitializer", 0, lanes // 2
     while width:

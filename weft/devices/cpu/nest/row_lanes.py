@@ -9,6 +9,7 @@ from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.address import pointer_of
 from weft.devices.cpu.emit.emit import ValueEmitter
 from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import wide
 from weft.devices.cpu.nest.nest import Nest
@@ -19,10 +20,6 @@ from weft.kernel.walk import walk
 FAR = 256 << 10  # bytes of a buffer that is not in the nearest caches
 
 Hook = Callable[[list[Env], bool], None]
-
-
-def const_mask(lanes: int, count: int) -> str:
-    return "<" + ", ".join("i1 true" if i < count else "i1 false" for i in range(lanes)) + ">"
 
 
 def vectors(
@@ -68,7 +65,7 @@ def vectors(
             if left % lanes and again and end - start >= lanes:
                 envs.append(env(None, left - lanes))
             elif left % lanes:
-                envs.append(env(const_mask(lanes * span, left % lanes * span), left // lanes * lanes))
+                envs.append(env(first_mask(lanes * span, left % lanes * span), left // lanes * lanes))
             yield envs
 
 

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.env import Env
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type
 from weft.devices.cpu.nest.early import early
 from weft.devices.cpu.nest.nest import Nest, lanes_for, strides_along
-from weft.devices.cpu.nest.row_lanes import const_mask
 from weft.devices.cpu.nest.tiles import update
 from weft.kernel.ir import Axis, Reduction, Stage, Value, size_of
 from weft.kernel.parts import Part
@@ -89,7 +89,7 @@ class Sheet:
             with n.when(self.last), n.block(self.axis.id):
                 n.base.axes[self.axis.id] = str(self.main)
                 with self._at(str(self.main), "") as place:
-                    body(place, const_mask(self.lanes, self.axis.extent % self.lanes), [0])
+                    body(place, first_mask(self.lanes, self.axis.extent % self.lanes), [0])
 
     def env(self, mask: str | None, shift: int, stage_axis: int | None = None, row: int = 0) -> Env:
         env = self.n.env(self.axis.id, self.lanes, mask, shift, {}, set())

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 from weft.devices.cpu.emit import reduce
 from weft.devices.cpu.emit.env import Env
+from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.types import cell_type, wide
 from weft.devices.cpu.nest.nest import Nest
-from weft.devices.cpu.nest.row_lanes import Joined, Lanes, const_mask, prefetch, vectors
+from weft.devices.cpu.nest.row_lanes import Joined, Lanes, prefetch, vectors
 from weft.kernel.ir import Reduction, Stage, size_of
 
 MOST_BYTES = 64 << 10
@@ -105,7 +106,7 @@ class _Staged:
             with n.loop(0, whole, width) as k:
                 self._merge(k, [(u, None) for u in range(groups)])
         if count > whole:
-            masks = [const_mask(lanes, c) if c < lanes else None for c in _pieces(count - whole, lanes)]
+            masks = [first_mask(lanes, c) if c < lanes else None for c in _pieces(count - whole, lanes)]
             self._merge(whole, list(enumerate(masks)))
         self.sums.put(number, self.acc.folded(used))
 

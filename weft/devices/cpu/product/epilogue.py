@@ -8,11 +8,12 @@ from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.memory import load_scalar, to_memory
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import is_half
-from weft.devices.cpu.product.microkernel import Tile, mask_text
+from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.ir import Access, Kernel, Store, Value
 from weft.kernel.product import Product
 from weft.kernel.walk import access_values, dependencies, each, uppermost
@@ -137,7 +138,7 @@ class Epilogue:
             offsets[self.p.n.id] = v * self.lanes
         return replace(
             base, offsets=offsets, memo={}, vector=self.p.n.id if self.p.n else None,
-            mask=mask_text(self.lanes, live) if live else None,
+            mask=first_mask(self.lanes, live) if live else None,
         )
 
     def _hoist(self, f: Function, env: Env, column: bool) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from weft.devices.cpu.emit import pairwise
+from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.pack import Packer
 
@@ -72,16 +73,11 @@ class Micro:
 PARAMETERS = "ptr %A, ptr %B, ptr %T, ptr %P, i64 %kc, i64 %at, i64 %i, i64 %j"
 
 
-def mask_text(lanes: int, live: int) -> str:
-    """A constant mask, spelt as ``masks.first_lanes`` counts it."""
-    return "<" + ", ".join("i1 true" if x < live else "i1 false" for x in range(lanes)) + ">"
-
-
 def masked_load(module: Module, f: Function, type_: str, suffix: str, lanes: int, live: int, pointer: str, align: int) -> str:
     """The first ``live`` lanes, zero beyond; nothing beyond is touched."""
     name = f"llvm.masked.load.{suffix}.p0"
     module.declare(name, f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
-    mask = mask_text(lanes, live)
+    mask = first_mask(lanes, live)
     return f.let(f"call {type_} @{name}(ptr align {align} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
 
 
