@@ -213,7 +213,10 @@ def random_node(rng: np.random.Generator, pool: list[Node], inputs: list[Node]) 
     d = int(rng.integers(len(x.shape)))
     kind = rng.choice(["one", "two", "two", "reduce", "centre", "permute", "slice", "pad", "reshape", "concat", "dot", "gather"])
     if kind == "one":
-        return op(str(rng.choice(["sin", "tanh", "negative", "floor"])), op("multiply", x, number(0.7)))
+        scaled = op("multiply", x, number(0.7))
+        name = str(rng.choice(["sin", "tanh", "negative", "floor"]))
+        # what is left of a mean is 0 but for its last bits, and no place for a floor
+        return op(name, op("add", scaled, number(0.37)) if name == "floor" else scaled)
     if kind == "two":
         y = pool[int(rng.integers(len(pool)))]
         try:
