@@ -13,6 +13,7 @@ from weft.devices.base import Run
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.graph.node import Graph, Node, Shape, user_line
+from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.recent import Recent
 
@@ -110,9 +111,9 @@ def _places(graph: Graph, program: Any) -> list[Place]:
 
 def _place(graph: Graph, where: Any) -> tuple[int, ...]:
     for k, node in enumerate(graph.order):
-        if node.op.name == "in_bounds" and node.where is where:  # whoever rewrites a node passes on this very object
+        if node.op is IN_BOUNDS and node.where is where:  # whoever rewrites a node passes on this very object
             return (k,)
-        if node.op.name == "scan":
+        if node.op.kind == "loop":
             inner = _place(node.params["body"].graph, where)
             if inner:
                 return (k, *inner)

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.cell import LOCAL, Handles
 from weft.graph.node import Node, topological
-from weft.graph.primitives.table import INPUT
+from weft.graph.primitives.table import INPUT, is_placeholder
 
 MOST_NODES = 2000  # pending at once
 MOST_BYTES = 256 << 20  # of one graph
@@ -25,7 +25,7 @@ _LINES: set[tuple[int, int]] = set()  # where graphs were cut: so that the next 
 def holds(node: Node) -> bool:
     """Whether a living Array holds this pending node (it may be asked for later)."""
     holder = node.holder
-    if holder is None or node.op.kind == "leaf" or node.op.name == "scan":
+    if holder is None or node.op.kind in ("leaf", "loop"):
         return False
     cell = holder()
     return cell is not None and cell._node is node
@@ -163,7 +163,7 @@ class _Search:
         fresh = tuple([n for n in fresh if n not in reads])
         for n in fresh:
             below = [reads[i] for i in n.inputs]
-            unknown = n.value is None and n.op.kind == "leaf" and n.op.name != "constant"
+            unknown = is_placeholder(n)
             reads[n] = None if unknown or None in below else True in below
         return fresh
 
@@ -222,7 +222,7 @@ def _known(nodes: list[Node]) -> list[Node]:
     """Those that rest on no placeholder: an Array that a trace left behind has no content, now or ever."""
     unknown: set[Node] = set()
     for n in topological(nodes):
-        if n.value is None and (any(i in unknown for i in n.inputs) or (n.op.kind == "leaf" and n.op.name != "constant")):
+        if is_placeholder(n) or (n.value is None and any(i in unknown for i in n.inputs)):
             unknown.add(n)
     return [n for n in nodes if n not in unknown]
 

@@ -14,7 +14,9 @@ from weft.dtypes import INTEGERS, int64
 from weft.dtypes import bool as BOOL
 from weft.errors import ShapeError, out_of_bounds
 from weft.graph.node import Node, Shape
+from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
+from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant
 from weft.look import look, materialise
 from weft.views import Path, inverse, reshape_step
@@ -136,8 +138,8 @@ def refuse_at_once(indices: Sequence[Node]) -> None:
     While tracing, and inside of gradients and loops, they are not known: there nothing is written before they are checked.
     """
     if LOCAL.trace is None and not LOCAL.inside:
-        given = [n.inputs[0] if n.op.name == "broadcast_to" else n for n in indices]
-        pending = [n for n in given if n.value is None and n.op.name == "in_bounds"]
+        given = [n.inputs[0] if n.op is BROADCAST else n for n in indices]
+        pending = [n for n in given if n.value is None and n.op is IN_BOUNDS]
         if pending:
             materialise(pending)
 

@@ -19,7 +19,7 @@ from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological, user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.control import SCAN
-from weft.graph.primitives.table import CONSTANT, SCALAR
+from weft.graph.primitives.table import SCALAR, is_placeholder
 
 
 def materialise(nodes: Sequence[Node]) -> None:
@@ -48,7 +48,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
     for node in order:
         if node.value is not None:
             leaves.append(node)
-        elif not node.inputs and node.op.kind == "leaf" and node.op is not CONSTANT:
+        elif is_placeholder(node):
             raise TraceError(_refusal(node))
         elif node in asked or held.holds(node):
             outputs.append(node)
@@ -68,7 +68,7 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
         return [n.value for n in nodes]
     order = topological(nodes)
     for node in order:
-        if node.value is None and node.op.kind == "leaf" and node.op is not CONSTANT:
+        if is_placeholder(node):
             raise TraceError(_refusal(node))
     if not free and any(map(varies, nodes)):
         raise TraceError(
@@ -131,7 +131,7 @@ def known(node: Node) -> bool:
     """Whether the node can be computed here: it rests on no placeholder of a trace."""
     if node.value is not None:
         return True
-    return all(n.value is not None or n.op.kind != "leaf" or n.op is CONSTANT for n in topological((node,)))
+    return not any(map(is_placeholder, topological((node,))))
 
 
 def evaluate(*trees: Any) -> None:

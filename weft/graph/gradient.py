@@ -51,7 +51,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     order = topological(outputs, stop=stop)
     reached: set[Node] = set()
     for node in order:
-        differentiable = node.value is None and (node.dtype in FLOATS or node.op.name == "scan")
+        differentiable = node.value is None and (node.dtype in FLOATS or node.op.kind == "loop")
         if node in stop or (differentiable and any(i in reached for i in node.inputs)):
             reached.add(node)
 
@@ -75,7 +75,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
 
 def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]], reached: set[Node]) -> None:
     """Pass the cotangent of one node on to its operands."""
-    if node.op.name == "item":
+    if node.op.kind == "result":
         of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
         of[k] = call.add(of[k], g) if k in of else g
         return

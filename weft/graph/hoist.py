@@ -12,10 +12,13 @@ import numpy as np
 
 from weft.graph.batching import Batched, batch
 from weft.graph.node import ORIGIN, Graph, Node
-from weft.graph.primitives import CONSTANT, TABLE, constant, input_leaf
+from weft.graph.primitives import CONSTANT, constant, input_leaf
 from weft.graph.primitives.call import call
 from weft.graph.primitives.common import front
 from weft.graph.primitives.control import SCAN, Body
+from weft.graph.primitives.elementwise import ADD
+from weft.graph.primitives.index import IN_BOUNDS
+from weft.graph.primitives.shape import IOTA
 from weft.graph.simplify import splat
 
 ROOM = 8 << 20
@@ -34,7 +37,7 @@ def hoisted(graph: Graph) -> Graph:
 
 def _checks(graph: Graph) -> bool:
     """Whether a loop of the graph checks an index."""
-    return any(n.op is SCAN and any(i.op.name == "in_bounds" for i in _all(n.params["body"].graph)) for n in graph.order)
+    return any(n.op is SCAN and any(i.op is IN_BOUNDS for i in _all(n.params["body"].graph)) for n in graph.order)
 
 
 def _all(graph: Graph) -> list[Node]:
@@ -92,7 +95,7 @@ def _scan(scan: Node, operands: tuple[Node, ...]) -> Node:
 
 def _counted(node: Node, after: Node, first: Node, length: int, reverse: bool) -> Node | None:
     """A carry as it is before every step, if all steps add one number to another: a loop's counter."""
-    if node.dtype != np.int64 or node.shape or after.op.name != "add" or node not in after.inputs:
+    if node.dtype != np.int64 or node.shape or after.op is not ADD or node not in after.inputs:
         return None
     start, step = splat(first), splat(after.inputs[after.inputs[0] is node])
     if start is None or step is None:
@@ -116,9 +119,9 @@ def _known_checks(body: Graph, known: set[Node]) -> list[Node]:
         if node in known or node.value is not None:
             continue
         light = node.op.kind in ("elementwise", "shape") and node.inputs
-        if node.op is CONSTANT or node.op is TABLE["iota"] or (light and all(i in known for i in node.inputs)):
+        if node.op is CONSTANT or node.op is IOTA or (light and all(i in known for i in node.inputs)):
             known.add(node)
-            if node.op.name == "in_bounds":
+            if node.op is IN_BOUNDS:
                 found.append(node)
     return found
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.graph.node import Graph, Node, user_line
 from weft.graph.primitives import CONSTANT
+from weft.graph.primitives.index import IN_BOUNDS
 
 
 def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
@@ -46,7 +47,7 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
 
 def _result(node: Node, operands: list[Any]) -> Any:
     assert node.op.reference is not None
-    if node.op.name != "in_bounds":
+    if node.op is not IN_BOUNDS:
         return node.op.reference(*operands, **node.params)
     try:
         return node.op.reference(*operands, **node.params)
@@ -84,7 +85,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         if node.op.reference is None or node.value is not None:
             raise ValueError(f"interpret: {node!r} is a leaf, but not among the graph's inputs.")
         result: Any = _result(node, [known[i] for i in node.inputs])
-        if node.op.name != "scan":  # that gives a list of results, which its items read
+        if node.op.kind != "loop":  # that gives a list of results, which its items read
             result = np.asarray(result)
             if result.dtype != node.dtype or result.shape != node.shape:
                 raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")

@@ -15,7 +15,9 @@ import numpy as np
 from weft.graph.node import ORIGIN, Graph, Node
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.control import SCAN, Body
+from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.kinds import BITS, INT64
+from weft.graph.primitives.shape import CONCAT
 
 Range = tuple[int, int]  # the least and the largest value, both inclusive
 Rule = Callable[[Node, Sequence[Range]], Range]
@@ -32,7 +34,7 @@ def without_sure_checks(graph: Graph) -> Graph:
 
 def _without(graph: Graph, given: Sequence[Range | None] = ()) -> Graph:
     """``given``: ranges of the graph's inputs, where more is known than their dtype."""
-    if not any(n.op.name == "in_bounds" or n.op is SCAN for n in graph.order):
+    if not any(n.op is IN_BOUNDS or n.op is SCAN for n in graph.order):
         return graph
     done: dict[Node, Node] = {n: n for n in graph.inputs}
     known = {n: r for n, r in zip(graph.inputs, given, strict=False) if r is not None}
@@ -51,12 +53,12 @@ def _rebuilt(node: Node, inputs: tuple[Node, ...], known: dict[Node, Range]) -> 
         body, carries = params["body"].graph, params["carries"]
         inner = _without(body, [None if k < carries else known.get(i) for k, i in enumerate(inputs)])
         params = params if inner is body else {**params, "body": Body(inner)}
-    elif node.op.name == "in_bounds":
+    elif node.op is IN_BOUNDS:
         ORIGIN.where = node.where
         (index,) = inputs
         if _inside(index, node, known):
             return cast(index, INT64)
-        if index.op.name == "concat" and any(_inside(i, node, known) for i in index.inputs):  # each part on its own
+        if index.op is CONCAT and any(_inside(i, node, known) for i in index.inputs):  # each part on its own
             parts = [cast(i, INT64) if _inside(i, node, known) else call.in_bounds(i, **params) for i in index.inputs]
             return call.concat(*parts, axis=index.params["axis"])
     if params is node.params and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
@@ -138,7 +140,7 @@ def _divided(node: Node, x: Sequence[Range]) -> Range:
 
 def _places(node: Node, x: Sequence[Range]) -> Range:
     """Of an element along the axes that are searched or sorted."""
-    axes = (node.params["axis"],) if node.op.name == "argsort" else node.params["axes"]
+    axes = node.params["axes"] if node.op.kind == "reduce" else (node.params["axis"],)
     return 0, max(math.prod([node.inputs[0].shape[a] for a in axes]) - 1, 0)
 
 

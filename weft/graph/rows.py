@@ -14,8 +14,11 @@ import numpy as np
 from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.common import product
+from weft.graph.primitives.elementwise import ADD, CAST, DIVIDE, IDENTITY, MULTIPLY, NEGATIVE, STOP_GRADIENT
+from weft.graph.primitives.index import SCATTER
 from weft.graph.primitives.kinds import INT64
-from weft.graph.primitives.table import CONSTANT
+from weft.graph.primitives.shape import BROADCAST, RESHAPE
+from weft.graph.primitives.table import CONSTANT, bind
 
 
 class TouchedRows(NamedTuple):
@@ -41,7 +44,7 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[TouchedRows] | None:
     gradient : node, (rows, ...)
     dtype : of the values
     """
-    name, inputs = gradient.op.name, gradient.inputs
+    op, inputs = gradient.op, gradient.inputs
     if gradient.value is not None or not gradient.shape:
         return None
     if _sum(gradient):
@@ -52,26 +55,26 @@ def parts_of(gradient: Node, dtype: np.dtype) -> list[TouchedRows] | None:
                 return None
             found += parts
         return found
-    if name in ("identity", "stop_gradient", "cast"):
+    if op in (IDENTITY, STOP_GRADIENT, CAST):
         return parts_of(inputs[0], dtype)
-    if name == "negative":
+    if op is NEGATIVE:
         return _mapped(inputs[0], dtype, lambda v: call.negative(v))
-    if name in ("multiply", "divide"):
+    if op in (MULTIPLY, DIVIDE):
         a, b = inputs
-        if name == "multiply" and _number(a) is not None:
+        if op is MULTIPLY and _number(a) is not None:
             a, b = b, a
         factor = _number(b)
         if factor is None or a.shape != gradient.shape:
             return None
-        return _mapped(a, dtype, lambda v: getattr(call, name)(v, broadcast_to(cast(factor, dtype), v.shape)))
-    if name != "scatter" or gradient.params["mode"] != "add" or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
+        return _mapped(a, dtype, lambda v: bind(op, v, broadcast_to(cast(factor, dtype), v.shape)))
+    if op is not SCATTER or gradient.params["mode"] != "add" or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
         return None
     _, updates, index = inputs
     return [TouchedRows(index, cast(updates, dtype))]
 
 
 def _sum(node: Node) -> bool:
-    return node.op.name == "add" and node.value is None and all(i.shape == node.shape for i in node.inputs)
+    return node.op is ADD and node.value is None and all(i.shape == node.shape for i in node.inputs)
 
 
 def _terms(node: Node) -> list[Node]:
@@ -93,7 +96,7 @@ def _mapped(below: Node, dtype: np.dtype, f: Callable[[Node], Node]) -> list[Tou
 
 def _number(node: Node) -> Node | None:
     """The node of shape () of which every element of this one is a copy."""
-    while node.shape and node.value is None and node.op.name in ("broadcast_to", "reshape", "cast"):
+    while node.shape and node.value is None and node.op in (BROADCAST, RESHAPE, CAST):
         node = node.inputs[0]
     return None if node.shape else node
 

@@ -16,6 +16,7 @@ from weft.formats import FORMATS
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
+from weft.graph.primitives.shape import BROADCAST
 
 Rule = Callable[[Node], Node | None]
 LONG, PIECE = 64, 16  # operands of a concatenation that is still read at once, and of the pieces that a longer one is made of
@@ -51,7 +52,7 @@ def _rewritten(node: Node) -> Node:
     for _ in range(_TRIES):
         if node.value is not None or not node.inputs:
             return node
-        if node.size == 0 and node.op.kind not in ("host", "control") and not (node.op.name == "gather" and node.inputs[1].size):
+        if node.size == 0 and not node.op.outside_kernels and not (node.op.kind == "gather" and node.inputs[1].size):
             return _made(node, "broadcast_to", constant(0, node.dtype), shape=node.shape)  # what it would read is not needed
         following = None
         for rule in (*RULES.get(node.op.name, ()), *(_ELEMENTWISE if node.op.kind == "elementwise" else ())):
@@ -93,7 +94,7 @@ def splat(node: Node) -> Any:
     """The number that a node holds everywhere, if it is a constant or a repeated one."""
     if node.op is CONSTANT:
         return node.params["value"]
-    if node.op.name == "broadcast_to" and node.value is None and node.inputs[0].op is CONSTANT:
+    if node.op is BROADCAST and node.value is None and node.inputs[0].op is CONSTANT:
         return node.inputs[0].params["value"]
     return None
 
@@ -134,7 +135,7 @@ def _neutral(number: float, sides: tuple[int, ...], negative_zero: bool = False,
 def _spread_operand(node: Node) -> Node | None:
     """An operand that only repeats a smaller one need not be repeated, when another operand gives the shape."""
     for k, operand in enumerate(node.inputs):
-        if operand.op.name != "broadcast_to" or operand.value is not None:
+        if operand.op is not BROADCAST or operand.value is not None:
             continue
         if any(other.shape == node.shape for j, other in enumerate(node.inputs) if j != k):
             inputs = tuple(operand.inputs[0] if j == k else i for j, i in enumerate(node.inputs))

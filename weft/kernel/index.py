@@ -12,6 +12,7 @@ from weft.kernel.ir import Affine, Value
 
 Index = tuple[Affine, ...]
 Guard = tuple[Affine, int, int]
+Guards = tuple[Guard, ...]
 Shape = tuple[int, ...]
 ZERO = Affine()
 

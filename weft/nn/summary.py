@@ -15,6 +15,7 @@ from weft.errors import ShapeError, TraceError
 from weft.execute import detached
 from weft.functions.creation import asarray, zeros
 from weft.graph.node import Graph, Node, topological
+from weft.graph.primitives.table import is_placeholder
 from weft.nn.module import WATCH, Module
 from weft.schedule.program import Call, Host, Loop, Program
 from weft.transforms.jit import jit
@@ -225,7 +226,7 @@ def _work(call: _Called) -> tuple[int, int]:
     given = list(dict.fromkeys(call.given))
     leaves = [
         n for n in topological(call.results, stop)
-        if n not in stop and (n.value is not None or (n.op.kind == "leaf" and n.op.name != "constant"))
+        if n not in stop and (n.value is not None or is_placeholder(n))
     ]
     made = [n for n in call.results if n not in stop and n not in leaves]
     if not made:

@@ -67,7 +67,7 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
     for f in fused:
         if f.kernel is None:
             node = f.nodes[0]
-            if node.op.kind == "control":
+            if node.op.kind == "loop":
                 steps.append(_loop(slots, f))
                 continue
             assert node.op.reference is not None

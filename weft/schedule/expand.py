@@ -7,7 +7,6 @@ each primitive says how an index of its result becomes indices of its operands.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +15,12 @@ import numpy as np
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
 from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
-from weft.graph.primitives.table import SCALAR
+from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.index import ZERO, Guard, Index
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
 from weft.kernel.summation import reduction_order
 from weft.kernel.values import INT64, Machine, tag
-from weft.kernel.walk import each
 from weft.schedule import reasons
 from weft.schedule.chosen import chosen
 from weft.schedule.facts import is_reduction, reduces
@@ -75,12 +73,6 @@ class Expander:
         self.held: dict[Node, Held] = {}  # the others, of earlier phases
         self.product: tuple[Node, Index, Value] | None = None
         self.scope = Scope()
-        self._rules: dict[str, Callable[[Node, Index, tuple[Guard, ...]], Value]] = {
-            "permute": self._permute, "broadcast_to": self._broadcast_to, "reshape": self._reshape, "slice": self._slice,
-            "pad": self._pad, "concat": self._concat, "iota": self._iota, "gather": self._gather,
-            "in_bounds": self._in_bounds, "slice_set": self._slice_set, "window_gather": self._window_gather,
-            "random_bits": self._random_bits,
-        }
 
     def axis(self, extent: int) -> Axis:
         axis = Axis(len(self.extents), extent)
@@ -98,32 +90,27 @@ class Expander:
         return value
 
     def _expand(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+        op = node.op
+        if op is SCALAR:
+            return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if self.product is not None and node is self.product[0]:
             if self._plain(index) != self._plain(self.product[1]) or guards:
                 raise Boundary(reasons.OTHER_INDEX)
             return self.product[2]
-        if node not in self.structure.members:
-            if self.view.is_real(node) or self.view.stored(node):
-                if node.op is SCALAR:
-                    return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
-                return self.load(node, node.shape, index, guards)
-            if node.op is SCALAR:
-                return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
+        if node not in self.structure.members and (self.view.is_real(node) or self.view.stored(node)):
+            return self.load(node, node.shape, index, guards)
         if node.size == 0:
             return self.m.const(0, node.dtype)
-        name = node.op.name
-        if name == "constant":
+        if op is CONSTANT:
             return self.m.const(node.params["value"], node.dtype)
-        if name == "scalar":
-            return self.m.scalar(self.scalars.setdefault(node, len(self.scalars)), node.dtype)
         if is_reduction(node):
             return self._reduced(node, index, guards) if reduces(node) else self._single(node, index, guards)
-        rule = self._rules.get(name)
-        if rule is not None:
-            return rule(node, index, guards)
-        if node.op.kind == "elementwise":
-            return self._elementwise(node, index, guards)
-        raise Boundary(reasons.HOST)
+        value = self._in_memory(node, index, guards) if op.same_memory else None
+        if value is None:
+            value = op.at(self, node, index, guards) if op.at is not None else self._elementwise(node, index, guards)
+        if value is None:
+            raise Boundary(reasons.RESHAPE if op.same_memory else reasons.OTHER_INDEX)
+        return value
 
     def load(self, base: Node, shape: Shape, index: Index, guards: tuple[Guard, ...] = (), fill: Any = 0) -> Value:
         key = (base, shape)
@@ -155,68 +142,23 @@ class Expander:
         assert inside is not None
         return self.m.select(inside, value, self.m.const(fill, value.dtype))
 
-    def _elementwise(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _elementwise(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value | None:
+        if node.op.formula is None:
+            return None
         args = [
             self.at(i, index if i.shape == node.shape else ix.broadcast(index, i.shape), guards) for i in node.inputs
         ]
-        assert node.op.formula is not None
         return node.op.formula(self.m, *args, **node.params)
 
-    def _permute(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        return self.at(node.inputs[0], ix.permute(index, node.params["axes"]), guards)
-
-    def _broadcast_to(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        return self.at(node.inputs[0], ix.broadcast(index, node.inputs[0].shape), guards)
-
-    def _reshape(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def _in_memory(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value | None:
+        """A reshape of what lies in memory, or of one number: it is read under another shape."""
         below = node.inputs[0]
         if below in self.view.uniform:
             return self.at(below, (ZERO,) * len(below.shape), guards)
         base = self.view.memory(below)
         if base is not None and base not in self.structure.members:
             return self.load(base, node.shape, index, guards)
-        inner = ix.reshape(index, node.shape, below.shape, self.extents)
-        if inner is None:
-            raise Boundary(reasons.RESHAPE)
-        return self.at(below, inner, guards)
-
-    def _slice(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        return self.at(node.inputs[0], ix.slice_(index, node.params["start"], node.params["step"]), guards)
-
-    def _pad(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        below = node.inputs[0]
-        inner, own = ix.pad(index, node.params["low"], below.shape, self.extents)
-        if below.size == 0:
-            return self.m.const(node.params["value"], node.dtype)
-        return self.guarded(below, inner, guards, own, node.dtype.type(node.params["value"]).item())
-
-    def _concat(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        axis = node.params["axis"]
-        low, high = ix.bounds(index[axis], self.extents)
-        start, parts = 0, []
-        for operand in node.inputs:
-            n = operand.shape[axis]
-            if n and start <= high and low < start + n:
-                parts.append((operand, start, n))
-            start += n
-        out: Value | None = None
-        for operand, begin, n in reversed(parts):
-            moved = index[axis].plus(Affine(-begin))
-            own = (moved, 0, n)
-            inner = (*index[:axis], moved if n != 1 else ZERO, *index[axis + 1:])
-            if ix.always(own, self.extents):
-                out = self.at(operand, inner, guards)
-                continue
-            value = self.at(operand, inner, (*guards, own))
-            if out is None:
-                out = value
-            else:
-                inside = self.m.lt(self.m.index(index[axis]), self.m.const(begin + n, INT64))
-                out = self.m.select(inside, value, out)
-        return self.m.const(0, node.dtype) if out is None else out  # nothing there: the guards never hold
-
-    def _iota(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        return self.m.cast(self.m.index(index[node.params["axis"]]), node.dtype)
+        return None
 
     def position(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Affine:
         """A gathered index: where it is not known to be in range, negative counts from the end, and the rest is clamped."""
@@ -236,7 +178,7 @@ class Expander:
         low, high = ix.value_bounds(value, self.extents)
         return value.dtype == INT64 and 0 <= low and high < extent
 
-    def _in_bounds(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
+    def check(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         """A checked index; where the guards do not hold nobody asks for it, and it may be anything."""
         extent = node.params["extent"]
         value = self.at(node.inputs[0], index, guards)
@@ -252,90 +194,6 @@ class Expander:
         ):
             self.covered.add(node)
         return self.m.check(value, extent, self.sites.setdefault(node, len(self.sites)), self.m.inside(guards))
-
-    def _gather(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        source, indices, axes = node.inputs[0], node.inputs[1:], node.params["axes"]
-        rank = max((len(i.shape) for i in indices), default=0)
-        inner: list[Affine | None] = [None] * len(source.shape)
-        for axis, operand in zip(axes, indices, strict=True):
-            inner[axis] = self.position(operand, ix.broadcast(index[:rank], operand.shape), guards, source.shape[axis])
-        rest = iter(index[rank:])
-        value = self.at(source, tuple([next(rest) if i is None else i for i in inner]), guards)
-        checks = [v for i in inner if i is not None for v, _ in i.gather if v.op == "check"]
-        return self._with(value, checks) if checks else value
-
-    def _with(self, value: Value, checks: list[Value]) -> Value:
-        """``value``, which is made only after all ``checks``: an index along which nothing changes is checked as well."""
-        m, below = self.m, {id(v) for v in each([value])}
-        for check in checks:
-            if id(check) not in below:
-                other = m.const(int(value.op == "const" and value.attr == 0), value)  # never taken
-                value = m.select(m.ge(check, m.const(0, INT64)), value, other)
-        return value
-
-    def _slice_set(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        base, new = node.inputs
-        inner, own = [], []
-        for i, start, step, n in zip(index, node.params["start"], node.params["step"], new.shape, strict=True):
-            j = i.plus(Affine(-start)).times(step)  # step is 1 or -1
-            inner.append(j)
-            if not ix.always((j, 0, n), self.extents):
-                own.append((j, 0, n))
-        if new.size == 0:
-            return self.at(base, index, guards)
-        if ix.never(tuple(own), self.extents):
-            return self.at(base, index, guards)
-        if not own:
-            return self.at(new, tuple(inner), guards)
-        inside = self.m.inside(tuple(own))
-        assert inside is not None
-        return self.m.select(inside, self.at(new, tuple(inner), guards + tuple(own)), self.at(base, index, guards))
-
-    def _random_bits(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        key, base = (self.at(i, (), guards) for i in node.inputs)
-        flat = ZERO
-        for i, n in zip(index, node.shape, strict=True):
-            flat = flat.times(n).plus(i)
-        return self.m.philox(key, base, self.m.cast(self.m.index(flat), UINT64))
-
-    def _window_gather(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        """The sum over the few windows that cover a position; one term for each distance between window and position."""
-        p, m = node.params, self.m
-        g = node.inputs[0]
-        where = node.inputs[1] if len(node.inputs) > 1 else None
-        window, stride = p["window"], p["stride"]
-        count = len(window)
-        lead = index[: len(index) - count]
-        terms: list[tuple[list[Affine], list[Affine], list[Guard]]] = [([], [], [])]
-        for d in range(count):
-            i = index[len(lead) + d].plus(Affine(p["padding"][d][0]))
-            s, w, n = stride[d], window[d], g.shape[len(lead) + d]
-            pair = (i, ZERO) if s == 1 else ix.split(i, s, self.extents)
-            if pair is None:
-                raise Boundary(reasons.OTHER_INDEX)
-            quotient, rest = pair
-            grown = []
-            for j in range(-(-w // s)):
-                o, q = quotient.plus(Affine(-j)), rest.plus(Affine(j * s))
-                own: list[Guard] = [x for x in ((o, 0, n), (q, 0, w)) if not ix.always(x, self.extents)]
-                low, high = ix.bounds(o, self.extents)
-                if high < 0 or low >= n or ix.bounds(q, self.extents)[0] >= w:
-                    continue
-                o = ZERO if n == 1 else o
-                grown += [([*a, o], [*b, q], [*c, *own]) for a, b, c in terms]
-            terms = grown
-        total: Value | None = None
-        for at, inside, own in terms:
-            value = self.guarded(g, (*lead, *at), guards, tuple(own), 0)
-            if where is not None:
-                flat = ZERO
-                for q, w in zip(inside, window, strict=True):
-                    flat = flat.times(w).plus(q)
-                chosen = self.at(where, (*lead, *at), guards + tuple(own))
-                here = m.eq(chosen, m.cast(m.index(flat), where.dtype))
-                value = m.select(here, value, m.const(0, value.dtype))
-            total = value if total is None else m.add(total, value)
-        return m.const(0, node.dtype) if total is None else total
 
     def _reduced(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         facts = self.structure.facts[node]
@@ -364,7 +222,7 @@ class Expander:
         return self.m.load(Access(held.buffer, tuple([ZERO if n == 1 else i for i, n in zip(index, node.shape, strict=True)])))
 
     def _single(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
-        if node.op.name == "reduce_window":
+        if node.op.kind == "window":
             return self._unrolled(node, index, guards)
         if node.op.monoid in ("argmax", "argmin"):
             return self.m.const(0, node.dtype)
@@ -374,7 +232,7 @@ class Expander:
         return self.m.cast(self.at(node.inputs[0], index, guards), node.dtype)
 
     def _shared_reduction(self, node: Node, index: Index, level: int) -> Value:
-        if node.op.name == "reduce_window":
+        if node.op.kind == "window":
             extents = node.params["window"]
             axes, reductions, _ = self.stage(level, extents)
             value, monoid = self.window_value(node, index, tuple([along(a) for a in axes]))

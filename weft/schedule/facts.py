@@ -9,14 +9,14 @@ UNROLLED = 16  # elements of a window that is written out, without a loop
 
 
 def is_reduction(node: Node) -> bool:
-    return bool(node.op.monoid) or node.op.name == "reduce_window"
+    return node.op.kind in ("reduce", "window")
 
 
 def reduces(node: Node) -> bool:
     """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
     if not is_reduction(node):
         return False
-    if node.op.name == "reduce_window":
+    if node.op.kind == "window":
         size = 1
         for n in node.params["window"]:
             size *= n
@@ -27,7 +27,7 @@ def reduces(node: Node) -> bool:
 
 def ends_kernel(node: Node) -> bool:
     """Whether a node writes in a way that nothing in the same kernel can read."""
-    return node.op.last or node.op.name == "slice_set" and any(abs(s) != 1 for s in node.params["step"])
+    return node.op.last or node.op.kind == "write" and any(abs(s) != 1 for s in node.params["step"])
 
 
 class Facts:

@@ -77,7 +77,7 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
         out = []
         try:
             for group in grouping.groups():
-                if group.nodes[0].op.name != "item":  # a result of a loop is stored by the loop
+                if group.nodes[0].op.kind != "result":  # a result of a loop is stored by the loop
                     out.append(_build(view, grouping, group, tuple(refusals.get(group, ())), built))
             return view, out
         except _Unbuilt as failed:
@@ -110,7 +110,7 @@ def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ..
     stored = grouping.stored(group.nodes, members)
     if nodes[0].op.kind == "host":
         return Fused(None, nodes, tuple((i, i.shape) for i in nodes[0].inputs), nodes, (), away)
-    if nodes[0].op.kind == "control":
+    if nodes[0].op.kind == "loop":
         (scan,) = nodes
         return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), away)
     key = (nodes, tuple(stored))

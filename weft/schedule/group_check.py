@@ -48,7 +48,7 @@ def check(st: Structure) -> None:
 def _rows(st: Structure) -> bool:
     """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
     ends = [n for n in st.nodes if ends_kernel(n)]
-    if not ends or any(n.op.name != "scatter" or n.params["mode"] != "own" for n in ends):
+    if not ends or any(n.op.kind != "scatter" or n.params["mode"] != "own" for n in ends):
         return False
     first = ends[0]
     if st.product or st.splits or any(map(reduces, st.nodes)):
@@ -61,7 +61,7 @@ def _rows(st: Structure) -> bool:
 
 def _check_product(st: Structure) -> None:
     assert st.product is not None
-    if st.shared is not None or any(reduces(n) or n.op.name == "scatter" for n in st.nodes):
+    if st.shared is not None or any(reduces(n) or n.op.kind == "scatter" for n in st.nodes):
         raise Boundary(reasons.PRODUCT_REDUCED)
     axes = [t for t in st.tokens(st.product) if t]
     if len(set(axes)) != len(axes):

@@ -30,7 +30,7 @@ class Group:
         self.after: set[Group] = set()
         self.simple = node.op.kind == "elementwise"
         self.single = self.simple and node.size == 1
-        self.shape = node.shape if self.simple or node.op.kind == "contract" else None
+        self.shape = node.shape if self.simple or node.op.contracts else None
         self.weight = weight
 
 
@@ -111,7 +111,7 @@ class Grouping:
             return self.banned[producer, consumer]
         if producer.op.kind == "host" or consumer.op.kind == "host":
             return reasons.HOST
-        if producer.op.kind == "control" or consumer.op.kind == "control":
+        if producer.op.outside_kernels or consumer.op.outside_kernels:
             return reasons.LOOP
         if a.weight + b.weight > self.limits.largest:
             return reasons.TOO_LARGE
@@ -192,10 +192,10 @@ class Grouping:
         """Reductions of the same memory over the same axes are computed in one pass."""
         seen: dict[tuple, Node] = {}
         for node in self.view.real:
-            if not reduces(node) and node.op.name != "reduce_window":
+            if not reduces(node) and node.op.kind != "window":
                 continue
             p = node.params
-            how = (p["window"], p["stride"], p["padding"]) if node.op.name == "reduce_window" else p["axes"]
+            how = (p["window"], p["stride"], p["padding"]) if node.op.kind == "window" else p["axes"]
             key = (node.inputs[0], how)
             first = seen.setdefault(key, node)
             a, b = self.of[first], self.of[node]
@@ -229,7 +229,7 @@ class Grouping:
     def _handed_over(self, node: Node, a: Group, b: Group) -> bool:
         """Move one node from a to b, where that saves memory traffic."""
         view, weight = self.view, self._weight(node)
-        if b.nodes[0].op.kind in ("host", "control") or b.nodes[0].op.name == "item" or b.weight + weight > self.limits.largest:
+        if b.nodes[0].op.outside_kernels or b.weight + weight > self.limits.largest:
             return False
         if any(node in edge for edge in self.banned):
             return False

@@ -116,8 +116,8 @@ def _needs(st: Structure, full: Node) -> bool:
 
 def _operand_tokens(st: Structure, full: Node) -> tuple:
     below = st.read(full.inputs[0])
-    if below is None or full.op.name == "reduce_window":
-        return (full,) if full.op.name == "reduce_window" else ("memory", full.inputs[0].shape, full.params["axes"])
+    if below is None or full.op.kind == "window":
+        return (full,) if full.op.kind == "window" else ("memory", full.inputs[0].shape, full.params["axes"])
     key = tuple(st.find(t) for t in below.dims if t)
     return key if len(set(key)) == len(key) and list(full.params["axes"]) == sorted(full.params["axes"]) else (full,)
 
@@ -182,13 +182,13 @@ def _plain_phase(x: Expander, st: Structure, stores: Sequence[Node], fulls: Sequ
     loops: tuple[Axis, ...] | None = tuple(domain.axes) if stores else None
     for n in fulls:
         index, loops = _operand_index(x, st, n, domain, loops)
-        value = x.at(n.inputs[0], index) if n.op.name != "reduce_window" else None
+        value = x.at(n.inputs[0], index) if n.op.kind != "window" else None
         monoid = n.op.monoid
         if value is None:
             value, monoid = x.window_value(n, (ZERO,) * len(n.shape), tuple([along(a) for a in loops]))
-        own = [next((a for a in loops if along(a) == i), None) for i in index] if n.op.name != "reduce_window" else list(loops)
+        own = [next((a for a in loops if along(a) == i), None) for i in index] if n.op.kind != "window" else list(loops)
         axes = tuple([a for a in own if a is not None])
-        if n.op.name != "reduce_window":
+        if n.op.kind != "window":
             by_dim = dict(enumerate(own))
             axes = tuple([a for d in n.params["axes"] if (a := by_dim[d]) is not None])
         x.complete[n] = x.reduce(n, axes, monoid, value, carried=False, into=reductions)
@@ -199,7 +199,7 @@ def _operand_index(
     x: Expander, st: Structure, n: Node, domain: Domain, loops: tuple[Axis, ...] | None,
 ) -> tuple[Index, tuple[Axis, ...]]:
     """Where a full reduction reads its operand, on the loops of its stage (made when first asked for)."""
-    if n.op.name == "reduce_window":
+    if n.op.kind == "window":
         return (), tuple([x.axis(w) for w in n.params["window"]])
     operand = n.inputs[0]
     below = st.read(operand)
@@ -234,7 +234,7 @@ def _shared_phase(x: Expander, st: Structure, shared: list[int], stores: Sequenc
     for n in fulls:
         below = st.read(n.inputs[0])
         assert below is not None
-        if n.op.name == "reduce_window":
+        if n.op.kind == "window":
             raise Boundary(reasons.OTHER_INDEX)
         tokens = tuple([st.find(t) if t else 0 for t in below.dims])
         index, own, reductions, _ = _stage_index(x, tokens, n.inputs[0].shape, below.depth + 1)

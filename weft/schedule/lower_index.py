@@ -17,14 +17,16 @@ from weft.schedule.structure import Structure
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
     node = next(n for n in st.nodes if ends_kernel(n))
-    if node.op.name == "cumulative_sum":
-        return _running(x, node)
-    if node.op.name == "last_equal":
-        return _last_equal(x, node)
-    if node.op.name == "scatter" and node.params["mode"] == "own":
+    return {"running": _running, "board": _last_equal, "scatter": _scattered, "write": _written}[node.op.kind](x, st, node)
+
+
+def _scattered(x: Expander, st: Structure, node: Node) -> list[Phase]:
+    if node.params["mode"] == "own":
         return _rows(x, st)
-    if node.op.name == "scatter":
-        return [*_checks(x, node.inputs[2:]), _copy(x, node, node.inputs[0]), _scatter(x, node)]
+    return [*_checks(x, node.inputs[2:]), _copy(x, node, node.inputs[0]), _scatter(x, node)]
+
+
+def _written(x: Expander, st: Structure, node: Node) -> list[Phase]:
     return [_copy(x, node, node.inputs[0]), _write(x, node)]
 
 
@@ -95,7 +97,7 @@ def _rows(x: Expander, st: Structure) -> list[Phase]:
     return [*copies, Phase((), (Stage(axes, (), tuple(stores)),))]  # type: ignore[arg-type]
 
 
-def _last_equal(x: Expander, node: Node) -> list[Phase]:
+def _last_equal(x: Expander, st: Structure, node: Node) -> list[Phase]:
     """Every index writes its number at its place on a board, the last one stays; what was not written is not read."""
     extent = node.params["extent"]
     if extent == 1:  # all are equal
@@ -124,7 +126,7 @@ def _write(x: Expander, node: Node) -> Phase:
     return Phase(axes, (Stage((), (), (Pending(node, where, (), x.at(new, at)),)),))  # type: ignore[arg-type]
 
 
-def _running(x: Expander, node: Node) -> list[Phase]:
+def _running(x: Expander, st: Structure, node: Node) -> list[Phase]:
     x.scope = Scope()
     axes = [x.axis(n) for n in node.shape]
     index = tuple([along(a) for a in axes])

@@ -22,8 +22,8 @@ from weft.schedule.structure import Structure
 def phases(x: Expander, st: Structure) -> list[Phase]:
     node = st.product
     assert node is not None
-    parts = _dot(x, node) if node.op.name == "dot_general" else _conv(x, node)
-    order = _dot_order if node.op.name == "dot_general" else _conv_order
+    parts = _dot(x, node) if node.op.kind == "product" else _conv(x, node)
+    order = _dot_order if node.op.kind == "product" else _conv_order
     return [Phase((), (_stage(x, st, node, partial(order, x.view.target.orders), *part),)) for part in parts]
 
 

@@ -7,16 +7,13 @@ after its phase) and the stages (a reduction of a reduction comes later).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from weft.graph.node import Node
-from weft.kernel.index import follows
 from weft.schedule import reasons
-from weft.schedule.facts import Dims, Facts, ends_kernel, is_reduction, reduces
+from weft.schedule.facts import Dims, Facts, ends_kernel, reduces
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
-
-_SHIFTS = frozenset(("slice", "pad", "concat", "permute"))
 
 
 class Structure:
@@ -107,60 +104,35 @@ class Structure:
         known = [f for f in below if f is not None]
         if not known:
             return None
-        name, params = node.op.name, node.params
-        source = known[0].dims
-        if name == "permute":
-            dims = tuple([source[a] for a in params["axes"]])
-        elif name == "broadcast_to":
-            cut = len(node.shape) - len(source)
-            dims = tuple([
-                source[k - cut] if k >= cut and source[k - cut] else (0 if n == 1 else self.fresh())
-                for k, n in enumerate(node.shape)
-            ])
-        elif name == "reshape":
-            dims = self._reshaped(node, source)
-        elif name == "slice":
-            shape = node.inputs[0].shape
-            dims = tuple([
-                0 if n == 1 else t if n == m and s == 1 else self.fresh()
-                for t, m, n, s in zip(source, shape, node.shape, params["step"], strict=True)
-            ])
-        elif name in ("pad", "concat"):
-            dims = tuple(self._new(node.shape))
-            for f, i in zip(below, node.inputs, strict=True):
-                if f is not None:
-                    self._unite(
-                        tuple([t if m == n else 0 for t, m, n in zip(dims, i.shape, node.shape, strict=True)]), f.dims,
-                    )
+        if node.op.along is not None:
+            dims = self._along(node, below)
         else:
             for f, i in zip(below, node.inputs, strict=True):
                 if f is not None and i.shape != node.shape:
                     raise Boundary(reasons.OTHER_INDEX)
-            dims = source
+            dims = known[0].dims
         facts = self._joined(dims, known)
-        if name == "concat":
+        if len(node.inputs) > 1 and node.op.moves:
             facts.views = sum(f.views for f in known)
             if facts.views > self.limits.views:
                 raise Boundary(reasons.MOVED)
         return facts
 
-    def _reshaped(self, node: Node, source: Dims) -> Dims:
-        shape, before = node.shape, node.inputs[0].shape
-        if not follows(shape, before):
+    def _along(self, node: Node, below: Sequence[Facts | None]) -> Dims:
+        """The dimensions of what moves data: those of its operands where it runs along them, others of its own."""
+        assert node.op.along is not None
+        places = node.op.along(node)
+        if places is None:
             raise Boundary(reasons.RESHAPE)
-        left = [(n, t) for n, t in zip(before, source, strict=True) if n != 1]
-        out: list[int] = []
-        k, size = 0, 1
-        for n in shape:
-            if n == 1:
-                out.append(0)
-                continue
-            extent, token = left[k]
-            out.append(token if n == extent else self.fresh())
-            size *= n
-            if size == extent:
-                k, size = k + 1, 1
-        return tuple(out)
+        dims = [0] * len(node.shape)
+        for f, along in zip(below, places, strict=True):
+            if f is not None:
+                for d, place in enumerate(along):
+                    token = 0 if place is None else f.dims[place]
+                    if token and dims[d]:
+                        self._unite((dims[d],), (token,))
+                    dims[d] = dims[d] or token
+        return tuple([t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, node.shape, strict=True)])
 
     def _joined(self, dims: Dims, known: Sequence[Facts], heavy: bool = False) -> Facts:
         if len(known) == 1:
@@ -176,31 +148,22 @@ class Structure:
         )
 
     def _visit(self, node: Node) -> Facts:
-        name = node.op.name
-        if node.op.kind == "host":
-            raise Boundary(reasons.HOST)
-        if node.op.kind == "contract":
-            return self._product(node)
-        if is_reduction(node):
-            return self._reduce(node) if reduces(node) else self._single(node)
-        if name == "gather":
-            return self._gather(node)
-        if name == "window_gather":
-            return self._window_gather(node)
-        if name == "scatter" or name == "slice_set":
-            return self._write(node)
-        if name in ("cumulative_sum", "last_equal"):
-            facts = self.read(node.inputs[0])
-            if facts is not None:
-                raise Boundary(reasons.RUNNING)
+        return _VISITS.get(node.op.kind, Structure._elementwise)(self, node)
+
+    def _host(self, node: Node) -> Facts:
+        raise Boundary(reasons.HOST)
+
+    def _running(self, node: Node) -> Facts:
+        if self.read(node.inputs[0]) is not None:
+            raise Boundary(reasons.RUNNING)
+        return Facts(self._new(node.shape))
+
+    def _shape(self, node: Node) -> Facts:
+        facts = self._moved(node)
+        if facts is None:
             return Facts(self._new(node.shape))
-        if node.op.kind == "shape" and node.inputs:
-            facts = self._moved(node)
-            if facts is None:
-                return Facts(self._new(node.shape))
-            self.covered(facts)
-            return facts
-        return self._elementwise(node)
+        self.covered(facts)
+        return facts
 
     def _elementwise(self, node: Node) -> Facts:
         shape = node.shape
@@ -224,7 +187,7 @@ class Structure:
             if n != 1 and not dims[k]:
                 dims[k] = self.fresh()
         facts = self._joined(tuple(dims), known, node.op.heavy)
-        moved = {i: self._virtual.get(i) for i in node.inputs if i.op.name in _SHIFTS and i not in self.facts}
+        moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
         if moved:
             still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
             facts.views = max((f.views for f in still), default=0) + sum(f.views for f in moved.values() if f is not None) or 1
@@ -234,11 +197,13 @@ class Structure:
         return facts
 
     def _reduce(self, node: Node) -> Facts:
+        if not reduces(node):
+            return self._single(node)
         operand = node.inputs[0]
         f = self.read(operand)
         if f is not None and f.product:
             raise Boundary(reasons.PRODUCT_REDUCED)
-        if node.op.name == "reduce_window":
+        if node.op.kind == "window":
             kept = self._windows(node, f)
             out = kept
         else:
@@ -266,7 +231,7 @@ class Structure:
     def _single(self, node: Node) -> Facts:
         """A reduction over dimensions of extent 1, or over a window of a few elements."""
         f = self.read(node.inputs[0])
-        if node.op.name == "reduce_window":
+        if node.op.kind == "window":
             if f is not None and f.product:
                 raise Boundary(reasons.PRODUCT_REDUCED)
             dims = self._windows(node, f)
@@ -295,7 +260,7 @@ class Structure:
             self._siblings[key] = f.dims[:lead] + self._new(node.shape[lead:])
         return self._siblings[key]
 
-    def _window_gather(self, node: Node) -> Facts:
+    def _unwindow(self, node: Node) -> Facts:
         p = node.params
         count = len(p["window"])
         lead = len(node.shape) - count
@@ -347,10 +312,18 @@ class Structure:
             raise Boundary(reasons.MOVED)
         return facts
 
-    def _product(self, node: Node) -> Facts:
+    def _contract(self, node: Node) -> Facts:
         if self.product is not None:
             raise Boundary(reasons.TWO_PRODUCTS)
         if any(self.read(i) is not None for i in node.inputs):
             raise Boundary(reasons.PRODUCT_OPERAND)
         self.product = node
         return Facts(self._new(node.shape), product=True)
+
+
+_VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
+    "host": Structure._host, "product": Structure._contract, "convolution": Structure._contract,
+    "reduce": Structure._reduce, "window": Structure._reduce, "unwindow": Structure._unwindow, "gather": Structure._gather,
+    "write": Structure._write, "scatter": Structure._write, "running": Structure._running, "board": Structure._running,
+    "shape": Structure._shape,
+}

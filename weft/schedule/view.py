@@ -7,8 +7,9 @@ so cheap that each reader computes it again.
 from __future__ import annotations
 
 from weft.graph.node import Graph, Node
+from weft.graph.primitives.elementwise import CAST
 from weft.graph.primitives.kinds import FLOATS
-from weft.graph.primitives.table import INPUT, SCALAR
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
 from weft.kernel.target import CPU, Target
@@ -20,7 +21,7 @@ _SCALAR_CHAIN = 24  # operations of shape () that each reader may repeat
 
 def strip(node: Node) -> Node:
     """The node whose memory a chain of reshapes reads."""
-    while node.op.name == "reshape" and node.inputs and node.value is None:
+    while node.op.same_memory and node.inputs and node.value is None:
         node = node.inputs[0]
     return node
 
@@ -70,20 +71,20 @@ class View:
             if not self.stored(base) or base.op is SCALAR:
                 force.add(base)
         for node in self.graph.order:
-            if node.op.kind in ("host", "control"):
+            if node.op.outside_kernels:
                 force.update(b for b in map(strip, node.inputs) if not self.stored(b) or b.op is SCALAR)
         for node in self.graph.order:
             chain = self._chain
-            kind, name = node.op.kind, node.op.name
+            kind = node.op.kind
             if self.leaf(node):
                 chain[node] = 0
-                if name in ("constant", "scalar"):
+                if node.op in (CONSTANT, SCALAR):
                     self.uniform.add(node)
                 if node in force:
                     self._real.add(node)
                 continue
             inputs = node.inputs
-            if node.size == 0 and kind not in ("host", "control"):
+            if node.size == 0 and not node.op.outside_kernels:
                 chain[node] = 0  # nothing to compute
                 self.uniform.add(node)
             elif node in force:
@@ -91,17 +92,17 @@ class View:
             elif kind == "shape" and self._far(node):
                 self._real.add(node)
             elif kind == "shape":
-                if name == "concat":
+                if len(inputs) > 1:
                     for below in map(strip, inputs):  # pieces of a long concatenation are stored, see simplify.py
-                        if below.op.name == "concat" and len(below.inputs) >= _READS and not self.stored(below):
+                        if below.op is node.op and len(below.inputs) >= _READS and not self.stored(below):
                             self._real.add(below)
                             chain.pop(below, None)
-                if name == "reshape" and not follows(node.shape, inputs[0].shape):
+                if node.op.same_memory and not follows(node.shape, inputs[0].shape):
                     below = strip(inputs[0])
                     if below not in self._real and not self.stored(below) and below not in self.uniform:
                         self._real.add(below)
                         chain.pop(below, None)
-                if inputs and all(i in self.uniform for i in inputs) and name != "concat" and name != "pad":
+                if node.op.view and inputs[0] in self.uniform:
                     self.uniform.add(node)
                 if all(i in chain for i in inputs):
                     chain[node] = max((chain[i] for i in inputs), default=0)
@@ -116,7 +117,7 @@ class View:
                     self._real.add(node)
             else:
                 self._real.add(node)
-                if kind == "contract":
+                if node.op.contracts:
                     for i in inputs:
                         self._operand(i)
 
@@ -134,12 +135,11 @@ class View:
         """What a product reads must be memory seen through an index, widened at most: else it is stored first."""
         at = node
         while at not in self._real and not self.stored(at):
-            name = at.op.name
-            if name == "cast" and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
+            if at.op is CAST and holds(at.dtype, at.inputs[0].dtype) and at.inputs[0].dtype in FLOATS and at.dtype in FLOATS:
                 at = at.inputs[0]
-            elif name in ("permute", "slice", "broadcast_to"):
-                at = at.inputs[0]
-            elif name == "reshape" and (follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None):
+            elif at.op.view and (
+                not at.op.same_memory or follows(at.shape, at.inputs[0].shape) or self.memory(at) is not None
+            ):
                 at = at.inputs[0]
             else:
                 base = strip(node)

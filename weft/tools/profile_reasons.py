@@ -45,7 +45,7 @@ def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     looped = _repeated(work.nodes, writes)
     if looped is not None:
         return looped
-    scatter = next((n for n in work.nodes if n.op.name == "scatter"), None)
+    scatter = next((n for n in work.nodes if n.op.kind == "scatter"), None)
     if scatter is not None and work.kind == "kernel":
         return _scatter(scatter, once)
     if work.kind == "loop":
@@ -66,13 +66,13 @@ def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
             return Reason("not vectorised", f"not vectorised: {single}, {seconds(once / largest(work.nodes))} an element")
     if share < 0.4 and once > 5e-5 and get_num_threads() > 1 and not _parallel(step):
         return Reason("one thread", f"it runs on one of {get_num_threads()} threads: no axis of it can be divided", "")
-    gather = next((n for n in work.nodes if n.op.name == "gather"), None)
+    gather = next((n for n in work.nodes if n.op.kind == "gather"), None)
     if gather is not None and share < 0.4:
         return Reason(
             "gather", f"a gather: {gather.size:,} elements are read from where an index array says, {moved}, {share:.0%} of what "
             "memory read in order gives", "Slices and wf.where read in order, where they say the same",
         )
-    product = any(n.op.kind == "contract" for n in work.nodes)
+    product = any(n.op.contracts for n in work.nodes)
     if not product and share < (0.03 if work.bytes >= LARGE and memory >= arithmetic else 0.25):
         return Reason(
             "far from the roof", f"neither memory ({moved}) nor arithmetic ({counted}) holds it, it reaches {share:.0%} of what "
@@ -96,7 +96,7 @@ def _repeated(nodes: Sequence[Node], writes: Writes) -> Reason | None:
     """A line that writes parts of an array again and again: each write makes the array anew."""
     best: list[Node] = []
     for node in nodes:
-        if node.op.name in ("slice_set", "scatter") and node.where is not None:
+        if node.op.kind in ("write", "scatter") and node.where is not None:
             of = [w for w in writes.get(node.where[:2], ()) if w.size == node.size]
             best = max(best, of, key=len)
     if len(best) < MANY:
@@ -135,7 +135,7 @@ def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
         return f"{' and '.join(code.called)} of the C library {'is' if len(code.called) == 1 else 'are'} called for each element"
     if code.vectors:
         return None
-    if any(n.op.name == "cumulative_sum" for n in nodes):
+    if any(n.op.kind == "running" for n in nodes):
         return "a running sum adds one element after the other"
     return "it computes one element after the other; whole rows of contiguous memory are computed together"
 

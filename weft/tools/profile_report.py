@@ -205,6 +205,6 @@ def node_counts(calls: Sequence[Run]) -> tuple[Counter, dict[tuple[Any, int], li
                 if node.where is not None and node.where[0] is not None:
                     place = node.where[:2]
                     every[place, node.op.name, node.shape] += 1
-                    if node.op.name in ("slice_set", "scatter"):
+                    if node.op.kind in ("write", "scatter"):
                         writes.setdefault(place, []).append(node)
     return every, writes

@@ -15,6 +15,7 @@ from weft.array import Array
 from weft.dtypes import is_float
 from weft.graph.interpret import walk
 from weft.graph.node import Node, file_name, topological, user_frame, user_line
+from weft.graph.primitives.elementwise import CAST, IDENTITY
 from weft.nn.module import WATCH, Module
 from weft.optim.optimizer import named_arrays
 from weft.train.feed import Feed
@@ -178,13 +179,13 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
         return _leaf(first, names[first], bad[first], ranges[first], feed, key, x if names[first] == "x" else y)
     forward = set(topological([loss], stop=frozenset(traced.graph.inputs)))
     named = first if first in forward else _nearest(first, forward)
-    inputs = first.inputs[0].inputs if first.op.name == "item" else first.inputs
+    inputs = first.inputs[0].inputs if first.op.kind == "result" else first.inputs
     seen = [replace(ranges[i], name=_name(i, names)) for i in inputs if i in ranges] or [_range("input", np.zeros(0, np.float32))]
     line = user_line(named.where)
     home = user_line(user_frame())
     shown = "" if line in (home, "<unknown>") else f"{file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}"
     operation = _CALLED.get(named.op.name, named.op.name)
-    if named.op.name == "cast":
+    if named.op is CAST:
         operation = f"cast to {named.dtype.name}"
     where = "loss" if first in forward else "gradient"
     return where, owners.get(named, ""), operation, shown, bad[first], tuple(seen)
@@ -192,7 +193,7 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
 
 def _name(node: Node, names: dict[Node, str]) -> str:
     """What an input is called: x, y, a parameter (also moved or cast), else "input"."""
-    while node not in names and len(node.inputs) == 1 and (node.op.kind == "shape" or node.op.name in ("identity", "cast")):
+    while node not in names and len(node.inputs) == 1 and (node.op.kind == "shape" or node.op in (IDENTITY, CAST)):
         node = node.inputs[0]
     return names.get(node, "input")
 
@@ -237,7 +238,7 @@ def _origins(ends: Sequence[Node], bad: dict[Node, str]) -> list[Node]:
         if node in seen:
             continue
         seen.add(node)
-        inputs = node.inputs[0].inputs if node.op.name == "item" else node.inputs
+        inputs = node.inputs[0].inputs if node.op.kind == "result" else node.inputs
         behind = [i for i in inputs if i in bad]
         stack.extend(behind)
         if not behind:

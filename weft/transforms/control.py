@@ -17,6 +17,7 @@ from weft.dtypes import promote, weak
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.control import SCAN, Body, item
+from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.transforms.trace import Trace
 from weft.transforms.tree import flatten, is_container, unflatten
@@ -271,5 +272,5 @@ def _of_text(node: Node, text: set[Node]) -> bool:
     op = node.op
     if node.value is not None:
         return False
-    light = op.name in ("broadcast_to", "reshape") or (op.kind == "elementwise" and not op.heavy)
-    return op.name in ("constant", "iota") or (light and all(i in text for i in node.inputs))
+    light = (op.view and not op.moves) or (op.kind == "elementwise" and not op.heavy)
+    return op in (CONSTANT, IOTA) or (light and all(i in text for i in node.inputs))

@@ -17,7 +17,7 @@ from weft.convert import as_node
 from weft.dtypes import float64
 from weft.errors import TraceError
 from weft.graph.node import Graph, Node, topological
-from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, scalar_leaf
+from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
 from weft.transforms.results import End, ends_of
 from weft.transforms.trace import JitTrace
@@ -153,7 +153,7 @@ def _assemble(
     known = set(inputs)
     fixed: list[Node] = []
     for node in topological(wanted, stop=frozenset(known)):
-        if node in known or (node.value is None and (node.op.kind != "leaf" or node.op.name == "constant")):
+        if node in known or (node.value is None and not is_placeholder(node)):
             continue
         if node.value is None:
             raise TraceError(

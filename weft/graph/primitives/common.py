@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -17,13 +18,17 @@ Batched = tuple[Node, int | None]
 
 
 class Later:
-    """Functions of a module that is imported when one is called: samples are for tests, and cost 30 ms to load."""
+    """Functions of a module that is imported when one is called: samples are for tests, index rules for kernels."""
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args: getattr(import_module(f"weft.graph.primitives.{self._module}"), name)(*args)
+        @cache
+        def found() -> Callable[..., Any]:
+            return getattr(import_module(f"weft.graph.primitives.{self._module}"), name)
+
+        return lambda *args: found()(*args)
 
 
 def zero_vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[None, ...]:

@@ -20,6 +20,7 @@ from weft.graph.node import Graph, Node, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
 from weft.graph.primitives.kinds import BOOL, FLOATS
+from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import Primitive, bind, input_leaf
 
 Dims = tuple[int | None, ...]
@@ -176,9 +177,9 @@ def _product(node: Node, varying: set[Node]) -> Node | None:
 
     The sum of such products over the steps is one product, made after the loop of what the steps have stacked.
     """
-    while node.op.name in ("permute", "reshape"):
+    while node.op in (PERMUTE, RESHAPE):
         node = node.inputs[0]
-    if node.op.name != "dot_general" or node.params["contract"] != ((0,), (0,)) or node.params["batch"] != ((), ()):
+    if node.op.kind != "product" or node.params["contract"] != ((0,), (0,)) or node.params["batch"] != ((), ()):
         return None
     return node if all(any(n in varying for n in topological([i], stop=frozenset(varying))) for i in node.inputs) else None
 
@@ -239,8 +240,8 @@ def _item_reference(found: list[np.ndarray], index: int) -> np.ndarray:
     return found[index]
 
 
-SCAN = Primitive("scan", "control", _rule, _reference, None, _vjp, _batch)  # type: ignore[arg-type]
-ITEM = Primitive("item", "control", _item_rule, _item_reference, None, None, _item_batch)  # type: ignore[arg-type]
+SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch)  # type: ignore[arg-type]
+ITEM = Primitive("item", "result", _item_rule, _item_reference, None, None, _item_batch)  # type: ignore[arg-type]
 
 
 def pruned(graph: Graph) -> Graph:

@@ -211,6 +211,6 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "conv_general", "contract", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.convolutions,
+    "conv_general", "convolution", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.convolutions,
     draw.convolution_errors,
 ))

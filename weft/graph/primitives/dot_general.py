@@ -133,5 +133,5 @@ def _cost(node: Node) -> Cost:
 
 
 register(Primitive(
-    "dot_general", "contract", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.products, draw.product_errors,
+    "dot_general", "product", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.products, draw.product_errors,
 ))

@@ -21,7 +21,7 @@ from weft.graph.primitives import formulas as f
 from weft.graph.primitives.common import Later, batch_elementwise, in_float32, per_element, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
-from weft.graph.primitives.table import Primitive, register
+from weft.graph.primitives.table import TABLE, Primitive, register
 
 draw = Later("draw")
 HEAVY = 10  # operations an element from which a primitive is heavy
@@ -167,6 +167,9 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 _table()
+ADD, MULTIPLY, DIVIDE, NEGATIVE, IDENTITY, STOP_GRADIENT = (
+    TABLE[name] for name in ("add", "multiply", "divide", "negative", "identity", "stop_gradient")
+)
 register(Primitive(
     "nextafter", "elementwise", binary("nextafter", FLOATS, None), _nextafter, f.nextafter, zero_vjp,
     batch_elementwise("nextafter"), per_element(6), partial(draw.elementwise, 2, FLOATS, (-3.0, 3.0), (-9.0, 9.0)),
@@ -176,7 +179,7 @@ register(Primitive(
     "where", "elementwise", where_rule, _where, f.where, d.where,
     batch_elementwise("where"), per_element(1), draw.where, draw.where_errors, True,
 ))
-register(Primitive(
+CAST = register(Primitive(
     "cast", "elementwise", _cast_rule, _cast, f.cast, d.cast, batch_elementwise("cast"), per_element(1),
     draw.casts, draw.cast_errors, True, cheap=True,
 ))

@@ -38,6 +38,7 @@ from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shap
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_index")
+read = Later("reading")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]
@@ -242,19 +243,20 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
 
 # in_bounds: indices counted from the front; IndexError where one is not in -extent..extent-1, or without ``from_end`` in
 # 0..extent-1. axis: what the error calls the axis. Not exact: nothing may compute it while a graph is made.
-register(Primitive(
+IN_BOUNDS = register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
     per_element(2), draw.in_bounds, draw.in_bounds_errors, exact=False, cheap=True,
+    at=lambda reader, node, index, guards: reader.check(node, index, guards),
 ))
 register(Primitive(
-    "gather", "index", _gather_rule, _gather, None, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors,
-    exact=True,
+    "gather", "gather", _gather_rule, _gather, None, _gather_vjp, _gather_batch, _gather_cost, draw.gather, draw.gather_errors,
+    exact=True, at=read.gather,
 ))
-register(Primitive(
-    "scatter", "index", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter,
+SCATTER = register(Primitive(
+    "scatter", "scatter", _scatter_rule, _scatter, None, _scatter_vjp, _scatter_batch, _scatter_cost, draw.scatter,
     draw.scatter_errors, exact=True, last=True,
 ))
 register(Primitive(
-    "last_equal", "index", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, draw.last_equal,
+    "last_equal", "board", _last_equal_rule, _last_equal, None, zero_vjp, _last_equal_batch, moving, draw.last_equal,
     draw.last_equal_errors, exact=True, last=True,
 ))

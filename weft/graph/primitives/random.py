@@ -18,6 +18,7 @@ from weft.graph.primitives.philox import philox, word
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_random")
+read = Later("reading")
 
 
 def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, np.dtype]:
@@ -81,5 +82,5 @@ def _cost(node: Node) -> Cost:
 
 register(Primitive(
     "random_bits", "random", _rule, _reference, None, zero_vjp, _batch, _cost, draw.random_bits, draw.random_errors, True,
-    heavy=True,
+    heavy=True, at=read.random_bits,
 ))

@@ -21,6 +21,7 @@ from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_window")
+read = Later("reading")
 
 Ints = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]
@@ -174,6 +175,6 @@ register(Primitive(
     "reduce_window", "window", _rule, in_float32(_reference), None, _vjp, _batch, _cost, draw.windows, draw.window_errors,
 ))
 register(Primitive(
-    "window_gather", "window", _gather_rule, in_float32(_gather_reference), None, _gather_vjp, _gather_batch, _gather_cost,
-    draw.gathers, draw.gather_errors,
+    "window_gather", "unwindow", _gather_rule, in_float32(_gather_reference), None, _gather_vjp, _gather_batch, _gather_cost,
+    draw.gathers, draw.gather_errors, at=read.window_gather,
 ))

@@ -13,9 +13,10 @@ from weft.graph.primitives.call import call, full, permute, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
-from weft.graph.primitives.table import Primitive, register
+from weft.graph.primitives.table import Along, Primitive, register
 
 draw = Later("draw_shape")
+read = Later("reading")
 
 Inputs = Sequence[Node]
 Dims = Sequence[int | None]
@@ -94,6 +95,12 @@ def _broadcast_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
     return call.broadcast_to(x, shape=(x.shape[0], *shape)), 0
 
 
+def _broadcast_along(node: Node) -> Along:
+    shape = node.inputs[0].shape
+    lead = len(node.shape) - len(shape)
+    return (tuple([d - lead if d >= lead and shape[d - lead] != 1 else None for d in range(len(node.shape))]),)
+
+
 # slice
 
 
@@ -141,6 +148,14 @@ def _slice_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints, shape: Int
     return call.slice(x, start=(0, *start), step=(1, *step), shape=(x.shape[0], *shape)), 0
 
 
+def _slice_along(node: Node) -> Along:
+    before = node.inputs[0].shape
+    return (tuple([
+        d if n == m and by == 1 else None
+        for d, (n, m, by) in enumerate(zip(node.shape, before, node.params["step"], strict=True))
+    ]),)
+
+
 # pad
 
 
@@ -165,6 +180,13 @@ def _pad_vjp(g: Node, out: Node, x: Node, low: Ints, high: Ints, value: Any) -> 
 
 def _pad_batch(inputs: Inputs, dims: Dims, low: Ints, high: Ints, value: Any) -> Batched:
     return call.pad(front(inputs[0], dims[0]), low=(0, *low), high=(0, *high), value=value), 0
+
+
+def _where_equal(node: Node) -> Along:
+    """Dimensions of operands that are as long as the result's begin where they do."""
+    return tuple([
+        tuple([d if n == m else None for d, (n, m) in enumerate(zip(node.shape, x.shape, strict=True))]) for x in node.inputs
+    ])
 
 
 # concat
@@ -248,20 +270,23 @@ def _slice_set_batch(inputs: Inputs, dims: Dims, start: Ints, step: Ints) -> Bat
     return call.slice_set(x, value, start=(0, *start), step=(1, *step)), 0
 
 
-def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any, samples: Any, errors: Any, kind: str = "shape") -> None:
-    register(Primitive(name, kind, rule, reference, None, vjp, batch, moving, samples, errors, True))
+def _entry(
+    name: str, rule: Any, reference: Any, vjp: Any, batch: Any, samples: Any, errors: Any, kind: str = "shape", **more: Any,
+) -> Primitive:
+    return register(Primitive(name, kind, rule, reference, None, vjp, batch, moving, samples, errors, True, **more))
 
 
-_entry("reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape), _reshape_vjp, _reshape_batch, draw.reshape,
-       draw.reshape_errors)
-_entry("permute", _permute_rule, lambda x, axes: np.transpose(x, axes), _permute_vjp, _permute_batch, draw.permute,
-       draw.permute_errors)
-_entry("broadcast_to", _broadcast_rule, lambda x, shape: np.broadcast_to(x, shape), _broadcast_vjp, _broadcast_batch,
-       draw.broadcast_to, draw.broadcast_errors)
+RESHAPE = _entry("reshape", _reshape_rule, lambda x, shape: np.reshape(x, shape), _reshape_vjp, _reshape_batch, draw.reshape,
+       draw.reshape_errors, view=True, same_memory=True, at=read.reshape, along=read.reshape_along)
+PERMUTE = _entry("permute", _permute_rule, lambda x, axes: np.transpose(x, axes), _permute_vjp, _permute_batch, draw.permute,
+       draw.permute_errors, view=True, moves=True, at=read.permute, along=lambda node: (node.params["axes"],))
+BROADCAST = _entry("broadcast_to", _broadcast_rule, lambda x, shape: np.broadcast_to(x, shape), _broadcast_vjp, _broadcast_batch,
+       draw.broadcast_to, draw.broadcast_errors, view=True, at=read.broadcast_to, along=_broadcast_along)
 _entry("slice", _slice_rule, lambda x, start, step, shape: x[slices(start, step, shape)], _slice_vjp, _slice_batch,
-       draw.slice_, draw.slice_errors)
-_entry("pad", _pad_rule, _pad, _pad_vjp, _pad_batch, draw.pad, draw.pad_errors)
-_entry("concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch, draw.concat,
-       draw.concat_errors)
-_entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, draw.iota, draw.iota_errors)
-_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, draw.slice_set, draw.slice_set_errors, "index")
+       draw.slice_, draw.slice_errors, view=True, moves=True, at=read.slice_, along=_slice_along)
+_entry("pad", _pad_rule, _pad, _pad_vjp, _pad_batch, draw.pad, draw.pad_errors, moves=True, at=read.pad, along=_where_equal)
+CONCAT = _entry("concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axis=axis), _concat_vjp, _concat_batch, draw.concat,
+       draw.concat_errors, moves=True, at=read.concat, along=_where_equal)
+IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, draw.iota, draw.iota_errors, at=read.iota)
+_entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, draw.slice_set, draw.slice_set_errors, "write",
+       at=read.slice_set)

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from weft.errors import ShapeError, gib
 from weft.graph.node import Node, Shape, user_frame, user_function
+
+if TYPE_CHECKING:
+    from weft.kernel.index import Guards, Index
+    from weft.kernel.ir import Affine, Value
+    from weft.kernel.values import Machine
+
+Along = tuple[tuple[int | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +54,45 @@ class Cost:
     bytes: int
 
 
+class Reader(Protocol):
+    """What an index rule is given: it reads operands where it likes, and builds Values of the kernel IR from them."""
+
+    m: Machine
+    extents: dict[int, int]  # of the axes that an index runs along
+
+    def at(self, node: Node, index: Index, guards: Guards = ()) -> Value:
+        """The value of ``node`` where ``index`` points; memory is touched only where the guards hold."""
+
+    def guarded(self, node: Node, index: Index, guards: Guards, own: Guards, fill: Any) -> Value:
+        """``node`` where the guards ``own`` hold, elsewhere ``fill``."""
+
+    def position(self, operand: Node, index: Index, guards: Guards, extent: int) -> Affine:
+        """The integer that ``operand`` holds, as an index within ``extent``: from the end where negative, then clamped."""
+
+    def check(self, node: Node, index: Index, guards: Guards) -> Value:
+        """The integer that a check's operand holds, which must be an index in range."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Primitive:
     """One operation.
 
     kind
-        ``leaf`` (input, scalar, constant), ``elementwise``, ``reduce``, ``shape`` (moves data only),
-        ``index`` (gather, scatter), ``contract`` (dot_general, conv_general), ``window``, ``random``,
-        ``running`` (cumulative_sum), ``host``, ``control`` (loops).
+        how it is scheduled: ``leaf`` (input, scalar, constant), ``elementwise``, ``random``, ``shape`` (moves data only),
+        ``reduce`` (over axes), ``window`` (over windows), ``unwindow`` (back), ``product``, ``convolution``, ``gather``,
+        ``write`` (of a part), ``scatter``, ``running`` (sums), ``board`` (last_equal), ``host`` (in Python), ``loop``,
+        ``result`` (of a loop).
     rule(*input_nodes, **params) -> (shape, dtype)
         raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
     reference(*arrays, **params) -> ndarray
         NumPy; computes in the dtype of its inputs, so the tests call it on float64.
     formula(m, *values, **params) -> value
         elementwise only: builds the result from machine operations, ``m.add(a, b)`` ...
+    at(reader, node, index, guards) -> value or None
+        the element of the result at ``index``, read from the operands: :class:`Reader`. None where no index can say it.
+        Element-wise operations and reductions need none.
+    along(node) -> for each operand, for each dimension of the result, the operand's dimension that it runs along, or None
+        shape only. None as a whole where the operand cannot be followed.
     vjp(cotangent, out, *inputs, **params) -> tuple of Node or None, one an input
         nodes of the table's own primitives; None where the derivative is zero. The walker sums away
         broadcast dimensions, rules need not.
@@ -77,6 +109,12 @@ class Primitive:
         reductions over ``axes``: what joins two elements, ``sum``, ``prod``, ``max``, ``min``, ``argmax`` or ``argmin``.
     last
         it writes in a way that nothing in the same kernel can read: its kernel ends with it.
+    view
+        its result is its operand seen through an index: nothing is computed, filled in or joined.
+    moves
+        an element may stand elsewhere than in the operand: several such operands are read at as many places.
+    same_memory
+        its result is its operand's memory under another shape.
     """
 
     name: str
@@ -94,9 +132,24 @@ class Primitive:
     heavy: bool = False
     monoid: str = ""
     last: bool = False
+    view: bool = False
+    moves: bool = False
+    same_memory: bool = False
+    at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
+    along: Callable[[Node], Along | None] | None = None
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def contracts(self) -> bool:
+        """Whether it is a sum of products along axes that two operands share."""
+        return self.kind in ("product", "convolution")
+
+    @property
+    def outside_kernels(self) -> bool:
+        """Whether it is a step of a Program by itself, or what such a step gives."""
+        return self.kind in ("host", "loop", "result")
 
 
 TABLE: dict[str, Primitive] = {}
@@ -140,6 +193,11 @@ CONSTANT = register(Primitive("constant", "leaf", _leaf_rule))
 def input_leaf(shape: Shape, dtype: np.dtype, value: Any = None) -> Node:
     """A leaf whose contents a run is given: a placeholder, or (with a value) a buffer that exists."""
     return Node(INPUT, (), {}, shape, dtype, None, value)
+
+
+def is_placeholder(node: Node) -> bool:
+    """Whether a node is a leaf without content: a run has to be given it."""
+    return node.value is None and node.op.kind == "leaf" and node.op is not CONSTANT
 
 
 def scalar_leaf(value: float | int | bool | None, dtype: np.dtype) -> Node:
