@@ -11,8 +11,8 @@ from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.kernel.hazards import in_place
 from weft.schedule.fuse import fuse
-from weft.schedule.memory import in_place
 from weft.schedule.view import strip
 
 

@@ -9,8 +9,8 @@ from harness import acc, access, buffers, compile_kernel, fresh, load, op
 import weft as wf
 from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
+from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value
-from weft.schedule.memory import in_place
 
 F32 = np.dtype(np.float32)
 

@@ -32,9 +32,9 @@ from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
+from weft.kernel.hazards import in_place
 from weft.kernel.ir import Contraction, Kernel, Store, Value
 from weft.schedule.build import build
-from weft.schedule.memory import in_place
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
 Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]

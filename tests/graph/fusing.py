@@ -13,8 +13,8 @@ from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.kernel.ir import Kernel
+from weft.kernel.walk import loads, roots
 from weft.schedule.build import build
-from weft.schedule.memory import loads, values_of
 from weft.schedule.program import Call, Copy, Host, Program
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -112,6 +112,6 @@ def check(
 
 
 def _gathered(kernel: Kernel) -> bool:
-    accesses = [a for p in kernel.phases for s in p.stages for a in loads(values_of(s))]
+    accesses = [a for p in kernel.phases for s in p.stages for a in loads(roots([s]))]
     accesses += [s.access for p in kernel.phases for stage in p.stages for s in stage.stores]
     return any(i.gather for a in accesses for i in a.index)

@@ -8,8 +8,8 @@ import pytest
 from tests.graph.fusing import F32, check, kernels, leaf, number, op, run
 from weft.graph.gradient import backward
 from weft.graph.node import Node
+from weft.kernel.hazards import in_place
 from weft.kernel.ir import Contraction
-from weft.schedule.memory import in_place
 
 
 def loads_of(program, values, position: int = 0) -> int:

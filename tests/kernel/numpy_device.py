@@ -12,7 +12,7 @@ from tests.kernel.evaluate import evaluate
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.kernel.target import Target
-from weft.schedule.program import Call, Host, Program, Slot
+from weft.schedule.program import Call, Program, Slot
 
 
 class Buffer:
@@ -35,9 +35,11 @@ class Worker:
     def number(self, value: Any, slot: Slot) -> np.ndarray:
         return np.asarray(value, slot.dtype).reshape(-1).view(np.uint8)
 
-    def host(self, step: Host, args: Sequence[tuple[np.ndarray, Slot]], out: tuple[np.ndarray, Slot]) -> None:
-        given = [_seen(memory, slot.shape, slot.dtype) for memory, slot in args]
-        _seen(out[0], out[1].shape, out[1].dtype)[...] = step.fn(*given, **step.params)
+    def fetch(self, memory: np.ndarray, slot: Slot) -> np.ndarray:
+        return _seen(memory, slot.shape, slot.dtype)
+
+    def put(self, array: np.ndarray, memory: np.ndarray) -> None:
+        memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def launch(self, call: Call, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
         kernel = call.kernel

@@ -1,7 +1,8 @@
 """A plain walker of a Program's steps: what a new device starts with.
 
-The walker knows slots, loops and the arena; a ``Worker`` knows memory and kernels, and is asked for one thing at a time. The CPU
-has a native walker of its own, which does the same (``cpu/native/walk_ir.py``).
+The walker knows slots, loops and the arena, and that a step in NumPy is three: operands are fetched, NumPy runs, its result is
+put. A ``Worker`` knows memory and kernels, and is asked for one thing at a time. The CPU has a native walker of its own, which
+does the same (``cpu/native/walk_ir.py``).
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ class Worker(Protocol):
 
     def copy(self, source: Any, target: Any, nbytes: int) -> None: ...
 
-    def host(self, step: Host, args: Sequence[tuple[Any, Slot]], out: tuple[Any, Slot]) -> None:
-        """Run NumPy: memory with its shape and dtype."""
+    def fetch(self, memory: Any, slot: Slot) -> np.ndarray:
+        """The content of a slot as NumPy reads it, until the next step."""
+        ...
+
+    def put(self, array: np.ndarray, memory: Any) -> None:
+        """An array, in row-major order, into memory."""
         ...
 
     def launch(self, call: Call, memories: Sequence[Any], numbers: Sequence[Any]) -> tuple[int, int] | None:
@@ -67,8 +72,9 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
                 raise IndexFault(first + wrong[0], wrong[1])
             first += len(step.sites)
         elif isinstance(step, Host):
-            slots = program.slots
-            worker.host(step, [(memory(a), slots[a]) for a in step.args], (memory(step.out), slots[step.out]))
+            given = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
+            made = step.fn(*given, **step.params)
+            worker.put(np.ascontiguousarray(made, program.slots[step.out].dtype), memory(step.out))
         elif isinstance(step, Copy):
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
         else:

@@ -1,9 +1,13 @@
-"""The kernel IR: plain, frozen, hashable, printable. Both devices read this level.
+"""The kernel IR: plain, frozen, hashable, printable. Every device's code generator reads this level.
 
 A Kernel is one native call. It runs its phases in order with a barrier between them; a phase runs its
 stages in order inside loops over the phase's shared axes. A value that one stage reduces is read by later
 stages of the same shared iteration as ``acc``; a *carried* reduction, one over shared axes, is complete
 after its phase and read by later phases.
+
+Nothing else is ordered but this: an element is loaded, where the value stored to it needs it, before it is stored, and
+the stores of a stage to one element are made in their order. Carried reductions may read when all iterations of their
+phase are done. Where an output lies on an input's memory, this order is what makes it right: see ``hazards.py``.
 
     softmax over rows of x[R, C]                   x / x.sum()
     phase r<R                                      phase

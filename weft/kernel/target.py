@@ -40,13 +40,20 @@ class Fusion:
     factor: int = 8
 
 
+EVERY = frozenset(("phases", "iterations", "elements"))
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device as the scheduler sees it."""
+    """A device as the scheduler sees it.
+
+    keeps : the parts of a kernel's order that its code keeps, and on which writing in place may rest: see ``hazards.py``
+    """
 
     name: str = "cpu"
     orders: Orders = field(default_factory=Orders)
     fusion: Fusion = field(default_factory=Fusion)
+    keeps: frozenset[str] = EVERY
 
 
 CPU = Target()

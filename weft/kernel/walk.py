@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from weft.kernel.ir import Access, Stage, Value
+from weft.kernel.ir import Access, Contraction, Stage, Value
 
 
 def operands(value: Value) -> tuple[Value, ...]:
@@ -54,11 +54,11 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
     return known[id(value)]
 
 
-def roots(stages: tuple[Stage, ...]) -> list[Value]:
+def roots(stages: Iterable[Stage | Contraction]) -> list[Value]:
     """Every expression of the stages, index values of stores included."""
     out: list[Value] = []
     for stage in stages:
-        out += [r.value for r in stage.reductions]
+        out += [stage.a, stage.b] if isinstance(stage, Contraction) else [r.value for r in stage.reductions]
         for s in stage.stores:
             out.append(s.value)
             out += access_values(s.access)
@@ -75,6 +75,11 @@ def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Valu
             seen.add(id(v))
             yield v
             stack.extend(operands(v))
+
+
+def loads(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Access]:
+    """Every access that the values read, gathered indices included, as :func:`each` meets them."""
+    return (v.attr for v in each(values, seen) if v.op == "load")
 
 
 def uppermost(values: Iterable[Value], wanted: Callable[[Value], bool], seen: set[int] | None = None) -> Iterator[Value]:

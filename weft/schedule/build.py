@@ -13,11 +13,12 @@ from weft.graph.primitives.control import pruned
 from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
+from weft.kernel.hazards import in_place
 from weft.kernel.target import CPU, Target
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
-from weft.schedule.memory import arena, in_place
+from weft.schedule.memory import arena
 from weft.schedule.order import ordered
 from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
 from weft.schedule.view import View, strip
@@ -82,7 +83,7 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
     table, size = slots.finish(steps)
     program = Program(
         tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
-        tuple(steps), size, _donations(graph, table, steps, fused, inside), tuple(info),
+        tuple(steps), size, _donations(graph, table, steps, fused, target.keeps, inside), tuple(info),
     )
     return program, fused
 
@@ -198,7 +199,7 @@ class _Slots:
             count = len(step.kernel.inputs)
             given = [self.slots[a].of if self.slots[a].kind == "alias" else a for a in step.args]
             taken: set[int] = set()
-            for i, o in in_place(step.kernel):
+            for i, o in in_place(step.kernel, self.view.target.keeps):
                 a, b = given[i], given[count + o]
                 here = first.get(a, a)
                 if here not in lives or b not in lives or given.count(a) > 1 or taken & {a, b}:
@@ -218,7 +219,7 @@ class _Slots:
 
 
 def _donations(
-    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
+    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], keeps: frozenset[str], inside: bool
 ) -> tuple[tuple[int, int], ...]:
     """(input, output) pairs that may share memory, the output that stems most directly from the input first."""
 
@@ -244,7 +245,7 @@ def _donations(
         if not isinstance(step, Call):
             continue
         count = len(step.kernel.inputs)
-        for i, o in in_place(step.kernel):
+        for i, o in in_place(step.kernel, keeps):
             source, target = root(step.args[i]), root(step.args[count + o])
             if source.kind != "input" or target.kind != "output" or last[source.position] != k:
                 continue

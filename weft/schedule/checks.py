@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.graph.node import Node
+from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel, Phase
-from weft.kernel.walk import each
+from weft.kernel.walk import each, roots
 from weft.schedule.fuse import Fused
-from weft.schedule.memory import copies, values_of
 from weft.schedule.program import Call, Loop, Program, Site, Step, calls
 
 
@@ -63,8 +63,7 @@ def _last(kernel: Kernel) -> int:
 
 
 def _checks(phase: Phase) -> bool:
-    values = [v for stage in phase.stages for v in values_of(stage)]
-    return any(v.op == "check" and v.attr.site is not None for v in each(values))
+    return any(v.op == "check" and v.attr.site is not None for v in each(roots(phase.stages)))
 
 
 def _first_write(kernel: Kernel, i: int, o: int) -> int:

@@ -8,9 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from weft.graph.node import Node, user_line
+from weft.kernel.hazards import copies
 from weft.kernel.ir import Access, Kernel
+from weft.kernel.walk import loads, roots
 from weft.schedule.fuse import Fused
-from weft.schedule.memory import copies, loads, values_of
 from weft.schedule.program import Call, KernelInfo, Loop, Program
 
 _FEW = 4096  # positions along one dimension that are listed one by one
@@ -84,7 +85,7 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
             for axis in loops:
                 extents[axis.id] = axis.extent
                 count *= axis.extent
-            for access in (*loads(values_of(stage)), *(s.access for s in stage.stores)):
+            for access in (*loads(roots([stage])), *(s.access for s in stage.stores)):
                 if access.buffer.scope != "arg":
                     continue
                 box = _box(access, extents, count)

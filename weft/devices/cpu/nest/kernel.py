@@ -25,10 +25,10 @@ from weft.devices.cpu.nest.row_lanes import vectors
 from weft.devices.cpu.nest.rows import emit_row, moving_block, reduce_block, width_for
 from weft.devices.cpu.nest.sheet import Sheet
 from weft.devices.cpu.nest.tiles import emit_stages
+from weft.kernel.hazards import in_place
 from weft.kernel.ir import Axis, Kernel, Reduction, size_of
 from weft.kernel.parts import Part, split
 from weft.kernel.walk import dependencies, roots, walk
-from weft.schedule.memory import in_place
 
 MANY = 4  # parts of a kernel that may be alike
 

@@ -1,0 +1,173 @@
+"""Which outputs of a kernel may take an input's memory, by the order of execution that ``ir`` states.
+
+An input may be written over where every read of it comes before the write of that place. What such a read rests on is a
+part of the order, by name, so that a device says which parts its kernels keep (``Target.keeps``): "phases", "iterations" (the
+stages inside a shared iteration come one after the other) and "elements" (an element is read before it is stored).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.kernel.ir import Access, Affine, Contraction, Kernel, Phase, Stage, Store
+from weft.kernel.target import EVERY
+from weft.kernel.walk import access_values, loads
+
+PHASES, ITERATIONS, ELEMENTS = "phases", "iterations", "elements"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """when: the first store of the stage that needs it, -1 before any; operand: of a product."""
+
+    phase: int
+    stage: int
+    when: int
+    operand: bool
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """number: among the stores of its stage; special: guarded, or added; again: an element may be written in several iterations;
+    source: the input of which it is a copy, element by element, or -1."""
+
+    phase: int
+    stage: int
+    number: int
+    access: Access
+    special: bool
+    again: bool
+    source: int
+
+
+def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, int]]:
+    """(input, output) positions of a kernel that may be one piece of memory, on a device that ``keeps`` these orders."""
+    out = []
+    sizes = {_size(o.shape) for o in kernel.outputs}
+    wanted = {b.id for b in (*kernel.inputs, *kernel.outputs) if _size(b.shape) in sizes}
+    reads: dict[int, list[_Read]] = {}
+    writes: dict[int, list[_Write]] = {}
+    for p, phase in enumerate(kernel.phases):
+        for s, stage in enumerate(phase.stages):
+            for read in _reads(phase, p, stage, s):
+                if read.access.buffer.id in wanted and read.access.buffer.scope == "arg":
+                    reads.setdefault(read.access.buffer.id, []).append(read)
+            for k, store in enumerate(stage.stores):
+                at = store.access
+                if at.buffer.scope == "arg":
+                    special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
+                    again, source = _again(phase, stage, store), _copied(store, at.flat())
+                    writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, special, again, source))
+    for i in kernel.inputs:
+        for o in kernel.outputs:
+            if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
+                continue
+            changes = [w for w in writes[o.id] if w.source != i.id]  # in place, a copy changes nothing
+            if all(_order_of(kernel, r, w) in keeps for r in reads.get(i.id, ()) for w in changes):
+                out.append((i.id, o.id - len(kernel.inputs)))
+    return out
+
+
+def _reads(phase: Phase, p: int, stage: Stage | Contraction, s: int) -> Iterator[_Read]:
+    """Every read of a stage. Stores have a loop of their own, after the reductions': what both need is read twice."""
+    if isinstance(stage, Contraction):
+        for access in loads([stage.a, stage.b]):
+            yield _Read(p, s, -1, True, access)
+    else:
+        for access in loads([r.value for r in stage.reductions]):
+            yield _Read(p, s, -1, False, access)
+        for access in loads([r.value for r in stage.reductions if r.carried]):
+            yield _Read(p, len(phase.stages), -1, False, access)
+    seen: set[int] = set()
+    for k, store in enumerate(stage.stores):
+        for access in loads([store.value, *access_values(store.access)], seen):
+            yield _Read(p, s, k, False, access)
+
+
+def _order_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
+    """What says that a read comes before a write to the same place; None where nothing does."""
+    if read.phase < write.phase:
+        return PHASES
+    if read.operand or read.phase > write.phase or write.special:
+        return None
+    flat, aim, p = read.access.flat(), write.access.flat(), write.phase
+    if read.stage == write.stage:
+        return ELEMENTS if flat == aim and read.when <= write.number and not write.again else None
+    if read.stage > write.stage or not kernel.phases[p].axes:
+        return None
+    shared = {a.id for a in kernel.phases[p].axes}
+    if flat.gather and _within_row(kernel, p, write.access, shared, read.access):
+        return ITERATIONS
+    return ITERATIONS if _only(flat, shared) == _only(aim, shared) and _same_row(kernel, p, aim, shared, flat) else None
+
+
+def copies(kernel: Kernel) -> dict[tuple[int, int], int]:
+    """(input, output) positions -> the phase that only copies the one to the other; in place it does nothing."""
+    out = {}
+    for p, phase in enumerate(kernel.phases):
+        stage = phase.stages[0]
+        if len(phase.stages) == 1 and isinstance(stage, Stage) and not stage.reductions and len(stage.stores) == 1:
+            (store,) = stage.stores
+            source = _copied(store, store.access.flat())
+            if source >= 0:
+                out[source, store.access.buffer.id - len(kernel.inputs)] = p
+    return out
+
+
+def _copied(store: Store, aim: Affine) -> int:
+    """The input of which a store is a copy, element by element, or -1."""
+    source = store.value.attr
+    whole = store.value.op == "load" and source.buffer.scope == "arg" and not source.guard and not store.access.guard
+    same = whole and source.buffer.dtype == store.access.buffer.dtype and store.mode == "set" and source.flat() == aim
+    return source.buffer.id if same else -1
+
+
+def _again(phase: Phase, stage: Stage | Contraction, store: Store) -> bool:
+    """Whether an element may be written in several iterations, as a scatter's into one row is: each reads what it was before."""
+    used = {a for index in store.access.index for a, _ in index.terms}
+    loops = (*phase.axes, *stage.axes) if isinstance(stage, Stage) and store.mode != "own" else ()
+    return any(a.extent > 1 and a.id not in used for a in loops)
+
+
+def _only(flat: Affine, axes: set[int]) -> tuple:
+    return tuple(t for t in flat.terms if t[0] in axes)
+
+
+def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: Access) -> bool:
+    """Whether an earlier stage's read at a gathered index stays inside a row that its own shared iteration writes as a whole."""
+    extents = {a.id: a.extent for s in kernel.phases[p].stages for a in _axes(s)}
+    if read.buffer.shape != target.buffer.shape:
+        return False
+    for r, t, n in zip(read.index, target.index, target.buffer.shape, strict=True):
+        run = t.axis()
+        if t.gather or {a for a, _ in r.terms} - shared:
+            return False
+        whole = run is not None and run not in shared and extents[run] == n
+        if not whole and (r.gather or (r.const, r.terms) != (t.const, t.terms) or {a for a, _ in t.terms} - shared):
+            return False
+    return True
+
+
+def _same_row(kernel: Kernel, p: int, target: Affine, shared: set[int], read: Affine) -> bool:
+    """Whether an earlier stage's read stays inside the elements that its own shared iteration writes."""
+    extents = {a.id: a.extent for phase in kernel.phases[p: p + 1] for s in phase.stages for a in _axes(s)}
+    if read.gather or target.gather or read.const != target.const:
+        return False
+    mine = sorted((c, extents[a]) for a, c in read.terms if a not in shared)
+    written = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
+    return mine == written
+
+
+def _axes(stage: Stage | Contraction):
+    if isinstance(stage, Stage):
+        return (*stage.axes, *(a for r in stage.reductions for a in r.axes))
+    return (*stage.batch, *stage.m, *stage.n, *stage.k)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    n = 1
+    for e in shape:
+        n *= e
+    return n
