@@ -21,7 +21,7 @@ from tests.fuzz.levels import Mismatch, want
 from tests.fuzz.program import Program, names
 from tests.fuzz.record import RECORD
 from weft.errors import TraceError
-from weft.graph.interpret import interpret
+from weft.graph.interpret import walk
 
 STEPS: Table = [
     (5.0, elementwise.smooth), (4.0, elementwise.smooth_two), (4.0, elementwise.operator), (1.5, elementwise.number),
@@ -157,7 +157,8 @@ def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray
     base = scope["slope"] if program.options["mode"] == "second" else scope["number"]
     value = interpreted(base, arrays, by)
     failed = []
-    here = max(0.01, abs(value([arrays[k] for k in by])))
+    start, largest = value([arrays[k] for k in by])
+    here = max(0.01, abs(start))
     reach = 1 + max(float(np.abs(arrays[k]).max(initial=0)) for k in by)  # what is given is rounded as well
     for turn in range(4):
         r = np.random.default_rng(turn)
@@ -165,8 +166,8 @@ def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray
         steep = sum(float(np.abs(s * d).sum()) for s, d in zip(slopes, along, strict=True))
         h = min((1e-5, 3e-6, 1e-6, 3e-5)[turn], 1e-3 * here / max(steep, 1e-9))  # short beside the waves of a steep sine
         wanted = float(sum((s * d).sum() for s, d in zip(slopes, along, strict=True)))
-        ends = [value([arrays[k] + sign * h * d for k, d in zip(by, along, strict=True)]) for sign in (1, -1)]
-        scale = max(0.01, *(abs(e) for e in ends))  # a result near 0 is made of numbers that are not
+        ends = [value([arrays[k] + sign * h * d for k, d in zip(by, along, strict=True)])[0] for sign in (1, -1)]
+        scale = max(0.01, 0.01 * largest, *(abs(e) for e in ends))  # a result near 0 is made of numbers that are not
         found = (ends[0] - ends[1]) / (2 * h)
         noise = 1e-14 * scale / h * 100 + steep * (2e-4 + 1e-15 * reach / h)
         if not np.isfinite(found) or not np.isfinite(wanted):
@@ -178,8 +179,11 @@ def differences(program: Program, scope: dict[str, Any], arrays: list[np.ndarray
     raise Mismatch("derivative", "; ".join(failed))
 
 
-def interpreted(base: Callable[..., Any], arrays: list[np.ndarray], by: list[int]) -> Callable[[list[np.ndarray]], float]:
-    """The function's value by the graph interpreter, for other numbers in its arguments ``by``."""
+def interpreted(
+    base: Callable[..., Any], arrays: list[np.ndarray], by: list[int]
+) -> Callable[[list[np.ndarray]], tuple[float, float]]:
+    """By the graph interpreter, for other numbers in the arguments ``by``: the function's value, and the largest number on the
+    way to it, the last bits of which are in what is left where such numbers cancel."""
     given = [wf.array(a) for a in arrays]
     nodes = [given[k].node for k in by]  # as they are before the function writes its arguments
     out = base(*given)
@@ -188,11 +192,17 @@ def interpreted(base: Callable[..., Any], arrays: list[np.ndarray], by: list[int
     for node in nodes:
         places.append(graph.inputs.index(node) if node in graph.inputs else -1)
 
-    def value(new: list[np.ndarray]) -> float:
+    def value(new: list[np.ndarray]) -> tuple[float, float]:
         now = list(values)
         for place, array in zip(places, new, strict=True):
             if place >= 0:
                 now[place] = array
-        return float(np.asarray(interpret(graph, now)[0]))
+        largest, last = 0.0, None
+        for node, found in walk(graph, now):
+            for array in found if isinstance(found, list) else [found]:
+                if array.dtype == np.float64:
+                    largest = max(largest, float(np.abs(array[np.isfinite(array)]).max(initial=0)))
+            last = found if node is graph.outputs[0] else last
+        return float(np.asarray(last)), largest
 
     return value
