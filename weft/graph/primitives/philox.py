@@ -15,10 +15,11 @@ def philox(w: Any, counter: Any, key: Any) -> list[Any]:
     """The four words for each 64-bit counter under each 64-bit key; ``w`` knows how its kind of numbers is multiplied, ..."""
     c = [w.low(counter), w.high(counter), w.number(0), w.number(0)]
     k = [w.low(key), w.high(key)]
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
+        if turn:
+            k = [w.low(w.add(k[i], w.number(WEYL[i]))) for i in (0, 1)]
         p = [w.multiply(c[2 * i], w.number(MULTIPLIERS[i])) for i in (0, 1)]
         c = [w.xor(w.xor(w.high(p[1]), c[1]), k[0]), w.low(p[1]), w.xor(w.xor(w.high(p[0]), c[3]), k[1]), w.low(p[0])]
-        k = [w.low(w.add(k[i], w.number(WEYL[i]))) for i in (0, 1)]
     return c
 
 

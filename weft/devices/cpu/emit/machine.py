@@ -8,7 +8,7 @@ from weft.devices.cpu.emit.casts import bitcast, cast, round_half
 from weft.devices.cpu.emit.libm import libm
 from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.philox import philox
+from weft.devices.cpu.emit.philox import random_word
 from weft.devices.cpu.emit.types import is_float, is_half, llvm_type
 from weft.kernel.ir import Value
 
@@ -31,7 +31,7 @@ def machine(o: Ops, v: Value, args: list[str]) -> str:
     if op == "bitcast":
         return bitcast(o, args[0], v.args[0].dtype, v.dtype)
     if op == "philox":
-        return philox(o, *args)
+        return random_word(o, *args)
     dtype = v.args[0].dtype
     if op in _COMPARE:
         word = _COMPARE[op][0 if is_float(dtype) else 1 if dtype.kind == "i" else 2]

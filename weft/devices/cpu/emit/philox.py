@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from weft.devices.cpu.emit.ops import Ops
-from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL
+from weft.graph.primitives.philox import MULTIPLIERS, ROUNDS, WEYL, philox
 
 _M0, _M1 = MULTIPLIERS
 _W0, _W1 = WEYL
 
 
-def philox(o: Ops, key: str, base: str, element: str) -> str:
+def random_word(o: Ops, key: str, base: str, element: str) -> str:
     """Word i & 3 of Philox4x32-10(key, base + (i >> 2)); the counter's high 64 bits are 0."""
     counter = o.op("add", "i64", base, o.op("lshr", "i64", element, o.c("i64", 2)))
-    words = block(o, key, counter)
-    return pick(o, words, o.op("and", "i64", element, o.c("i64", 3)))
+    return pick(o, philox(_Words(o), counter, key), o.op("and", "i64", element, o.c("i64", 3)))
 
 
 def pick(o: Ops, words: list[str], which: str) -> str:
@@ -25,26 +24,29 @@ def pick(o: Ops, words: list[str], which: str) -> str:
     return o.convert("trunc", "i64", o.select(high, "i64", top, low), "i32")
 
 
-def block(o: Ops, key: str, counter: str) -> list[str]:
-    """The four words of a counter, each in the low half of an i64."""
-    low = o.c("i64", 0xFFFFFFFF)
+class _Words:
+    """64-bit registers."""
 
-    def split(x: str) -> tuple[str, str]:
-        return o.op("and", "i64", x, low), o.op("lshr", "i64", x, o.c("i64", 32))
+    def __init__(self, o: Ops) -> None:
+        self._o = o
 
-    c0, c1 = split(counter)
-    c2 = c3 = o.c("i64", 0)
-    k0, k1 = split(key)
-    for turn in range(ROUNDS):
-        if turn:
-            k0 = o.op("and", "i64", o.op("add", "i64", k0, o.c("i64", _W0)), low)
-            k1 = o.op("and", "i64", o.op("add", "i64", k1, o.c("i64", _W1)), low)
-        low0, high0 = split(o.op("mul", "i64", c0, o.c("i64", _M0)))
-        low1, high1 = split(o.op("mul", "i64", c2, o.c("i64", _M1)))
-        c0 = o.op("xor", "i64", o.op("xor", "i64", high1, c1), k0)
-        c2 = o.op("xor", "i64", o.op("xor", "i64", high0, c3), k1)
-        c1, c3 = low1, low0
-    return [c0, c1, c2, c3]
+    def number(self, value: int) -> str:
+        return self._o.c("i64", value)
+
+    def multiply(self, a: str, b: str) -> str:
+        return self._o.op("mul", "i64", a, b)
+
+    def add(self, a: str, b: str) -> str:
+        return self._o.op("add", "i64", a, b)
+
+    def xor(self, a: str, b: str) -> str:
+        return self._o.op("xor", "i64", a, b)
+
+    def low(self, a: str) -> str:
+        return self._o.op("and", "i64", a, self.number(0xFFFFFFFF))
+
+    def high(self, a: str) -> str:
+        return self._o.op("lshr", "i64", a, self.number(32))
 
 
 def four_words(o: Ops, key: str, counter: str) -> str:

@@ -339,7 +339,7 @@ def sources_unchanged() -> bool:
 
 @lru_cache(maxsize=1)
 def _sources() -> list[Path]:
-    files = [_PACKAGE / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py", _PACKAGE / "schedule" / "memory.py"]
+    files = [_PACKAGE / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
     for folder in (_PACKAGE / "kernel", _PACKAGE / "devices" / "cpu"):
         files += sorted(folder.rglob("*.py"))
     return files
