@@ -1,35 +1,28 @@
-"""The map in docs/architecture.md: every file of the house, in its room, and none that does not exist."""
+"""The map of the house (tools/map.py): every file says in one sentence what it is, and no two say the same."""
 
 from __future__ import annotations
 
-import re
+import sys
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+from map import files, rooms, sentence  # noqa: E402
+
+LONGEST = 130
 
 
-def mapped() -> Counter[str]:
-    found: Counter[str] = Counter()
-    room = None
-    for line in (ROOT / "docs/architecture.md").read_text().split("\n## Map\n")[1].splitlines():
-        if heading := re.fullmatch(r"### `(weft/[\w/]*)`", line):
-            room = heading[1]
-        elif line:
-            item = re.match(r"- `([\w.]+)`: \S", line)
-            assert item is None or room, line
-            if item:
-                found[f"{room}{item[1]}"] += 1
-    return found
+def test_every_file_says_what_it_is() -> None:
+    said = {path.relative_to(ROOT).as_posix(): sentence(path) for path in files()}
+    assert len(said) > 150
+    assert {path: text for path, text in said.items() if not 1 < len(text.split()) or len(text) > LONGEST} == {}
+    assert [text for text, count in Counter(said.values()).items() if count > 1] == []
 
 
-def test_the_map_names_every_file_once() -> None:
-    files = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "weft").rglob("*.py*")
-        if path.suffix in (".py", ".pyi") and path.read_text().strip()
-    }
-    found = mapped()
-    assert len(files) > 150
-    assert sorted(files - set(found)) == [], "these have no line in the map of docs/architecture.md"
-    assert sorted(set(found) - files) == [], "the map of docs/architecture.md names these, and they do not exist"
-    assert max(found.values()) == 1, found.most_common(3)
+def test_every_room_has_a_door() -> None:
+    assert [room.as_posix() for room, inside in rooms([]) if not any(path.name == "__init__.py" for path in inside)] == []
+
+
+def test_rooms_are_found_by_a_word() -> None:
+    assert [room.as_posix() for room, _ in rooms(["kernel"])] == ["weft/kernel"]

@@ -1,4 +1,7 @@
-"""Data sets, batches of data, and samplers."""
+"""Data sets, batches of data, and samplers.
+
+Data sets are NumPy arrays; the Loader makes batches of them, ahead and in an order that a seed fixes.
+"""
 
 from weft.data.loader import Loader
 from weft.data.sets import Split, load_digits, load_mnist

@@ -1,4 +1,11 @@
-"""Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there."""
+"""Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there.
+
+``base`` is all that is asked of a device. ``steps`` walks a Program for one that has no walker of its own, ``cache`` keeps
+object code on disk, ``warm`` and ``faults`` are the words in which devices and the layers above speak of warm calls and wrong
+indices.
+
+A device is one folder. It imports from here, from ``schedule.program`` and from ``kernel``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Losses: predictions and targets in, one number out."""
+"""Losses: predictions and targets in, one number out.
+
+Array code, each a few lines around the shared reductions.
+"""
 
 from weft.losses.classification import binary_cross_entropy_with_logits, check_labels, cross_entropy, hinge
 from weft.losses.regression import cosine, huber, kl_div, l1, mse

@@ -1,4 +1,8 @@
-"""Layers, as modules and as functions."""
+"""Layers, as modules and as functions.
+
+A module is a thing with parameters (``module``); the ``*_layers`` files put weights around the functions of the file beside
+them. All of it is array code: a layer knows no kernel, and no optimizer knows a layer.
+"""
 
 from weft.nn import init
 from weft.nn.activation_layers import (

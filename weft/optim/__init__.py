@@ -1,4 +1,7 @@
-"""Optimizers: gradients in, parameters written."""
+"""Optimizers: gradients in, parameters written.
+
+``optimizer`` keeps the state, a subclass says one rule for one parameter. Rules are array code, so a jitted step holds them.
+"""
 
 from weft.optim import schedules
 from weft.optim.adam import AdaBelief, Adam, AdaMax, AdamW, AMSGrad, Nadam

@@ -1,4 +1,9 @@
-"""Training."""
+"""Training: from a model and data to a trained model.
+
+``fit`` checks what it is given, ``loop`` runs epochs of steps, ``step`` is forward, backward and update as one native call.
+``feed`` brings batches, ``checkpoint`` and ``snapshot`` keep the state, callbacks and ``progress`` look on; ``diagnose``
+finds where a NaN began.
+"""
 
 from weft.train.averaging import AverageWeights
 from weft.train.callbacks import BestWeights, CSVLog, EarlyStopping, ReduceLROnPlateau

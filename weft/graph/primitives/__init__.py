@@ -1,4 +1,9 @@
-"""The vocabulary: importing this package fills ``TABLE``."""
+"""The vocabulary: importing this package fills ``TABLE``.
+
+``table`` says what an entry is. ``elementwise``, ``shape``, ``reduce`` and the like hold the entries, one kind a file, with
+rules, derivatives and batching beside them; ``formulas`` and ``reading`` say the same in the words of kernels, ``draw*`` make
+samples for tests. A new primitive is one entry in one of these files: CONTRIBUTING.md.
+"""
 
 from weft.graph.primitives import conv_general, dot_general, elementwise, host, index, random, reduce, reduce_window, shape
 from weft.graph.primitives.table import (
