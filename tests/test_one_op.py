@@ -26,7 +26,7 @@ def _shown(language: str) -> str:
 
 def test_files_exist() -> None:
     named = re.findall(r"`((?:weft|tests)/[\w./-]+)`", PAGE)
-    assert len({path for path in named if path.startswith("weft")}) == 12  # as the page says: a stranger's way should be no longer
+    assert len({path for path in named if path.startswith("weft")}) == 12  # as the page says
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
