@@ -19,6 +19,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.matrices": "Matrices of diagonals",
     "weft.dtypes": "Dtypes and how they mix",
     "weft.functions.elementwise": "Element by element",
+    "weft.functions.special": "Special functions",
     "weft.functions.choosing": "Choosing and comparing",
     "weft.functions.statistics": "Sums and extremes",
     "weft.functions.averages": "Averages",

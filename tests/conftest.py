@@ -13,6 +13,8 @@ import pytest
 if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share what they compile
     _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
     os.environ["WEFT_CACHE"] = _cache.name
+from tests import oracle  # noqa: E402, F401  the table of primitives is complete; and the cache's folder is known before
+
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
 
 ALLOWED_SKIPS = {

@@ -1,17 +1,26 @@
-"""What tests compare with: random data, float64 references, bounds a dtype, central differences."""
+"""What tests compare with: random data, float64 references, bounds a dtype, central differences.
+
+Importing this completes the table of primitives: some stand in files of ``weft/functions/``, beside their function.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+import weft.functions
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
-from weft.graph.primitives import bind, constant, input_leaf
+from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.graph.primitives.table import Primitive, Sample
+
+for _file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
+    importlib.import_module(_file.name)
 
 FLOAT64 = np.dtype(np.float64)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -22,6 +31,17 @@ EPS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24, np.dtype(
 
 def is_float(dtype: Any) -> bool:
     return np.dtype(dtype) in EPS
+
+
+def takes_floats(name: str) -> int:
+    """How many float operands an element-wise primitive takes; 0 if none."""
+    for arity in (1, 2):
+        try:
+            TABLE[name].rule(*[input_leaf((), FLOAT64)] * arity)
+            return arity
+        except TypeError:
+            pass
+    return 0
 
 
 def rng(*seed: Any) -> np.random.Generator:

@@ -61,6 +61,12 @@ def test_the_stub_names_what_the_module_exports() -> None:
     assert public == set(wf.__all__)
 
 
+def test_the_stub_is_written_by_its_tool(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    stub = importlib.import_module("stub")
+    assert (ROOT / "weft/__init__.pyi").read_text() == stub.stub(), "write it anew: python tools/stub.py"
+
+
 def test_mypy_types_a_users_program(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.py", tmp_path / "bad.py"
     good.write_text(PROGRAM)

@@ -34,6 +34,7 @@ _NAMES: dict[str, str] = {
         isnan left_shift less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
         maximum minimum mod multiply negative nextafter not_equal positive pow power reciprocal remainder right_shift
         rint round sign signbit sin sinh sqrt square stop_gradient subtract tan tanh true_divide trunc""",
+    "weft.functions.special": "erfc",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
         all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",

@@ -1,4 +1,7 @@
-"""The names of ``wf.*`` for type checkers and editors; ``__init__.py`` loads them when they are first used."""
+"""The names of ``wf.*`` for type checkers and editors; ``__init__.py`` loads them when they are first used.
+
+Written by ``python tools/stub.py`` from the lists there.
+"""
 
 # ruff: noqa: I001  one name a line would be 300 lines
 
@@ -27,6 +30,7 @@ from weft.functions.elementwise import (
     square as square, stop_gradient as stop_gradient, subtract as subtract, tan as tan, tanh as tanh,
     true_divide as true_divide, trunc as trunc,
 )
+from weft.functions.special import erfc as erfc
 from weft.functions.choosing import (
     allclose as allclose, array_equal as array_equal, clip as clip, isclose as isclose, nan_to_num as nan_to_num,
     where as where,
@@ -38,8 +42,8 @@ from weft.functions.statistics import (
 )
 from weft.functions.averages import average as average, mean as mean, std as std, var as var
 from weft.functions.manipulation import (
-    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, expand_dims as expand_dims, flip as flip,
-    fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
+    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, expand_dims as expand_dims,
+    flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
     permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll, squeeze as squeeze,
     swapaxes as swapaxes, transpose as transpose,
 )
@@ -56,14 +60,14 @@ from weft.functions.indexing import (
     take as take, take_along_axis as take_along_axis, tril as tril, triu as triu,
 )
 from weft.functions.linalg import (
-    dot as dot, einsum as einsum, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot, vdot as vdot,
-    vecdot as vecdot,
+    dot as dot, einsum as einsum, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot,
+    vdot as vdot, vecdot as vecdot,
 )
 from weft.functions.diagonals import diag as diag, diagonal as diagonal, trace as trace
 from weft.functions.creation import (
-    array as array, asarray as asarray, astype as astype, copy as copy, empty as empty,
-    empty_like as empty_like, from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones,
-    ones_like as ones_like, zeros as zeros, zeros_like as zeros_like,
+    array as array, asarray as asarray, astype as astype, copy as copy, empty as empty, empty_like as empty_like,
+    from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones, ones_like as ones_like,
+    zeros as zeros, zeros_like as zeros_like,
 )
 from weft.functions.ranges import arange as arange, linspace as linspace, meshgrid as meshgrid
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
@@ -83,8 +87,8 @@ from weft.tools.explain import explain as explain
 from weft.tools.profile import profile as profile
 from weft.devices import counters as counters, get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from weft import (
-    contrib as contrib, data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses,
-    nn as nn, optim as optim, tools as tools, train as train,
+    contrib as contrib, data as data, devices as devices, dtypes as dtypes, errors as errors, io as io,
+    losses as losses, nn as nn, optim as optim, tools as tools, train as train,
 )
 from weft.functions import linalg as linalg, random as random
 

@@ -43,10 +43,10 @@ def test_public_functions_are_exported(module: str) -> None:
         if inspect.isfunction(f) and not n.startswith("_") and f.__module__ == module and n not in HELPERS
     ]
     missing = [n for n in public if wf._HOME.get(n) != module and n not in getattr(found, "__all__", ())]
-    assert not missing
+    assert not missing, f"name them at {module!r} in _NAMES of weft/__init__.py, then run: python tools/stub.py"
 
 
-HELPERS = {"lower_mask", "diagonal_number", "line_of", "sum_of"}
+HELPERS = {"unary", "binary", "lower_mask", "diagonal_number", "line_of", "sum_of"}
 
 
 def test_array_is_the_function_whatever_is_imported() -> None:

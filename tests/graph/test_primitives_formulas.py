@@ -9,23 +9,15 @@ import pytest
 
 from tests import oracle
 from tests.graph.test_primitives import SEED, samples
+from tests.kernel.evaluate import NUMPY
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.elementwise import erf
 from weft.graph.primitives.kinds import BFLOAT16, FLOAT16, FLOAT64, NARROW
 from weft.graph.primitives.table import Primitive, Sample
 from weft.kernel.ir import MACHINE
 
 ELEMENTWISE = [op for op in TABLE.values() if op.kind == "elementwise"]
 BYTES = {"cast", "bitcast", "select", "copysign"}  # may touch float16 and bfloat16 themselves
-
-_NUMPY = {
-    "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide, "rem": np.remainder,
-    "min": np.minimum, "max": np.maximum, "pow": TABLE["pow"].reference, "atan2": np.arctan2, "eq": np.equal, "ne": np.not_equal,
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift, "neg": np.negative, "not": np.bitwise_not,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": erf, "select": np.where,
-}
+MEANING = {**NUMPY, "min": np.minimum, "max": np.maximum}  # the references too leave to NumPy which of two zeros it is
 
 
 class Machine:
@@ -43,7 +35,7 @@ class Machine:
                 if compared[0].dtype == np.bool_:
                     assert name in ("and", "or", "xor", "not"), f"{name} of bool"
             with np.errstate(all="ignore"):
-                return np.asarray((_NUMPY.get(name) or getattr(np, name))(*values))
+                return np.asarray(MEANING[name](*values))
 
         return operation
 

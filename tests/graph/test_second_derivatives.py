@@ -21,20 +21,9 @@ KINKS = {"abs", "maximum", "minimum", "remainder", "copysign"}  # in pieces; at 
 FLOATS = sorted((d for d in ALL if is_float(d)), key=str)
 
 
-def takes_floats(name: str) -> int:
-    """How many float operands an element-wise primitive takes; 0 if none."""
-    for arity in (1, 2):
-        try:
-            TABLE[name].rule(*[input_leaf((), F64)] * arity)
-            return arity
-        except TypeError:
-            pass
-    return 0
-
-
 SMOOTH = {
-    n: takes_floats(n) for n, p in TABLE.items()
-    if p.kind == "elementwise" and p.vjp is not zero_vjp and n not in KINKS and takes_floats(n)
+    n: oracle.takes_floats(n) for n, p in TABLE.items()
+    if p.kind == "elementwise" and p.vjp is not zero_vjp and n not in KINKS and oracle.takes_floats(n)
 }
 TWO = [n for n, arity in SMOOTH.items() if arity == 2]
 

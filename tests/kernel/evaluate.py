@@ -6,7 +6,6 @@ of its inputs and outputs as its `bytes` say. Small shapes only: every loop beco
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,23 @@ import numpy as np
 
 from weft.devices.faults import IndexFault
 from weft.formats import converted
+from weft.graph.primitives import TABLE
 from weft.graph.primitives.philox import word
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from weft.kernel.ir import (
+    MACHINE,
+    Access,
+    Affine,
+    Axis,
+    Buffer,
+    Contraction,
+    Kernel,
+    Order,
+    Phase,
+    Reduction,
+    Stage,
+    Store,
+    Value,
+)
 from weft.kernel.summation import order_of
 
 Array = Any
@@ -51,7 +65,7 @@ def evaluate(
     IndexError
         An access is out of bounds, or a check does not hold. Elements that no store writes are left as a pattern (NaN or 77).
     """
-    run = _Run(kernel, inputs, scalars, shared, _NUMPY if operations is None else operations)
+    run = _Run(kernel, inputs, scalars, shared, NUMPY if operations is None else operations)
     with np.errstate(all="ignore"):
         for phase in kernel.phases:
             run.phase(phase)
@@ -378,26 +392,19 @@ def _shift(fn: Callable[..., Array], left: bool) -> Callable[..., Array]:
     return shift
 
 
-def _pow(a: Array, b: Array) -> Array:
-    """Integers to negative powers are the formula's."""
-    return np.power(a, np.maximum(b, 0)) if a.dtype.kind in "iu" else np.power(a, b)
-
-
 def _div(a: Array, b: Array) -> Array:
     return np.floor_divide(a, b) if a.dtype.kind in "iu" else np.divide(a, b)
 
 
-_NUMPY: dict[str, Callable[..., Array]] = {
+# What machine operations mean in NumPy. Where a primitive has the operation's name, its reference says it.
+NUMPY: dict[str, Callable[..., Array]] = {
+    **{name: op.reference for name, op in TABLE.items() if name in MACHINE and op.reference is not None},
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _div, "floordiv": np.floor_divide, "rem": np.remainder,
-    "min": _extreme("min"), "max": _extreme("max"), "pow": _pow, "atan2": np.arctan2, "copysign": np.copysign,
+    "min": _extreme("min"), "max": _extreme("max"), "neg": np.negative, "rint": np.rint,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "shl": _shift(np.left_shift, True), "shr": _shift(np.right_shift, False),
-    "neg": np.negative, "abs": np.abs, "not": np.invert, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-    "rint": np.rint, "sqrt": np.sqrt, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
-    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
-    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": np.frompyfunc(math.erf, 1, 1), "select": np.where, "fma": _fma, "philox": word,
+    "select": np.where, "fma": _fma, "philox": word,
 }
 
 

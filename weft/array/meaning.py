@@ -83,7 +83,7 @@ def _same(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
     return name, dtype
 
 
-def _floating(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+def floating(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
     return name, dtype if is_float(dtype) else float32
 
 
@@ -139,7 +139,7 @@ def truth(node: Node) -> Node:
 
 def _exp2(operation: Operation, x: Any) -> Node:
     node = as_node(x)
-    node = cast(node, _floating("", node.dtype)[1])
+    node = cast(node, floating("", node.dtype)[1])
     return bind(TABLE["pow"], constant(2, node.dtype), node)
 
 
@@ -222,7 +222,7 @@ _RECORDS = (
     Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
     Operation("subtract", 2, _numeric, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
-    Operation("divide", 2, _floating, "truediv", aliases=("true_divide",)),
+    Operation("divide", 2, floating, "truediv", aliases=("true_divide",)),
     Operation("floor_divide", 2, _bool_as_int8, "floordiv"),
     Operation("remainder", 2, _bool_as_int8, "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),
@@ -231,29 +231,28 @@ _RECORDS = (
     Operation("negative", 1, _numeric, "neg"),
     Operation("positive", 1, _itself, "pos"),
     Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
-    Operation("fabs", 1, _as("abs", _floating)),
+    Operation("fabs", 1, _as("abs", floating)),
     Operation("sign", 1, _numeric),
     Operation("square", 1, _bool_as_int8),
-    Operation("sqrt", 1, _floating),
+    Operation("sqrt", 1, floating),
     Operation("reciprocal", 1, _same, body=_reciprocal),
     Operation("stop_gradient", 1, _same, ufunc=""),
     # rounding
     Operation("floor", 1, _of_floats),
     Operation("ceil", 1, _of_floats),
     Operation("trunc", 1, _of_floats),
-    Operation("rint", 1, _as("round", _floating)),
+    Operation("rint", 1, _as("round", floating)),
     # exponentials, logarithms, trigonometry
-    *(Operation(n, 1, _floating) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
-    Operation("exp2", 1, _floating, body=_exp2),
-    Operation("logaddexp", 2, _floating),
-    *(Operation(n, 1, _floating) for n in _TRIGONOMETRY),
-    *(Operation(n, 1, _floating, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
-    Operation("atan2", 2, _floating, ufunc="arctan2", aliases=("arctan2",)),
-    Operation("hypot", 2, _floating),
-    Operation("erf", 1, _floating, ufunc=""),
+    *(Operation(n, 1, floating) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
+    Operation("exp2", 1, floating, body=_exp2),
+    Operation("logaddexp", 2, floating),
+    *(Operation(n, 1, floating) for n in _TRIGONOMETRY),
+    *(Operation(n, 1, floating, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
+    Operation("atan2", 2, floating, ufunc="arctan2", aliases=("arctan2",)),
+    Operation("hypot", 2, floating),
     # kinds and signs of numbers
-    Operation("copysign", 2, _floating),
-    Operation("nextafter", 2, _floating),
+    Operation("copysign", 2, floating),
+    Operation("nextafter", 2, floating),
     Operation("signbit", 1, _same, body=_signbit),
     *(Operation(n, 1, _bool_as_int8) for n in ("isnan", "isinf", "isfinite")),
     # comparisons and logic

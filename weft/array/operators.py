@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.meaning import OPERATIONS, Operation
+from weft.array.meaning import OPERATIONS, Operation, floating
 from weft.array.products import matmul
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
@@ -31,6 +31,7 @@ _new = object.__new__
 _NOTHING: dict[str, Any] = {}
 _SMALL: dict[tuple[Any, np.dtype], Node] = {}  # constants of small integers, made once
 _CALLS: dict[str, Callable[..., Any]] = {}
+_CLASSES: list[Any] = []  # what install was given
 
 
 def _number(value: Any, dtype: np.dtype) -> Node | None:
@@ -47,29 +48,35 @@ def _number(value: Any, dtype: np.dtype) -> Node | None:
 
 def install(array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
     """Give arrays their operators, and scalars those that differ: in place they make new objects."""
+    _CLASSES[:] = array, scalar, wrap
     for operation in OPERATIONS.values():
-        name = operation.operator
-        if operation.arity == 1:
-            _CALLS[operation.name] = function = _unary(array, wrap, operation)
-            if name:
-                _hang(array, f"__{name}__", lambda self, _function=function: _function(self))
-            continue
-        forward, reflected, in_place, function = _binary(array, scalar, wrap, operation)
-        _CALLS[operation.name] = function
-        if not name:
-            continue
-        if name == "pow":
-            forward = _power(wrap, forward)
-        _hang(array, f"__{name}__", forward)
-        if name not in _COMPARISONS:
-            _hang(array, f"__r{name}__", reflected)
-            _hang(array, f"__i{name}__", in_place)
-            setattr(scalar, f"__i{name}__", forward)
+        _install(array, scalar, wrap, operation)
     for name, function in _products(array, wrap).items():
         _hang(array, f"__{name}__", function)
     scalar.__imatmul__ = array.__matmul__
     _hang(array, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
     _hang(array, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
+
+
+def _install(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> None:
+    """The function of one operation, and its operators if it has any."""
+    name = operation.operator
+    if operation.arity == 1:
+        _CALLS[operation.name] = function = _unary(array, wrap, operation)
+        if name:
+            _hang(array, f"__{name}__", lambda self, _function=function: _function(self))
+        return
+    forward, reflected, in_place, function = _binary(array, scalar, wrap, operation)
+    _CALLS[operation.name] = function
+    if not name:
+        return
+    if name == "pow":
+        forward = _power(wrap, forward)
+    _hang(array, f"__{name}__", forward)
+    if name not in _COMPARISONS:
+        _hang(array, f"__r{name}__", reflected)
+        _hang(array, f"__i{name}__", in_place)
+        setattr(scalar, f"__i{name}__", forward)
 
 
 def install_weak(number: Any) -> None:
@@ -96,8 +103,15 @@ def _weak(operation: Operation, otherwise: Callable, otherwise_reflected: Callab
     return forward, reflected
 
 
-def call(name: str) -> Callable[..., Any]:
-    """The function of an operation: ``f(x)`` or ``f(x, y)``, what its operator does, for operands of any kind."""
+def call(name: str, arity: int) -> Callable[..., Any]:
+    """The function of an operation: ``f(x)`` or ``f(x, y)``, what its operator does, for operands of any kind.
+
+    A primitive that has no record in ``meaning.py`` is one of floats: it takes integers as float32.
+    """
+    if name not in _CALLS:
+        array, scalar, wrap = _CLASSES
+        OPERATIONS[TABLE[name].name] = operation = Operation(name, arity, floating, ufunc="")
+        _install(array, scalar, wrap, operation)
     return _CALLS[name]
 
 

@@ -51,8 +51,9 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
     return function
 
 
-def _unary(name: str, about: str, example: str, shows: str) -> Unary:
-    ask = call(name)
+def unary(name: str, about: str, example: str, shows: str) -> Unary:
+    """A function of one operand that is an operation; ``example``: what it is called with, and the list that this shows."""
+    ask = call(name, 1)
 
     def function(x: Any, /, out: Array | None = None) -> Array:
         if x is None:
@@ -62,8 +63,9 @@ def _unary(name: str, about: str, example: str, shows: str) -> Unary:
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
 
 
-def _binary(name: str, about: str, example: str, shows: str, raises: str = "") -> Binary:
-    ask = call(name)
+def binary(name: str, about: str, example: str, shows: str, raises: str = "") -> Binary:
+    """The same of two operands."""
+    ask = call(name, 2)
 
     def function(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
         return ask(x1, x2) if out is None else finish(ask(x1, x2).node, out, name)
@@ -73,39 +75,39 @@ def _binary(name: str, about: str, example: str, shows: str, raises: str = "") -
 
 # ---- the table: arithmetic
 
-add = _binary("add", "``x1 + x2``; for bools: or.", "wf.array([1.0, 2.0]), 1.0", "[2.0, 3.0]")
-subtract = _binary("subtract", "``x1 - x2``.", "wf.array([1.0, 2.0]), 1.0", "[0.0, 1.0]")
-multiply = _binary("multiply", "``x1 * x2``; for bools: and.", "wf.array([1.0, 2.0]), 3.0", "[3.0, 6.0]")
-divide = _binary("divide", "``x1 / x2``; integers give float32.", "wf.array([1, 2]), 2", "[0.5, 1.0]")
-floor_divide = _binary(
+add = binary("add", "``x1 + x2``; for bools: or.", "wf.array([1.0, 2.0]), 1.0", "[2.0, 3.0]")
+subtract = binary("subtract", "``x1 - x2``.", "wf.array([1.0, 2.0]), 1.0", "[0.0, 1.0]")
+multiply = binary("multiply", "``x1 * x2``; for bools: and.", "wf.array([1.0, 2.0]), 3.0", "[3.0, 6.0]")
+divide = binary("divide", "``x1 / x2``; integers give float32.", "wf.array([1, 2]), 2", "[0.5, 1.0]")
+floor_divide = binary(
     "floor_divide", "``x1 // x2``, rounded down; integers by zero are 0.", "wf.array([7, -7]), 2", "[3, -4]"
 )
-remainder = _binary("remainder", "``x1 % x2``, with the sign of ``x2``.", "wf.array([7, -7]), 4", "[3, 1]")
-pow = _binary(
+remainder = binary("remainder", "``x1 % x2``, with the sign of ``x2``.", "wf.array([7, -7]), 4", "[3, 1]")
+pow = binary(
     "pow", "``x1 ** x2``; integers stay integers, and have no negative powers.", "wf.array([2.0, 3.0]), 2.0", "[4.0, 9.0]",
     "    ValueError\n        A negative power of integers, where it is known: a number, or an array that is computed.\n",
 )
-maximum = _binary("maximum", "The larger of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[3.0, 5.0]")
-minimum = _binary("minimum", "The smaller of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[1.0, 3.0]")
-negative = _unary("negative", "``-x``.", "wf.array([1.0, -2.0])", "[-1.0, 2.0]")
-positive = _unary("positive", "``+x``: the same numbers.", "wf.array([1.0, -2.0])", "[1.0, -2.0]")
-abs = _unary("abs", "Absolute value.", "wf.array([1.0, -2.0])", "[1.0, 2.0]")
-sign = _unary("sign", "-1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", "[-1.0, 0.0, 1.0]")
-square = _unary("square", "``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]")
-sqrt = _unary("sqrt", "Square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
-reciprocal = _unary(
+maximum = binary("maximum", "The larger of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[3.0, 5.0]")
+minimum = binary("minimum", "The smaller of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[1.0, 3.0]")
+negative = unary("negative", "``-x``.", "wf.array([1.0, -2.0])", "[-1.0, 2.0]")
+positive = unary("positive", "``+x``: the same numbers.", "wf.array([1.0, -2.0])", "[1.0, -2.0]")
+abs = unary("abs", "Absolute value.", "wf.array([1.0, -2.0])", "[1.0, 2.0]")
+sign = unary("sign", "-1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", "[-1.0, 0.0, 1.0]")
+square = unary("square", "``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]")
+sqrt = unary("sqrt", "Square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
+reciprocal = unary(
     "reciprocal", "``1 / x``; of integers the whole part: 1 and -1 stay, the rest is 0.", "wf.array([4.0, 0.5])", "[0.25, 2.0]"
 )
-fabs = _unary("fabs", "Absolute value, as a float.", "wf.array([1, -2])", "[1.0, 2.0]")
+fabs = unary("fabs", "Absolute value, as a float.", "wf.array([1, -2])", "[1.0, 2.0]")
 
-stop_gradient = _unary("stop_gradient", "x, a constant for gradients.", "wf.array([1.0])", "[1.0]")
+stop_gradient = unary("stop_gradient", "x, a constant for gradients.", "wf.array([1.0])", "[1.0]")
 
 # ---- rounding
 
-floor = _unary("floor", "Rounded down.", "wf.array([1.5, -1.5])", "[1.0, -2.0]")
-ceil = _unary("ceil", "Rounded up.", "wf.array([1.5, -1.5])", "[2.0, -1.0]")
-trunc = _unary("trunc", "Rounded towards zero.", "wf.array([1.5, -1.5])", "[1.0, -1.0]")
-rint = _unary("rint", "The nearest whole number, halves to even, as a float.", "wf.array([1.5, 2.5])", "[2.0, 2.0]")
+floor = unary("floor", "Rounded down.", "wf.array([1.5, -1.5])", "[1.0, -2.0]")
+ceil = unary("ceil", "Rounded up.", "wf.array([1.5, -1.5])", "[2.0, -1.0]")
+trunc = unary("trunc", "Rounded towards zero.", "wf.array([1.5, -1.5])", "[1.0, -1.0]")
+rint = unary("rint", "The nearest whole number, halves to even, as a float.", "wf.array([1.5, 2.5])", "[2.0, 2.0]")
 
 
 def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
@@ -162,63 +164,63 @@ def _tens(value: Node, digits: int) -> Node:
 
 # ---- exponentials and logarithms
 
-exp = _unary("exp", "e to the power x.", "wf.array([0.0])", "[1.0]")
-exp2 = _unary("exp2", "2 to the power x.", "wf.array([3.0])", "[8.0]")
-expm1 = _unary("expm1", "``exp(x) - 1``, exact near zero.", "wf.array([0.0])", "[0.0]")
-log = _unary("log", "Natural logarithm; NaN below zero.", "wf.array([1.0])", "[0.0]")
-log1p = _unary("log1p", "``log(1 + x)``, exact near zero.", "wf.array([0.0])", "[0.0]")
-log2 = _unary("log2", "Logarithm to base 2.", "wf.array([1.0])", "[0.0]")
-log10 = _unary("log10", "Logarithm to base 10.", "wf.array([1.0])", "[0.0]")
-logaddexp = _binary("logaddexp", "``log(exp(x1) + exp(x2))`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
+exp = unary("exp", "e to the power x.", "wf.array([0.0])", "[1.0]")
+exp2 = unary("exp2", "2 to the power x.", "wf.array([3.0])", "[8.0]")
+expm1 = unary("expm1", "``exp(x) - 1``, exact near zero.", "wf.array([0.0])", "[0.0]")
+log = unary("log", "Natural logarithm; NaN below zero.", "wf.array([1.0])", "[0.0]")
+log1p = unary("log1p", "``log(1 + x)``, exact near zero.", "wf.array([0.0])", "[0.0]")
+log2 = unary("log2", "Logarithm to base 2.", "wf.array([1.0])", "[0.0]")
+log10 = unary("log10", "Logarithm to base 10.", "wf.array([1.0])", "[0.0]")
+logaddexp = binary("logaddexp", "``log(exp(x1) + exp(x2))`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
 
 # ---- trigonometry
 
-sin = _unary("sin", "Sine of x in radians.", "wf.array([0.0])", "[0.0]")
-cos = _unary("cos", "Cosine of x in radians.", "wf.array([0.0])", "[1.0]")
-tan = _unary("tan", "Tangent of x in radians.", "wf.array([0.0])", "[0.0]")
-asin = _unary("asin", "Inverse sine; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
-acos = _unary("acos", "Inverse cosine; NaN outside -1 to 1.", "wf.array([1.0])", "[0.0]")
-atan = _unary("atan", "Inverse tangent.", "wf.array([0.0])", "[0.0]")
-atan2 = _binary("atan2", "Angle of the point (x2, x1), -pi to pi.", "wf.array([0.0]), 1.0", "[0.0]")
-sinh = _unary("sinh", "Hyperbolic sine.", "wf.array([0.0])", "[0.0]")
-cosh = _unary("cosh", "Hyperbolic cosine.", "wf.array([0.0])", "[1.0]")
-tanh = _unary("tanh", "Hyperbolic tangent.", "wf.array([0.0])", "[0.0]")
-asinh = _unary("asinh", "Inverse hyperbolic sine.", "wf.array([0.0])", "[0.0]")
-acosh = _unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", "wf.array([1.0])", "[0.0]")
-atanh = _unary("atanh", "Inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
-hypot = _binary("hypot", "``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]")
+sin = unary("sin", "Sine of x in radians.", "wf.array([0.0])", "[0.0]")
+cos = unary("cos", "Cosine of x in radians.", "wf.array([0.0])", "[1.0]")
+tan = unary("tan", "Tangent of x in radians.", "wf.array([0.0])", "[0.0]")
+asin = unary("asin", "Inverse sine; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
+acos = unary("acos", "Inverse cosine; NaN outside -1 to 1.", "wf.array([1.0])", "[0.0]")
+atan = unary("atan", "Inverse tangent.", "wf.array([0.0])", "[0.0]")
+atan2 = binary("atan2", "Angle of the point (x2, x1), -pi to pi.", "wf.array([0.0]), 1.0", "[0.0]")
+sinh = unary("sinh", "Hyperbolic sine.", "wf.array([0.0])", "[0.0]")
+cosh = unary("cosh", "Hyperbolic cosine.", "wf.array([0.0])", "[1.0]")
+tanh = unary("tanh", "Hyperbolic tangent.", "wf.array([0.0])", "[0.0]")
+asinh = unary("asinh", "Inverse hyperbolic sine.", "wf.array([0.0])", "[0.0]")
+acosh = unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", "wf.array([1.0])", "[0.0]")
+atanh = unary("atanh", "Inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
+hypot = binary("hypot", "``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]")
 
-erf = _unary("erf", "The error function.", "wf.array([0.0])", "[0.0]")
+erf = unary("erf", "The error function.", "wf.array([0.0])", "[0.0]")
 
 # ---- floating-point bits
 
-copysign = _binary("copysign", "``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]")
-nextafter = _binary("nextafter", "The next number after ``x1`` towards ``x2``.", "wf.array([1.0]), 1.0", "[1.0]")
-signbit = _unary("signbit", "Whether the sign is negative (true for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]")
-isnan = _unary("isnan", "Whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]")
-isinf = _unary("isinf", "Whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]")
-isfinite = _unary("isfinite", "Neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]")
+copysign = binary("copysign", "``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]")
+nextafter = binary("nextafter", "The next number after ``x1`` towards ``x2``.", "wf.array([1.0]), 1.0", "[1.0]")
+signbit = unary("signbit", "Whether the sign is negative (true for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]")
+isnan = unary("isnan", "Whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]")
+isinf = unary("isinf", "Whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]")
+isfinite = unary("isfinite", "Neither NaN nor infinite.", "wf.array([wf.inf, 1.0])", "[False, True]")
 
 # ---- comparisons and logic
 
-equal = _binary("equal", "``x1 == x2``.", "wf.array([1, 2]), 2", "[False, True]")
-not_equal = _binary("not_equal", "``x1 != x2``.", "wf.array([1, 2]), 2", "[True, False]")
-less = _binary("less", "``x1 < x2``.", "wf.array([1, 2]), 2", "[True, False]")
-less_equal = _binary("less_equal", "``x1 <= x2``.", "wf.array([1, 3]), 2", "[True, False]")
-greater = _binary("greater", "``x1 > x2``.", "wf.array([1, 3]), 2", "[False, True]")
-greater_equal = _binary("greater_equal", "``x1 >= x2``.", "wf.array([1, 2]), 2", "[False, True]")
-logical_and = _binary("logical_and", "Whether both are true (not zero).", "wf.array([1, 0]), 1", "[True, False]")
-logical_or = _binary("logical_or", "Whether one of them is true (not zero).", "wf.array([1, 0]), 0", "[True, False]")
-logical_xor = _binary("logical_xor", "Whether just one is true (not zero).", "wf.array([1, 0]), 1", "[False, True]")
-logical_not = _unary("logical_not", "Whether x is false (zero).", "wf.array([1, 0])", "[False, True]")
-bitwise_and = _binary("bitwise_and", "``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 2]")
-bitwise_or = _binary("bitwise_or", "``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]")
-bitwise_xor = _binary("bitwise_xor", "``x1 ^ x2``.", "wf.array([6, 3]), 2", "[4, 1]")
-bitwise_invert = _unary("bitwise_invert", "``~x``; for bools: not.", "wf.array([0, 1])", "[-1, -2]")
-bitwise_left_shift = _binary(
+equal = binary("equal", "``x1 == x2``.", "wf.array([1, 2]), 2", "[False, True]")
+not_equal = binary("not_equal", "``x1 != x2``.", "wf.array([1, 2]), 2", "[True, False]")
+less = binary("less", "``x1 < x2``.", "wf.array([1, 2]), 2", "[True, False]")
+less_equal = binary("less_equal", "``x1 <= x2``.", "wf.array([1, 3]), 2", "[True, False]")
+greater = binary("greater", "``x1 > x2``.", "wf.array([1, 3]), 2", "[False, True]")
+greater_equal = binary("greater_equal", "``x1 >= x2``.", "wf.array([1, 2]), 2", "[False, True]")
+logical_and = binary("logical_and", "Whether both are true (not zero).", "wf.array([1, 0]), 1", "[True, False]")
+logical_or = binary("logical_or", "Whether one of them is true (not zero).", "wf.array([1, 0]), 0", "[True, False]")
+logical_xor = binary("logical_xor", "Whether just one is true (not zero).", "wf.array([1, 0]), 1", "[False, True]")
+logical_not = unary("logical_not", "Whether x is false (zero).", "wf.array([1, 0])", "[False, True]")
+bitwise_and = binary("bitwise_and", "``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 2]")
+bitwise_or = binary("bitwise_or", "``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]")
+bitwise_xor = binary("bitwise_xor", "``x1 ^ x2``.", "wf.array([6, 3]), 2", "[4, 1]")
+bitwise_invert = unary("bitwise_invert", "``~x``; for bools: not.", "wf.array([0, 1])", "[-1, -2]")
+bitwise_left_shift = binary(
     "bitwise_left_shift", "``x1 << x2``; 0 when all bits have left.", "wf.array([1, 3]), 2", "[4, 12]"
 )
-bitwise_right_shift = _binary("bitwise_right_shift", "``x1 >> x2``, keeping the sign.", "wf.array([8, -8]), 2", "[2, -2]")
+bitwise_right_shift = binary("bitwise_right_shift", "``x1 >> x2``, keeping the sign.", "wf.array([8, -8]), 2", "[2, -2]")
 
 # ---- NumPy's names
 

@@ -1,4 +1,4 @@
-"""Element-wise primitives: one line an operation in a table; :func:`_entry` makes the whole entry of it.
+"""Element-wise primitives: one line an operation in a table; :func:`entry` makes the whole entry of it.
 
 Operands have one dtype and shapes that broadcast. ``float16`` and ``bfloat16`` are computed in float32 and
 rounded. NumPy's answers hold where the hardware leaves a choice: division by zero, wide shifts, NaN, signed zero.
@@ -26,11 +26,11 @@ from weft.graph.primitives.table import TABLE, Primitive, register
 draw = Later("draw")
 HEAVY = 10  # operations an element from which a primitive is heavy
 
-_erf = np.frompyfunc(math.erf, 1, 1)
 
-
-def erf(x: np.ndarray) -> np.ndarray:
-    return np.asarray(_erf(np.asarray(x, np.float64)), np.float64).astype(x.dtype)
+def each(fn: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
+    """A reference of what NumPy lacks and Python has: its function on each element, in float64."""
+    many = np.frompyfunc(fn, 1, 1)
+    return lambda x: np.asarray(many(np.asarray(x, np.float64)), np.float64).astype(x.dtype)
 
 
 def _pow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -48,12 +48,17 @@ def _kept(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     return lambda x: x if x.dtype.kind in "iu" else fn(x)
 
 
-def _entry(
+def entry(
     name: str, arity: int, allowed: frozenset[np.dtype], reference: Callable[..., np.ndarray],
     formula: f.Formula, vjp: Callable[..., Any], *, out: np.dtype | None = None, flops: int = 1,
     domain: tuple[float, float] = (-3.0, 3.0), integers: tuple[float, float] = (-9.0, 9.0), exact: bool = True,
     cheap: bool = False,
 ) -> None:
+    """One operation of the table; what the arguments are is said at :class:`Primitive`.
+
+    allowed : dtypes of the operands; out : of the result, where it is another; flops : operations an element;
+    domain, integers : from where the tests draw operands
+    """
     rule: Rule = (unary if arity == 1 else binary)(name, allowed, out)
     register(Primitive(
         name, "elementwise", rule, in_float32(reference), f.widened(formula), vjp, batch_elementwise(name),
@@ -65,68 +70,68 @@ def _entry(
 def _table() -> None:
     machine, zero = f.machine, zero_vjp
     # arithmetic
-    _entry("add", 2, ALL, np.add, f.add, d.add)
-    _entry("subtract", 2, NUMBERS, np.subtract, machine("sub"), d.subtract)
-    _entry("multiply", 2, ALL, np.multiply, f.multiply, d.multiply)
-    _entry("divide", 2, FLOATS, np.divide, machine("div"), d.divide, domain=(0.5, 3.0))
-    _entry("floor_divide", 2, NUMBERS, np.floor_divide, machine("floordiv"), zero, flops=4, domain=(0.5, 3.0))
-    _entry("remainder", 2, NUMBERS, np.remainder, machine("rem"), d.remainder, flops=4, domain=(0.5, 3.0))
-    _entry("pow", 2, NUMBERS, _pow, f.power, d.power, flops=40, domain=(0.3, 2.5), integers=(-4.0, 4.0), exact=False)
-    _entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative, cheap=True)
-    _entry("abs", 1, NUMBERS, np.abs, f.absolute, d.absolute)
-    _entry("sign", 1, NUMBERS, np.sign, f.sign, zero)
-    _entry("maximum", 2, ALL, np.maximum, f.maximum, d.maximum)
-    _entry("minimum", 2, ALL, np.minimum, f.minimum, d.minimum)
-    _entry("square", 1, NUMBERS, np.square, f.square, d.square)
-    _entry("sqrt", 1, FLOATS, np.sqrt, machine("sqrt"), d.sqrt, flops=4, domain=(0.2, 4.0))
-    _entry("reciprocal", 1, FLOATS, np.reciprocal, f.reciprocal, d.reciprocal, domain=(0.4, 3.0))
-    _entry("floor", 1, NUMBERS, _kept(np.floor), f.only_floats("floor"), zero)
-    _entry("ceil", 1, NUMBERS, _kept(np.ceil), f.only_floats("ceil"), zero)
-    _entry("trunc", 1, NUMBERS, _kept(np.trunc), f.only_floats("trunc"), zero)
-    _entry("round", 1, NUMBERS, _kept(np.rint), f.only_floats("rint"), zero)
+    entry("add", 2, ALL, np.add, f.add, d.add)
+    entry("subtract", 2, NUMBERS, np.subtract, machine("sub"), d.subtract)
+    entry("multiply", 2, ALL, np.multiply, f.multiply, d.multiply)
+    entry("divide", 2, FLOATS, np.divide, machine("div"), d.divide, domain=(0.5, 3.0))
+    entry("floor_divide", 2, NUMBERS, np.floor_divide, machine("floordiv"), zero, flops=4, domain=(0.5, 3.0))
+    entry("remainder", 2, NUMBERS, np.remainder, machine("rem"), d.remainder, flops=4, domain=(0.5, 3.0))
+    entry("pow", 2, NUMBERS, _pow, f.power, d.power, flops=40, domain=(0.3, 2.5), integers=(-4.0, 4.0), exact=False)
+    entry("negative", 1, NUMBERS, np.negative, machine("neg"), d.negative, cheap=True)
+    entry("abs", 1, NUMBERS, np.abs, f.absolute, d.absolute)
+    entry("sign", 1, NUMBERS, np.sign, f.sign, zero)
+    entry("maximum", 2, ALL, np.maximum, f.maximum, d.maximum)
+    entry("minimum", 2, ALL, np.minimum, f.minimum, d.minimum)
+    entry("square", 1, NUMBERS, np.square, f.square, d.square)
+    entry("sqrt", 1, FLOATS, np.sqrt, machine("sqrt"), d.sqrt, flops=4, domain=(0.2, 4.0))
+    entry("reciprocal", 1, FLOATS, np.reciprocal, f.reciprocal, d.reciprocal, domain=(0.4, 3.0))
+    entry("floor", 1, NUMBERS, _kept(np.floor), f.only_floats("floor"), zero)
+    entry("ceil", 1, NUMBERS, _kept(np.ceil), f.only_floats("ceil"), zero)
+    entry("trunc", 1, NUMBERS, _kept(np.trunc), f.only_floats("trunc"), zero)
+    entry("round", 1, NUMBERS, _kept(np.rint), f.only_floats("rint"), zero)
     # comparisons and logic
     for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
-        _entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL, cheap=True)
+        entry(name, 2, ALL, getattr(np, name), getattr(f, name), zero, out=BOOL, cheap=True)
     for name, operation in (("logical_and", "and"), ("logical_or", "or"), ("logical_xor", "xor"), ("logical_not", "not")):
         single = operation == "not"
-        _entry(name, 1 if single else 2, ALL, getattr(np, name), f.logical(operation), zero, out=BOOL, cheap=single)
+        entry(name, 1 if single else 2, ALL, getattr(np, name), f.logical(operation), zero, out=BOOL, cheap=single)
     for name, operation in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor"), ("bitwise_invert", "not")):
-        _entry(name, 1 if operation == "not" else 2, BITS, getattr(np, name), machine(operation), zero)
-    _entry("bitwise_left_shift", 2, INTEGERS, np.left_shift, machine("shl"), zero, domain=(0, 9), integers=(0, 9))
-    _entry("bitwise_right_shift", 2, INTEGERS, np.right_shift, machine("shr"), zero, domain=(0, 9), integers=(0, 9))
+        entry(name, 1 if operation == "not" else 2, BITS, getattr(np, name), machine(operation), zero)
+    entry("bitwise_left_shift", 2, INTEGERS, np.left_shift, machine("shl"), zero, domain=(0, 9), integers=(0, 9))
+    entry("bitwise_right_shift", 2, INTEGERS, np.right_shift, machine("shr"), zero, domain=(0, 9), integers=(0, 9))
     # exponentials and logarithms
-    _entry("exp", 1, FLOATS, np.exp, machine("exp"), d.exp, flops=15, exact=False)
-    _entry("expm1", 1, FLOATS, np.expm1, machine("expm1"), d.expm1, flops=20, exact=False)
-    _entry("log", 1, FLOATS, np.log, machine("log"), d.log, flops=20, domain=(0.2, 5.0), exact=False)
-    _entry("log1p", 1, FLOATS, np.log1p, machine("log1p"), d.log1p, flops=20, domain=(-0.6, 4.0), exact=False)
-    _entry("log2", 1, FLOATS, np.log2, f.log2, d.log2, flops=25, domain=(0.2, 5.0), exact=False)
-    _entry("log10", 1, FLOATS, np.log10, f.log10, d.log10, flops=25, domain=(0.2, 5.0), exact=False)
-    _entry("logaddexp", 2, FLOATS, np.logaddexp, f.logaddexp, d.logaddexp, flops=40, exact=False)
+    entry("exp", 1, FLOATS, np.exp, machine("exp"), d.exp, flops=15, exact=False)
+    entry("expm1", 1, FLOATS, np.expm1, machine("expm1"), d.expm1, flops=20, exact=False)
+    entry("log", 1, FLOATS, np.log, machine("log"), d.log, flops=20, domain=(0.2, 5.0), exact=False)
+    entry("log1p", 1, FLOATS, np.log1p, machine("log1p"), d.log1p, flops=20, domain=(-0.6, 4.0), exact=False)
+    entry("log2", 1, FLOATS, np.log2, f.log2, d.log2, flops=25, domain=(0.2, 5.0), exact=False)
+    entry("log10", 1, FLOATS, np.log10, f.log10, d.log10, flops=25, domain=(0.2, 5.0), exact=False)
+    entry("logaddexp", 2, FLOATS, np.logaddexp, f.logaddexp, d.logaddexp, flops=40, exact=False)
     # trigonometry
     unit = (-0.9, 0.9)
-    _entry("sin", 1, FLOATS, np.sin, machine("sin"), d.sin, flops=20, exact=False)
-    _entry("cos", 1, FLOATS, np.cos, machine("cos"), d.cos, flops=20, exact=False)
-    _entry("tan", 1, FLOATS, np.tan, machine("tan"), d.tan, flops=25, domain=(-1.2, 1.2), exact=False)
-    _entry("asin", 1, FLOATS, np.arcsin, machine("asin"), d.asin, flops=25, domain=unit, exact=False)
-    _entry("acos", 1, FLOATS, np.arccos, machine("acos"), d.acos, flops=25, domain=unit, exact=False)
-    _entry("atan", 1, FLOATS, np.arctan, machine("atan"), d.atan, flops=25, exact=False)
-    _entry("sinh", 1, FLOATS, np.sinh, machine("sinh"), d.sinh, flops=25, exact=False)
-    _entry("cosh", 1, FLOATS, np.cosh, machine("cosh"), d.cosh, flops=25, exact=False)
-    _entry("tanh", 1, FLOATS, np.tanh, machine("tanh"), d.tanh, flops=20, exact=False)
-    _entry("asinh", 1, FLOATS, np.arcsinh, machine("asinh"), d.asinh, flops=30, exact=False)
-    _entry("acosh", 1, FLOATS, np.arccosh, machine("acosh"), d.acosh, flops=30, domain=(1.2, 5.0), exact=False)
-    _entry("atanh", 1, FLOATS, np.arctanh, machine("atanh"), d.atanh, flops=25, domain=unit, exact=False)
-    _entry("atan2", 2, FLOATS, np.arctan2, machine("atan2"), d.atan2, flops=30, exact=False)
-    _entry("erf", 1, FLOATS, erf, machine("erf"), d.erf, flops=25, exact=False)
-    _entry("hypot", 2, FLOATS, np.hypot, f.hypot, d.hypot, flops=10, exact=False)
+    entry("sin", 1, FLOATS, np.sin, machine("sin"), d.sin, flops=20, exact=False)
+    entry("cos", 1, FLOATS, np.cos, machine("cos"), d.cos, flops=20, exact=False)
+    entry("tan", 1, FLOATS, np.tan, machine("tan"), d.tan, flops=25, domain=(-1.2, 1.2), exact=False)
+    entry("asin", 1, FLOATS, np.arcsin, machine("asin"), d.asin, flops=25, domain=unit, exact=False)
+    entry("acos", 1, FLOATS, np.arccos, machine("acos"), d.acos, flops=25, domain=unit, exact=False)
+    entry("atan", 1, FLOATS, np.arctan, machine("atan"), d.atan, flops=25, exact=False)
+    entry("sinh", 1, FLOATS, np.sinh, machine("sinh"), d.sinh, flops=25, exact=False)
+    entry("cosh", 1, FLOATS, np.cosh, machine("cosh"), d.cosh, flops=25, exact=False)
+    entry("tanh", 1, FLOATS, np.tanh, machine("tanh"), d.tanh, flops=20, exact=False)
+    entry("asinh", 1, FLOATS, np.arcsinh, machine("asinh"), d.asinh, flops=30, exact=False)
+    entry("acosh", 1, FLOATS, np.arccosh, machine("acosh"), d.acosh, flops=30, domain=(1.2, 5.0), exact=False)
+    entry("atanh", 1, FLOATS, np.arctanh, machine("atanh"), d.atanh, flops=25, domain=unit, exact=False)
+    entry("atan2", 2, FLOATS, np.arctan2, machine("atan2"), d.atan2, flops=30, exact=False)
+    entry("erf", 1, FLOATS, each(math.erf), machine("erf"), d.erf, flops=25, exact=False)
+    entry("hypot", 2, FLOATS, np.hypot, f.hypot, d.hypot, flops=10, exact=False)
     # sign and kind of numbers
-    _entry("copysign", 2, FLOATS, np.copysign, machine("copysign"), d.copysign)
-    _entry("signbit", 1, FLOATS | SIGNED, lambda x: np.signbit(x) if x.dtype.kind != "i" else x < 0, f.signbit, zero, out=BOOL)
+    entry("copysign", 2, FLOATS, np.copysign, machine("copysign"), d.copysign)
+    entry("signbit", 1, FLOATS | SIGNED, lambda x: np.signbit(x) if x.dtype.kind != "i" else x < 0, f.signbit, zero, out=BOOL)
     for name in ("isnan", "isinf", "isfinite"):
-        _entry(name, 1, NUMBERS, getattr(np, name), getattr(f, name), zero, out=BOOL)
+        entry(name, 1, NUMBERS, getattr(np, name), getattr(f, name), zero, out=BOOL)
     # nothing to compute
-    _entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0, cheap=True)
-    _entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)
+    entry("identity", 1, ALL, lambda x: x, f.identity, d.identity, flops=0, cheap=True)
+    entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)
 
 
 def _dtype_of(name: str, dtype: Any) -> np.dtype:

@@ -20,6 +20,7 @@ _BOTH: dict[str, Callable[[Ops, str, str], str]] = {
     "exp": exp_log.exp, "expm1": exp_log.expm1, "log": exp_log.log, "log1p": exp_log.log1p, "tanh": exp_log.tanh,
     "sin": sin_cos.sin, "cos": sin_cos.cos,
 }
+VECTORS = frozenset((*_BOTH, "erf"))  # those that have polynomials, of float at least
 
 
 def function(o: Ops, op: str, t: str, args: list[str]) -> str:

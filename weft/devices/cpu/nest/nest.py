@@ -11,6 +11,7 @@ import numpy as np
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.math import VECTORS
 from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
@@ -244,7 +245,7 @@ def _ns(op: str) -> float:
     return LOAD_NS if op == "load" else MACHINE[op].ns if op in MACHINE else OTHER_NS
 
 
-LONG = frozenset(("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "erf", "philox"))
+LONG = VECTORS | {"philox"}
 
 
 def instructions(values: list[Value], axis: int | None) -> int:

@@ -1,0 +1,45 @@
+"""Write weft/__init__.pyi, which names ``wf.*`` for type checkers and editors, from the lists in weft/__init__.py."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import weft as wf
+
+HEAD = '''\
+"""The names of ``wf.*`` for type checkers and editors; ``__init__.py`` loads them when they are first used.
+
+Written by ``python tools/stub.py`` from the lists there.
+"""
+
+# ruff: noqa: I001  one name a line would be 300 lines
+
+'''
+TYPES = {"__version__": "str", "e": "float", "inf": "float", "nan": "float", "newaxis": "None", "pi": "float"}
+
+
+def line(module: str, names: list[str]) -> str:
+    """``from module import a as a, ...``: so marked, a checker passes a name on."""
+    asked = [f"{wf._RENAMED[n]} as _{wf._RENAMED[n]}" if n in wf._RENAMED else f"{n} as {n}" for n in names]
+    short = f"from {module} import {', '.join(asked)}"
+    if len(short) <= 120:
+        return short
+    text = ", ".join(asked).replace(" as ", "-as-")  # no line ends within
+    wrapped = textwrap.fill(text + ",", 120, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    return f"from {module} import (\n{wrapped.replace('-as-', ' as ')}\n)"
+
+
+def stub() -> str:
+    rooms: dict[str, list[str]] = {}
+    for name, module in wf._MODULES.items():
+        rooms.setdefault(module.rpartition(".")[0], []).append(name)
+    lines = [line(module, names.split()) for module, names in wf._NAMES.items()]
+    lines += [line(module, names) for module, names in rooms.items()]
+    lines += ["", *(f"{name}: {kind}" for name, kind in TYPES.items())]
+    lines += [f"{name} = _{there}  # the module calls it otherwise" for name, there in wf._RENAMED.items()]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    (Path(wf.__file__).parent / "__init__.pyi").write_text(stub())
