@@ -12,7 +12,8 @@ from weft.devices import get_device
 from weft.devices.base import Run
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
-from weft.graph.node import Graph, Node, Shape, user_line
+from weft.graph.node import Graph, Node, Shape
+from weft.graph.origin import user_line
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.recent import Recent

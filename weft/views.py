@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.node import Node, Shape, user_frame
+from weft.graph.node import Node, Shape
+from weft.graph.origin import user_frame
 from weft.graph.primitives.table import TABLE, bind
 
 ViewStep = tuple[str, dict[str, Any]]

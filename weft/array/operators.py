@@ -19,13 +19,13 @@ from weft.convert import number_node, operands
 from weft.dtypes import ALL, is_float
 from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError
-from weft.graph.node import Node, user_frame
+from weft.graph.node import Node
+from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, bind, constant
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool))
-_PACKAGE = __file__.rsplit("/", 2)[0] + "/"
-_ASKING = _PACKAGE  # operators written in files that begin with this ask user_frame where they stand
+_ASKING = PACKAGE  # operators written in files that begin with this ask user_frame where they stand
 _frame = sys._getframe
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -268,7 +268,7 @@ def _plain(operation: Operation) -> dict[np.dtype, np.dtype]:
 def mark_nodes(on: bool) -> None:
     """While a profile marks nodes with layers, all operators ask user_frame; the short way knows only the line."""
     global _ASKING
-    _ASKING = "" if on else _PACKAGE
+    _ASKING = "" if on else PACKAGE
 
 
 def foreign(x: Any) -> bool:

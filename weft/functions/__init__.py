@@ -5,3 +5,7 @@ the other files are NumPy's chapters.
 
 What array code cannot say is a primitive (``weft.graph.primitives``); nothing here knows kernels or devices.
 """
+
+from weft.graph import origin
+
+origin.part(__file__, "function")

@@ -24,6 +24,7 @@ Binary = Callable[..., Array]
 
 def _document(function: Any, name: str, about: str, parameters: str, example: str, shows: str, raises: str = "") -> Any:
     function.__name__ = function.__qualname__ = name
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)  # what errors and tracebacks say
     function.__doc__ = f"""{about}
 
     Parameters

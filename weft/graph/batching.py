@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from weft.graph.node import ORIGIN, Node, topological
+from weft.graph.node import Node, topological
+from weft.graph.origin import ORIGIN
 from weft.graph.primitives import bind
 
 Batched = tuple[Node, int | None]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import DTypeError, ShapeError
-from weft.graph.node import ORIGIN, Node, Shape, derived, topological
+from weft.graph.node import Node, Shape, topological
+from weft.graph.origin import ORIGIN, derived
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
 from weft.graph.primitives.kinds import FLOATS
 

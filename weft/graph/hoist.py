@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.graph.batching import Batched, batch
-from weft.graph.node import ORIGIN, Graph, Node
+from weft.graph.node import Graph, Node
+from weft.graph.origin import ORIGIN
 from weft.graph.primitives import CONSTANT, constant, input_leaf
 from weft.graph.primitives.call import call
 from weft.graph.primitives.common import front

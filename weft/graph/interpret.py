@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.graph.node import Graph, Node, user_line
+from weft.graph.node import Graph, Node
+from weft.graph.origin import user_line
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.index import IN_BOUNDS
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from weft.graph.node import ORIGIN, Graph, Node
+from weft.graph.node import Graph, Node
+from weft.graph.origin import ORIGIN
 from weft.graph.primitives.call import call, cast
 from weft.graph.primitives.control import SCAN, Body
 from weft.graph.primitives.index import IN_BOUNDS

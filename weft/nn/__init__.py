@@ -4,6 +4,7 @@ A module is a thing with parameters (``module``); the ``*_layers`` files put wei
 them. All of it is array code: a layer knows no kernel, and no optimizer knows a layer.
 """
 
+from weft.graph import origin
 from weft.nn import init
 from weft.nn.activation_layers import (
     CELU,
@@ -133,6 +134,8 @@ from weft.nn.pooling_layers import (
 )
 from weft.nn.recurrent import GRU, LSTM, RNN
 from weft.nn.shaping import Flatten, Reshape, flatten
+
+origin.part(__file__, "function")
 
 __all__ = [
     "AconA", "AconB", "AconC", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",

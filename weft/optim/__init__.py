@@ -3,6 +3,7 @@
 ``optimizer`` keeps the state, a subclass says one rule for one parameter. Rules are array code, so a jitted step holds them.
 """
 
+from weft.graph import origin
 from weft.optim import schedules
 from weft.optim.adam import AdaBelief, Adam, AdaMax, AdamW, AMSGrad, Nadam
 from weft.optim.adaptive import SMORMS3, AdaDelta, AdaGrad, RMSprop, RMSpropGraves
@@ -14,6 +15,8 @@ from weft.optim.optimizer import Optimizer
 from weft.optim.sam import SAM
 from weft.optim.santa import SantaE, SantaSSS
 from weft.optim.sgd import SGD
+
+origin.part(__file__, "update")
 
 __all__ = [
     "AMSBound", "AMSGrad", "AdaBelief", "AdaBound", "AdaDelta", "AdaGrad", "AdaMax", "Adam", "AdamW", "Eve", "LAMB", "Lion",

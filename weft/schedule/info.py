@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from weft.graph.node import Node, user_line
+from weft.graph.node import Node
+from weft.graph.origin import user_line
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Access, Kernel
 from weft.kernel.walk import loads, roots

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.devices import get_device
-from weft.graph.node import file_name
+from weft.graph.origin import file_name
 from weft.schedule.info import in_place_infos
 from weft.schedule.program import Host, KernelInfo, Loop, Program
 from weft.transforms.jit import Jitted, jit

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.graph.node import Node, user_line
+from weft.graph.node import Node
+from weft.graph.origin import user_line
 from weft.tools.profile_machine import Machine
 from weft.tools.profile_session import Run, Session, Unit
 from weft.tools.profile_text import UNKNOWN

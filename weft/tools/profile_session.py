@@ -18,7 +18,8 @@ from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.errors import TraceError
 from weft.execute import told
-from weft.graph.node import ORIGIN, Graph, Node
+from weft.graph.node import Graph, Node
+from weft.graph.origin import ORIGIN
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.nn.module import WATCH, Module
 from weft.schedule.build import built

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.graph.node import file_name
+from weft.graph.origin import file_name
 
 if TYPE_CHECKING:
     from weft.tools.profile import Profile

@@ -14,7 +14,8 @@ from weft import execute
 from weft.array import Array
 from weft.dtypes import is_float
 from weft.graph.interpret import walk
-from weft.graph.node import Node, file_name, topological, user_frame, user_line
+from weft.graph.node import Node, topological
+from weft.graph.origin import file_name, user_frame, user_line
 from weft.graph.primitives.elementwise import CAST, IDENTITY
 from weft.nn.module import WATCH, Module
 from weft.optim.optimizer import named_arrays

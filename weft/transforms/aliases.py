@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.graph.node import frozen, user_frame, user_line
+from weft.graph.node import frozen
+from weft.graph.origin import user_frame, user_line
 from weft.views import Path, overlap
 
 

@@ -20,7 +20,8 @@ from weft.dtypes import is_float
 from weft.errors import DTypeError, ShapeError, TraceError
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
-from weft.graph.node import Node, user_frame, user_line
+from weft.graph.node import Node
+from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
 from weft.transforms.aliases import touch
 from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten

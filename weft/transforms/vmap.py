@@ -16,7 +16,8 @@ from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.errors import AxisError, ShapeError, TraceError
 from weft.graph.batching import Batched, batch
-from weft.graph.node import Node, user_frame, user_line
+from weft.graph.node import Node
+from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.look import look
 from weft.transforms.aliases import check_writable, touch

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from weft.errors import ShapeError, gib
-from weft.graph.node import Node, Shape, user_frame, user_function
+from weft.graph.node import Node, Shape
+from weft.graph.origin import user_frame, user_function
 
 if TYPE_CHECKING:
     from weft.kernel.index import Guards, Index
