@@ -138,7 +138,7 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
     if inspect.isclass(value) and issubclass(value, Exception):
         return [f".. autoexception:: {name.path}", "   :show-inheritance:", ""]
     if inspect.isclass(value):
-        more = ["   :inherited-members:"] if name.path == "weft.Array" else []
+        more = ["   :inherited-members:"] if name.path in ("weft.Array", "weft.nn.Module") else []
         return [f".. autoclass:: {name.path}", "   :members:", *more, ""]
     if callable(value):
         return [f".. autofunction:: {name.path}", ""]

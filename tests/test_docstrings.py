@@ -177,7 +177,8 @@ def test_methods_say_what_they_do() -> None:
     called = re.compile(r"_.*|forward|extra_repr|on_\w+|(load_)?state_dict")
     silent = []
     for name, value in {**PUBLIC, "weft.Array": wf.Array, "weft.Scalar": wf.Scalar}.items():
-        for method, held in vars(value).items() if inspect.isclass(value) else ():
+        bases = [b for b in value.__mro__ if b.__module__.startswith("weft")] if inspect.isclass(value) else []
+        for method, held in [pair for base in bases for pair in vars(base).items()]:
             kinds = (types.FunctionType, property, classmethod, staticmethod)
             if isinstance(held, kinds) and not called.fullmatch(method) and not inspect.getdoc(getattr(value, method)):
                 silent.append(f"{name}.{method}")

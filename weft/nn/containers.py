@@ -8,7 +8,8 @@ from typing import Any
 from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
-from weft.nn.module import Module, modules_in
+from weft.nn.module import Module
+from weft.nn.module_tree import ModuleTree, modules_in
 from weft.nn.sizes import whole
 
 
@@ -87,7 +88,7 @@ class Sequential(Module):
             x = layer(x)
         return x
 
-    def children(self) -> Iterator[tuple[str, Module]]:
+    def children(self) -> Iterator[tuple[str, ModuleTree]]:
         """(name given or position, layer): parameters are named ``0.weight`` as in PyTorch; then what a subclass adds."""
         for i, (name, layer) in enumerate(zip(self.given, self.layers, strict=True)):
             yield name or str(i), layer

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-import numpy as np
-
-from weft.array import Array, Scalar, own
+from weft.array import Array
 from weft.convert import cast
-from weft.dtypes import as_dtype, can_cast, float32, is_float
-from weft.errors import DTypeError, ShapeError
+from weft.dtypes import as_dtype, float32, is_float
+from weft.errors import DTypeError
+from weft.functions import random
 from weft.functions.creation import asarray
-from weft.transforms.tree import register_module, structure_changed
-
-if TYPE_CHECKING:
-    from weft.nn.summary import Summary
-
-
-class _Watch(threading.local):
-    watch: Any = None  # what calls of modules go through in this thread: watch(module, args, kwargs)
+from weft.nn import weights
+from weft.nn.module_tree import ModuleTree
+from weft.nn.summary import Summary, summarise
 
 
-WATCH = _Watch()
-
-
-class Module:
+class Module(ModuleTree):
     """A layer or a model: write ``__init__`` and ``forward``.
 
     Arrays assigned as attributes are parameters when they hold floating-point numbers and are not named in
@@ -54,89 +43,7 @@ class Module:
     (2, 3)
     """
 
-    buffers: tuple[str, ...] = ()
-
-    def __init__(self) -> None:
-        self.training = True
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        register_module(cls)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        watch = WATCH.watch
-        return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x)")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        old = self.__dict__.get(name)
-        if isinstance(old, Array) and isinstance(value, Array | np.ndarray):
-            if tuple(value.shape) != old.shape:
-                raise ShapeError(
-                    f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {tuple(value.shape)} does not fit"
-                )
-            if not can_cast(value.dtype, old.dtype):
-                given = as_dtype(value.dtype).name
-                raise DTypeError(
-                    f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {given} would be rounded: cast it with "
-                    f".astype('{old.dtype.name}'), or keep the module in {given} with .astype('{given}')"
-                )
-            old[...] = value
-            return
-        object.__setattr__(self, name, own(value.node) if isinstance(value, Scalar) else value)
-        structure_changed()
-
-    def children(self) -> Iterator[tuple[str, Module]]:
-        """(name, Module) of the modules directly inside, lists and dicts of modules included."""
-        for name, value in self.__dict__.items():
-            yield from modules_in(name, value)
-
-    def modules(self) -> Iterator[tuple[str, Module]]:
-        """(dotted name, Module) of this module (name "") and all inside it; what is shared comes once, by its first name."""
-        return _walk("", self, set())
-
-    def _held(self) -> Iterator[tuple[str, str, Module, Array]]:
-        """(dotted name, attribute, module, Array) of every Array, each once."""
-        seen: set[int] = set()
-        for prefix, module in self.modules():
-            for attribute, value in module.__dict__.items():
-                for name, array in _found(Array, attribute, value):
-                    if id(array) not in seen:
-                        seen.add(id(array))
-                        yield (f"{prefix}.{name}" if prefix else name), attribute, module, array
-
-    def arrays(self) -> dict[str, Array]:
-        """Every Array by dotted name, parameters and buffers; what is shared comes once, by its first name."""
-        return {name: value for name, _, _, value in self._held()}
-
-    def parameters(self) -> dict[str, Array]:
-        """The trainable Arrays by dotted name; what is shared comes once, by its first name.
-
-        Examples
-        --------
-        >>> import weft as wf
-        >>> sorted(wf.nn.Linear(3, 2).parameters())
-        ['bias', 'weight']
-        """
-        return {
-            name: value for name, attribute, module, value in self._held()
-            if attribute not in module.buffers and value.dtype.kind not in "iub"
-        }
-
-    def train(self, mode: bool = True) -> Module:
-        """Put this module and all inside it in training mode (dropout active); returns itself."""
-        for _, module in self.modules():
-            object.__setattr__(module, "training", mode)
-        structure_changed()
-        return self
-
-    def eval(self) -> Module:
-        """The opposite of :meth:`train`."""
-        return self.train(False)
-
-    def astype(self, dtype: Any) -> Module:
+    def astype(self, dtype: Any) -> Self:
         """Keep the floating-point parameters in another dtype; returns itself.
 
         Layers compute in float32 where they are kept in float16 or bfloat16. Buffers, such as running statistics, then
@@ -188,11 +95,9 @@ class Module:
         >>> bool((other.load(path).weight == net.weight).all())
         True
         """
-        from weft.nn.weights import save
+        weights.save(path, self, dtype)
 
-        save(path, self, dtype)
-
-    def load(self, path: str | os.PathLike) -> Module:
+    def load(self, path: str | os.PathLike) -> Self:
         """Read what :meth:`save` wrote, or another program's safetensors file; returns itself.
 
         Raises
@@ -200,9 +105,8 @@ class Module:
         DataError
             when the file is missing, damaged (even one bit) or another model's; then nothing has changed.
         """
-        from weft.nn.weights import load_into
-
-        return load_into(self, path)
+        weights.load_into(self, path)
+        return self
 
     def summary(self, *inputs: Any, dtype: Any = "float32") -> Summary:
         """Print a table of the layers: output shapes, parameters, flops and bytes; nothing is computed.
@@ -227,8 +131,6 @@ class Module:
         >>> found.total.parameters
         41
         """
-        from weft.nn.summary import summarise
-
         return summarise(self, inputs, dtype)
 
     def __repr__(self) -> str:
@@ -241,32 +143,6 @@ class Module:
         return ""
 
 
-def _walk(name: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
-    if id(module) not in seen:
-        seen.add(id(module))
-        yield name, module
-        for inner, child in module.children():
-            yield from _walk(f"{name}.{inner}" if name else inner, child, seen)
-
-
-def modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
-    """(name, Module) of what an attribute holds: a module, or lists and dicts of modules."""
-    return _found(Module, name, value)
-
-
-def _found(kind: type, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, kind):
-        yield name, value
-    elif isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            yield from _found(kind, f"{name}.{i}", item)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _found(kind, f"{name}.{key}", item)
-
-
 def uniform_parameter(shape: tuple[int, ...], limit: float) -> Array:
     """A fresh float32 Array with elements uniform in [-limit, limit), from the library's random state."""
-    from weft.functions import random
-
     return asarray(random.uniform(-limit, limit, shape))

@@ -16,7 +16,7 @@ from weft.execute import detached
 from weft.functions.creation import asarray, zeros
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import is_placeholder
-from weft.nn.module import WATCH, Module
+from weft.nn.module_tree import WATCH, ModuleTree
 from weft.schedule.program import Call, Host, Loop, Program
 from weft.transforms.jit import jit
 from weft.transforms.tree import arrays_in
@@ -100,13 +100,13 @@ class Summary:
 class _Called:
     """A call of a module while the model is traced."""
 
-    module: Module
+    module: ModuleTree
     given: list[Node]
     results: list[Node]
     inner: list[_Called]
 
 
-def summarise(model: Module, inputs: tuple[Any, ...], dtype: Any = "float32") -> Summary:
+def summarise(model: ModuleTree, inputs: tuple[Any, ...], dtype: Any = "float32") -> Summary:
     """Print and return the table of ``model``'s layers when called with ``inputs``; see :meth:`weft.nn.Module.summary`.
 
     Examples
@@ -138,7 +138,7 @@ def _input(x: Any, dtype: np.dtype) -> Array:
     return asarray(x)
 
 
-def _summary(model: Module, inputs: list[Array]) -> Summary:
+def _summary(model: ModuleTree, inputs: list[Array]) -> Summary:
     try:
         root = _traced(model, inputs)
     except TraceError:  # widths that were left out are found, and weights made, outside of traces only
@@ -154,7 +154,7 @@ def _summary(model: Module, inputs: list[Array]) -> Summary:
     rows: list[Row] = []
     seen: set[int] = set()
 
-    def own(module: Module) -> int:
+    def own(module: ModuleTree) -> int:
         fresh = [a for n, a in module.parameters().items() if "." not in n and id(a) not in counted]
         counted.update(map(id, fresh))
         return sum(a.size for a in fresh)
@@ -186,12 +186,12 @@ def _summary(model: Module, inputs: list[Array]) -> Summary:
     return Summary(type(model).__name__, tuple(rows), Row("total", "", _shape(root), parameters, *total))
 
 
-def _traced(model: Module, inputs: list[Array]) -> _Called:
+def _traced(model: ModuleTree, inputs: list[Array]) -> _Called:
     """The calls of modules in one call of ``model``; what it writes stays in the trace."""
     top = _Called(model, [], [], [])
     stack = [top]
 
-    def watch(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def watch(module: ModuleTree, args: tuple, kwargs: dict[str, Any]) -> Any:
         call = _Called(module, [a.node for a in arrays_in([args, kwargs])], [], [])
         stack[-1].inner.append(call)
         stack.append(call)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -13,13 +13,14 @@ from weft.dtypes import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
 from weft.files import read, target, write_whole
 from weft.functions.creation import asarray
-from weft.nn.module import Module
+from weft.nn.module_tree import ModuleTree
 from weft.nn.weight_file import pack, unpack
 
+Model = TypeVar("Model", bound=ModuleTree)
 COUNTER = "num_batches_tracked"  # PyTorch's batch norm counts its batches; nothing here depends on that number
 
 
-def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = None) -> None:
+def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: Any = None) -> None:
     """Write a Module's arrays, or a dict of Arrays, to a safetensors file with a checksum of each.
 
     The file is written beside ``path`` and renamed: there is always the old file or the new one, whole. An old file's mode
@@ -54,9 +55,9 @@ def save(path: str | os.PathLike, arrays: Module | dict[str, Any], dtype: Any = 
     if stored is not None and not is_float(stored):
         raise DTypeError(f"save: dtype must be a float dtype such as 'float16', not {dtype!r}")
     target(path, "save")  # before the work
-    if not isinstance(arrays, Module | Mapping):
+    if not isinstance(arrays, ModuleTree | Mapping):
         raise DTypeError(f"save: arrays must be a Module or a dict of name -> array, not a {type(arrays).__name__}")
-    named = _lasting(arrays) if isinstance(arrays, Module) else arrays
+    named = _lasting(arrays) if isinstance(arrays, ModuleTree) else arrays
     content = {}
     for name, array in named.items():
         held = array.numpy() if isinstance(array, Array) else np.asarray(array)
@@ -93,7 +94,7 @@ def load(path: str | os.PathLike) -> dict[str, Array]:
     return {name: asarray(value) for name, value in _read(path).items()}
 
 
-def load_into(model: Module, path: str | os.PathLike) -> Module:
+def load_into(model: Model, path: str | os.PathLike) -> Model:
     """Read weights into a model; nothing is written unless every name, shape and dtype fits. Floats take the model's dtype.
 
     Files of PyTorch models have PyTorch's names, which are those of weft's layers; their counters ``num_batches_tracked``
@@ -162,13 +163,13 @@ def _cast(array: np.ndarray, dtype: Any, what: str) -> np.ndarray:
     return out
 
 
-def _lasting(model: Module) -> dict[str, Array]:
+def _lasting(model: ModuleTree) -> dict[str, Array]:
     """A model's arrays without what stateful layers keep between batches."""
     short_lived = passing(model)
     return {name: array for name, array in model.arrays().items() if name not in short_lived}
 
 
-def passing(model: Module) -> set[str]:
+def passing(model: ModuleTree) -> set[str]:
     """Names of what stateful layers keep between batches, whether it is there or not."""
     layers = [(prefix, m) for prefix, m in model.modules() if hasattr(m, "reset_state")]
     return {f"{prefix}.{name}" if prefix else name for prefix, m in layers for name in m.buffers}
@@ -185,7 +186,7 @@ def _few(names: list[str]) -> str:
     return str(names) if names else "nothing"
 
 
-def _unmade(model: Module, foreign: list[str]) -> str:
+def _unmade(model: ModuleTree, foreign: list[str]) -> str:
     """A hint where a layer has no weights yet since its width was left out."""
     modules = dict(model.modules())
     for name in foreign:

@@ -21,7 +21,8 @@ from weft.execute import told
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives.table import INPUT, SCALAR
-from weft.nn.module import WATCH, Module
+from weft.nn.module import Module
+from weft.nn.module_tree import WATCH
 from weft.schedule.build import built
 from weft.schedule.checks import sites
 from weft.schedule.fuse import Fused

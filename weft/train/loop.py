@@ -130,7 +130,7 @@ class Run:
                 end(state)
 
     def _progress(self) -> Any:
-        from weft.train.progress import progress
+        from weft.train.shown import progress
 
         per = self.feed.steps
         total = None if per is None else self.state.epochs * per

@@ -1,13 +1,10 @@
-"""Progress of a run: a line an epoch, and in a terminal a bar below them; in a notebook a plot and a table."""
+"""Progress of a run as text: a line an epoch, and in a terminal a bar below them."""
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from weft.train.history import Epoch, History, figure
+from weft.train.history import Epoch, figure
 
 
 class Progress:
@@ -23,12 +20,12 @@ class Progress:
         print(describe(row, self.epochs), flush=True)
 
 
-class _Silent(Progress):
+class Silent(Progress):
     def epoch(self, row: Epoch) -> None:
         return
 
 
-class _Bar(Progress):
+class Bar(Progress):
     """Counts batches; drawn at most ten times a second, so that small nets are not slowed."""
 
     def __init__(self, epochs: int, bar, task, known: bool) -> None:
@@ -74,33 +71,3 @@ def _validated(row: Epoch) -> dict[str, float]:
 def _figures(metrics: dict[str, float]) -> str:
     shown = ((n, f"{100 * v:.2f} %" if "accuracy" in n else figure(v)) for n, v in metrics.items())
     return "".join(f"  {name} {value}" for name, value in shown)
-
-
-@contextmanager
-def progress(
-    total: int | None, show: bool = True, history: History | None = None, epochs: int = 1, done: int = 0,
-) -> Iterator[Progress]:
-    """What shows a run of ``total`` batches (None where that is not known), ``done`` of which lie behind it."""
-    from weft.train.notebook import in_notebook, live
-
-    if not show:
-        yield _Silent(epochs)
-    elif history is not None and in_notebook():
-        shown = live(total, history, epochs, done)
-        try:
-            yield shown
-        finally:
-            shown.end()
-    elif not sys.stdout.isatty():
-        yield Progress(epochs)
-    else:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
-
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("elapsed"), TimeElapsedColumn(),
-            TextColumn("left"), TimeRemainingColumn(),
-        )
-        with Bar(*columns) as bar:
-            now = f"epoch {1 if history is None else len(history.epochs) + 1}/{epochs}"
-            yield _Bar(epochs, bar, bar.add_task(now, total=total, completed=done), total is not None)

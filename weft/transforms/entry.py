@@ -37,10 +37,10 @@ _MAKE: dict[type, Callable[[Node], Any]] = {Array: own, Scalar: wrap, float: lam
 def _free_count() -> int:
     """What getrefcount tells, over map, of a node that only its cell and two lists of an Entry hold."""
 
-    class Holder:
+    class ModuleTree:
         node: Any = None
 
-    cell = Holder()
+    cell = ModuleTree()
     cell.node = Node(INPUT, (), {}, (), None)  # type: ignore[arg-type]
     lists = [cell.node], [cell.node]
     return next(map(getrefcount, lists[0]))

@@ -1,0 +1,131 @@
+"""ModuleTree: attributes that are Arrays are parameters and buffers; modules nest. Module is that, with files and tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from weft.array import Array, Scalar, own
+from weft.dtypes import as_dtype, can_cast
+from weft.errors import DTypeError, ShapeError
+from weft.transforms.tree import register_module, structure_changed
+
+
+class _Watch(threading.local):
+    watch: Any = None  # what calls of modules go through in this thread: watch(module, args, kwargs)
+
+
+WATCH = _Watch()
+
+
+class ModuleTree:
+    """Base of Module: it is called, and holds arrays and modules as attributes, in lists and in dicts."""
+
+    buffers: tuple[str, ...] = ()
+
+    def __init__(self) -> None:
+        self.training = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register_module(cls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        watch = WATCH.watch
+        return self.forward(*args, **kwargs) if watch is None else watch(self, args, kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} has no forward method: define forward(self, x)")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = self.__dict__.get(name)
+        if isinstance(old, Array) and isinstance(value, Array | np.ndarray):
+            if tuple(value.shape) != old.shape:
+                raise ShapeError(
+                    f"{type(self).__name__}.{name} has shape {old.shape}; an array of shape {tuple(value.shape)} does not fit"
+                )
+            if not can_cast(value.dtype, old.dtype):
+                given = as_dtype(value.dtype).name
+                raise DTypeError(
+                    f"{type(self).__name__}.{name} is {old.dtype.name}; an array of {given} would be rounded: cast it with "
+                    f".astype('{old.dtype.name}'), or keep the module in {given} with .astype('{given}')"
+                )
+            old[...] = value
+            return
+        object.__setattr__(self, name, own(value.node) if isinstance(value, Scalar) else value)
+        structure_changed()
+
+    def children(self) -> Iterator[tuple[str, ModuleTree]]:
+        """(name, module) of the modules directly inside, lists and dicts of modules included."""
+        for name, value in self.__dict__.items():
+            yield from modules_in(name, value)
+
+    def modules(self) -> Iterator[tuple[str, ModuleTree]]:
+        """(dotted name, module) of this module (name "") and all inside it; what is shared comes once, by its first name."""
+        return _walk("", self, set())
+
+    def _held(self) -> Iterator[tuple[str, str, ModuleTree, Array]]:
+        """(dotted name, attribute, module, Array) of every Array, each once."""
+        seen: set[int] = set()
+        for prefix, module in self.modules():
+            for attribute, value in module.__dict__.items():
+                for name, array in _found(Array, attribute, value):
+                    if id(array) not in seen:
+                        seen.add(id(array))
+                        yield (f"{prefix}.{name}" if prefix else name), attribute, module, array
+
+    def arrays(self) -> dict[str, Array]:
+        """Every Array by dotted name, parameters and buffers; what is shared comes once, by its first name."""
+        return {name: value for name, _, _, value in self._held()}
+
+    def parameters(self) -> dict[str, Array]:
+        """The trainable Arrays by dotted name; what is shared comes once, by its first name.
+
+        Examples
+        --------
+        >>> import weft as wf
+        >>> sorted(wf.nn.Linear(3, 2).parameters())
+        ['bias', 'weight']
+        """
+        return {
+            name: value for name, attribute, module, value in self._held()
+            if attribute not in module.buffers and value.dtype.kind not in "iub"
+        }
+
+    def train(self, mode: bool = True) -> Self:
+        """Put this module and all inside it in training mode (dropout active); returns itself."""
+        for _, module in self.modules():
+            object.__setattr__(module, "training", mode)
+        structure_changed()
+        return self
+
+    def eval(self) -> Self:
+        """The opposite of :meth:`train`."""
+        return self.train(False)
+
+
+def _walk(name: str, module: ModuleTree, seen: set[int]) -> Iterator[tuple[str, ModuleTree]]:
+    if id(module) not in seen:
+        seen.add(id(module))
+        yield name, module
+        for inner, child in module.children():
+            yield from _walk(f"{name}.{inner}" if name else inner, child, seen)
+
+
+def modules_in(name: str, value: Any) -> Iterator[tuple[str, ModuleTree]]:
+    """(name, module) of what an attribute holds: a module, or lists and dicts of modules."""
+    return _found(ModuleTree, name, value)
+
+
+def _found(kind: type, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, kind):
+        yield name, value
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _found(kind, f"{name}.{i}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _found(kind, f"{name}.{key}", item)
