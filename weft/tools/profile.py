@@ -6,14 +6,15 @@ import functools
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.look import evaluate
-from weft.tools.profile_culprit import Culprit, culprit_of
+from weft.tools.profile_culprit import culprit_of
+from weft.tools.profile_figures import Figures
 from weft.tools.profile_machine import Machine, machine
 from weft.tools.profile_measure import called, measured, reached
 from weft.tools.profile_reasons import Reason, overhead, reason_of
@@ -23,7 +24,6 @@ from weft.tools.profile_report import (
     KernelTime,
     Place,
     Places,
-    Row,
     Share,
     StepTime,
     by_layer,
@@ -39,7 +39,7 @@ BUDGET = 0.6  # seconds for the timed calls, where ``repeat`` is left out
 
 
 @dataclass(frozen=True, repr=False)
-class Profile:
+class Profile(Figures):
     """What :func:`profile` found; ``print`` it, show it in a notebook, or :meth:`save` it. Seconds are those of one call.
 
     Attributes
@@ -55,24 +55,6 @@ class Profile:
     culprit : what to look at first
     machine : what was measured of this machine
     """
-
-    name: str
-    calls: int
-    measured: float
-    seconds: float
-    inside: float
-    phases: dict[str, float]
-    layers: tuple[Row, ...]
-    lines: tuple[Row, ...]
-    kernels: tuple[KernelTime, ...]
-    culprit: Culprit
-    machine: Machine
-    events: tuple[Event, ...] = field(repr=False)
-
-    @property
-    def outside(self) -> float:
-        """Seconds of a call outside of kernels: the call, and Python."""
-        return max(0.0, self.seconds - self.inside)
 
     def __str__(self) -> str:
         return text(self)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from weft.tools.profile_reasons import Reason
 from weft.tools.profile_report import OUTSIDE, KernelTime, Place
-from weft.tools.profile_text import percent, short
+from weft.tools.profile_words import percent, short
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from weft.tools.profile_text import amount, foot, head, kernel_table, layer_table, line_table, percent, seconds
-
-if TYPE_CHECKING:
-    from weft.tools.profile import Profile
+from weft.tools.profile_figures import Figures
+from weft.tools.profile_text import foot, head, kernel_table, layer_table, line_table
+from weft.tools.profile_words import amount, percent, seconds
 
 COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
 _STYLE = """
@@ -30,7 +28,7 @@ _STYLE = """
 _TEXT = {"layer", "kind", "line", "kernel", "reason", "where"}
 
 
-def page(profile: Profile) -> str:
+def page(profile: Figures) -> str:
     """A whole page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
@@ -40,7 +38,7 @@ def page(profile: Profile) -> str:
     )
 
 
-def fragment(profile: Profile) -> str:
+def fragment(profile: Figures) -> str:
     """What a notebook shows."""
     key = "".join(f'<span style="background:{c}"></span>{n}' for n, c in COLOURS.items())
     return (
@@ -68,7 +66,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return f'<div class="wide"><table><thead>{cells(heads, "th")}</thead><tbody>{body}</tbody></table></div>'
 
 
-def _bar(profile: Profile) -> str:
+def _bar(profile: Figures) -> str:
     """Phases as one bar."""
     x, out = 0.0, []
     for name, value in (*profile.phases.items(), ("outside", profile.outside)):
@@ -85,7 +83,7 @@ def _bar(profile: Profile) -> str:
     return f'<svg viewBox="0 0 1000 26" width="100%" role="img">{"".join(out)}</svg>'
 
 
-def _roofline(profile: Profile) -> str:
+def _roofline(profile: Figures) -> str:
     """Kernels by arithmetic per byte and by what they attain, below the roof; the area of a circle is its time."""
     m = profile.machine
     dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
+from weft.tools.profile_figures import Figures
 from weft.tools.profile_html import COLOURS
-from weft.tools.profile_text import head, short, unit_of
-
-if TYPE_CHECKING:
-    from weft.tools.profile import Profile
+from weft.tools.profile_text import head, unit_of
+from weft.tools.profile_words import short
 
 _MOST = 14
 
 
-def picture(profile: Profile) -> bytes:
+def picture(profile: Figures) -> bytes:
     """A PNG file's bytes.
 
     Raises
@@ -50,7 +48,7 @@ def picture(profile: Profile) -> bytes:
     return out.getvalue()
 
 
-def _roofline(axes, profile: Profile) -> None:
+def _roofline(axes, profile: Figures) -> None:
     m = profile.machine
     dots = [k for k in profile.kernels if k.flops > 0 and k.bytes > 0 and k.seconds > 0]
     at = [k.flops / k.bytes for k in dots]

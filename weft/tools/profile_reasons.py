@@ -13,7 +13,7 @@ from weft.graph.node import Node
 from weft.schedule.program import Call, Loop, calls
 from weft.tools.profile_machine import Machine
 from weft.tools.profile_report import StepTime
-from weft.tools.profile_text import amount, seconds
+from weft.tools.profile_words import amount, seconds
 
 SMALL = 2e-6  # a kernel shorter than this is mostly its own beginning and end
 LARGE = 8 << 20  # bytes: more than the caches near a core hold

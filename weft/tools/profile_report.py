@@ -13,7 +13,7 @@ from weft.graph.node import Node
 from weft.graph.origin import user_line
 from weft.tools.profile_machine import Machine
 from weft.tools.profile_session import Run, Session, Unit
-from weft.tools.profile_text import UNKNOWN
+from weft.tools.profile_words import UNKNOWN, short
 from weft.tools.profile_work import Origin, Work, works
 
 PHASES = ("forward", "backward", "update")
@@ -194,6 +194,16 @@ def by_layer(place: Place) -> tuple[str, str]:
 
 def by_line(place: Place) -> tuple[str, str]:
     return place.line or UNKNOWN, place.source
+
+
+def places(parts: Sequence[Share]) -> str:
+    """Where a kernel comes from, the largest share first: layers and phases, or lines outside of layers."""
+    names: dict[str, float] = {}
+    for part in parts:
+        p = part.place
+        name = f"{p.layer} {p.phase}" if p.layer else short(p.line)
+        names[name] = names.get(name, 0.0) + part.seconds
+    return ", ".join([n for n in sorted(names, key=lambda n: -names[n]) if n][:4])
 
 
 def node_counts(calls: Sequence[Run]) -> tuple[Counter, dict[tuple[Any, int], list[Node]]]:

@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from weft.graph.origin import file_name
-
-if TYPE_CHECKING:
-    from weft.tools.profile import Profile
-    from weft.tools.profile_report import Row
+from weft.tools.profile_figures import Figures
+from weft.tools.profile_report import Row, places
+from weft.tools.profile_words import UNKNOWN, amount, percent, seconds, short
 
 Rows = list[tuple[str, ...]]
 MOST = 12  # rows of a table
 WIDEST = 150
-UNKNOWN = "(unknown line)"
 
 
-def seconds(s: float) -> str:
-    """``1.32 ms``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if s >= size:
-            return f"{s / size:.3g} {unit}" if s < 999.5 * size else f"{s / size:.0f} {unit}"
-    return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
-
-
-def amount(n: float) -> str:
-    """``1.3 G``: a unit is to follow."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if n >= size:
-            return f"{n / size:.3g} {unit}" if n < 999.5 * size else f"{n / size:.0f} {unit}"
-    return f"{n:.0f} "
-
-
-def short(line: str) -> str:
-    """``net.py:12``."""
-    file, colon, number = line.rpartition(":")
-    return f"{file_name(file)}:{number}" if colon else line
-
-
-def percent(share: float, estimated: bool = False) -> str:
-    return "<0.1 %" if 0 < share < 0.0005 else f"{'~' if estimated else ''}{100 * share:.1f} %"
-
-
-def layer_table(profile: Profile) -> list[tuple[str, ...]]:
+def layer_table(profile: Figures) -> list[tuple[str, ...]]:
     """Layers and their milliseconds; the last rows are what is outside kernels, and the sum."""
     out: Rows = [("layer", "kind", "forward", "backward", "update", unit_of(profile)[0], "share")]
     for row in profile.layers:
@@ -54,19 +22,19 @@ def layer_table(profile: Profile) -> list[tuple[str, ...]]:
     return out
 
 
-def line_table(profile: Profile) -> list[tuple[str, ...]]:
+def line_table(profile: Figures) -> list[tuple[str, ...]]:
     out: Rows = [("line", "forward", "backward", "update", unit_of(profile)[0], "share", "source")]
     for row in profile.lines:
         out.append((short(row.name), *_times(profile, row), row.detail))
     return out
 
 
-def _times(profile: Profile, row: Row) -> list[str]:
+def _times(profile: Figures, row: Row) -> list[str]:
     found = [_in(profile, x, row.estimated) for x in (row.forward, row.backward, row.update, row.seconds)]
     return [*found, percent(row.seconds / profile.seconds, row.estimated)]
 
 
-def kernel_table(profile: Profile) -> list[tuple[str, ...]]:
+def kernel_table(profile: Figures) -> list[tuple[str, ...]]:
     """Worst first: by the time lost above the floor."""
     out: Rows = [("kernel", "runs", unit_of(profile)[0], "share", "GFLOP/s", "GB/s", "of floor", "reason", "where")]
     for k in profile.kernels:
@@ -78,17 +46,7 @@ def kernel_table(profile: Profile) -> list[tuple[str, ...]]:
     return out
 
 
-def places(parts: Sequence) -> str:
-    """Where a kernel comes from, the largest share first: layers and phases, or lines outside of layers."""
-    names: dict[str, float] = {}
-    for part in parts:
-        p = part.place
-        name = f"{p.layer} {p.phase}" if p.layer else short(p.line)
-        names[name] = names.get(name, 0.0) + part.seconds
-    return ", ".join([n for n in sorted(names, key=lambda n: -names[n]) if n][:4])
-
-
-def text(profile: Profile) -> str:
+def text(profile: Figures) -> str:
     """All of a profile, worst first."""
     out = [head(profile), "", profile.culprit.sentence, ""]
     for rows, left, last in ((layer_table(profile), 2, 2), (line_table(profile), 1, 0), (kernel_table(profile), 1, 0)):
@@ -98,7 +56,7 @@ def text(profile: Profile) -> str:
     return "\n".join(out)
 
 
-def head(profile: Profile) -> str:
+def head(profile: Figures) -> str:
     m, count = profile.machine, len(profile.kernels)
     busy = f", as a whole {seconds(profile.measured)}: the machine is busy" if profile.measured > 1.2 * profile.seconds else ""
     return (
@@ -108,7 +66,7 @@ def head(profile: Profile) -> str:
     )
 
 
-def foot(profile: Profile) -> str:
+def foot(profile: Figures) -> str:
     m = profile.machine
     return (
         "~ a share of a fused kernel, estimated from its arithmetic and memory traffic\n"
@@ -117,12 +75,12 @@ def foot(profile: Profile) -> str:
     )
 
 
-def unit_of(profile: Profile) -> tuple[str, float]:
+def unit_of(profile: Figures) -> tuple[str, float]:
     """The unit of a profile's tables and its seconds."""
     return ("ms", 1e-3) if profile.seconds >= 1e-3 else ("us", 1e-6)
 
 
-def _in(profile: Profile, s: float, estimated: bool = False) -> str:
+def _in(profile: Figures, s: float, estimated: bool = False) -> str:
     value = s / unit_of(profile)[1]
     if not value:
         return ""

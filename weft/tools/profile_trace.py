@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from weft.tools.profile_text import UNKNOWN, places, short
-
-if TYPE_CHECKING:
-    from weft.tools.profile import Profile
+from weft.tools.profile_figures import Figures
+from weft.tools.profile_report import places
+from weft.tools.profile_words import UNKNOWN, short
 
 _TRACKS = {1: "kernels (measured)", 2: "layers (~ shares of kernels)", 3: "lines (~ shares of kernels)"}
 
 
-def chrome_trace(profile: Profile) -> dict[str, Any]:
+def chrome_trace(profile: Figures) -> dict[str, Any]:
     """The measured kernels of one call, and below them the layers and the lines that share them; times in microseconds."""
     process = {"pid": os.getpid()}
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "args": {"name": f"weft: {profile.name}"}, **process}]
@@ -47,5 +46,5 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": about}
 
 
-def trace_text(profile: Profile) -> str:
+def trace_text(profile: Figures) -> str:
     return json.dumps(chrome_trace(profile))

@@ -20,6 +20,7 @@ from weft.train.feed import Feed
 from weft.train.history import Epoch
 from weft.train.interrupts import Asked, noted
 from weft.train.pace import MANY, Pace
+from weft.train.shown import progress
 from weft.train.snapshot import Log, put, take
 from weft.train.state import Hooks, State
 from weft.train.step import Stepper
@@ -130,8 +131,6 @@ class Run:
                 end(state)
 
     def _progress(self) -> Any:
-        from weft.train.shown import progress
-
         per = self.feed.steps
         total = None if per is None else self.state.epochs * per
         return progress(total, self.show, self.state.history, self.state.epochs, (per or 0) * self.state.epoch + self.state.batch)

@@ -1,0 +1,32 @@
+"""What a profile found: its figures, from which text, page, picture and trace are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from weft.tools.profile_culprit import Culprit
+from weft.tools.profile_machine import Machine
+from weft.tools.profile_report import Event, KernelTime, Row
+
+
+@dataclass(frozen=True, repr=False)
+class Figures:
+    """See :class:`weft.tools.profile.Profile`, which says what they are."""
+
+    name: str
+    calls: int
+    measured: float
+    seconds: float
+    inside: float
+    phases: dict[str, float]
+    layers: tuple[Row, ...]
+    lines: tuple[Row, ...]
+    kernels: tuple[KernelTime, ...]
+    culprit: Culprit
+    machine: Machine
+    events: tuple[Event, ...] = field(repr=False)
+
+    @property
+    def outside(self) -> float:
+        """Seconds of a call outside of kernels: the call, and Python."""
+        return max(0.0, self.seconds - self.inside)

@@ -1,0 +1,33 @@
+"""Words and numbers of a profile's sentences and tables."""
+
+from __future__ import annotations
+
+from weft.graph.origin import file_name
+
+UNKNOWN = "(unknown line)"
+
+
+def seconds(s: float) -> str:
+    """``1.32 ms``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if s >= size:
+            return f"{s / size:.3g} {unit}" if s < 999.5 * size else f"{s / size:.0f} {unit}"
+    return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
+
+
+def amount(n: float) -> str:
+    """``1.3 G``: a unit is to follow."""
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if n >= size:
+            return f"{n / size:.3g} {unit}" if n < 999.5 * size else f"{n / size:.0f} {unit}"
+    return f"{n:.0f} "
+
+
+def short(line: str) -> str:
+    """``net.py:12``."""
+    file, colon, number = line.rpartition(":")
+    return f"{file_name(file)}:{number}" if colon else line
+
+
+def percent(share: float, estimated: bool = False) -> str:
+    return "<0.1 %" if 0 < share < 0.0005 else f"{'~' if estimated else ''}{100 * share:.1f} %"
