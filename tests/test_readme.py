@@ -12,7 +12,8 @@ import pytest
 README = Path(__file__).parent.parent / "README.md"
 
 
-def test_readme_code_runs(capsys) -> None:
+def test_readme_code_runs(capsys, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(README.parent / "examples" / "seeds"))
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert blocks
     namespace: dict = {}

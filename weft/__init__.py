@@ -71,7 +71,7 @@ _RENAMED = {"eval": "evaluate"}  # the module calls it otherwise, so as not to h
 _MODULES = {
     **{
         name: f"weft.{name}"
-        for name in ("contrib", "data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
+        for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
     **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
 }

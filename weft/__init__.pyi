@@ -87,8 +87,8 @@ from weft.tools.explain import explain as explain
 from weft.tools.profile import profile as profile
 from weft.devices import counters as counters, get_num_threads as get_num_threads, set_num_threads as set_num_threads
 from weft import (
-    contrib as contrib, data as data, devices as devices, dtypes as dtypes, errors as errors, io as io,
-    losses as losses, nn as nn, optim as optim, tools as tools, train as train,
+    data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
+    optim as optim, tools as tools, train as train,
 )
 from weft.functions import linalg as linalg, random as random
 

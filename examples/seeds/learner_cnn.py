@@ -15,7 +15,7 @@ import argparse
 import time
 
 import weft as wf
-from weft.contrib import LayerManager
+from learner import LayerManager
 
 
 def build(data: wf.data.Split, mode: str = "cpu", eta: float = 0.003) -> LayerManager:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(__file__).parents[2] / "examples" / "seeds"
+sys.path.insert(0, str(FOLDER))  # as for a program that is started there
 
 
 def load(name: str) -> ModuleType:

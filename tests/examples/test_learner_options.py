@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import seeds  # noqa: F401  puts the programs' folder on the path
 
 import weft as wf
-from weft.contrib.options import ACTIVATIONS, OPTIMIZERS, activation, optimizer
+from learner.options import ACTIVATIONS, OPTIMIZERS, activation, optimizer
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

@@ -141,7 +141,7 @@ def activation(act: str, act_dic: Mapping[str, Any] | None = None) -> nn.Module:
 
     Examples
     --------
-    >>> from weft.contrib.options import activation
+    >>> from learner.options import activation
     >>> activation("LReLU", {"alpha": 0.1})
     LeakyReLU(negative_slope=0.1)
     """
@@ -158,7 +158,7 @@ def optimizer(opt: str, opt_dic: Mapping[str, Any] | None = None) -> optim.Optim
 
     Examples
     --------
-    >>> from weft.contrib.options import optimizer
+    >>> from learner.options import optimizer
     >>> optimizer("adam", {"eta": 0.01}).lr
     0.01
     """

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
+from learner.options import activation, error_function, optimizer
 from weft import nn
 from weft.array import Array
 from weft.cell import LOCAL
-from weft.contrib.options import activation, error_function, optimizer
 from weft.dtypes import is_float
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, ones_like

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+
 import numpy as np
 import pytest
+import seeds  # noqa: F401  puts the programs' folder on the path
 
 import weft as wf
-from weft.contrib import LayerManager
-from weft.contrib.learning import Scores
+from learner import LayerManager
+from learner.learning import Scores
 from weft.errors import ShapeError
+
+
+@pytest.mark.parametrize("name", ["manager", "options"])
+def test_the_docstrings_examples_run(name: str) -> None:
+    failed, tried = doctest.testmod(importlib.import_module(f"learner.{name}"))
+    assert not failed and tried
 
 
 def data(n: int = 60, images: bool = False, seed: int | None = None):

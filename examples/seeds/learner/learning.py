@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from learner.layers import Layer, Output
+from learner.options import optimizer
 from weft import nn
 from weft.array import Array
-from weft.contrib.layers import Layer, Output
-from weft.contrib.options import optimizer
 from weft.errors import DTypeError, ShapeError
 from weft.optim import Optimizer
 from weft.optim.optimizer import named_arrays
@@ -48,13 +48,13 @@ class PerLayer(Optimizer):
                     self.parts[key] = optimizer(layer.opt, layer.opt_dic), []
                 self.parts[key][1].append(prefix + ".")
 
-    @property  # type: ignore[misc]
+    @property
     def lr(self) -> float:
         """That of the first layer; each layer keeps its own."""
         return next((part.lr for part, _ in self.parts.values()), 0.0)
 
     @property
-    def step_count(self) -> Array | None:  # type: ignore[override]
+    def step_count(self) -> Array | None:
         return next((part.step_count for part, _ in self.parts.values()), None)
 
     def init(self, model: Any) -> Optimizer:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from learner.layers import LAYERS, Conv, Layer, Middle, Output, Pool
+from learner.learning import PerLayer, Scores, prepared, report, still, train_error
 from weft import nn
 from weft.array import Array
-from weft.contrib.layers import LAYERS, Conv, Layer, Middle, Output, Pool
-from weft.contrib.learning import PerLayer, Scores, prepared, report, still, train_error
 from weft.devices import get_device
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
@@ -44,10 +44,11 @@ class LayerManager:
 
     Examples
     --------
-    >>> import numpy as np, weft as wf
+    >>> import numpy as np
+    >>> from learner import LayerManager
     >>> x = np.random.default_rng(0).normal(size=(80, 1, 4, 4))
     >>> t = (x.mean(axis=(1, 2, 3)) > 0).astype(int)
-    >>> lm = wf.contrib.LayerManager((x[:60], x[60:]), (t[:60], t[60:]))
+    >>> lm = LayerManager((x[:60], x[60:]), (t[:60], t[60:]))
     >>> lm.append(name="c", I_shape=(1, 4, 4), F_shape=(5, 3, 3), wb_width=0.1)
     >>> lm.append(name="p", I_shape=lm[-1].O_shape, pool=2)
     >>> lm.append(name="m", n=10)
@@ -127,7 +128,7 @@ class LayerManager:
         return len(self.net)
 
     def __iter__(self) -> Iterator[Layer]:
-        return iter(self.net)  # type: ignore[arg-type]
+        return iter(self.net)
 
     def __contains__(self, name: str) -> bool:
         return name in self.net.names
