@@ -42,10 +42,12 @@ def _checks(graph: Graph) -> bool:
 
 
 def _all(graph: Graph) -> list[Node]:
+    """The nodes of a graph and of the bodies of its loops."""
     return [*graph.order, *(i for n in graph.order if n.op is SCAN for i in _all(n.params["body"].graph))]
 
 
 def _hoisted(graph: Graph) -> tuple[Graph, bool]:
+    """(the new graph, whether anything in it has changed)."""
     done: dict[Node, Node] = {n: n for n in graph.inputs}
     for node in graph.order:
         if node in done:
@@ -62,11 +64,12 @@ def _hoisted(graph: Graph) -> tuple[Graph, bool]:
 
 
 def _scan(scan: Node, operands: tuple[Node, ...]) -> Node:
-    """A loop on operands of its own; what it knows before the first step is checked there."""
+    """The loop on new operands. Checks whose indices are known before the first step leave its body: they are made in front,
+    for all steps at once, and the loop is given their results, step by step (or once, where all steps check the same)."""
     body, changed = _hoisted(scan.params["body"].graph)  # from the innermost loop outwards
     carries, xs, length = scan.params["carries"], scan.params["xs"], scan.params["length"]
     ORIGIN.where = scan.where
-    known: dict[Node, Batched] = {}
+    known: dict[Node, Batched] = {}  # inputs of the body that are known before the first step: stacked along 0, or one for all
     for k, (node, operand) in enumerate(zip(body.inputs, operands, strict=True)):
         if k >= carries:
             known[node] = (operand, 0 if k < carries + xs else None)
@@ -128,6 +131,7 @@ def _known_checks(body: Graph, known: set[Node]) -> list[Node]:
 
 
 def _replaced(outputs: Sequence[Node], order: Sequence[Node], leaves: dict[Node, Node]) -> list[Node]:
+    """The outputs, made again where they depend on nodes that ``leaves`` replaces."""
     done: dict[Node, Node] = dict(leaves)
     for node in order:
         if node not in done:

@@ -71,7 +71,10 @@ def user_function(name: str) -> str:
 
 
 def _marked(frame: Any, layer: str) -> Any:
-    """The user's line, the layer (or the loss) that runs, and whether an optimizer is at work; one may call the model again."""
+    """The user's line, the layer (or the loss) that runs, and whether an optimizer is at work.
+
+    Some optimizers call the model again (SAM): there the layer counts, not the optimizer around it.
+    """
     loss, optimizer = "", False
     ours: Any = sys._getframe(2)
     while ours is not None and ours is not frame and not layer:

@@ -103,6 +103,7 @@ def _whole(dtype: np.dtype) -> Range:
 
 
 def _join(some: Sequence[Range]) -> Range:
+    """The least range that holds all of ``some``."""
     return min([low for low, _ in some], default=0), max([high for _, high in some], default=0)
 
 
@@ -140,7 +141,7 @@ def _divided(node: Node, x: Sequence[Range]) -> Range:
 
 
 def _places(node: Node, x: Sequence[Range]) -> Range:
-    """Of an element along the axes that are searched or sorted."""
+    """Positions count from 0 along the axes that are searched or sorted."""
     axes = node.params["axes"] if node.op.kind == "reduce" else (node.params["axis"],)
     return 0, max(math.prod([node.inputs[0].shape[a] for a in axes]) - 1, 0)
 

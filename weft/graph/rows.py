@@ -115,9 +115,10 @@ def summed(parts: list[TouchedRows], extent: int) -> Rows:
     indices = flat[0].indices if len(parts) == 1 else call.concat(*[p.indices for p in flat], axis=0)
     values = parts[0].values if len(parts) == 1 else call.concat(*[p.values for p in flat], axis=0)
     count, row = indices.shape[0], flat[0].values.shape[1:]
-    last = call.last_equal(indices, extent=extent)
+    last = call.last_equal(indices, extent=extent)  # where the same row is named for the last time: there it is counted
     stands = cast(call.equal(last, call.iota(shape=(count,), dtype=INT64, axis=0)), INT64)
     place = call.subtract(call.gather(call.cumulative_sum(stands, axis=0), last, axes=(0,)), full(1, (count,), INT64))
+    # place: which of the counted rows each index names
     numbers = call.scatter(full(extent, (count,), INT64), _in_range(indices, extent), place, axes=(0,), mode="set")
     shape = values.shape[: len(values.shape) - len(row)]
     return Rows(numbers, call.scatter(full(0, (count, *row), values.dtype), values, reshape(place, shape), axes=(0,), mode="add"))

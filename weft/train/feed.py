@@ -59,7 +59,10 @@ class Feed(Protocol):
 
 
 class Arrays:
-    """Arrays in memory or memory-mapped: rows are read, and cast, batch by batch."""
+    """Arrays in memory or memory-mapped: rows are read, and cast, batch by batch.
+
+    rows : those to train on, None for all; rng : draws the order, None for that of the rows; narrow : float64 becomes float32
+    """
 
     heavy = False
 
@@ -117,7 +120,7 @@ class Stream:
 
     def __init__(self, source: Any, narrow: bool, steps: int | None = None) -> None:
         self.source, self.narrow = source, narrow
-        self.once = iter(source) if isinstance(source, Iterator) else None
+        self.once = iter(source) if isinstance(source, Iterator) else None  # a generator: each epoch goes on where the last ended
         self.samples = source.samples if isinstance(source, Loader) else None
         self.limit = steps
         self.steps: int | None = steps if steps is not None else len(source) if hasattr(source, "__len__") else None
@@ -190,7 +193,10 @@ class Stream:
 
 
 def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
-    """What makes an Array of some rows, whose numbers may have any shape. Arrays in memory are copied from once."""
+    """A function from row numbers, of any shape, to an Array of these rows.
+
+    Rows of plain arrays in memory are copied straight into the Array; others (memory-mapped, cast) by way of NumPy.
+    """
     cast = np.float32 if narrow and array.dtype == np.float64 else None
     plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
     if cast is not None or not plain:

@@ -34,9 +34,10 @@ class Pace:
 
     def __init__(self, stepper: Stepper, feed: Feed, alone: bool) -> None:
         self.stepper, self.feed = stepper, feed
+        # whether a native call may make many updates
         self.able = stepper.many is not None and isinstance(feed, Arrays) and MANY * feed.batch_bytes <= MOST and not alone
-        self.count = 1
-        self.seen = 0
+        self.count = 1  # updates that a native call makes
+        self.seen = 0  # updates of this epoch
         self.proven = False  # whether a loop has run
 
     def blocks(self, updates: Iterator[Keys], left: int, room: Callable[[], int]) -> Iterator[tuple[Keys, ...]]:

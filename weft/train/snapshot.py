@@ -60,6 +60,7 @@ def write_model(model: Module, content: dict[str, np.ndarray]) -> None:
 
 
 def _owner(model: Module, name: str) -> Any:
+    """A function that assigns to the attribute of this dotted name."""
     prefix, _, last = name.rpartition(".")
     module = dict(model.modules())[prefix]
     return lambda value: setattr(module, last, value)
@@ -99,7 +100,7 @@ class Log:
     """
 
     def __init__(self, model: Module, optimizer: Optimizer, stepper: Stepper, feed: Feed) -> None:
-        self.of = (model, optimizer, stepper)
+        self.of = (model, optimizer, stepper)  # whose state a snapshot holds
         self.feed = feed
         self.keys: list[tuple[Any, ...]] = []  # of the batches of each update; the loop appends to it before each
         self.spans: list[Span] = []
