@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable
 
 
-def seconds_per_call(call: Callable[[], object], batch_seconds: float = 0.1, batches: int = 3, warm: int = 3) -> list[float]:
+def seconds_per_call(
+    call: Callable[[], object], batch_seconds: float = 0.1, batches: int = 3, warm: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
     """Seconds a call, one figure a batch. The first calls compile and warm caches and are not counted."""
     for _ in range(warm):
         call()
-    start = time.perf_counter()
+    start = clock()
     call()
-    once = time.perf_counter() - start
+    once = clock() - start
     repeat = max(1, int(batch_seconds / max(once, 1e-7)))
     out = []
     for _ in range(batches):
-        start = time.perf_counter()
+        start = clock()
         for _ in range(repeat):
             call()
-        out.append((time.perf_counter() - start) / repeat)
+        out.append((clock() - start) / repeat)
     return out

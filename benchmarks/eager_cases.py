@@ -1,0 +1,113 @@
+"""The cases of ``eager.py`` and the rows of its table: which steps of which program a row is about, and what is asked of weft."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from eager_libraries import ALL
+
+TRAINED = ("weft", "torch")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: a figure of the steps from ``start`` to ``stop``, each counted as ``parts`` pieces of work."""
+
+    called: str
+    start: int = 0
+    stop: int = 1
+    how: str = "median"  # median, mean or sum of the steps; behind: the sum, and what went on in the background after them
+    asked: str = ""  # of weft, by the issue: a time, or a multiple of NumPy's
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, how many of its steps are run (None: calls are repeated until the clock can be trusted), and its rows."""
+
+    program: str  # module.function
+    steps: int | None
+    rows: tuple[Row, ...]
+    libraries: tuple[str, ...] = ALL
+    again: bool = False  # weft runs once more, in another process with the first one's disk cache
+    settles: bool = False  # after the first step the background is given time, and is counted
+
+
+def _first(called: str, asked: str) -> tuple[Row, ...]:
+    return (
+        Row(f"{called}: first call", asked=asked), Row(f"{called}: with what follows behind", how="behind"),
+        Row(f"{called}: a call then", 1, 6),
+    )
+
+
+def _pace(called: str, asked: str, steps: int) -> tuple[Row, ...]:
+    return (
+        Row(f"{called}: {steps} steps, from cold", 0, steps, "sum"),
+        Row(f"{called}: a step then", steps // 2, steps, asked=asked),
+    )
+
+
+CASES = {
+    "add": Case("eager_small.add_ten", None, (Row("add of 10 floats and a look", 0, 3, asked="3 us"),)),
+    "sum": Case("eager_small.sum_ten", None, (Row("float((a + 1).sum()) of 10", 0, 3, asked="12 us"),)),
+    "slices": Case("eager_small.slices", 300, (
+        Row("150 fresh slices and products: each", 0, 150, "mean", "100 us"),
+        Row("the same slices once more: each", 150, 300, "mean"),
+    )),
+    "shapes": Case("eager_small.shapes", 100, (Row("100 fresh shapes: each", 0, 100, "mean", "150 us"),)),
+    "ints": Case("eager_small.ints", 100, (Row("100 fresh Python ints: each", 0, 100, "mean", "150 us"),)),
+    "fill": Case("eager_small.fill", 2, (
+        Row("filling 1,000 elements: each", 0, 1, "mean", "3 us", parts=1000),
+        Row("filling them once more: each", 1, 2, "mean", parts=1000),
+    )),
+    "read": Case("eager_small.read", 2, (
+        Row("reading 1,000 elements: each", 0, 1, "mean", parts=1000),
+        Row("reading them once more: each", 1, 2, "mean", parts=1000),
+    )),
+    "character RNN": Case("eager_nets.character_rnn", 20, (
+        Row("character RNN: step 1", asked="8x"), Row("character RNN: step 10", 9, 10, asked="8x"),
+        Row("character RNN: steady", 10, 20, asked="8x"),
+    )),
+    "LSTM": Case("eager_nets.lstm_language_model", 10, (
+        Row("LSTM language model: iteration 1", asked="0.6 s"), Row("LSTM language model: iterations 2 to 9, each", 1, 9, "mean"),
+        Row("LSTM language model: iteration 10", 9, 10, asked="0.26 s"),
+    )),
+    "two layers": Case("eager_nets.two_layers", 3000, (
+        Row("two-layer net: 3,000 steps, whole", 0, 3000, "sum", "5x"),
+        Row("two-layer net: each of the last 500", 2500, 3000, "mean"),
+    )),
+    "life by roll": Case("eager_arrays.life_roll", 100, _pace("life 256^2 by roll", "1.5x", 100)),
+    "life by slices": Case("eager_arrays.life_slices", 100, _pace("life 256^2 by slices", "1.5x", 100)),
+    "mandelbrot": Case("eager_arrays.mandelbrot", 30, _pace("mandelbrot with masks", "1.5x", 30)),
+    "k-means": Case("eager_arrays.k_means", 20, _pace("k-means", "1.5x", 20)),
+    "power iteration": Case("eager_arrays.power_iteration", 100, _pace("power iteration", "1.5x", 100)),
+    "chain": Case("eager_small.chain", 5, (
+        Row("1,000 operations on 1e5 floats: first", asked="1x"), Row("1,000 operations on 1e5 floats: then", 1, 5, asked="1x"),
+    )),
+    "MLP": Case("eager_first.mlp", 6, _first("MLP training step", "0.35 s"), TRAINED, again=True, settles=True),
+    "GPT": Case("eager_first.gpt", 6, _first("GPT training step, 4 layers", "1.8 s"), TRAINED, again=True, settles=True),
+    "AlexNet": Case("eager_first.alexnet", 6, _first("AlexNet step of 16", "half"), TRAINED, again=True, settles=True),
+}
+MEMORY = "memory"  # the case whose memory is told; its steps are an option
+
+
+def cases(shapes: int) -> dict[str, Case]:
+    return {**CASES, MEMORY: Case("eager_small.many_shapes", shapes, (Row(f"{shapes} fresh shapes: each", 0, shapes, "mean"),))}
+
+
+def program(case: Case) -> Callable:
+    module, name = case.program.split(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def figure(row: Row, measured: dict) -> tuple[float | None, bool]:
+    """Seconds, None if no step came so far; and whether all of the row's steps were run."""
+    seconds = measured["seconds"][row.start : row.stop]
+    whole = len(seconds) == row.stop - row.start
+    if not seconds or (row.how in ("sum", "behind") and not whole):
+        return None, False
+    kind = {"median": statistics.median, "mean": statistics.fmean}.get(row.how, sum)
+    return (kind(seconds) + (measured["behind"] if row.how == "behind" else 0.0)) / row.parts, whole
