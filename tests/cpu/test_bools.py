@@ -36,11 +36,23 @@ def test_any_and_all(shape, axes, name, isa, rng):
     assert results == 1 or 0 < np.count_nonzero(got) < got.size
 
 
-def test_bits_have_no_addresses():
+@pytest.mark.parametrize("type_", ["i1", "<8 x i1>", "[8 x i1]", "[4 x <8 x i1>]"])
+def test_bits_have_no_addresses(type_):
     f = Function("define void @f()")
-    f.local("[8 x i16]")
-    for type_ in ("[8 x i1]", "[4 x <8 x i1>]"):
+    array = f.local("[8 x i16]")
+    for enter in (
+        lambda: f.local(f"[2 x {type_}]"), lambda: f.element(array, type_, 3), lambda: f.load(type_, array),
+        lambda: f.store(type_, "zeroinitializer", array), lambda: f.load(type_, "%argument"),
+        lambda: f.load(type_, f.offset(array, 2)),
+    ):
         with pytest.raises(ValueError, match="no addresses"):
-            f.local(type_)
+            enter()
+
+
+def test_a_variable_may_hold_bits():
+    f = Function("define i1 @f()")
+    place = f.local("<8 x i1>")
+    f.store("<8 x i1>", "zeroinitializer", place)
+    f.load("<8 x i1>", place)
     with pytest.raises(ValueError, match="no addresses"):
-        f.element("%p", "i1", 3)
+        f.load("<8 x i1>", f.offset(place, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -362,3 +363,15 @@ def test_an_array_keeps_its_content_when_a_write_is_refused(name: str, rng: np.r
             WRITES[name](a, wf.array(wrong))
         np.testing.assert_array_equal(a.numpy(), x)
         np.testing.assert_array_equal(view.numpy(), x[1])
+
+
+def test_a_refused_warm_call_lets_go_of_its_table() -> None:
+    f = wf.jit(lambda x, i: x[i])
+    x, fine, wrong = wf.arange(5.0), wf.array(np.array([1, 2])), wf.array(np.array([1, 9]))
+    for _ in range(5):
+        f(x, fine).numpy()
+    before = sys.getrefcount(f._warm)
+    for _ in range(10):
+        refused(9, 0, 5, lambda: f(x, wrong).numpy())
+    after = sys.getrefcount(f._warm)  # not in the assertion, which holds what it looks at
+    assert f._warm is not None and after == before

@@ -18,7 +18,7 @@ from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.native.allocator import Borrowed
 from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.executable import CPUExecutable
-from weft.devices.cpu.native.pool_ir import STATE
+from weft.devices.cpu.native.layouts import POOL, offset
 from weft.schedule.program import Call, Copy, KernelInfo, Program, Slot
 
 N = 4096
@@ -245,7 +245,7 @@ done:
     program = Program((((1,), F32), ((N,), F32), ((), F32)), (((N,), F32),), slots, steps, 0, (), info)
     ex = CPUExecutable(program, kernels, be.pool, be.allocator, be.native)
     x, flag = _x(13), be.upload(np.zeros(1, np.float32))
-    lock, guests = (ctypes.c_int64.from_address(be.pool.state + STATE[name]) for name in ("lock", "guests"))
+    lock, guests = (ctypes.c_int64.from_address(be.pool.state + offset(POOL, name)) for name in ("lock", "guests"))
     out: list[np.ndarray] = []
     thread = threading.Thread(target=lambda: out.append(be.download(ex([flag, be.upload(x), 3.0])[0], (N,), F32)))
     lock.value = 1  # as if another thread's program had the pool

@@ -14,11 +14,13 @@ import numpy as np
 
 from weft.devices.base import Code
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import call, pool_ir, warm, warm_ir
+from weft.devices.cpu.native import call, warm
 from weft.devices.cpu.native.allocator import Allocator, view
 from weft.devices.cpu.native.compile import Compiler, Loaded, cpu_identity, cpu_model, host, llvm_lock
 from weft.devices.cpu.native.executable import CPUExecutable
-from weft.devices.cpu.native.threads import Pool, permanent
+from weft.devices.cpu.native.foreign import OBJECT_SIZE
+from weft.devices.cpu.native.layouts import WARM_STATE, extent
+from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.warm import World
 from weft.kernel.ir import Kernel
@@ -91,13 +93,13 @@ class CPUDevice:
         if not getattr(sys, "_is_gil_enabled", lambda: True)():
             raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
         self.compiler.imports.update(self.pool.imports())
-        pool = self.compiler.module(pool_ir.text())
+        pool = self.compiler.named_module("pool", pool_text)
         self.compiler.imports.update(pool, weft_warm_state=self.warm_state, weft_index_fault=id(IndexFault))
-        return {**pool, **self.compiler.module(call.text())}
+        return {**pool, **self.compiler.named_module(f"call {OBJECT_SIZE}", call.text)}
 
     @_Once
     def warm_state(self) -> int:
-        return permanent(8 * len(warm_ir.STATE))
+        return permanent(extent(WARM_STATE))
 
     def install_warm_calls(self, cls: type, table: str, world: World) -> None:
         """Make the native call the ``__call__`` of ``cls``, whose slot ``table`` holds what :meth:`warm_table` gives."""

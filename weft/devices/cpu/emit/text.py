@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 _BITS = re.compile(r"\bi1\b")
 
@@ -18,6 +19,9 @@ class Function:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self._next = 0
+        self._variables: set[str] = set()  # locals that are one value each
+        self._loops: list[_Loop] = []
+        self._when = ""  # the label at which the last one ended
 
     def name(self, hint: str = "v") -> str:
         self._next += 1
@@ -40,18 +44,27 @@ class Function:
         return f"{hint}{self._next}"
 
     def local(self, type_: str, align: int = 0) -> str:
-        """An alloca in the entry block; returns the pointer."""
+        """An alloca in the entry block; returns the pointer: of an array, or of a variable, which becomes a register."""
+        out = self.name("p")
         if type_[0] == "[":
             _addressed(type_)
-        out = self.name("p")
+        else:
+            self._variables.add(out)
         self.allocas.append(f"  {out} = alloca {type_}" + (f", align {align}" if align else ""))
         return out
 
     def load(self, type_: str, pointer: str, align: int | None = None, extra: str = "") -> str:
+        self._check(type_, pointer)
         return self.let(f"load {type_}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
 
     def store(self, type_: str, value: str, pointer: str, align: int | None = None, extra: str = "") -> None:
+        self._check(type_, pointer)
         self.do(f"store {type_} {value}, ptr {pointer}" + (f", align {align}" if align else "") + extra)
+
+    def _check(self, type_: str, pointer: str) -> None:
+        """A variable holds bits, for it is no memory; memory does not."""
+        if pointer not in self._variables:
+            _addressed(type_)
 
     def offset(self, pointer: str, nbytes: str | int) -> str:
         return pointer if nbytes == 0 else self.let(f"getelementptr i8, ptr {pointer}, i64 {nbytes}", "a")
@@ -92,10 +105,37 @@ class Function:
         i = self.load("i64", counter)
         self.do(f"br i1 {self.let(f'icmp slt i64 {i}, {end}', 'c')}, label %{body}, label %{done}")
         self.label(body)
+        self._loops.append(_Loop(f"next.{head}", done))
         yield i
-        self.store("i64", self.let(f"add i64 {i}, {step}", "i"), counter)
-        self.do(f"br label %{head}")
+        if self._loops.pop().again:
+            self._go(f"next.{head}")
+            self.label(f"next.{head}")
+        if not self.ended():
+            self.store("i64", self.let(f"add i64 {i}, {step}", "i"), counter)
+            self.do(f"br label %{head}")
         self.label(done)
+
+    @contextmanager
+    def forever(self) -> Iterator[None]:
+        """``while True``: ends where it is left."""
+        head, done = self.fresh_label("head"), self.fresh_label("done")
+        self.do(f"br label %{head}")
+        self.label(head)
+        self._loops.append(_Loop(head, done))
+        yield
+        self._go(head)
+        if self._loops.pop().left:
+            self.label(done)
+
+    def leave(self) -> None:
+        """``break`` out of the innermost loop."""
+        self._loops[-1].left = True
+        self._go(self._loops[-1].done)
+
+    def again(self) -> None:
+        """``continue`` with the next turn of the innermost loop."""
+        self._loops[-1].again = True
+        self._go(self._loops[-1].next)
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
@@ -103,15 +143,50 @@ class Function:
         self.do(f"br i1 {condition}, label %{then}, label %{done}")
         self.label(then)
         yield
-        self.do(f"br label %{done}")
+        self._go(done)
         self.label(done)
+        self._when = self.lines[-1]
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """``else`` of the ``when`` that ended just before."""
+        if not self.lines or self.lines[-1] != self._when:
+            raise ValueError("otherwise: no when ended just before")
+        other = self.lines.pop()[:-1]  # the label behind what was done
+        end = self.fresh_label("end")
+        flows = self.lines[-1] == f"  br label %{other}"
+        if flows:
+            self.lines[-1] = f"  br label %{end}"
+        self.label(other)
+        yield
+        if flows or not self.ended():
+            self._go(end)
+            self.label(end)
+
+    def ended(self) -> bool:
+        """Whether nothing is reached behind the last line."""
+        return bool(self.lines) and self.lines[-1].startswith(("  ret ", "  br "))
+
+    def _go(self, label: str) -> None:
+        if not self.ended():
+            self.do(f"br label %{label}")
 
     def text(self) -> str:
         body = "\n".join([*self.allocas, *self.lines])
         return f"{self.signature} {self.attributes} {{\nentry:\n{body}\n}}\n"
 
 
+class _Loop:
+    """Where a loop that is being written goes on and ends, and whether somebody goes there by name."""
+
+    def __init__(self, next_: str, done: str) -> None:
+        self.next, self.done = next_, done
+        self.again = self.left = False
+
+
+@cache
 def _addressed(type_: str) -> None:
+    """LLVM packs bits in an array, and reads one where weft keeps a byte a bool (see ``types.cell_type``)."""
     if _BITS.search(type_):
         raise ValueError(f"{type_} in memory: bits have no addresses, keep bytes")
 

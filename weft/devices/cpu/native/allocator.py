@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.native import call, memory_ir
+from weft.devices.cpu.native import call, foreign
+from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, BUFFER_SIZE, HOME, extent, offset, write
 from weft.devices.cpu.native.threads import permanent
 from weft.errors import gib
 
@@ -63,11 +64,11 @@ class Allocator:
         self.misses = 0
         self.system_bytes = 0
         self.Buffer = buffer_type(native)
-        self.address = permanent(64)
+        self.address = permanent(extent(ALLOCATOR))
         fresh = self.fresh
         for kept in (self.Buffer, fresh):  # the native structure holds them without counting
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-        (ctypes.c_int64 * 2).from_address(self.address)[:] = [id(self.Buffer), id(fresh)]
+        write(self.address, ALLOCATOR, {"type": id(self.Buffer), "fresh": id(fresh)})
         self._make = call.builtin("weft_buffer", native["weft_buffer"], self.address)
         self._pop = call.builtin("weft_pop", native["weft_pop"], self.address)
         self._push = call.builtin("weft_push", native["weft_push"], self.address)
@@ -82,8 +83,8 @@ class Allocator:
             size = size_class(nbytes)
             found = self._homes.get(size)
             if found is None:
-                found = permanent(memory_ir.HOME_SIZE)
-                ctypes.c_int64.from_address(found + 24).value = size
+                found = permanent(extent(HOME))
+                ctypes.c_int64.from_address(found + offset(HOME, "size")).value = size
                 found = self._homes.setdefault(size, found)
             if len(self._by_request) >= 10_000:
                 self._by_request.clear()
@@ -154,19 +155,19 @@ class _Spec(ctypes.Structure):
 
 def buffer_type(native: dict[str, int]) -> Any:
     """The type of buffers: fields at fixed places, freed by emitted code, weakly referable, not made from Python."""
-    f = memory_ir.FIELDS
-    signed, size, readonly = 17, 19, 1
     members = (_Member * 5)(
-        _Member(b"address", signed, f["address"], readonly, None), _Member(b"nbytes", signed, f["nbytes"], readonly, None),
-        _Member(b"exported", signed, f["exported"], 0, None), _Member(b"__weaklistoffset__", size, f["weak"], readonly, None),
+        _Member(b"address", foreign.T_LONGLONG, offset(BUFFER, "address"), foreign.READONLY, None),
+        _Member(b"nbytes", foreign.T_LONGLONG, offset(BUFFER, "nbytes"), foreign.READONLY, None),
+        _Member(b"exported", foreign.T_LONGLONG, offset(BUFFER, "exported"), 0, None),
+        _Member(b"__weaklistoffset__", foreign.T_PYSSIZET, offset(BUFFER, "weak"), foreign.READONLY, None),
         _Member(None, 0, 0, 0, None),
     )
     slots = (_Slot * 5)(
-        _Slot(52, native["weft_buffer_free"]), _Slot(72, ctypes.addressof(members)), _Slot(1, native["weft_buffer_export"]),
-        _Slot(2, native["weft_buffer_release"]), _Slot(0, None),
+        _Slot(foreign.TP_DEALLOC, native["weft_buffer_free"]), _Slot(foreign.TP_MEMBERS, ctypes.addressof(members)),
+        _Slot(foreign.BF_GETBUFFER, native["weft_buffer_export"]),
+        _Slot(foreign.BF_RELEASEBUFFER, native["weft_buffer_release"]), _Slot(0, None),
     )
-    no_new = 1 << 7
-    spec = _Spec(b"weft.devices.cpu.Buffer", memory_ir.OBJECT_SIZE, 0, no_new, ctypes.addressof(slots))
+    spec = _Spec(b"weft.devices.cpu.Buffer", BUFFER_SIZE, 0, foreign.DISALLOW_INSTANTIATION, ctypes.addressof(slots))
     for kept in (members, slots, spec):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     make = ctypes.pythonapi.PyType_FromSpec

@@ -15,19 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.devices.cpu.native import call_ir, loop_ir, machine_ir, memory_ir, pool_ir, table_ir, walk_ir, warm_ir
-from weft.devices.cpu.native.table_ir import (
-    BOOLEAN,
-    CALL,
-    FLOAT32,
-    FLOAT64,
-    INTEGER,
-    TableRow,
-    filled,
-    header,
-    most_arguments,
-    step_words,
-)
+from weft.devices.cpu.native.foreign import METH_FASTCALL
+from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, header
+from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
 
 
 def input_kind(dtype: np.dtype) -> int:
@@ -59,10 +49,10 @@ class Table:
 
     def __init__(self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
-        words = header(
-            CALL, ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
+        words = header(CALL, dict(
+            ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
             name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
-        )
+        ))
         words += layout.kinds
         words += [nbytes for nbytes, _ in layout.outputs]
         words += [home for _, home in layout.outputs]
@@ -81,7 +71,7 @@ class MethodDef(ctypes.Structure):
 
 @cache
 def _method(name: str, address: int) -> MethodDef:
-    method = MethodDef(name.encode(), address, 0x80, None)  # METH_FASTCALL
+    method = MethodDef(name.encode(), address, METH_FASTCALL, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))  # builtins point into it, also while the interpreter ends
     return method
 
@@ -97,10 +87,7 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 def text() -> str:
     """All that runs Programs: calls, warm calls, buffers, loops."""
-    words = {
-        "HEADER": table_ir.HEADER, "RELEASE": table_ir.RELEASE, "FLUSH": table_ir.FLUSH,
-        "UNUSED": table_ir.UNUSED, "BUFFER": table_ir.ADDRESS, "FLOAT32": FLOAT32, "FLOAT64": FLOAT64, "BOOLEAN": BOOLEAN,
-        "ENTRIES": 8 * pool_ir.COUNTERS["entries"], "WORKERS": pool_ir.STATE["threads"],
-    }
-    out = filled(walk_ir.text() + call_ir.text() + warm_ir.text(), {**words, **machine_ir.words(), **memory_ir.PLACES})
-    return out + memory_ir.text() + loop_ir.text()
+    from weft.devices.cpu.native import call_ir, loop_ir, memory_ir, walk_ir, warm_ir
+    from weft.devices.cpu.native.routine import text_of_all
+
+    return text_of_all(r for room in (walk_ir, call_ir, warm_ir, memory_ir, loop_ir) for r in room.ROUTINES)

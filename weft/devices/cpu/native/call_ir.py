@@ -1,207 +1,111 @@
-"""LLVM text of what Python calls to run a Program: into outputs that exist, or into outputs that the call makes."""
+"""What Python calls to run a Program, as emitted code: into outputs that exist, or into outputs that the call makes."""
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.table_ir import CALL, read
-
-_RUN = """
-; (inputs, outputs, arena): into outputs that exist
-define ptr @weft_run(ptr %self, ptr %args, i64 %nargs) nounwind {
-entry:
-  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %three = icmp eq i64 %nargs, 3
-  br i1 %three, label %begin, label %misused
-misused:
-  call void @PyErr_BadArgument()
-  ret ptr null
-begin:
-  %inputs = load ptr, ptr %args
-  %args1 = getelementptr ptr, ptr %args, i64 1
-  %outputs = load ptr, ptr %args1
-  %args2 = getelementptr ptr, ptr %args, i64 2
-  %arena.o = load ptr, ptr %args2
-  %arena = call i64 @PyLong_AsUnsignedLongLong(ptr %arena.o)
-  %ok = call i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 %arena)
-  br i1 %ok, label %return, label %failed
-failed:
-  ret ptr null
-return:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}
-"""
-
-_CALL = """
-; (inputs, held or None) -> list of outputs: new buffers, or inputs that nobody else holds
-define ptr @weft_call(ptr %self, ptr %args, i64 %nargs) nounwind {
-entry:
-  %table = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %two = icmp eq i64 %nargs, 2
-  br i1 %two, label %begin, label %misused
-misused:
-  call void @PyErr_BadArgument()
-  ret ptr null
-begin:
-  %inputs = load ptr, ptr %args
-  %args1 = getelementptr ptr, ptr %args, i64 1
-  %held = load ptr, ptr %args1
-""" + read("table", CALL, "ni", "no", "allocator") + """
-  %type = load ptr, ptr %allocator
-""" + read("table", CALL, "home", "nd") + """
-  %kinds = getelementptr i64, ptr %table, i64 !HEADER
-  %sizes = getelementptr i64, ptr %kinds, i64 %ni
-  %homes = getelementptr i64, ptr %sizes, i64 %no
-  %pairs = getelementptr i64, ptr %homes, i64 %no
-  %given = call i64 @PyList_Size(ptr %inputs)
-  %right = icmp eq i64 %given, %ni
-  br i1 %right, label %list, label %misused
-list:
-  %outputs = call ptr @PyList_New(i64 %no)
-  %bad = icmp eq ptr %outputs, null
-  br i1 %bad, label %failed, label %listed
-failed:
-  ret ptr null
-listed:
-  %unknown = icmp eq ptr %held, @_Py_NoneStruct
-  %useless = icmp slt i64 %nd, 1
-  %keep = or i1 %unknown, %useless
-  br i1 %keep, label %make.head, label %donate
-donate:
-  %marks = call i64 @PyList_Size(ptr %held)
-  %marked = icmp eq i64 %marks, %ni
-  br i1 %marked, label %pair.head, label %undone.misused
-undone.misused:
-  call void @Py_DecRef(ptr %outputs)
-  call void @PyErr_BadArgument()
-  ret ptr null
-pair.head:
-  %d = phi i64 [ 0, %donate ], [ %d1, %pair.next ]
-  %d.more = icmp slt i64 %d, %nd
-  br i1 %d.more, label %pair, label %make.head
-pair:
-  %d2 = shl i64 %d, 1
-  %i.p = getelementptr i64, ptr %pairs, i64 %d2
-  %i = load i64, ptr %i.p
-  %o.p = getelementptr i64, ptr %i.p, i64 1
-  %o = load i64, ptr %o.p
-  %mark = call ptr @PyList_GetItem(ptr %held, i64 %i)
-  %free = icmp eq ptr %mark, @_Py_FalseStruct
-  br i1 %free, label %look, label %pair.next
-look:
-  %buffer = call ptr @PyList_GetItem(ptr %inputs, i64 %i)
-  %type.p = getelementptr i8, ptr %buffer, i64 !OBTYPE
-  %its = load ptr, ptr %type.p
-  %ours = icmp eq ptr %its, %type
-  br i1 %ours, label %unseen, label %pair.next
-unseen:
-  %exported.p = getelementptr i8, ptr %buffer, i64 !EXPORTED
-  %exported = load i64, ptr %exported.p
-  %private = icmp eq i64 %exported, 0
-  %has.p = getelementptr i8, ptr %buffer, i64 !NBYTES
-  %has = load i64, ptr %has.p
-  %needs.p = getelementptr i64, ptr %sizes, i64 %o
-  %needs = load i64, ptr %needs.p
-  %fits = icmp eq i64 %has, %needs
-  %there = call ptr @PyList_GetItem(ptr %outputs, i64 %o)
-  %vacant = icmp eq ptr %there, null
-  %p1 = and i1 %private, %fits
-  %p2 = and i1 %p1, %vacant
-  br i1 %p2, label %twin.head, label %pair.next
-twin.head: ; the same buffer must not be another input, nor an output already
-  %j = phi i64 [ 0, %unseen ], [ %j1, %twin.next ]
-  %j.more = icmp slt i64 %j, %ni
-  br i1 %j.more, label %twin, label %mate.head
-twin:
-  %other = call ptr @PyList_GetItem(ptr %inputs, i64 %j)
-  %same = icmp eq ptr %other, %buffer
-  %else = icmp ne i64 %j, %i
-  %clash = and i1 %same, %else
-  br i1 %clash, label %pair.next, label %twin.next
-twin.next:
-  %j1 = add i64 %j, 1
-  br label %twin.head
-mate.head:
-  %m = phi i64 [ 0, %twin.head ], [ %m1, %mate.next ]
-  %m.more = icmp slt i64 %m, %no
-  br i1 %m.more, label %mate, label %take
-mate:
-  %mated = call ptr @PyList_GetItem(ptr %outputs, i64 %m)
-  %taken = icmp eq ptr %mated, %buffer
-  br i1 %taken, label %pair.next, label %mate.next
-mate.next:
-  %m1 = add i64 %m, 1
-  br label %mate.head
-take:
-  call void @Py_IncRef(ptr %buffer)
-  %set = call i32 @PyList_SetItem(ptr %outputs, i64 %o, ptr %buffer)
-  br label %pair.next
-pair.next:
-  %d1 = add i64 %d, 1
-  br label %pair.head
-make.head:
-  %q = phi i64 [ 0, %listed ], [ 0, %pair.head ], [ %q1, %make.next ]
-  %q.more = icmp slt i64 %q, %no
-  br i1 %q.more, label %make, label %made
-make:
-  %already = call ptr @PyList_GetItem(ptr %outputs, i64 %q)
-  %open = icmp eq ptr %already, null
-  br i1 %open, label %new, label %make.next
-new:
-  %size.p = getelementptr i64, ptr %sizes, i64 %q
-  %size = load i64, ptr %size.p
-  %its.home.p = getelementptr i64, ptr %homes, i64 %q
-  %its.home = load ptr, ptr %its.home.p
-  %object = call ptr @weft_make(ptr %allocator, ptr %its.home, i64 %size)
-  %no.object = icmp eq ptr %object, null
-  br i1 %no.object, label %undone, label %newset
-newset:
-  %set2 = call i32 @PyList_SetItem(ptr %outputs, i64 %q, ptr %object)
-  br label %make.next
-make.next:
-  %q1 = add i64 %q, 1
-  br label %make.head
-made:
-  %no.arena = icmp eq ptr %home, null
-  br i1 %no.arena, label %plain, label %arena
-plain:
-  %ok.p = call i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 0)
-  br i1 %ok.p, label %return, label %undone
-arena:
-  %block = call i64 @weft_block(ptr %allocator, ptr %home)
-  %no.block = icmp eq i64 %block, 0
-  br i1 %no.block, label %undone, label %within
-within:
-  %ok.a = call i1 @weft_execute(ptr %table, ptr %inputs, ptr %outputs, i64 %block)
-  call void @weft_give(ptr %home, i64 %block)
-  br i1 %ok.a, label %return, label %undone
-undone:
-  call void @Py_DecRef(ptr %outputs)
-  ret ptr null
-return:
-  ret ptr %outputs
-}
-"""
-
-_COPY = """
-; args: source, target, bytes
-define void @weft_copy(ptr %args) nounwind {
-  %source = load ptr, ptr %args
-  %target.p = getelementptr ptr, ptr %args, i64 1
-  %target = load ptr, ptr %target.p
-  %bytes.p = getelementptr i64, ptr %args, i64 2
-  %bytes = load i64, ptr %bytes.p
-  %same = icmp eq ptr %source, %target
-  br i1 %same, label %done, label %copy
-copy:
-  call void @llvm.memmove.p0.p0.i64(ptr %target, ptr %source, i64 %bytes, i1 false)
-  br label %done
-done:
-  ret void
-}
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-"""
+from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL
+from weft.devices.cpu.native.memory_ir import BUILTIN, block, give, make, misused, return_none
+from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.walk_ir import execute, parts
 
 
-def text() -> str:
-    """What is filled in: see ``call.text``."""
-    return _RUN + _CALL + _COPY
+@routine("ptr weft_run" + BUILTIN, exported=True)
+def run(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """(inputs, outputs, arena): into outputs that exist"""
+    table = f.call("PyLong_AsVoidPtr", self)
+    misused(f, nargs, 3)
+    given = f.array(args, "ptr")
+    inputs, outputs = given[0], given[1]
+    arena = f.call("PyLong_AsUnsignedLongLong", given[2])
+    with f.unless(f.call(execute, table, inputs, outputs, arena)):
+        f.ret(None)
+    return_none(f)
+
+
+@routine("ptr weft_call" + BUILTIN, exported=True)
+def call(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """(inputs, held or None) -> list of outputs: new buffers, or inputs that nobody else holds"""
+    table = f.call("PyLong_AsVoidPtr", self)
+    misused(f, nargs, 2)
+    given = f.array(args, "ptr")
+    inputs, held = given[0], given[1]
+    words = f.record(table, CALL)
+    ni, no, allocator, home = words["ni"], words["no"], words["allocator"], words["home"]
+    _, sizes, homes, _ = parts(f, table, ni, no)
+    misused(f, f.call("PyList_Size", inputs), ni)
+    outputs = f.call("PyList_New", no)
+    with f.when(outputs.null):
+        f.ret(None)
+
+    def fail() -> None:
+        f.call("Py_DecRef", outputs)
+        f.ret(None)
+
+    with f.unless((held == f.symbol("_Py_NoneStruct")) | (words["nd"] == 0)):
+        with f.unless(f.call("PyList_Size", held) == ni):
+            f.call("PyErr_BadArgument")
+            fail()
+        f.call(donate, table, inputs, held, outputs)
+    with f.each(no) as k:
+        with f.when(f.call("PyList_GetItem", outputs, k).null):
+            new = f.call(make, allocator, homes[k].to("ptr"), sizes[k])
+            with f.when(new.null):
+                fail()
+            f.call("PyList_SetItem", outputs, k, new)
+    with f.when(home.null):
+        with f.unless(f.call(execute, table, inputs, outputs, 0)):
+            fail()
+        f.ret(outputs)
+    arena = f.call(block, allocator, home)
+    with f.when(arena == 0):
+        fail()
+    ran = f.call(execute, table, inputs, outputs, arena)
+    f.call(give, home, arena)
+    with f.unless(ran):
+        fail()
+    f.ret(outputs)
+
+
+@routine("void weft_donate(ptr table, ptr inputs, ptr held, ptr outputs)")
+def donate(f: Body, table: Value, inputs: Value, held: Value, outputs: Value) -> None:
+    """Inputs that nobody else holds become outputs, as the table pairs them."""
+    words = f.record(table, CALL)
+    ni, no = words["ni"], words["no"]
+    _, sizes, _, pairs = parts(f, table, ni, no)
+    buffers = f.record(words["allocator"], ALLOCATOR)["type"]
+    with f.each(words["nd"]) as k:
+        pair = pairs.part(k << 1)
+        i, o = pair[0], pair[1]
+        with f.unless(f.call("PyList_GetItem", held, i) == f.symbol("_Py_FalseStruct")):
+            f.again()
+        given = f.call("PyList_GetItem", inputs, i)
+        buffer = f.record(given, BUFFER)
+        with f.unless(buffer["type"] == buffers):
+            f.again()
+        fits = (buffer["exported"] == 0) & (buffer["nbytes"] == sizes[o])
+        with f.unless(fits & f.call("PyList_GetItem", outputs, o).null):
+            f.again()
+        # nor may it be another input, or an output already
+        with f.unless((f.call(count, inputs, ni, given) == 1) & (f.call(count, outputs, no, given) == 0)):
+            f.again()
+        f.call("Py_IncRef", given)
+        f.call("PyList_SetItem", outputs, o, given)
+
+
+@routine("i64 weft_count(ptr list, i64 length, ptr object)")
+def count(f: Body, list_: Value, length: Value, object_: Value) -> None:
+    """How often an object is in a list."""
+    found = f.variable("i64", 0)
+    with f.each(length) as k:
+        found.now = found.now + (f.call("PyList_GetItem", list_, k) == object_).to("i64")
+    f.ret(found.now)
+
+
+@routine("void weft_copy(ptr args)", exported=True)
+def copy(f: Body, args: Value) -> None:
+    """args: source, target, bytes"""
+    source, target, nbytes = f.array(args, "ptr")[0], f.array(args, "ptr")[1], f.array(args)[2]
+    with f.unless(source == target):
+        f.call("llvm.memmove.p0.p0.i64", target, source, nbytes, False)
+
+
+ROUTINES = (run, call, donate, count, copy)

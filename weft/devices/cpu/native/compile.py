@@ -100,10 +100,17 @@ class Compiler:
 
     def module(self, ir: str) -> dict[str, int]:
         """Addresses of the functions that a piece of LLVM text defines. They stay."""
-        name = _name("module\n" + ir)
+        return self.named_module(ir, lambda: ir)
+
+    def named_module(self, what: str, text: Callable[[], str]) -> dict[str, int]:
+        """The same for ``text()``, which is asked only if there is no object of it yet.
+
+        what : names the text, with all that it depends on besides weft's own code and the machine.
+        """
+        name = _name("module\n" + what)
         with self.lock:
             if name not in self.modules:
-                self._object(name, lambda: (ir, {}), self._as_module)
+                self._object(name, lambda: (text(), {}), self._as_module)
             return self.modules[name]
 
     def sweep(self) -> int:

@@ -10,10 +10,10 @@ import numpy as np
 from weft.devices.cpu.native import call
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.compile import Loaded
-from weft.devices.cpu.native.loop_ir import Descriptor
-from weft.devices.cpu.native.loops import describe, times
+from weft.devices.cpu.native.layouts import FLUSH, RELEASE
+from weft.devices.cpu.native.loops import Descriptor, describe, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
-from weft.devices.cpu.native.table_ir import FLUSH, RELEASE, TableRow
+from weft.devices.cpu.native.tables import TableRow
 from weft.devices.cpu.native.threads import Pool
 from weft.errors import gib
 from weft.formats import NARROW

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from weft.devices.cpu.native.compile import Loaded
-from weft.devices.cpu.native.loop_ir import Descriptor
+from weft.devices.cpu.native.layouts import LOOP, header
 from weft.devices.cpu.native.slots import Slots, nbytes
-from weft.devices.cpu.native.table_ir import TableRow
+from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
 from weft.schedule.program import Call, Copy, Loop, Program, calls
+
+
+class Descriptor:
+    """The words of one loop, kept as long as the program that holds it."""
+
+    def __init__(
+        self, length: int, reverse: bool, carries: list[tuple[int, int]], xs: list[int], ys: list[int], constants: int,
+        arena: list[int], numbers: list[int], steps: list[TableRow], every: int,
+    ) -> None:
+        words = header(LOOP, dict(
+            length=length, reverse=int(reverse), carries=len(carries), xs=len(xs), ys=len(ys), constants=constants,
+            na=len(arena), numbers=len(numbers), ns=len(steps), most=most_arguments(steps), every=every,
+            total=2 * len(carries) + len(xs) + constants + len(ys) + len(arena) + len(numbers) + 2,
+        ))
+        for pair in carries:
+            words += pair
+        words += [*xs, *ys, *arena, *numbers, *step_words(steps)]
+        self.words = np.array(words, dtype=np.int64)
+        self.address = int(self.words.ctypes.data)
 
 
 def describe(

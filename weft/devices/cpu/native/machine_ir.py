@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import platform
+from weft.devices.cpu.native.machine import x86
+from weft.devices.cpu.native.routine import Body, Value
+
+FUTEX = 202 if x86() else 98  # the number of the system call
+SPIN, PATIENT = (150_000, 1_000_000) if x86() else (1_000, 10_000)  # how long an idle worker spins by ``clock``; in a program
 
 
-def x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
+def save_mode(f: Body) -> Value:
+    """The mode of floating point: what becomes of denormals. 0 where weft cannot set it."""
+    if not x86():
+        return f.constant("i32", 0)
+    mode = f.fixed_room("i32", 4)
+    f.call("llvm.x86.sse.stmxcsr", mode)
+    return f.array(mode, "i32")[0]
 
 
-def has_threads() -> bool:
-    """The pool sleeps in futexes, so it is Linux only; elsewhere chunks run inline."""
-    return platform.system() == "Linux" and platform.machine().lower() in ("x86_64", "aarch64")
-
-
-def words() -> dict[str, str]:
-    """What texts have in place of names.
-
-    SAVE_MODE, LOAD_MODE : the mode of floating point (what becomes of denormals) to and from ``%mode``, LOAD_NEW: from
-        ``%mode1``; where weft cannot set it, it stays as it is
-    FUTEX : the number of the system call
-    SINCE, NOW, SPIN, PATIENT : a clock, and how long by it an idle worker spins, without and with a program that runs
-    """
+def load_mode(f: Body, value: Value) -> None:
+    """Make ``value`` the mode, where weft can set it."""
     if x86():
-        cycles = "call i64 @llvm.readcyclecounter()"
-        return {
-            "DECLARE_MODE": "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)",
-            "SAVE_MODE": "call void @llvm.x86.sse.stmxcsr(ptr %mode)", "LOAD_MODE": "call void @llvm.x86.sse.ldmxcsr(ptr %mode)",
-            "LOAD_NEW": "call void @llvm.x86.sse.ldmxcsr(ptr %mode1)",
-            "DECLARE_PAUSE": "declare void @llvm.x86.sse2.pause()", "PAUSE": "call void @llvm.x86.sse2.pause()",
-            "FUTEX": "202", "SINCE": cycles, "NOW": cycles, "SPIN": "150000", "PATIENT": "1000000",
-        }
-    return {
-        "DECLARE_MODE": "", "SAVE_MODE": "store i32 0, ptr %mode", "LOAD_MODE": "", "LOAD_NEW": "",
-        "DECLARE_PAUSE": "declare void @llvm.aarch64.hint(i32)", "PAUSE": "call void @llvm.aarch64.hint(i32 1)",
-        "FUTEX": "98", "SINCE": "add i64 0, 0", "NOW": "add i64 %round, 0", "SPIN": "1000", "PATIENT": "10000",
-    }
+        mode = f.fixed_room("i32", 4)
+        f.array(mode, "i32")[0] = value
+        f.call("llvm.x86.sse.ldmxcsr", mode)
+
+
+def pause(f: Body) -> None:
+    """Let the core's other thread work while this one spins."""
+    if x86():
+        f.call("llvm.x86.sse2.pause")
+    else:
+        f.call("llvm.aarch64.hint", 1)
+
+
+def clock(f: Body, turn: Value) -> Value:
+    """Cycles, or where nobody counts them the number of turns."""
+    return f.call("llvm.readcyclecounter") if x86() else turn

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.native import call, table_ir
+from weft.devices.cpu.native import call, layouts
 from weft.devices.cpu.native.allocator import at
 from weft.schedule.program import Call, Copy, Loop, Program
 
@@ -39,7 +39,7 @@ class Slots:
         self._constant = {value: behind + k for k, value in enumerate(self.constants)}
         buffers = {s.position for s in read if s.kind == "input"}
         self.kinds = [
-            table_ir.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else table_ir.UNUSED
+            layouts.ADDRESS if p in buffers else call.input_kind(dtype) if p in self.scalars else layouts.UNUSED
             for p, (_, dtype) in enumerate(program.inputs)
         ]
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from weft.devices.cpu.native import machine_ir, pool_ir
+from weft.devices.cpu.native.layouts import COUNTERS, MAX_WORKERS, POOL, POOL_SIZE, offset
+from weft.devices.cpu.native.machine import has_threads
 
 
 def permanent(nbytes: int) -> int:
@@ -33,17 +34,17 @@ def default_threads() -> int:
     if named:
         if not named.isdigit() or int(named) < 1:
             raise ValueError(f"WEFT_THREADS must be a positive integer, got {named!r}")
-        return min(int(named), pool_ir.MAX_WORKERS)
+        return min(int(named), MAX_WORKERS)
     if hasattr(os, "sched_getaffinity"):
-        return min(len(os.sched_getaffinity(0)), pool_ir.MAX_WORKERS)
-    return min(os.cpu_count() or 1, pool_ir.MAX_WORKERS)
+        return min(len(os.sched_getaffinity(0)), MAX_WORKERS)
+    return min(os.cpu_count() or 1, MAX_WORKERS)
 
 
 class Pool:
     """``threads`` counts the calling thread too. ``state`` and ``counters`` are addresses that kernels import."""
 
     def __init__(self, threads: int | None = None) -> None:
-        self.state = permanent(pool_ir.STATE_SIZE)
+        self.state = permanent(POOL_SIZE)
         self.counters = permanent(8 * 64)
         self.threads = 1
         self.set_threads(default_threads() if threads is None else threads)
@@ -55,35 +56,41 @@ class Pool:
 
     def field(self, name: str) -> ctypes.c_int32:
         """A 32-bit word of the state."""
-        return ctypes.c_int32.from_address(self.state + pool_ir.STATE[name])
+        return ctypes.c_int32.from_address(self.state + offset(POOL, name))
 
     def set_threads(self, count: int) -> None:
         """Programs that are running keep the number they began with."""
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
             raise TypeError(f"the number of threads must be an int, got {type(count).__name__}")
-        if not 1 <= count <= pool_ir.MAX_WORKERS:
-            raise ValueError(f"the number of threads must be from 1 to {pool_ir.MAX_WORKERS}, got {count}")
-        self.threads = int(count) if machine_ir.has_threads() else 1
+        if not 1 <= count <= MAX_WORKERS:
+            raise ValueError(f"the number of threads must be from 1 to {MAX_WORKERS}, got {count}")
+        self.threads = int(count) if has_threads() else 1
         self.field("threads").value = self.threads
 
     def counter(self, name: str) -> int:
-        return ctypes.c_int64.from_address(self.counters + 8 * pool_ir.COUNTERS[name]).value
+        return ctypes.c_int64.from_address(self.counters + offset(COUNTERS, name)).value
 
     def reset(self) -> None:
         """In a forked child the workers do not exist; they are made again when needed."""
         for name in ("sleepers", "busy", "started", "waiting"):
             self.field(name).value = 0
         for name in ("lock", "guests", "remaining", "trace_size"):
-            ctypes.c_int64.from_address(self.state + pool_ir.STATE[name]).value = 0
+            ctypes.c_int64.from_address(self.state + offset(POOL, name)).value = 0
 
     @contextmanager
     def record(self, chunks: int) -> Iterator[np.ndarray]:
         """For tests: an int32 array that holds, for each chunk of the last parallel loop, the worker that ran it."""
         workers = np.full(chunks, -1, np.int32)
-        trace = ctypes.c_int64.from_address(self.state + pool_ir.STATE["trace"])
-        size = ctypes.c_int64.from_address(self.state + pool_ir.STATE["trace_size"])
+        trace = ctypes.c_int64.from_address(self.state + offset(POOL, "trace"))
+        size = ctypes.c_int64.from_address(self.state + offset(POOL, "trace_size"))
         trace.value, size.value = workers.ctypes.data, chunks
         try:
             yield workers
         finally:
             size.value = 0
+
+
+def pool_text() -> str:
+    from weft.devices.cpu.native import pool_ir
+
+    return pool_ir.text()

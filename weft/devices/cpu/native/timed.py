@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cpu.native.executable import CPUExecutable
-from weft.devices.cpu.native.table_ir import TableRow
+from weft.devices.cpu.native.tables import TableRow
 
 # the clock that time.perf_counter_ns reads
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None))

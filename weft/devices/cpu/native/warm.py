@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.native import warm_ir
+from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native.call import MethodDef
+from weft.devices.cpu.native.foreign import METH_FASTCALL, METH_KEYWORDS
 from weft.devices.warm import World
 
 Row = tuple[str, Any, Any]
 
 
-_ARGUMENT = {"array": warm_ir.ARRAY, "value": warm_ir.VALUE, "float": warm_ir.FLOAT, "same": warm_ir.SAME}
-_INPUT = {"array": warm_ir.OF_ARRAY, "number": warm_ir.OF_NUMBER, "cell": warm_ir.OF_CELL, "fixed": warm_ir.FIXED}
+_ARGUMENT = {"array": layouts.ARRAY, "value": layouts.VALUE, "float": layouts.FLOAT, "same": layouts.SAME}
+_INPUT = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layouts.OF_CELL, "fixed": layouts.FIXED}
 
 
 class WarmTable:
@@ -42,10 +43,10 @@ class WarmTable:
         node_slots = [(_offset(node_type, name), id(x)) for name, x in node.items()]
         array_slots = [(_offset(array_type, name), id(x)) for name, x in array.items()]
         head = {
-            "PROGRAM": program, "ARGUMENTS": len(arguments), "STRUCTURES": id(structures), "INPUTS": len(inputs),
-            "NODE": id(node_type), "NODESLOTS": len(node_slots), "RESULT": id(array_type), "ARRAYSLOTS": len(array_slots),
+            "program": program, "arguments": len(arguments), "structures": id(structures), "inputs": len(inputs),
+            "node": id(node_type), "node_slots": len(node_slots), "result": id(array_type), "array_slots": len(array_slots),
         }
-        words = [head[name] for name in warm_ir.TABLE]
+        words = layouts.filled(layouts.WARM_TABLE, head)
         for kind, x, y in arguments:
             words += [_ARGUMENT[kind], id(x), id(y)]
         for kind, x, y in inputs:
@@ -73,17 +74,17 @@ def _offset(cls: type, name: str) -> int:
 def install(cls: type, table: str, world: World, address: int, state: int) -> None:
     """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds a WarmTable."""
     at = {
-        "TABLE": _offset(cls, table), "ADDRESS": _offset(WarmTable, "address"), "LOCAL": id(world.local),
-        "INSIDE": id(world.inside), "ZERO": id(0),
-        "STRUCTURE": id(world.structure), "COUNT": id(world.counter), "SLOW": id(world.slow), "ARRAY": id(world.array),
-        "SCALARTYPE": id(world.value),
-        "BASE": _offset(world.array, "_base"), "CONTENT": _offset(world.array, "_node"),
-        "VALUE": _offset(world.node, "value"), "DTYPE": _offset(world.node, "dtype"), "SHAPE": _offset(world.node, "shape"),
-        "OP": _offset(world.node, "op"), "SCALAR": id(world.scalar),
+        "table": _offset(cls, table), "address": _offset(WarmTable, "address"), "local": id(world.local),
+        "inside": id(world.inside), "zero": id(0),
+        "structure": id(world.structure), "count": id(world.counter), "slow": id(world.slow), "array": id(world.array),
+        "scalar_type": id(world.value),
+        "base": _offset(world.array, "_base"), "content": _offset(world.array, "_node"),
+        "value": _offset(world.node, "value"), "dtype": _offset(world.node, "dtype"), "shape": _offset(world.node, "shape"),
+        "op": _offset(world.node, "op"), "scalar": id(world.scalar),
     }
-    (ctypes.c_int64 * len(warm_ir.STATE)).from_address(state)[:] = [at[name] for name in warm_ir.STATE]
+    layouts.write(state, layouts.WARM_STATE, at)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(world))  # the state holds its parts without counting
-    method = MethodDef(b"__call__", address, 0x82, None)  # METH_FASTCALL | METH_KEYWORDS
+    method = MethodDef(b"__call__", address, METH_FASTCALL | METH_KEYWORDS, None)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(method))
     make = ctypes.pythonapi.PyDescr_NewMethod
     make.restype, make.argtypes = ctypes.py_object, (ctypes.py_object, ctypes.c_void_p)

@@ -1,4 +1,4 @@
-"""LLVM text of a warm call: from a Python call into a Program and back without Python in between.
+"""A warm call in emitted code: from a Python call into a Program and back without Python in between.
 
 ``weft_warm`` is the ``__call__`` of a class (a jitted function). It compares the arguments with a table that the last
 slow call left in the object, runs the Program, and makes the Array of its one result. Where anything is not as the table
@@ -9,411 +9,218 @@ The object of the table is held while the Program runs: it holds what runs, and 
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.table_ir import CALL, filled, read
-
-# words of the state, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
-STATE = (
-    "TABLE", "ADDRESS", "LOCAL", "INSIDE", "ZERO", "STRUCTURE", "COUNT", "SLOW", "ARRAY", "SCALARTYPE", "BASE", "CONTENT",
-    "VALUE", "DTYPE", "SHAPE", "OP", "SCALAR",
+from weft.devices.cpu.native.foreign import OBJECT, PY_EQ
+from weft.devices.cpu.native.layouts import (
+    ALLOCATOR,
+    ARRAY,
+    BUFFER,
+    CALL,
+    FLOAT,
+    HEADER,
+    OF_ARRAY,
+    OF_CELL,
+    OF_NUMBER,
+    POOL,
+    VALUE,
+    WARM_INPUT,
+    WARM_ROW,
+    WARM_STATE,
+    WARM_TABLE,
 )
-# words of a table; after them the arguments, the inputs, and the slots of a fresh Node and of a fresh Array
-TABLE = ("PROGRAM", "ARGUMENTS", "STRUCTURES", "INPUTS", "NODE", "NODESLOTS", "RESULT", "ARRAYSLOTS")
-ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be; rows of (kind, shape or object, dtype)
-OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found; rows of (kind, place or object, node)
+from weft.devices.cpu.native.memory_ir import block, give, make
+from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
+from weft.devices.cpu.native.walk_ir import item, walk
 
 
-def text() -> str:
-    """What is filled in besides: see ``call.text``."""
-    words: dict[str, object] = {
-        "ROWS": 8 * len(TABLE), "A.ARRAY": ARRAY, "A.FLOAT": FLOAT, "A.VALUE": VALUE, "I.ARRAY": OF_ARRAY, "I.NUMBER": OF_NUMBER,
-        "I.CELL": OF_CELL,
-    }
-    for prefix, names in (("S", STATE), ("T", TABLE)):
-        words |= {f"{prefix}.{name}!": 8 * k for k, name in enumerate(names)}
-    return filled(_TEXT, words)
+def _state(f: Body) -> Record:
+    return f.record(f.symbol("weft_warm_state"), WARM_STATE)
 
 
-_TEXT = """
-@weft_warm_state = external global i8
-@weft_state = external global i8
-@PyFloat_Type = external global i8
-declare ptr @PyType_GenericAlloc(ptr, i64)
-declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
-declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
-declare i64 @PyTuple_Size(ptr)
+def _slot(f: Body, object_: Value, name: str) -> Array:
+    """A slot of an object, the place of which the state tells: an array of one."""
+    return f.array(f.array(object_, "i8").at(_state(f)[name]), "ptr")
 
-define internal ptr @weft_of_state(i64 %offset) alwaysinline nounwind {
-  %p = getelementptr i8, ptr @weft_warm_state, i64 %offset
-  %value = load ptr, ptr %p
-  ret ptr %value
-}
 
-; a slot of an object, the place of which the state tells
-define internal ptr @weft_slot(ptr %object, i64 %which) alwaysinline nounwind {
-  %p = getelementptr i8, ptr @weft_warm_state, i64 %which
-  %offset = load i64, ptr %p
-  %slot = getelementptr i8, ptr %object, i64 %offset
-  %value = load ptr, ptr %slot
-  ret ptr %value
-}
+@routine("ptr weft_warm(ptr self, ptr args, i64 nargs, ptr names)", exported=True)
+def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
+    """f(self, *args, **names), as Python calls a method"""
 
-; whether an attribute is this very object; an exception is forgotten, the slow way will meet it again
-define internal i1 @weft_is(ptr %object, ptr %name, ptr %wanted) nounwind {
-entry:
-  %found = call ptr @PyObject_GetAttr(ptr %object, ptr %name)
-  %none = icmp eq ptr %found, null
-  br i1 %none, label %failed, label %compare
-failed:
-  call void @PyErr_Clear()
-  ret i1 false
-compare:
-  %same = icmp eq ptr %found, %wanted
-  call void @Py_DecRef(ptr %found)
-  ret i1 %same
-}
-declare void @PyErr_Clear()
-declare i32 @PyErr_ExceptionMatches(ptr)
+    def unless_as_known(right: Value) -> None:
+        with f.unless(right):
+            f.ret(f.call(slow, self, args, nargs, names))
 
-; whether an object of this class, shape and dtype is there, with a buffer
-define internal i1 @weft_fits(ptr %array, ptr %wanted, ptr %shape, ptr %dtype) nounwind {
-entry:
-  %type.p = getelementptr i8, ptr %array, i64 !OBTYPE
-  %type = load ptr, ptr %type.p
-  %right = icmp eq ptr %type, %wanted
-  br i1 %right, label %own, label %no
-own:
-  %base = call ptr @weft_slot(ptr %array, i64 !S.BASE!)
-  %no.view = icmp eq ptr %base, @_Py_NoneStruct
-  %node = call ptr @weft_slot(ptr %array, i64 !S.CONTENT!)
-  %there = icmp ne ptr %node, null
-  %plain = and i1 %no.view, %there
-  br i1 %plain, label %look, label %no
-look:
-  %value = call ptr @weft_slot(ptr %node, i64 !S.VALUE!)
-  %pending = icmp eq ptr %value, @_Py_NoneStruct
-  %its.dtype = call ptr @weft_slot(ptr %node, i64 !S.DTYPE!)
-  %same.dtype = icmp eq ptr %its.dtype, %dtype
-  %its.op = call ptr @weft_slot(ptr %node, i64 !S.OP!)
-  %scalar = call ptr @weft_of_state(i64 !S.SCALAR!)
-  %number = icmp eq ptr %its.op, %scalar
-  %not = or i1 %pending, %number
-  %good = xor i1 %not, true
-  %ok = and i1 %good, %same.dtype
-  br i1 %ok, label %extents, label %no
-extents:
-  %its.shape = call ptr @weft_slot(ptr %node, i64 !S.SHAPE!)
-  %same = icmp eq ptr %its.shape, %shape
-  br i1 %same, label %yes, label %equal
-equal:
-  %compared = call i32 @PyObject_RichCompareBool(ptr %its.shape, ptr %shape, i32 2)
-  %holds = icmp eq i32 %compared, 1
-  br i1 %holds, label %yes, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
+    unless_as_known(names.null)
+    holder = _slot(f, self, "table")[0]
+    unless_as_known(~(holder.null | (holder == f.symbol("_Py_NoneStruct"))))
+    table = f.call("PyLong_AsVoidPtr", _slot(f, holder, "address")[0])
+    call = f.record(table, WARM_TABLE)
+    program = f.record(call["program"], CALL)
+    threads = f.record(f.symbol("weft_state"), POOL)["threads"].to("i64")
+    unless_as_known((call["arguments"] == nargs) & (program["workers"] == threads))
+    state = _state(f)
+    unless_as_known(f.call(attribute_is, state["local"], state["inside"], state["zero"]))  # nothing is traced
+    unless_as_known(f.call(attribute_is, state["structure"], state["count"], call["structures"]))
+    rows = f.array(table).part(len(WARM_TABLE))
+    with f.each(nargs) as k:
+        unless_as_known(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(WARM_ROW))))
+    inputs = call["inputs"]
+    slots = f.room("i64", program["total"])
+    objects = f.room("ptr", inputs)
+    rows = rows.part(nargs * len(WARM_ROW))
+    with f.each(inputs) as k:  # what the Program is given, each with a reference while it runs
+        object_ = f.call(found, args, rows.at(k * len(WARM_INPUT)))
+        with f.when(object_.null):
+            f.call(drop, objects.pointer, k)
+            f.ret(f.call(slow, self, args, nargs, names))
+        f.call("Py_IncRef", object_)
+        objects[k] = object_
+    f.call("Py_IncRef", holder)
+    result = f.variable("ptr", f.call(ran, table, rows.at(inputs * len(WARM_INPUT)), slots.pointer, objects.pointer))
+    f.call(drop, objects.pointer, inputs)
+    with f.when(result.now.null):  # where nothing has changed: the slow way finds the fault again, and knows the user's line
+        with f.unless(f.call("PyErr_ExceptionMatches", f.symbol("weft_index_fault")) == 0):
+            f.call("PyErr_Clear")
+            result.now = f.call(slow, self, args, nargs, names)
+    f.call("Py_DecRef", holder)
+    f.ret(result.now)
 
-; a new object with its slots filled from pairs (offset, object); the pairs' end in %after
-define internal ptr @weft_filled(ptr %type, ptr %pairs, i64 %count) nounwind {
-entry:
-  %new = call ptr @PyType_GenericAlloc(ptr %type, i64 0)
-  %bad = icmp eq ptr %new, null
-  br i1 %bad, label %failed, label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %k1, %body ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %body, label %done
-body:
-  %at = shl i64 %k, 1
-  %pair = getelementptr i64, ptr %pairs, i64 %at
-  %offset = load i64, ptr %pair
-  %object.p = getelementptr i64, ptr %pair, i64 1
-  %object = load ptr, ptr %object.p
-  call void @Py_IncRef(ptr %object)
-  %slot = getelementptr i8, ptr %new, i64 %offset
-  store ptr %object, ptr %slot
-  %k1 = add i64 %k, 1
-  br label %head
-done:
-  ret ptr %new
-failed:
-  ret ptr null
-}
 
-; put an object, the reference to which is given away, where the state says
-define internal void @weft_put(ptr %object, i64 %which, ptr %value) alwaysinline nounwind {
-  %p = getelementptr i8, ptr @weft_warm_state, i64 %which
-  %offset = load i64, ptr %p
-  %slot = getelementptr i8, ptr %object, i64 %offset
-  store ptr %value, ptr %slot
-  ret void
-}
+@routine("ptr weft_slow(ptr self, ptr args, i64 nargs, ptr names)", attributes="noinline nounwind")
+def slow(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
+    """The same call of the Python function."""
+    count = f.variable("i64", nargs)
+    with f.unless(names.null):
+        count.now = nargs + f.call("PyTuple_Size", names)
+    copy = f.room("ptr", count.now + 1)
+    copy[0] = self
+    f.copy(copy.at(1), args, count.now << 3)
+    f.ret(f.call("PyObject_Vectorcall", _state(f)["slow"], copy.pointer, nargs + 1, names))
 
-define internal void @weft_drop(ptr %objects, i64 %count) nounwind {
-entry:
-  br label %head
-head:
-  %k = phi i64 [ 0, %entry ], [ %k1, %body ]
-  %more = icmp slt i64 %k, %count
-  br i1 %more, label %body, label %done
-body:
-  %p = getelementptr ptr, ptr %objects, i64 %k
-  %object = load ptr, ptr %p
-  call void @Py_DecRef(ptr %object)
-  %k1 = add i64 %k, 1
-  br label %head
-done:
-  ret void
-}
 
-; f(self, *args, **names), as Python calls a method
-define ptr @weft_warm(ptr %self, ptr %args, i64 %nargs, ptr %names) nounwind {
-entry:
-  %named = icmp ne ptr %names, null
-  br i1 %named, label %slow, label %ready
-ready:
-  %holder = call ptr @weft_slot(ptr %self, i64 !S.TABLE!)
-  %none = icmp eq ptr %holder, null
-  %empty = icmp eq ptr %holder, @_Py_NoneStruct
-  %cold = or i1 %none, %empty
-  br i1 %cold, label %slow, label %open
-open:
-  %number.t = call ptr @weft_slot(ptr %holder, i64 !S.ADDRESS!)
-  %table = call ptr @PyLong_AsVoidPtr(ptr %number.t)
-  %program.p = getelementptr i8, ptr %table, i64 !T.PROGRAM!
-  %program = load ptr, ptr %program.p
-  %count.p = getelementptr i8, ptr %table, i64 !T.ARGUMENTS!
-  %count = load i64, ptr %count.p
-  %as.many = icmp eq i64 %count, %nargs
-""" + read("program", CALL, "workers") + """
-  %threads = load i32, ptr getelementptr (i8, ptr @weft_state, i64 !WORKERS)
-  %threads64 = zext i32 %threads to i64
-  %same.threads = icmp eq i64 %workers, %threads64
-  %usual = and i1 %as.many, %same.threads
-  br i1 %usual, label %outside, label %slow
-outside:
-  %local = call ptr @weft_of_state(i64 !S.LOCAL!)
-  %inside = call ptr @weft_of_state(i64 !S.INSIDE!)
-  %zero = call ptr @weft_of_state(i64 !S.ZERO!)
-  %no.trace = call i1 @weft_is(ptr %local, ptr %inside, ptr %zero)
-  br i1 %no.trace, label %structure, label %slow
-structure:
-  %class = call ptr @weft_of_state(i64 !S.STRUCTURE!)
-  %counter = call ptr @weft_of_state(i64 !S.COUNT!)
-  %known.p = getelementptr i8, ptr %table, i64 !T.STRUCTURES!
-  %known = load ptr, ptr %known.p
-  %unchanged = call i1 @weft_is(ptr %class, ptr %counter, ptr %known)
-  br i1 %unchanged, label %begin, label %slow
-begin:
-  %rows = getelementptr i8, ptr %table, i64 !ROWS
-  br label %arg.head
-arg.head:
-  %a = phi i64 [ 0, %begin ], [ %a1, %arg.next ]
-  %a.more = icmp slt i64 %a, %count
-  br i1 %a.more, label %arg.body, label %inputs
-arg.body:
-  %a3 = mul i64 %a, 3
-  %row = getelementptr i64, ptr %rows, i64 %a3
-  %arg.p = getelementptr ptr, ptr %args, i64 %a
-  %arg = load ptr, ptr %arg.p
-  %kind = load i64, ptr %row
-  %first.p = getelementptr i64, ptr %row, i64 1
-  %first = load ptr, ptr %first.p
-  switch i64 %kind, label %same [ i64 !A.ARRAY, label %an.array
-                                 i64 !A.VALUE, label %a.value
-                                 i64 !A.FLOAT, label %float ]
-an.array:
-  %array.class = call ptr @weft_of_state(i64 !S.ARRAY!)
-  br label %array
-a.value:
-  %value.class = call ptr @weft_of_state(i64 !S.SCALARTYPE!)
-  br label %array
-array:
-  %wanted = phi ptr [ %array.class, %an.array ], [ %value.class, %a.value ]
-  %second.p = getelementptr i64, ptr %row, i64 2
-  %second = load ptr, ptr %second.p
-  %fits = call i1 @weft_fits(ptr %arg, ptr %wanted, ptr %first, ptr %second)
-  br i1 %fits, label %arg.next, label %slow
-float:
-  %type.p = getelementptr i8, ptr %arg, i64 !OBTYPE
-  %type = load ptr, ptr %type.p
-  %is.float = icmp eq ptr %type, @PyFloat_Type
-  br i1 %is.float, label %arg.next, label %slow
-same:
-  %identical = icmp eq ptr %arg, %first
-  br i1 %identical, label %arg.next, label %slow
-arg.next:
-  %a1 = add i64 %a, 1
-  br label %arg.head
-inputs:
-  %ni.p = getelementptr i8, ptr %table, i64 !T.INPUTS!
-  %ni = load i64, ptr %ni.p
-""" + read("program", CALL, "total") + """
-  %slots = alloca i64, i64 %total, align 16
-  %objects = alloca ptr, i64 %ni, align 16
-  %count3 = mul i64 %count, 3
-  %in.rows = getelementptr i64, ptr %rows, i64 %count3
-  br label %in.head
-in.head: ; what the Program is given, each with a reference while it runs
-  %i = phi i64 [ 0, %inputs ], [ %i1, %in.held ]
-  %i.more = icmp slt i64 %i, %ni
-  br i1 %i.more, label %in.body, label %fill
-in.body:
-  %i3 = mul i64 %i, 3
-  %in.row = getelementptr i64, ptr %in.rows, i64 %i3
-  %in.kind = load i64, ptr %in.row
-  %where.p = getelementptr i64, ptr %in.row, i64 1
-  %where = load i64, ptr %where.p
-  %where.o = load ptr, ptr %where.p
-  switch i64 %in.kind, label %in.fixed [ i64 !I.ARRAY, label %in.array
-                                        i64 !I.NUMBER, label %in.number
-                                        i64 !I.CELL, label %in.cell ]
-in.array:
-  %given.p = getelementptr ptr, ptr %args, i64 %where
-  %given = load ptr, ptr %given.p
-  %its.node = call ptr @weft_slot(ptr %given, i64 !S.CONTENT!)
-  %its.value = call ptr @weft_slot(ptr %its.node, i64 !S.VALUE!)
-  br label %in.held
-in.number:
-  %number.p = getelementptr ptr, ptr %args, i64 %where
-  %number = load ptr, ptr %number.p
-  br label %in.held
-in.cell:
-  %cell.node = call ptr @weft_slot(ptr %where.o, i64 !S.CONTENT!)
-  %expected.p = getelementptr i64, ptr %in.row, i64 2
-  %expected = load ptr, ptr %expected.p
-  %as.before = icmp eq ptr %cell.node, %expected
-  br i1 %as.before, label %in.content, label %changed
-in.content:
-  %content = call ptr @weft_slot(ptr %cell.node, i64 !S.VALUE!)
-  br label %in.held
-changed:
-  call void @weft_drop(ptr %objects, i64 %i)
-  br label %slow
-in.fixed:
-  br label %in.held
-in.held:
-  %object = phi ptr [ %its.value, %in.array ], [ %number, %in.number ], [ %content, %in.content ], [ %where.o, %in.fixed ]
-  call void @Py_IncRef(ptr %object)
-  %object.p = getelementptr ptr, ptr %objects, i64 %i
-  store ptr %object, ptr %object.p
-  %i1 = add i64 %i, 1
-  br label %in.head
-fill:
-""" + read("program", CALL, "name", "allocator") + """
-  %buffer.type = load ptr, ptr %allocator
-""" + read("program", CALL, "home") + """
-  %kinds = getelementptr i64, ptr %program, i64 !HEADER
-  call void @Py_IncRef(ptr %holder)
-  br label %slot.head
-slot.head:
-  %s = phi i64 [ 0, %fill ], [ %s1, %slot.body ]
-  %s.more = icmp slt i64 %s, %ni
-  br i1 %s.more, label %slot.body, label %output
-slot.body:
-  %s.p = getelementptr ptr, ptr %objects, i64 %s
-  %s.o = load ptr, ptr %s.p
-  %s.kind.p = getelementptr i64, ptr %kinds, i64 %s
-  %s.kind = load i64, ptr %s.kind.p
-  %s.slot = getelementptr i64, ptr %slots, i64 %s
-  %took = call i1 @weft_item(ptr %s.o, i64 %s.kind, ptr %name, ptr %s.slot, ptr %buffer.type)
-  %s1 = add i64 %s, 1
-  br i1 %took, label %slot.head, label %failed
-output:
-  %size.p = getelementptr i64, ptr %kinds, i64 %ni
-  %size = load i64, ptr %size.p
-  %its.home.p = getelementptr i64, ptr %size.p, i64 1
-  %its.home = load ptr, ptr %its.home.p
-  %buffer = call ptr @weft_make(ptr %allocator, ptr %its.home, i64 %size)
-  %no.buffer = icmp eq ptr %buffer, null
-  br i1 %no.buffer, label %failed, label %made
-made: ; the result, before the run
-  %node.type.p = getelementptr i8, ptr %table, i64 !T.NODE!
-  %node.type = load ptr, ptr %node.type.p
-  %nn.p = getelementptr i8, ptr %table, i64 !T.NODESLOTS!
-  %nn = load i64, ptr %nn.p
-  %na.p = getelementptr i8, ptr %table, i64 !T.ARRAYSLOTS!
-  %na = load i64, ptr %na.p
-  %ni3 = mul i64 %ni, 3
-  %node.pairs = getelementptr i64, ptr %in.rows, i64 %ni3
-  %nn2 = shl i64 %nn, 1
-  %array.pairs = getelementptr i64, ptr %node.pairs, i64 %nn2
-  %node = call ptr @weft_filled(ptr %node.type, ptr %node.pairs, i64 %nn)
-  %no.node = icmp eq ptr %node, null
-  br i1 %no.node, label %lost, label %noded
-lost:
-  call void @Py_DecRef(ptr %buffer)
-  br label %failed
-noded:
-  call void @weft_put(ptr %node, i64 !S.VALUE!, ptr %buffer)
-  %array.type.p = getelementptr i8, ptr %table, i64 !T.RESULT!
-  %array.type = load ptr, ptr %array.type.p
-  %array.o = call ptr @weft_filled(ptr %array.type, ptr %array.pairs, i64 %na)
-  %no.array = icmp eq ptr %array.o, null
-  br i1 %no.array, label %lost.node, label %filled
-lost.node:
-  call void @Py_DecRef(ptr %node)
-  br label %failed
-filled:
-  call void @weft_put(ptr %array.o, i64 !S.CONTENT!, ptr %node)
-  %address.p = getelementptr i8, ptr %buffer, i64 !ADDRESS
-  %address = load i64, ptr %address.p
-  %out.slot = getelementptr i64, ptr %slots, i64 %ni
-  store i64 %address, ptr %out.slot
-  %no.arena = icmp eq ptr %home, null
-  br i1 %no.arena, label %run, label %arena
-arena:
-  %block = call i64 @weft_block(ptr %allocator, ptr %home)
-  %no.block = icmp eq i64 %block, 0
-  br i1 %no.block, label %undone, label %run.arena
-run.arena:
-  %ran.a = call i1 @weft_walk(ptr %program, ptr %slots, i64 %block)
-  call void @weft_give(ptr %home, i64 %block)
-  br i1 %ran.a, label %result, label %undone
-run:
-  %ran = call i1 @weft_walk(ptr %program, ptr %slots, i64 0)
-  br i1 %ran, label %result, label %undone
-undone:
-  call void @Py_DecRef(ptr %array.o)
-  %fault = call i32 @PyErr_ExceptionMatches(ptr @weft_index_fault)
-  %faulted = icmp ne i32 %fault, 0
-  br i1 %faulted, label %tell, label %failed
-tell: ; nothing has changed: the slow way finds the fault again, and knows the user's line
-  call void @PyErr_Clear()
-  call void @weft_drop(ptr %objects, i64 %ni)
-  br label %slow
-failed:
-  call void @weft_drop(ptr %objects, i64 %ni)
-  call void @Py_DecRef(ptr %holder)
-  ret ptr null
-result:
-  call void @weft_drop(ptr %objects, i64 %ni)
-  call void @Py_DecRef(ptr %holder)
-  ret ptr %array.o
-slow:
-  %more.n = call i64 @weft_names(ptr %names)
-  %plus = add i64 %nargs, 1
-  %space = add i64 %plus, %more.n
-  %copy = alloca ptr, i64 %space, align 16
-  store ptr %self, ptr %copy
-  %rest = getelementptr ptr, ptr %copy, i64 1
-  %rest.n = add i64 %nargs, %more.n
-  %rest.bytes = shl i64 %rest.n, 3
-  call void @llvm.memcpy.p0.p0.i64(ptr align 8 %rest, ptr align 8 %args, i64 %rest.bytes, i1 false)
-  %function = call ptr @weft_of_state(i64 !S.SLOW!)
-  %answer = call ptr @PyObject_Vectorcall(ptr %function, ptr %copy, i64 %plus, ptr %names)
-  ret ptr %answer
-}
+@routine("i1 weft_is(ptr object, ptr name, ptr wanted)")
+def attribute_is(f: Body, object_: Value, name: Value, wanted: Value) -> None:
+    """Whether an attribute is this very object; an exception is forgotten, the slow way will meet it again."""
+    found = f.call("PyObject_GetAttr", object_, name)
+    with f.when(found.null):
+        f.call("PyErr_Clear")
+        f.ret(False)
+    f.call("Py_DecRef", found)
+    f.ret(found == wanted)
 
-define internal i64 @weft_names(ptr %names) nounwind {
-entry:
-  %none = icmp eq ptr %names, null
-  br i1 %none, label %no, label %some
-no:
-  ret i64 0
-some:
-  %n = call i64 @PyTuple_Size(ptr %names)
-  ret i64 %n
-}
-"""
+
+@routine("i1 weft_agrees(ptr argument, ptr row)")
+def agrees(f: Body, argument: Value, row_: Value) -> None:
+    """Whether an argument is what the table says."""
+    row = f.record(row_, WARM_ROW)
+    kind = row["kind"]
+    with f.when((kind == ARRAY) | (kind == VALUE)):
+        state = _state(f)
+        wanted = (kind == ARRAY).pick(state["array"], state["scalar_type"])
+        f.ret(f.call(fits, argument, wanted, row["first"], row["second"]))
+    with f.when(kind == FLOAT):
+        f.ret(f.record(argument, OBJECT)["type"] == f.symbol("PyFloat_Type"))
+    f.ret(argument == row["first"])
+
+
+@routine("i1 weft_fits(ptr array, ptr wanted, ptr shape, ptr dtype)")
+def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> None:
+    """Whether an object of this class, shape and dtype is there, with a buffer."""
+    none = f.symbol("_Py_NoneStruct")
+    with f.unless(f.record(array, OBJECT)["type"] == wanted):
+        f.ret(False)
+    is_view = ~(_slot(f, array, "base")[0] == none)
+    node = _slot(f, array, "content")[0]
+    with f.when(is_view | node.null):
+        f.ret(False)
+    pending = _slot(f, node, "value")[0] == none
+    is_number = _slot(f, node, "op")[0] == _state(f)["scalar"]
+    with f.when(pending | is_number | ~(_slot(f, node, "dtype")[0] == dtype)):
+        f.ret(False)
+    its_shape = _slot(f, node, "shape")[0]
+    with f.when(its_shape == shape):
+        f.ret(True)
+    f.ret(f.call("PyObject_RichCompareBool", its_shape, shape, PY_EQ) == 1)
+
+
+@routine("ptr weft_found(ptr args, ptr row)")
+def found(f: Body, args: Value, row_: Value) -> None:
+    """An input of the Program, as the table says; null where a cell holds another Node than it did."""
+    row = f.record(row_, WARM_INPUT)
+    kind = row["kind"]
+    with f.when(kind == OF_ARRAY):
+        node = _slot(f, f.array(args, "ptr")[row["place"]], "content")[0]
+        f.ret(_slot(f, node, "value")[0])
+    with f.when(kind == OF_NUMBER):
+        f.ret(f.array(args, "ptr")[row["place"]])
+    object_ = row["place"].to("ptr")
+    with f.when(kind == OF_CELL):
+        node = _slot(f, object_, "content")[0]
+        with f.unless(node == row["node"]):
+            f.ret(None)
+        f.ret(_slot(f, node, "value")[0])
+    f.ret(object_)
+
+
+@routine("ptr weft_ran(ptr table, ptr pairs, ptr slots, ptr objects)")
+def ran(f: Body, table: Value, pairs: Value, slots_: Value, objects_: Value) -> None:
+    """Run the Program on these objects: its result as an Array, or null with an exception set."""
+    call = f.record(table, WARM_TABLE)
+    program = f.record(call["program"], CALL)
+    ni, name, allocator, home = call["inputs"], program["name"], program["allocator"], program["home"]
+    buffers = f.record(allocator, ALLOCATOR)["type"]
+    kinds = f.array(program.pointer).part(HEADER)
+    slots, objects = f.array(slots_), f.array(objects_, "ptr")
+    with f.each(ni) as k:
+        with f.unless(f.call(item, objects[k], kinds[k], name, slots.at(k), buffers)):
+            f.ret(None)
+    sizes = kinds.part(ni)
+    buffer = f.call(make, allocator, sizes[1].to("ptr"), sizes[0])  # of the one output: its bytes, its home
+    with f.when(buffer.null):
+        f.ret(None)
+    count = call["node_slots"]
+    node = f.call(filled, call["node"], pairs, count)
+    with f.when(node.null):
+        f.call("Py_DecRef", buffer)
+        f.ret(None)
+    _slot(f, node, "value")[0] = buffer
+    array = f.call(filled, call["result"], f.array(pairs).at(count << 1), call["array_slots"])
+    with f.when(array.null):
+        f.call("Py_DecRef", node)
+        f.ret(None)
+    _slot(f, array, "content")[0] = node
+    slots[ni] = f.record(buffer, BUFFER)["address"]
+    well = f.variable("i1")
+    with f.when(home.null):
+        well.now = f.call(walk, program.pointer, slots_, 0)
+    with f.otherwise():
+        arena = f.call(block, allocator, home)
+        with f.unless(arena == 0):
+            well.now = f.call(walk, program.pointer, slots_, arena)
+            f.call(give, home, arena)
+    with f.unless(well.now):
+        f.call("Py_DecRef", array)
+        f.ret(None)
+    f.ret(array)
+
+
+@routine("ptr weft_filled(ptr type, ptr pairs, i64 count)")
+def filled(f: Body, type_: Value, pairs: Value, count: Value) -> None:
+    """A new object with its slots filled from pairs (offset, object)."""
+    new = f.call("PyType_GenericAlloc", type_, 0)
+    with f.when(new.null):
+        f.ret(None)
+    with f.each(count) as k:
+        pair = f.array(pairs).part(k << 1)
+        object_ = pair[1].to("ptr")
+        f.call("Py_IncRef", object_)
+        f.array(f.array(new, "i8").at(pair[0]), "ptr")[0] = object_
+    f.ret(new)
+
+
+@routine("void weft_drop(ptr objects, i64 count)")
+def drop(f: Body, objects: Value, count: Value) -> None:
+    with f.each(count) as k:
+        f.call("Py_DecRef", f.array(objects, "ptr")[k])
+
+
+ROUTINES = (warm, slow, attribute_is, agrees, fits, found, ran, filled, drop)

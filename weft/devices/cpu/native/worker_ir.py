@@ -1,182 +1,127 @@
-"""LLVM text of the pool's workers: how one sleeps and wakes, takes chunks, lives as a thread, and is made."""
+"""The pool's workers in emitted code: how one sleeps and wakes, takes chunks, lives as a thread, and is made."""
 
-TEXT = """
-declare i64 @syscall(i64, ...)
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(i64)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @sigfillset(ptr)
-declare i64 @llvm.readcyclecounter()
-!DECLARE_MODE
-!DECLARE_PAUSE
+from __future__ import annotations
 
-; wait while *word == value (private futex 128), or wake everybody who waits
-define internal void @weft_sleep(ptr %word, i32 %value) nounwind {
-  %r = call i64 (i64, ...) @syscall(i64 !FUTEX, ptr %word, i64 128, i32 %value, ptr null, ptr null, i64 0)
-  ret void
-}
+from weft.devices.cpu.native import machine_ir
+from weft.devices.cpu.native.foreign import FUTEX_WAIT, FUTEX_WAKE, SIG_SETMASK, SIGSET_ROOM
+from weft.devices.cpu.native.layouts import CHUNKS, POOL, RANGE
+from weft.devices.cpu.native.routine import Body, Record, Value, routine
 
-define internal void @weft_wake(ptr %word) nounwind {
-  %r = call i64 (i64, ...) @syscall(i64 !FUTEX, ptr %word, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
-  ret void
-}
+LOW = (1 << 32) - 1  # the lower half of a word that holds two numbers
+EVERYBODY = (1 << 31) - 1
 
-; take chunks of generation %gen until none is left
-define internal void @weft_take(i64 %id, i32 %gen) nounwind {
-entry:
-  %mode = alloca i32
-  %body = load ptr, ptr $body
-  %context = load ptr, ptr $context
-  %count32 = load i32, ptr $workers
-  %count = zext i32 %count32 to i64
-  %trace = load ptr, ptr $trace
-  %trace.size = load i64, ptr $trace_size
-  %mxcsr = load i32, ptr $mxcsr
-  %worker = icmp ne i64 %id, 0
-  br i1 %worker, label %set, label %victim
-set:
-  store i32 %mxcsr, ptr %mode
-  !LOAD_MODE
-  br label %victim
-victim:
-  %k = phi i64 [ 0, %entry ], [ 0, %set ], [ %k1, %next ]
-  %did = phi i64 [ 0, %entry ], [ 0, %set ], [ %did1, %next ]
-  %sum = add i64 %id, %k
-  %over = icmp uge i64 %sum, %count
-  %wrapped = sub i64 %sum, %count
-  %v = select i1 %over, i64 %wrapped, i64 %sum
-  %shift = shl i64 %v, 6
-  %range = getelementptr i8, ptr $ranges, i64 %shift
-  %endp = getelementptr i8, ptr %range, i64 8
-  br label %claim
-claim:
-  %did1 = phi i64 [ %did, %victim ], [ %did1, %try ], [ %did2, %ran ]
-  %word = load atomic i64, ptr %range acquire, align 8
-  %high = lshr i64 %word, 32
-  %tag = trunc i64 %high to i32
-  %live = icmp eq i32 %tag, %gen
-  br i1 %live, label %look, label %out
-look:
-  %chunk = and i64 %word, 4294967295
-  %end = load atomic i64, ptr %endp acquire, align 8
-  %some = icmp ult i64 %chunk, %end
-  br i1 %some, label %try, label %next
-try:
-  %word1 = add i64 %word, 1
-  %pair = cmpxchg ptr %range, i64 %word, i64 %word1 acq_rel acquire, align 8
-  %mine = extractvalue { i64, i1 } %pair, 1
-  br i1 %mine, label %run, label %claim
-run:
-  call void %body(ptr %context, i64 %chunk, i64 %id)
-  %did2 = add i64 %did1, 1
-  %traced = icmp ult i64 %chunk, %trace.size
-  br i1 %traced, label %note, label %ran
-note:
-  %cell = getelementptr i32, ptr %trace, i64 %chunk
-  %id32 = trunc i64 %id to i32
-  store i32 %id32, ptr %cell
-  br label %ran
-ran:
-  br label %claim
-next:
-  %k1 = add i64 %k, 1
-  %again = icmp ult i64 %k1, %count
-  br i1 %again, label %victim, label %out
-out:
-  %total = phi i64 [ %did1, %claim ], [ %did1, %next ]
-  %any = icmp ne i64 %total, 0
-  br i1 %any, label %report, label %done
-report:
-  %before = atomicrmw sub ptr $remaining, i64 %total seq_cst, align 8
-  %last = icmp eq i64 %before, %total
-  br i1 %last, label %ask, label %done
-ask:
-  %waits = load atomic i32, ptr $waiting seq_cst, align 4
-  %asleep = icmp ne i32 %waits, 0
-  br i1 %asleep, label %wake, label %done
-wake:
-  call void @weft_wake(ptr $remaining)
-  br label %done
-done:
-  ret void
-}
 
-; a worker thread: argument (generation << 32) | id
-define internal ptr @weft_worker(ptr %argument) nounwind {
-entry:
-  %seen.p = alloca i32
-  %arg = ptrtoint ptr %argument to i64
-  %first64 = lshr i64 %arg, 32
-  %first = trunc i64 %first64 to i32
-  %id = and i64 %arg, 4294967295
-  store i32 %first, ptr %seen.p
-  br label %idle
-idle:
-  %seen = load i32, ptr %seen.p
-  %since = !SINCE
-  br label %spin
-spin:
-  %round = phi i64 [ 0, %idle ], [ %round1, %pause ]
-  %gen = load atomic i32, ptr $generation acquire, align 4
-  %new = icmp ne i32 %gen, %seen
-  br i1 %new, label %work, label %pause
-pause:
-  !PAUSE
-  %round1 = add i64 %round, 1
-  %now = !NOW
-  %passed = sub i64 %now, %since
-  %owner = load atomic i64, ptr $lock monotonic, align 8
-  %running = icmp ne i64 %owner, 0
-  %patience = select i1 %running, i64 !PATIENT, i64 !SPIN
-  %long = icmp ugt i64 %passed, %patience
-  br i1 %long, label %sleep, label %spin
-sleep:
-  %a = atomicrmw add ptr $sleepers, i32 1 seq_cst, align 4
-  call void @weft_sleep(ptr $generation, i32 %seen)
-  %b = atomicrmw sub ptr $sleepers, i32 1 seq_cst, align 4
-  br label %idle
-work:
-  store i32 %gen, ptr %seen.p
-  %workers32 = load i32, ptr $workers
-  %workers = zext i32 %workers32 to i64
-  %wanted = icmp ult i64 %id, %workers
-  br i1 %wanted, label %take, label %idle
-take:
-  call void @weft_take(i64 %id, i32 %gen)
-  br label %idle
-}
+def pool_state(f: Body) -> Record:
+    return f.record(f.symbol("weft_state"), POOL)
 
-; make worker threads until %count of them (besides the caller) exist; they block all signals
-define internal void @weft_start(i32 %count) nounwind noinline {
-entry:
-  %thread = alloca i64
-  %all = alloca [128 x i8], align 8
-  %old = alloca [128 x i8], align 8
-  %f = call i32 @sigfillset(ptr %all)
-  %m = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
-  %gen = load i32, ptr $generation
-  %gen64 = zext i32 %gen to i64
-  %high = shl i64 %gen64, 32
-  br label %head
-head:
-  %have = load i32, ptr $started
-  %few = icmp slt i32 %have, %count
-  br i1 %few, label %make, label %done
-make:
-  %next = add i32 %have, 1
-  %id = zext i32 %next to i64
-  %packed = or i64 %high, %id
-  %argument = inttoptr i64 %packed to ptr
-  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @weft_worker, ptr %argument)
-  %bad = icmp ne i32 %failed, 0
-  br i1 %bad, label %done, label %made
-made:
-  %t = load i64, ptr %thread
-  %d = call i32 @pthread_detach(i64 %t)
-  store i32 %next, ptr $started
-  br label %head
-done:
-  %r = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
-  ret void
-}
-"""
+
+def range_of(f: Body, worker: Value) -> Record:
+    """The chunks that are a worker's first."""
+    return f.record(f.array(pool_state(f).at("ranges"), "i8").at(worker * RANGE), CHUNKS)
+
+
+@routine("void weft_sleep(ptr word, i32 value)")
+def sleep(f: Body, word: Value, value: Value) -> None:
+    """Wait while *word == value."""
+    how = (f.constant("i64", FUTEX_WAIT), value, f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
+    f.call("syscall", machine_ir.FUTEX, word, *how)
+
+
+@routine("void weft_wake(ptr word)")
+def wake(f: Body, word: Value) -> None:
+    """Wake everybody who waits."""
+    how = (FUTEX_WAKE, EVERYBODY)
+    rest = (f.constant("ptr", None), f.constant("ptr", None), f.constant("i64", 0))
+    f.call("syscall", machine_ir.FUTEX, word, *(f.constant("i64", n) for n in how), *rest)
+
+
+@routine("void weft_take(i64 id, i32 generation)")
+def take(f: Body, id_: Value, generation: Value) -> None:
+    """Take chunks of a generation until none is left: a worker's own first, then the others'."""
+    pool = pool_state(f)
+    body, context, count = pool["body"], pool["context"], pool["workers"].to("i64")
+    trace, trace_size, mode = pool["trace"], pool["trace_size"], pool["mode"]
+    with f.when(id_ != 0):
+        machine_ir.load_mode(f, mode)
+    did = f.variable("i64")
+    with f.each(count) as k:
+        at = id_ + k
+        chunks = range_of(f, (at >= count).pick(at - count, at))
+        with f.forever():
+            word = chunks.atomic("word", "acquire")
+            with f.unless((word >> 32).to("i32") == generation):
+                f.call(report, did.now)
+                f.ret()
+            chunk = word & LOW
+            with f.unless(chunk < chunks.atomic("end", "acquire")):
+                f.leave()
+            with f.when(chunks.swap("word", word, word + 1)):
+                f.call_address(body, context, chunk, id_)
+                did.now = did.now + 1
+                with f.when(chunk < trace_size):
+                    f.array(trace, "i32")[chunk] = id_.to("i32")
+    f.call(report, did.now)
+
+
+@routine("void weft_report(i64 did)")
+def report(f: Body, did: Value) -> None:
+    """So many chunks are done; wake the caller after the last one, if it sleeps."""
+    with f.when(did == 0):
+        f.ret()
+    pool = pool_state(f)
+    with f.when(pool.atomic_add("remaining", f.constant("i64", 0) - did) == did):
+        with f.when(pool.atomic("waiting", "seq_cst") != 0):
+            f.call(wake, pool.at("remaining"))
+
+
+@routine("ptr weft_worker(ptr argument)")
+def worker(f: Body, argument: Value) -> None:
+    """A worker thread: argument (generation << 32) | id"""
+    pool = pool_state(f)
+    word = argument.to("i64")
+    id_ = word & LOW
+    seen = f.variable("i32", (word >> 32).to("i32"))
+    with f.forever():
+        turn = f.variable("i64")
+        since = machine_ir.clock(f, turn.now)
+        with f.forever():
+            generation = pool.atomic("generation", "acquire")
+            with f.when(generation != seen.now):
+                seen.now = generation
+                with f.when(id_ < pool["workers"].to("i64")):
+                    f.call(take, id_, generation)
+                f.leave()
+            machine_ir.pause(f)
+            turn.now = turn.now + 1
+            passed = machine_ir.clock(f, turn.now) - since
+            running = pool.atomic("lock", "monotonic") != 0
+            with f.when(passed > running.pick(machine_ir.PATIENT, machine_ir.SPIN)):
+                pool.atomic_add("sleepers", 1)
+                f.call(sleep, pool.at("generation"), seen.now)
+                pool.atomic_add("sleepers", -1)
+                f.leave()
+
+
+@routine("void weft_start(i32 count)", attributes="nounwind noinline")
+def start(f: Body, count: Value) -> None:
+    """Make worker threads until so many of them (besides the caller) exist; they block all signals."""
+    pool = pool_state(f)
+    thread = f.fixed_room("i64", 8)
+    everything, old = f.fixed_room(f"[{SIGSET_ROOM} x i8]", 8), f.fixed_room(f"[{SIGSET_ROOM} x i8]", 8)
+    f.call("sigfillset", everything)
+    f.call("pthread_sigmask", SIG_SETMASK, everything, old)
+    generation = pool["generation"].to("i64") << 32
+    with f.forever():
+        have = pool["started"]
+        with f.when(have >= count):
+            f.leave()
+        more = have + 1
+        argument = (generation | more.to("i64")).to("ptr")
+        with f.when(f.call("pthread_create", thread, None, f.address(worker), argument) != 0):
+            f.leave()
+        f.call("pthread_detach", f.array(thread)[0])
+        pool["started"] = more
+    f.call("pthread_sigmask", SIG_SETMASK, old, None)
+
+
+ROUTINES = (sleep, wake, take, report, worker, start)

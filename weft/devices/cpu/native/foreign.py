@@ -1,0 +1,75 @@
+"""What emitted code takes from elsewhere: functions of CPython, of the C library and of LLVM, and their numbers by name."""
+
+from __future__ import annotations
+
+# CPython, Include/: what tells the interpreter how something is called or laid out
+METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02  # methodobject.h: (self, args, nargs), and names of arguments behind
+OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: the count of references and the type; an object's own fields follow
+OBJECT = {"type": (OBJECT_SIZE - 8, "ptr")}
+PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
+BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: what a slot of a type's description is
+T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: the type of a member, and that Python does not set it
+DISALLOW_INSTANTIATION = 1 << 7  # object.h: Py_TPFLAGS_, not made from Python
+BUF_C_CONTIGUOUS = 0x38  # pybuffer.h: PyBUF_C_CONTIGUOUS, row-major with its shape and strides
+# pybuffer.h, Py_buffer: how it begins, and more room than it takes
+PY_BUFFER = {"address": (0, "ptr"), "object": (8, "ptr"), "nbytes": (16, "i64")}
+BUFFER_ROOM = 256
+# Linux
+FUTEX_WAIT, FUTEX_WAKE = 128, 129  # linux/futex.h: FUTEX_WAIT and FUTEX_WAKE with FUTEX_PRIVATE_FLAG
+SIG_SETMASK, SIGSET_ROOM = 2, 128  # signal.h; bytes of a sigset_t
+# x86: bits 15 and 6 of the mode of floating point: results that are denormal become 0, and so do operands
+FLUSH_TO_ZERO = 1 << 15 | 1 << 6
+
+_SIGNATURES = """
+void Py_IncRef(ptr)
+void Py_DecRef(ptr)
+ptr PyList_New(i64)
+i64 PyList_Size(ptr)
+ptr PyList_GetItem(ptr, i64)
+i32 PyList_SetItem(ptr, i64, ptr)
+i64 PyTuple_Size(ptr)
+ptr PyTuple_Pack(i64, ...)
+ptr PyLong_FromLongLong(i64)
+ptr PyLong_FromUnsignedLongLong(i64)
+i64 PyLong_AsUnsignedLongLong(ptr)
+i64 PyLong_AsUnsignedLongLongMask(ptr)
+ptr PyLong_AsVoidPtr(ptr)
+double PyFloat_AsDouble(ptr)
+i32 PyObject_IsTrue(ptr)
+ptr PyObject_GetAttr(ptr, ptr)
+i32 PyObject_RichCompareBool(ptr, ptr, i32)
+ptr PyObject_CallOneArg(ptr, ptr)
+ptr PyObject_Vectorcall(ptr, ptr, i64, ptr)
+ptr PyType_GenericAlloc(ptr, i64)
+ptr _PyObject_New(ptr)
+void PyObject_Free(ptr)
+void PyObject_ClearWeakRefs(ptr)
+i32 PyObject_GetBuffer(ptr, ptr, i32)
+i32 PyBuffer_FillInfo(ptr, ptr, ptr, i64, i32, i32)
+void PyBuffer_Release(ptr)
+ptr PyErr_Occurred()
+i32 PyErr_CheckSignals()
+void PyErr_BadArgument()
+void PyErr_Clear()
+i32 PyErr_ExceptionMatches(ptr)
+void PyErr_SetObject(ptr, ptr)
+ptr PyEval_SaveThread()
+void PyEval_RestoreThread(ptr)
+i32 PyGILState_Ensure()
+void PyGILState_Release(i32)
+ptr realloc(ptr, i64)
+i64 syscall(i64, ...)
+i32 pthread_create(ptr, ptr, ptr, ptr)
+i32 pthread_detach(i64)
+i32 pthread_sigmask(i32, ptr, ptr)
+i32 sigfillset(ptr)
+void llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+void llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+ptr llvm.thread.pointer()
+i64 llvm.readcyclecounter()
+void llvm.x86.sse.stmxcsr(ptr)
+void llvm.x86.sse.ldmxcsr(ptr)
+void llvm.x86.sse2.pause()
+void llvm.aarch64.hint(i32)
+"""
+FUNCTIONS = {line.split("(")[0].split()[1]: line for line in _SIGNATURES.split("\n") if line}

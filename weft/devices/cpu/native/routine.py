@@ -1,0 +1,363 @@
+"""Functions of the runtime, written as programs: values with types and operators, fields by name, blocks as ``with``.
+
+A routine is a Python function that writes one native function::
+
+    @routine("i64 weft_idle(ptr home)")
+    def idle(f: Body, home: Value) -> None:
+        record = f.record(home, HOME)
+        with f.when(record["count"] == 0):
+            f.ret(0)
+        ...
+
+It runs when the text is made, once; what it computes with are names of values that will exist when the native function runs.
+So ``a + b`` appends an addition, ``record["count"]`` a load, and a Python helper that takes ``f`` writes its lines in place.
+Integers are signed. Pointers carry no type: a record or an array says what lies where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
+
+from weft.devices.cpu.emit.text import Function
+from weft.devices.cpu.native import foreign
+from weft.devices.cpu.native.layouts import Layout
+
+
+class Value:
+    """What a name of the text stands for, and its type."""
+
+    __slots__ = ("f", "name", "type")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, f: Body, type_: str, name: str) -> None:
+        self.f, self.type, self.name = f, type_, name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def _made(self, operation: str, other: Operand, type_: str = "") -> Value:
+        return self.f.made(type_ or self.type, f"{operation} {self.type} {self.name}, {text_of(other, self.type)}")
+
+    def __add__(self, other: Operand) -> Value:
+        return self._made("add", other)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._made("sub", other)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._made("mul", other)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self._made("udiv", other)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self._made("shl", other)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self._made("lshr", other)
+
+    def __and__(self, other: Operand) -> Value:
+        return self._made("and", other)
+
+    def __or__(self, other: Operand) -> Value:
+        return self._made("or", other)
+
+    def __invert__(self) -> Value:
+        return self._made("xor", True if self.type == "i1" else -1)
+
+    def __lt__(self, other: Operand) -> Value:
+        return self._made("icmp slt", other, "i1")
+
+    def __le__(self, other: Operand) -> Value:
+        return self._made("icmp sle", other, "i1")
+
+    def __gt__(self, other: Operand) -> Value:
+        return self._made("icmp sgt", other, "i1")
+
+    def __ge__(self, other: Operand) -> Value:
+        return self._made("icmp sge", other, "i1")
+
+    def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._made("fcmp oeq" if self.type in ("float", "double") else "icmp eq", other, "i1")
+
+    def __ne__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._made("icmp ne", other, "i1")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a value of the native function is not known while its text is made: use f.when")
+
+    @property
+    def null(self) -> Value:
+        """Whether a pointer points nowhere."""
+        return self == None  # noqa: E711  (of the native function, not of Python)
+
+    def pick(self, yes: Operand, no: Operand) -> Value:
+        """``yes`` where this bit is set, else ``no``."""
+        type_ = next((x.type for x in (yes, no) if isinstance(x, Value)), "i64")
+        return self.f.made(type_, f"select i1 {self.name}, {type_} {text_of(yes, type_)}, {type_} {text_of(no, type_)}")
+
+    def least(self, other: Value) -> Value:
+        return (self < other).pick(self, other)
+
+    def to(self, type_: str) -> Value:
+        """The same number in another type: widened with zeros, cut off, or as an address."""
+        if type_ == self.type:
+            return self
+        if "ptr" in (type_, self.type):
+            how = "ptrtoint" if self.type == "ptr" else "inttoptr"
+        elif type_ == "float":
+            how = "fptrunc"
+        else:
+            how = "zext" if int(self.type[1:]) < int(type_[1:]) else "trunc"
+        return self.f.made(type_, f"{how} {self.type} {self.name} to {type_}")
+
+
+Operand: TypeAlias = Value | int | float | None
+
+
+def text_of(operand: Operand, type_: str) -> str:
+    """An operand of an instruction on values of ``type_``."""
+    if isinstance(operand, Value):
+        if operand.type != type_:
+            raise TypeError(f"{operand.name} is of type {operand.type}, not {type_}")
+        return operand.name
+    if operand is None:
+        return "null"
+    return str(operand).lower()  # of bools: true, false
+
+
+class Variable:
+    """What may change: a local, which becomes a register. ``v.now`` is what it holds, ``v.now = x`` changes it."""
+
+    def __init__(self, f: Body, type_: str) -> None:
+        self.f, self.type, self.pointer = f, type_, f.local(type_)
+
+    @property
+    def now(self) -> Value:
+        return Value(self.f, self.type, self.f.load(self.type, self.pointer))
+
+    @now.setter
+    def now(self, value: Operand) -> None:
+        self.f.store(self.type, text_of(value, self.type), self.pointer)
+
+
+class Array:
+    """Elements of one type: ``a[k]`` loads one, ``a[k] = x`` stores one, ``a.at(k)`` is where one lies."""
+
+    __iter__ = None
+
+    def __init__(self, f: Body, pointer: Value, type_: str) -> None:
+        self.f, self.pointer, self.type = f, pointer, type_
+
+    def at(self, index: Value | int) -> Value:
+        name = index.name if isinstance(index, Value) else index
+        return Value(self.f, "ptr", self.f.element(self.pointer.name, self.type, name))
+
+    def part(self, index: Value | int) -> Array:
+        """The array that begins there."""
+        return Array(self.f, self.at(index), self.type)
+
+    def __getitem__(self, index: Value | int) -> Value:
+        return Value(self.f, self.type, self.f.load(self.type, self.at(index).name))
+
+    def __setitem__(self, index: Value | int, value: Operand) -> None:
+        self.f.store(self.type, text_of(value, self.type), self.at(index).name)
+
+
+class Record:
+    """Fields by name: ``r["count"]`` loads one, ``r["count"] = x`` stores one, ``r.at("count")`` is where it lies."""
+
+    __iter__ = None
+
+    def __init__(self, f: Body, pointer: Value, layout: Layout) -> None:
+        self.f, self.pointer, self.layout = f, pointer, layout
+
+    def at(self, name: str) -> Value:
+        return Value(self.f, "ptr", self.f.offset(self.pointer.name, self.layout[name][0]))
+
+    def __getitem__(self, name: str) -> Value:
+        type_ = self.layout[name][1]
+        return Value(self.f, type_, self.f.load(type_, self.at(name).name))
+
+    def __setitem__(self, name: str, value: Operand) -> None:
+        type_ = self.layout[name][1]
+        self.f.store(type_, text_of(value, type_), self.at(name).name)
+
+    def atomic(self, name: str, order: str) -> Value:
+        """A load that other threads' stores are ordered with."""
+        return self.f.atomic(self.at(name), self.layout[name][1], order)
+
+    def set_atomic(self, name: str, value: Operand, order: str) -> None:
+        self.f.set_atomic(self.at(name), self.layout[name][1], value, order)
+
+    def swap(self, name: str, old: Operand, new: Operand) -> Value:
+        """Replace ``old`` by ``new``; whether it was there."""
+        return self.f.swap(self.at(name), self.layout[name][1], old, new)
+
+    def atomic_add(self, name: str, value: Operand) -> Value:
+        """What the field held before."""
+        type_ = self.layout[name][1]
+        how = f"atomicrmw add ptr {self.at(name).name}, {type_} {text_of(value, type_)} seq_cst, align {_SIZE[type_]}"
+        return self.f.made(type_, how)
+
+
+class Signature(NamedTuple):
+    result: str
+    name: str
+    types: tuple[str, ...]
+    variadic: bool = False
+
+    @classmethod
+    def parsed(cls, text: str) -> Signature:
+        """``"i64 name(ptr, i64)"``; names of parameters are left out of it; ``...`` for any more."""
+        result, name, inside = re.fullmatch(r"(\w+) ([\w.]+)\((.*)\)", text).groups()  # type: ignore[union-attr]
+        types = [word.split()[0] for word in inside.split(", ") if word]
+        return cls(result, name, tuple(t for t in types if t != "..."), "..." in types)
+
+
+class Routine(NamedTuple):
+    """A native function of the runtime. ``exported``: called from outside its module."""
+
+    signature: Signature
+    write: Callable[..., None]
+    exported: bool
+    attributes: str
+
+
+def routine(signature: str, exported: bool = False, attributes: str = "nounwind") -> Callable[[Callable[..., None]], Routine]:
+    """Make a routine of the function that writes it: it is given its body and its parameters."""
+    return lambda write: Routine(Signature.parsed(signature), write, exported, attributes)
+
+
+class Body(Function):
+    """The body of a routine under construction."""
+
+    def __init__(self, made: Routine) -> None:
+        s = made.signature
+        self.result = s.result
+        self.parameters = [Value(self, type_, f"%given{k}") for k, type_ in enumerate(s.types)]
+        inside = ", ".join(f"{p.type} {p.name}" for p in self.parameters)
+        linkage = "" if made.exported else "internal "
+        super().__init__(f"define {linkage}{s.result} @{s.name}({inside})", made.attributes)
+        self.named: dict[str, str] = {}  # what is used of elsewhere: its declaration
+
+    def made(self, type_: str, text: str) -> Value:
+        return Value(self, type_, self.let(text))
+
+    def constant(self, type_: str, value: Operand) -> Value:
+        return Value(self, type_, text_of(value, type_))
+
+    def variable(self, type_: str, start: Operand = None) -> Variable:
+        """A variable that begins as ``start``, else as 0 or null."""
+        out = Variable(self, type_)
+        out.now = 0 if start is None and type_ != "ptr" else start
+        return out
+
+    def array(self, pointer: Value, type_: str = "i64") -> Array:
+        return Array(self, pointer, type_)
+
+    def record(self, pointer: Value, layout: Layout) -> Record:
+        return Record(self, pointer, layout)
+
+    def room(self, type_: str, count: Value) -> Array:
+        """An array on the stack, as long as the call lasts. Not in a loop: each time is more."""
+        return Array(self, self.made("ptr", f"alloca {type_}, i64 {count.name}, align 16"), type_)
+
+    def fixed_room(self, type_: str, align: int = 16) -> Value:
+        """Memory on the stack, of a size known now."""
+        return Value(self, "ptr", self.local(type_, align))
+
+    def symbol(self, name: str) -> Value:
+        """The address of what lies elsewhere, or of a routine."""
+        self.named.setdefault(name, f"@{name} = external global i8")
+        return Value(self, "ptr", f"@{name}")
+
+    def address(self, of: Routine) -> Value:
+        return Value(self, "ptr", f"@{of.signature.name}")
+
+    def call(self, what: Routine | str, *args: Operand) -> Value:
+        """Call a routine, or by name a function that ``foreign`` lists."""
+        if isinstance(what, str):
+            s = Signature.parsed(foreign.FUNCTIONS[what])
+        else:
+            s = what.signature
+        inside = ", ".join([*s.types, "..."] if s.variadic else s.types)
+        if not isinstance(what, Routine) or what.exported:
+            self.named[s.name] = f"declare {s.result} @{s.name}({inside})"
+        return self._called(s.result + (f" ({inside})" if s.variadic else ""), f"@{s.name}", s.types, args, s.variadic)
+
+    def call_address(self, address: Value, *args: Value) -> None:
+        """Call a function that returns nothing and that only its address is known of."""
+        self._called("void", address.name, [a.type for a in args], args)
+
+    def _called(
+        self, result: str, name: str, types: Sequence[str], args: Sequence[Operand], variadic: bool = False,
+    ) -> Value:
+        if len(args) != len(types) and not variadic:
+            raise TypeError(f"{name} takes {len(types)} arguments, not {len(args)}")
+        rest = [a.type for a in args[len(types):] if isinstance(a, Value)]
+        inside = ", ".join(f"{t} {text_of(a, t)}" for t, a in zip([*types, *rest], args, strict=True))
+        text = f"call {result} {name}({inside})"
+        if result == "void":
+            self.do(text)
+            return Value(self, "void", "")
+        return self.made(result.split()[0], text)
+
+    def copy(self, target: Value, source: Value, nbytes: Value) -> None:
+        self.call("llvm.memcpy.p0.p0.i64", target, source, nbytes, False)
+
+    def atomic(self, pointer: Value, type_: str, order: str) -> Value:
+        return self.made(type_, f"load atomic {type_}, ptr {pointer.name} {order}, align {_SIZE[type_]}")
+
+    def set_atomic(self, pointer: Value, type_: str, value: Operand, order: str) -> None:
+        self.do(f"store atomic {type_} {text_of(value, type_)}, ptr {pointer.name} {order}, align {_SIZE[type_]}")
+
+    def swap(self, pointer: Value, type_: str, old: Operand, new: Operand) -> Value:
+        pair = self.let(
+            f"cmpxchg ptr {pointer.name}, {type_} {text_of(old, type_)}, {type_} {text_of(new, type_)} "
+            f"acq_rel acquire, align {_SIZE[type_]}"
+        )
+        return self.made("i1", f"extractvalue {{ {type_}, i1 }} {pair}, 1")
+
+    @contextmanager
+    def when(self, condition: Value | str) -> Iterator[None]:
+        with super().when(str(condition)):
+            yield
+
+    @contextmanager
+    def unless(self, condition: Value) -> Iterator[None]:
+        with super().when(str(~condition)):
+            yield
+
+    @contextmanager
+    def each(self, count: Value) -> Iterator[Value]:
+        """``for k in range(count)``"""
+        with self.loop(0, count.name) as k:
+            yield Value(self, "i64", k)
+
+    def ret(self, value: Operand = None) -> None:
+        self.do("ret void" if self.result == "void" else f"ret {self.result} {text_of(value, self.result)}")
+
+
+_SIZE = {"i32": 4, "i64": 8, "ptr": 8}
+
+
+def text_of_all(routines: Iterable[Routine]) -> str:
+    """The text of a module of these routines, with a declaration of all that they use of elsewhere."""
+    out: list[str] = []
+    named: dict[str, str] = {}
+    own = set()
+    for made in routines:
+        f = Body(made)
+        made.write(f, *f.parameters)
+        if not f.ended() and f.result == "void":
+            f.ret()
+        if not f.ended():
+            raise ValueError(f"{made.signature.name} has a way on which it returns nothing")
+        own.add(made.signature.name)
+        named.update(f.named)
+        out.append(f.text())
+    return "\n".join([*(line for name, line in named.items() if name not in own), *out])
