@@ -137,10 +137,12 @@ def fork(f: Body, body: Value, context: Value, chunks: Value, workers: Value) ->
     pool["context"] = context
     pool["workers"] = workers
     pool.set_atomic("remaining", chunks, "release")
+    begin = f.variable("i64")
     with f.each(n) as k:
-        mine = range_of(f, k)
-        mine.set_atomic("end", chunks * (k + 1) // n, "release")
-        mine.set_atomic("word", high | chunks * k // n, "release")
+        mine, end = range_of(f, k), chunks * (k + 1) // n
+        mine.set_atomic("end", end, "release")
+        mine.set_atomic("word", high | begin.now, "release")
+        begin.now = end
     pool.set_atomic("generation", generation, "seq_cst")
     with f.when(pool.atomic("sleepers", "seq_cst") != 0):
         f.call(worker_ir.wake, pool.at("generation"))
