@@ -45,17 +45,19 @@ def memory_literal(dtype: np.dtype, fill: object) -> str:
     return literal(dtype, fill)
 
 
-def load_cell(f: Function, type_: str, lanes: int | None, pointer: str, align: int | None = None) -> str:
-    """Registers of ``type_`` from a local array whose elements are of ``cell_type(type_)``."""
-    out = f.load(wide(cell_type(type_), lanes), pointer, align)
-    return out if type_ != "i1" else f.let(f"trunc {wide('i8', lanes)} {out} to {wide('i1', lanes)}")
+def load_cell(f: Function, type_: str, pointer: str, align: int | None = None) -> str:
+    """Registers of ``type_`` from memory, where they lie as ``cell_type(type_)``."""
+    cell = cell_type(type_)
+    out = f.load(cell, pointer, align)
+    return out if cell == type_ else f.let(f"trunc {cell} {out} to {type_}")
 
 
-def store_cell(f: Function, type_: str, lanes: int | None, value: str, pointer: str, align: int | None = None) -> None:
-    """Registers of ``type_`` into a local array whose elements are of ``cell_type(type_)``."""
-    if type_ == "i1":
-        value = f.let(f"zext {wide('i1', lanes)} {value} to {wide('i8', lanes)}")
-    f.store(wide(cell_type(type_), lanes), value, pointer, align)
+def store_cell(f: Function, type_: str, value: str, pointer: str, align: int | None = None) -> None:
+    """Registers of ``type_`` into memory, where they lie as ``cell_type(type_)``."""
+    cell = cell_type(type_)
+    if cell != type_:
+        value = f.let(f"zext {type_} {value} to {cell}")
+    f.store(cell, value, pointer, align)
 
 
 def load_scalar(f: Function, dtype: np.dtype, pointer: str) -> str:

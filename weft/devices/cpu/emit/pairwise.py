@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.text import Function, Module
 
 Join = Callable[[list[str], list[str]], list[str]]  # (earlier, later) -> joined
@@ -64,7 +65,7 @@ def join(
 ) -> None:
     """Join the levels that ``mask`` names with what ``cells`` (a local each, of LLVM ``types``) hold, lowest first."""
     def with_level(level: str) -> None:
-        earlier = [f.load(t, p, align) for t, p in zip(types, at(level), strict=True)]
+        earlier = [load_cell(f, t, p, align) for t, p in zip(types, at(level), strict=True)]
         later = [f.load(t, c) for t, c in zip(types, cells, strict=True)]
         for t, c, value in zip(types, cells, merge(earlier, later), strict=True):
             f.store(t, value, c)
@@ -75,7 +76,7 @@ def join(
 def keep(m: Module, f: Function, at: Places, block: str | int, types: list[str], cells: list[str], align: int) -> None:
     """Put what ``cells`` hold at the level of a block."""
     for t, c, pointer in zip(types, cells, at(level_of(m, f, block)), strict=True):
-        f.store(t, f.load(t, c), pointer, align)
+        store_cell(f, t, f.load(t, c), pointer, align)
 
 
 def tree(f: Function, blocks: int, merge_into: Callable[[str, str], None]) -> None:

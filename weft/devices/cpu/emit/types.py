@@ -53,8 +53,8 @@ def memory_type(dtype: np.dtype) -> str:
 
 
 def cell_type(type_: str) -> str:
-    """The type that a register's type has in an array: LLVM packs arrays of bits, so each bool takes a byte."""
-    return "i8" if type_ == "i1" else type_
+    """The type that a register's type, of one value or of lanes, has in memory: LLVM packs bits, so each bool takes a byte."""
+    return "i8" if type_ == "i1" else type_.replace(" i1>", " i8>")
 
 
 def align_of(type_: str) -> int:

@@ -92,7 +92,7 @@ def emit_blocks(n: Nest, lanes: int, rows: int, chunks: int) -> None:
                     for v, env in enumerate(envs):
                         place = f.element(slots[r.id], cell_type(t), f.add(f.mul(f.add(b, u), pitch), at))
                         place = f.element(place, cell_type(t), env.offsets.get(axis.id, 0))
-                        store_cell(f, t, lanes, f.load(wide(t, lanes), cells[r.id, u, v]), place, align_of(t))
+                        store_cell(f, wide(t, lanes), f.load(wide(t, lanes), cells[r.id, u, v]), place, align_of(t))
 
     main = hi
     if many > 1:
@@ -134,13 +134,13 @@ def emit_blocks_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, la
         def merge(i: str, j: str, o: Ops = o, slot: Callable[[Reduction, str | int], tuple[str, str]] = slot) -> None:
             for r in stage.reductions:
                 (t, into), (_, source) = slot(r, i), slot(r, j)
-                pair = ([load_cell(f, t, lanes, p, align_of(t))] for p in (into, source))
-                store_cell(f, t, lanes, reduce.merge(o, r, *pair)[0], into, align_of(t))
+                pair = ([load_cell(f, wide(t, lanes), p, align_of(t))] for p in (into, source))
+                store_cell(f, wide(t, lanes), reduce.merge(o, r, *pair)[0], into, align_of(t))
 
         pairwise.tree(f, blocks, merge)
         for r in stage.reductions:
             t, place = slot(r, 0)
-            env.accs[r.id] = reduce.finish(o, r, [load_cell(f, t, lanes, place, align_of(t))])
+            env.accs[r.id] = reduce.finish(o, r, [load_cell(f, wide(t, lanes), place, align_of(t))])
             n.base.acc_level[r.id] = level
             n.export(r, env)
         for s in rest:

@@ -15,6 +15,7 @@ from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import guards_of
+from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Module
 from weft.devices.cpu.nest.ahead import ask_ahead
@@ -315,7 +316,7 @@ def _full(n: Nest, plan: NestPlan) -> None:
     def keep(states: dict[int, list[str]], b: str | int) -> None:
         for r in stage.reductions:
             for t, p, s in zip(reduce.state_types(r), pointers[r.id], states[r.id], strict=False):
-                f.store(t, s, f.element(p, "i64", b), 8)
+                store_cell(f, t, s, f.element(p, "i64", b), 8)
 
     with n.loop(lo, hi) as b:
         keep(moving_block(n, stage, lanes, f.mul(b, block), block), b)
@@ -340,12 +341,12 @@ def emit_merge(m: Module, isa: ISA, layout: ScratchLayout, part: Part, plan: Nes
             return [(t, f.element(p, "i64", b)) for t, p in zip(types, pointers, strict=False)]
 
         def merge(i: str, j: str, r: Reduction = r, at: Callable[[str | int], list[tuple[str, str]]] = at) -> None:
-            old, new = ([f.load(t, p, 8) for t, p in at(k)] for k in (i, j))
+            old, new = ([load_cell(f, t, p, 8) for t, p in at(k)] for k in (i, j))
             for (t, p), s in zip(at(i), reduce.merge(o, r, old, new), strict=True):
-                f.store(t, s, p, 8)
+                store_cell(f, t, s, p, 8)
 
         pairwise.tree(f, blocks, merge)
-        state = [f.load(t, p, 8) for t, p in at(0)]
+        state = [load_cell(f, t, p, 8) for t, p in at(0)]
         n.base.accs[r.id] = reduce.finish(o, r, state)
         n.base.acc_level[r.id] = 0
         n.export(r, n.env())

@@ -16,7 +16,7 @@ from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type
+from weft.devices.cpu.emit.types import align_of, cell_type, llvm_type, wide
 from weft.devices.cpu.nest.early import early
 from weft.devices.cpu.nest.nest import Nest, lanes_for, strides_along
 from weft.devices.cpu.nest.tiles import update
@@ -98,10 +98,10 @@ class Sheet:
         return env
 
     def load(self, array: str, type_: str, place: str, shift: int) -> str:
-        return load_cell(self.n.f, type_, self.lanes, self._element(array, type_, place, shift), align_of(type_))
+        return load_cell(self.n.f, wide(type_, self.lanes), self._element(array, type_, place, shift), align_of(type_))
 
     def store(self, value: str, array: str, type_: str, place: str, shift: int) -> None:
-        store_cell(self.n.f, type_, self.lanes, value, self._element(array, type_, place, shift), align_of(type_))
+        store_cell(self.n.f, wide(type_, self.lanes), value, self._element(array, type_, place, shift), align_of(type_))
 
     def _element(self, array: str, type_: str, place: str, shift: int) -> str:
         cell = cell_type(type_)

@@ -79,10 +79,10 @@ class _Staged:
         return self.n.f.element(self.arrays[r.id], cell_type(self.types[r.id]), at)
 
     def _get(self, r: Reduction, at: str | int) -> str:
-        return load_cell(self.n.f, self.types[r.id], self.lanes, self._place(r, at), r.value.dtype.itemsize)
+        return load_cell(self.n.f, wide(self.types[r.id], self.lanes), self._place(r, at), r.value.dtype.itemsize)
 
     def _put(self, r: Reduction, value: str, at: str | int) -> None:
-        store_cell(self.n.f, self.types[r.id], self.lanes, value, self._place(r, at), r.value.dtype.itemsize)
+        store_cell(self.n.f, wide(self.types[r.id], self.lanes), value, self._place(r, at), r.value.dtype.itemsize)
 
     def _write(self, envs: list[Env], at: str) -> None:
         n, axis = self.n, self.stage.axes[-1]

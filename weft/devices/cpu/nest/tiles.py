@@ -246,11 +246,11 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
         ]
 
     def get(r: Reduction, u: int, lane: str) -> list[str]:
-        return [load_cell(n.f, t, envs[u].width, p) for t, p in places(r, u, lane)]
+        return [load_cell(n.f, wide(t, envs[u].width), p) for t, p in places(r, u, lane)]
 
     def put(r: Reduction, u: int, at: list[tuple[str, str]], state: list[str]) -> None:
         for (t, p), s in zip(at, state, strict=True):
-            store_cell(n.f, t, envs[u].width, s, p)
+            store_cell(n.f, wide(t, envs[u].width), s, p)
 
     sums = _Joined(n, stage, envs, -(-total // order.block))
     with n.loop(0, total, order.block) as start:
@@ -265,7 +265,7 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
             for u, env in enumerate(envs):
                 for r in stage.reductions:
                     at = places(r, u, lane)
-                    old = [load_cell(n.f, t, env.width, p) for t, p in at]
+                    old = [load_cell(n.f, wide(t, env.width), p) for t, p in at]
                     put(r, u, at, update(n, r, env, old, k))
         half = order.lanes // 2
         while half:
@@ -275,7 +275,7 @@ def _laned(n: Nest, stage: Stage, envs: list[Env], total: int) -> dict[int, list
                     for r in stage.reductions:
                         o = Ops(n.f, n.m, n.isa, env.width)
                         low = places(r, u, lane)
-                        a = [load_cell(n.f, t, env.width, p) for t, p in low]
+                        a = [load_cell(n.f, wide(t, env.width), p) for t, p in low]
                         put(r, u, low, reduce.merge(o, r, a, get(r, u, other)))
             half //= 2
         states = {r.id: [get(r, u, "0") for u in range(len(envs))] for r in stage.reductions}
