@@ -140,6 +140,7 @@ def one_round(names: list[str], options: argparse.Namespace, folder: str) -> dic
             if case.again and "weft" in found:
                 found[AGAIN] = measure(AGAIN, name, options, folder, cache)
         out[name] = found
+        print(f"  {name} done", file=sys.stderr, flush=True)
     return out
 
 

@@ -79,6 +79,10 @@ CASES = {
         Row("two-layer net: 3,000 steps, whole", 0, 3000, "sum", "5x"),
         Row("two-layer net: each of the last 500", 2500, 3000, "mean"),
     )),
+    "one-hot": Case("eager_nets.two_layers_one_hot", 3000, (
+        Row("two-layer net, labels one-hot: whole", 0, 3000, "sum", "5x"),
+        Row("two-layer net, labels one-hot: last 500", 2500, 3000, "mean"),
+    )),
     "life by roll": Case("eager_arrays.life_roll", 100, _pace("life 256^2 by roll", "1.5x", 100)),
     "life by slices": Case("eager_arrays.life_slices", 100, _pace("life 256^2 by slices", "1.5x", 100)),
     "mandelbrot": Case("eager_arrays.mandelbrot", 30, _pace("mandelbrot with masks", "1.5x", 30)),

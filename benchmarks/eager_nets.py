@@ -137,13 +137,23 @@ def lstm_language_model(lib: Library) -> Program:
 
 
 def two_layers(lib: Library) -> Program:
-    """A net of two layers on three spirals; its loss is looked at once in a thousand steps, as the course prints it."""
+    """A net of two layers on three spirals, the right scores by index arrays, as the course has it."""
+    return _two_layers(lib, False)
+
+
+def two_layers_one_hot(lib: Library) -> Program:
+    """The same with the labels as rows of zeros and a one, so that nothing is written by index."""
+    return _two_layers(lib, True)
+
+
+def _two_layers(lib: Library, one_hot: bool) -> Program:
+    """Its loss is looked at once in a thousand steps, as the course prints it."""
     xp, r, n = lib.xp, np.random.default_rng(53), POINTS * CLASSES
     radius = np.tile(np.linspace(0.0, 1.0, POINTS), CLASSES)
     labels = np.repeat(np.arange(CLASSES), POINTS)
     angle = 4.0 * (labels + radius) + 0.2 * r.standard_normal(n)
     x = lib.array(np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=1).astype(np.float32))
-    y, rows = lib.array(labels), xp.arange(n)
+    y, rows, targets = lib.array(labels), xp.arange(n), lib.array(np.eye(CLASSES, dtype=np.float32)[labels])
     params = [lib.array((0.01 * r.standard_normal(s)).astype(np.float32)) for s in ((2, 100), (100, CLASSES))]
     params += [xp.zeros((1, s), dtype=xp.float32) for s in (100, CLASSES)]
     losses = []
@@ -153,10 +163,11 @@ def two_layers(lib: Library) -> Program:
         hidden = xp.maximum(0, x @ w + b)
         exp_scores = xp.exp(hidden @ w2 + b2)
         probs = exp_scores / xp.sum(exp_scores, axis=1, keepdims=True)
-        loss = xp.sum(-xp.log(probs[rows, y])) / n + 0.5e-3 * xp.sum(w * w) + 0.5e-3 * xp.sum(w2 * w2)
+        data_loss = -xp.sum(targets * xp.log(probs)) / n if one_hot else xp.sum(-xp.log(probs[rows, y])) / n
+        loss = data_loss + 0.5e-3 * xp.sum(w * w) + 0.5e-3 * xp.sum(w2 * w2)
         if k % SHOWN == SHOWN - 1:
             losses.append(float(loss))
-        dscores = put(lib, probs, (rows, y), probs[rows, y] - 1)
+        dscores = probs - targets if one_hot else put(lib, probs, (rows, y), probs[rows, y] - 1)
         dscores /= n
         dw2 = hidden.T @ dscores
         db2 = xp.sum(dscores, axis=0, keepdims=True)
