@@ -190,15 +190,17 @@ def _table(record: dict, options: argparse.Namespace) -> None:
     libraries = [*options.libraries, *([AGAIN] if any(AGAIN in found for found in rounds[0].values()) else [])]
     others = [lib for lib in options.libraries if lib != "numpy"]
     print(f"CPU time on one thread; limit {options.limit:g} s a case; times NumPy's; what the issue asks of weft; relative error")
-    print(f"{'':46}" + "".join(f"{lib:>{max(12, len(lib) + 2)}}" for lib in libraries)
-          + "".join(f"{lib + ' x':>9}" for lib in others) + f"{'asked':>8}{'differs':>9}")
+    print(f"{'':50}" + "".join(f"{lib:>{max(12, len(lib) + 2)}}" for lib in libraries)
+          + "".join(f"{lib + ' x':>{max(9, len(lib) + 3)}}" for lib in others) + f"{'asked':>8}{'differs':>9}")
     for name in rounds[0]:
         case = cases(options.shapes)[name]
         for row in case.rows:
-            line = f"{row.called:46}"
+            line = f"{row.called:50}"
             for lib in libraries:
                 line += f"{_shown(row, [r[name].get(lib) for r in rounds]):>{max(12, len(lib) + 2)}}"
-            line += "".join(f"{_ratio(row, lib, [r[name] for r in rounds]):>9}" for lib in others)
+            line += "".join(
+                f"{_ratio(row, lib, [r[name] for r in rounds]):>{max(9, len(lib) + 3)}}" for lib in others
+            )
             differs = max(record["disagreement"][name].values(), default=None)
             print(line + f"{row.asked:>8}" + ("" if differs is None else f"{differs:9.0e}"))
     loading = {lib: [c[lib]["loading"] for r in rounds for c in r.values() if "loading" in c.get(lib, {})] for lib in libraries}
