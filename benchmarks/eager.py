@@ -42,6 +42,7 @@ def worker(library: str, folder: str) -> None:
     """One case, described on standard input: its steps' seconds to standard output, its results to ``folder``."""
     asked = json.loads(sys.stdin.readline())
     case = cases(asked["shapes"])[asked["case"]]
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(os.environ["WEFT_CACHE"], "torch"))  # as empty as weft's
     start = clock()
     lib = eager_libraries.load(library.split(",")[0])
     out: dict = {"version": lib.version, "loading": clock() - start, "seconds": [], "behind": 0.0, "stopped": False}
