@@ -30,6 +30,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "empty": lambda: wf.empty(1 << 70), "zeros_like": lambda: wf.zeros_like(wf.ones(2), shape=(1 << 62,)),
     "eye": lambda: wf.eye(WIDE), "arange": lambda: wf.arange(0, 1e30), "linspace": lambda: wf.linspace(0, 1, 1 << 62),
     "broadcast_to": lambda: wf.broadcast_to(wf.ones(1), (1 << 62, 4)), "add": lambda: row() + column(),
+    "maximum": lambda: wf.maximum(row(), column()), "logaddexp": lambda: wf.logaddexp(row(), column()),
     "where": lambda: wf.where(row() > 0, column(), 1.0), "dot_general": lambda: column() @ row(),
     "outer": lambda: wf.outer(wf.zeros(WIDE), wf.zeros(WIDE)), "einsum": lambda: wf.einsum("ij,jk->ik", column(), row()),
     "tile": lambda: wf.tile(wf.ones(4), 1 << 62), "repeat": lambda: wf.repeat(wf.ones(4), 1 << 62),
