@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 import weft.functions
+from weft.formats import FLOAT64, FROM_NUMPY, Format
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
@@ -22,15 +23,19 @@ from weft.graph.primitives.table import Primitive, Sample
 for _file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
     importlib.import_module(_file.name)
 
-FLOAT64 = np.dtype(np.float64)
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 # relative error of one rounding: half the distance of 1 to the next number
 EPS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, BFLOAT16: 2.0**-8}
 
 
+def in_numpy(dtype: Any) -> np.dtype:
+    """NumPy's dtype of a Format, or of anything that NumPy knows."""
+    return dtype.numpy if isinstance(dtype, Format) else np.dtype(dtype)
+
+
 def is_float(dtype: Any) -> bool:
-    return np.dtype(dtype) in EPS
+    return in_numpy(dtype) in EPS
 
 
 def takes_floats(name: str) -> int:
@@ -53,7 +58,7 @@ def random(
     generator: np.random.Generator, shape: Sequence[int], dtype: Any = np.float32, low: float = -2.0, high: float = 2.0
 ) -> np.ndarray:
     """Random data of any dtype; bool is half true, integers fill low..high."""
-    dtype = np.dtype(dtype)
+    dtype = in_numpy(dtype)
     if dtype == np.bool_:
         return generator.random(tuple(shape)) < 0.5
     if is_float(dtype):
@@ -70,7 +75,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 def bound(dtype: Any, terms: int = 1, ulps: float = 4.0) -> float:
     """Relative error allowed in a result of ``dtype`` that adds ``terms`` numbers: roundings grow as their root."""
-    dtype = np.dtype(dtype)
+    dtype = in_numpy(dtype)
     accumulate = EPS[np.dtype(np.float32)] if EPS[dtype] > EPS[np.dtype(np.float32)] else EPS[dtype]
     return 2 * EPS[dtype] * ulps + 2 * accumulate * ulps * float(np.sqrt(max(terms, 1)))
 
@@ -86,8 +91,8 @@ def assert_close(
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert actual.shape == expected.shape, f"{message} shape {actual.shape}, expected {expected.shape}"
     if dtype is not None:
-        assert actual.dtype == np.dtype(dtype), f"{message} dtype {actual.dtype}, expected {np.dtype(dtype)}"
-    dtype = np.dtype(dtype or actual.dtype)
+        assert actual.dtype == in_numpy(dtype), f"{message} dtype {actual.dtype}, expected {in_numpy(dtype)}"
+    dtype = in_numpy(dtype or actual.dtype)
     if not is_float(dtype):
         np.testing.assert_array_equal(actual, expected, err_msg=message)
         return
@@ -110,7 +115,7 @@ def not_mostly_zero(array: np.ndarray) -> None:
 
 
 def leaves(arrays: Sequence[np.ndarray]) -> list[Node]:
-    return [input_leaf(a.shape, a.dtype) for a in arrays]
+    return [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in arrays]
 
 
 def run(fn: Callable[..., Node | Sequence[Node]], *arrays: np.ndarray) -> list[np.ndarray]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
-
 import weft as wf
 from weft.array import wrap
+from weft.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import input_leaf
 from weft.kernel.printer import print_kernel
@@ -38,7 +37,7 @@ def test_functions_exist() -> None:
 
 
 def test_graph_and_kernel_are_what_the_code_prints() -> None:
-    float32 = np.dtype(np.float32)
+    float32 = FLOAT32
     x, w, b = input_leaf((64, 100), float32), input_leaf((100, 30), float32), input_leaf((30,), float32)
     y = wf.tanh(wrap(x) @ wrap(w) + wrap(b))
     graph = Graph([x, w, b], [y.node])

@@ -11,17 +11,16 @@ import numpy as np
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.cell import LOCAL, Cell
-from weft.dtypes import as_dtype, finfo, float32, float64, int64, is_float, promote, weak
-from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError, warn
-from weft.formats import converted
+from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf, scalar_leaf
+from weft.spelling import spelled
 
-_NUMBER_DTYPES = {float: float32, int: int64, bool: BOOL}
+_NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL}
 
 
-def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
+def number_node(value: float | int | bool, dtype: Format) -> Node:
     """A Python number in ``dtype``: floats are arguments of the Program, so that new ones compile nothing; integers,
     bools and (inside a traced function) all numbers belong to its text."""
     if not -65504 <= value <= 65504:
@@ -36,25 +35,25 @@ def number_node(value: float | int | bool, dtype: np.dtype) -> Node:
         raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first") from None
 
 
-def warn_of_overflow(value: Any, dtype: np.dtype) -> None:
+def warn_of_overflow(value: Any, dtype: Format) -> None:
     """As NumPy does, but at the user's line."""
     try:
-        if not is_float(dtype) or not math.isfinite(value):
+        if dtype not in FLOATS or not math.isfinite(value):
             return
     except OverflowError:  # an integer beyond all floats, which constant refuses
         return
     with np.errstate(over="ignore"):
-        infinite = np.isinf(np.asarray(value).astype(dtype))
+        infinite = np.isinf(np.asarray(value).astype(dtype.numpy))
     if infinite:
-        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {float(finfo(dtype).max):g}: it becomes infinite")
+        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes infinite")
 
 
-def cast(node: Node, dtype: np.dtype) -> Node:
+def cast(node: Node, dtype: Format) -> Node:
     """``node`` in ``dtype``."""
-    return node if node.dtype == dtype else bind(TABLE["cast"], node, dtype=dtype)
+    return node if node.dtype is dtype else bind(TABLE["cast"], node, dtype=dtype)
 
 
-def as_node(x: Any, like: np.dtype | None = None) -> Node:
+def as_node(x: Any, like: Format | None = None) -> Node:
     """The node of anything that can be an array.
 
     Parameters
@@ -76,7 +75,7 @@ def as_node(x: Any, like: np.dtype | None = None) -> Node:
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
         found = _listed(x)
-        return found if isinstance(found, Node) else in_dtype(found, float32)
+        return found if isinstance(found, Node) else in_dtype(found, FLOAT32)
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
@@ -102,15 +101,15 @@ def _foreign(x: Any) -> np.ndarray:
 def numpy_node(array: np.ndarray) -> Node:
     """A leaf with a copy of a NumPy array."""
     try:
-        dtype = as_dtype(array.dtype)
+        dtype = spelled(array.dtype)
     except DTypeError:
         raise DTypeError(
             f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32 and float64"
         ) from None
-    return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype).reshape(array.shape)))
+    return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
 
-def assigned(value: Any, dtype: np.dtype) -> Node:
+def assigned(value: Any, dtype: Format) -> Node:
     """``value`` as an array of ``dtype`` is given it to hold: Python's numbers, alone and in lists, become ``dtype`` at once.
 
     Raises
@@ -120,17 +119,17 @@ def assigned(value: Any, dtype: np.dtype) -> Node:
     """
     kind = type(value)
     if kind in _NUMBER_DTYPES:
-        if kind is not float or is_float(dtype):
+        if kind is not float or dtype in FLOATS:
             return number_node(value, dtype)
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
     if isinstance(value, Cell):
         held: Any = value
         return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and not is_float(dtype):
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and dtype not in FLOATS:
         return assigned(value.item(), dtype)
     if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in _leaves(value)):
         try:
-            return numpy_node(np.asarray(value, dtype))
+            return numpy_node(np.asarray(value, dtype.numpy))
         except (ValueError, TypeError, OverflowError):
             _from_list(value)  # what is no array at all is said in its own words
             for leaf in _leaves(value):
@@ -142,12 +141,12 @@ def assigned(value: Any, dtype: np.dtype) -> Node:
     return cast(as_node(value, dtype), dtype)
 
 
-def _exact(dtype: np.dtype) -> np.dtype:
+def _exact(dtype: Format) -> Format:
     """In which dtype a run-time number goes into an array of ``dtype``: integers get it whole, from float64."""
-    return dtype if is_float(dtype) else float64
+    return dtype if dtype in FLOATS else FLOAT64
 
 
-def _whole(value: float, dtype: np.dtype) -> int:
+def _whole(value: float, dtype: Format) -> int:
     """A float that integers are to hold, cut towards zero."""
     try:
         return int(value)
@@ -191,7 +190,7 @@ class _Varying:
     def __init__(self, items: Any) -> None:
         self.items = items
 
-    def as_dtype_node(self, dtype: np.dtype) -> Node:
+    def as_dtype_node(self, dtype: Format) -> Node:
         return _rows(self.items, (in_dtype(leaf, dtype) for leaf in _leaves(self.items)))
 
 
@@ -224,14 +223,14 @@ def operands(*xs: Any) -> tuple[Node, ...]:
 
 
 def common(
-    xs: Sequence[Any], both: Callable[..., np.dtype], beside: Callable[[type, np.dtype], np.dtype],
-) -> tuple[list[Any], np.dtype]:
+    xs: Sequence[Any], both: Callable[..., Format], beside: Callable[[type, Format], Format],
+) -> tuple[list[Any], Format]:
     """Several operands, read, and the dtype for all: ``both(a, b)`` of arrays, ``beside(type of number, dtype)`` with numbers.
 
     What was read is a node, or what takes any dtype exactly: a Python number, a list of them as float64. :func:`in_dtype`
     makes nodes of these.
     """
-    dtype: np.dtype | None = None
+    dtype: Format | None = None
     found: list[Any] = []
     kinds: set[type] = set()
     for x in xs:
@@ -245,7 +244,7 @@ def common(
             found.append(x)
             continue
         node = x if kind is Node else _listed(x) if kind is list or kind is tuple else as_node(x)
-        own = node.dtype if type(node) is Node else float32
+        own = node.dtype if type(node) is Node else FLOAT32
         dtype = own if dtype is None or dtype is own else both(dtype, own)
         found.append(node)
     if kinds:
@@ -255,10 +254,10 @@ def common(
     return found, dtype
 
 
-def in_dtype(x: Any, dtype: np.dtype) -> Node:
+def in_dtype(x: Any, dtype: Format) -> Node:
     """What :func:`common` has read, as a node of ``dtype``."""
     if type(x) is Node:
         return cast(x, dtype)
     if type(x) in _NUMBER_DTYPES:
         return number_node(x, dtype)
-    return numpy_node(converted(x, dtype)) if type(x) is np.ndarray else x.as_dtype_node(dtype)
+    return numpy_node(converted(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)

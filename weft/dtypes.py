@@ -1,4 +1,4 @@
-"""The dtypes: NumPy's own objects, plus bfloat16 from ml_dtypes; how they mix.
+"""The dtypes as users see them: NumPy's own objects, plus bfloat16 from ml_dtypes; how they mix.
 
 Arrays mix as NumPy's do, with one difference: where NumPy makes floats out of integers (``int64 + float32``,
 ``int32 / int32``, ``sqrt`` of integers) weft makes float32. uint64 with a signed integer is float64, as in NumPy:
@@ -16,20 +16,18 @@ import numpy as np
 
 from weft import formats
 from weft.errors import DTypeError
+from weft.formats import FROM_NUMPY, Format
+from weft.spelling import spelled
 
-SIGNED, UNSIGNED, FLOATS = formats.of_kind("signed"), formats.of_kind("unsigned"), formats.of_kind("float")
+SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
-ALL = tuple(formats.FORMATS)
-bool = formats.BOOL  # noqa: A001  the array API's name
+ALL = tuple(formats.FROM_NUMPY)
+bool = formats.BOOL.numpy  # noqa: A001  the array API's name
 int8, int16, int32, int64 = SIGNED
 uint8, uint16, uint32, uint64 = UNSIGNED
 float16, bfloat16, float32, float64 = FLOATS
 
-_NAMES = {d.name: d for d in ALL}
-_KNOWN: dict[Any, np.dtype] = {
-    **_NAMES, **{d: d for d in ALL}, **{d.type: d for d in ALL}, float: float32, "float": float32, int: int64,
-    builtins.bool: bool,
-}
+_NAMES = tuple(formats.FORMATS)
 
 
 def as_dtype(dtype: Any) -> np.dtype:
@@ -56,18 +54,7 @@ def as_dtype(dtype: Any) -> np.dtype:
     >>> as_dtype("bfloat16"), as_dtype(float)
     (dtype(bfloat16), dtype('float32'))
     """
-    try:
-        return _KNOWN[dtype]
-    except (KeyError, TypeError):
-        pass
-    try:
-        found = np.dtype(dtype)
-    except TypeError:
-        raise DTypeError(f"{dtype!r} is not a dtype; weft has {', '.join(_NAMES)}") from None
-    native = found.newbyteorder("=")
-    if native in _KNOWN:
-        return _KNOWN[native]
-    raise DTypeError(f"weft has no dtype {found.name!r}; it has {', '.join(_NAMES)}")
+    return spelled(dtype).numpy
 
 
 def is_float(dtype: np.dtype) -> Any:
@@ -81,28 +68,7 @@ def is_float(dtype: np.dtype) -> Any:
     -------
     bool
     """
-    return dtype in _FLOAT_SET
-
-
-_FLOAT_SET = formats.FLOATS
-
-
-def _promote(a: np.dtype, b: np.dtype) -> np.dtype:
-    if a == b:
-        return a
-    floats = [d for d in (a, b) if d in _FLOAT_SET]
-    if len(floats) == 2:
-        return float32 if {a, b} == {float16, bfloat16} else _KNOWN[np.promote_types(a, b)]
-    if len(floats) == 1:
-        other = a if floats[0] is b else b
-        if floats[0] == bfloat16:
-            return bfloat16 if other == bool or other.itemsize == 1 else float32
-        found = np.promote_types(a, b)
-        return float32 if found == float64 and floats[0] != float64 else _KNOWN[found]
-    return _KNOWN[np.promote_types(a, b)]
-
-
-_PROMOTED: dict[tuple[np.dtype, np.dtype], np.dtype] = {(a, b): _promote(a, b) for a in ALL for b in ALL}
+    return dtype in FLOATS
 
 
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -127,10 +93,7 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     >>> promote(int64, float32)
     dtype('float32')
     """
-    try:
-        return _PROMOTED[a, b]
-    except KeyError:
-        return _PROMOTED[as_dtype(a), as_dtype(b)]
+    return formats.promote(spelled(a), spelled(b)).numpy
 
 
 def compared(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -149,9 +112,7 @@ def compared(a: np.dtype, b: np.dtype) -> np.dtype:
     DTypeError
         As :func:`as_dtype`.
     """
-    found = promote(a, b)
-    wide = found in _FLOAT_SET and any(d in INTEGERS and d.itemsize > 2 for d in (a, b))
-    return float64 if wide else found
+    return formats.compared(spelled(a), spelled(b)).numpy
 
 
 def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
@@ -166,7 +127,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return float64 if kind is float and dtype in INTEGERS else weak(kind, dtype)
+    return formats.weak_compared(kind, FROM_NUMPY[dtype]).numpy
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
@@ -180,8 +141,7 @@ def same_kind(source: np.dtype, target: np.dtype) -> Any:
     -------
     bool
     """
-    low, high = (3 if d in _FLOAT_SET else "bui".index(d.kind) for d in (source, target))
-    return low <= high
+    return formats.same_kind(FROM_NUMPY[source], FROM_NUMPY[target])
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:
@@ -196,11 +156,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    if kind is float:
-        return dtype if dtype in _FLOAT_SET else float32
-    if kind is int:
-        return int64 if dtype == bool else dtype
-    return dtype
+    return formats.weak(kind, FROM_NUMPY[dtype]).numpy
 
 
 def floating(dtype: np.dtype) -> np.dtype:
@@ -214,7 +170,7 @@ def floating(dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return dtype if dtype in _FLOAT_SET else float32
+    return formats.floating(FROM_NUMPY[dtype]).numpy
 
 
 def summed(dtype: np.dtype) -> np.dtype:
@@ -228,10 +184,7 @@ def summed(dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return _SUMMED[dtype]
-
-
-_SUMMED = {**{d: d for d in FLOATS}, **{d: int64 for d in (bool, *SIGNED)}, **{d: uint64 for d in UNSIGNED}}
+    return formats.summed(FROM_NUMPY[dtype]).numpy
 
 
 def result_type(*operands: Any) -> np.dtype:
@@ -256,18 +209,18 @@ def result_type(*operands: Any) -> np.dtype:
     >>> wf.result_type(wf.int32, 2.0)
     dtype('float32')
     """
-    found: np.dtype | None = None
+    found: Format | None = None
     numbers = [x for x in operands if type(x) in (int, float, _PYBOOL)]
     for x in operands:
         if type(x) in (int, float, _PYBOOL):
             continue
-        dtype = as_dtype(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
-        found = dtype if found is None else promote(found, dtype)
+        own = spelled(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
+        found = own if found is None else formats.promote(found, own)
     for x in numbers:
-        found = as_dtype(type(x)) if found is None else weak(type(x), found)
+        found = spelled(type(x)) if found is None else formats.weak(type(x), found)
     if found is None:
         raise DTypeError("result_type needs at least one array, dtype or number")
-    return found
+    return found.numpy
 
 
 _PYBOOL = builtins.bool
@@ -363,7 +316,7 @@ def finfo(dtype: Any) -> Any:
     1.1920928955078125e-07
     """
     found = as_dtype(getattr(dtype, "dtype", dtype))
-    if found not in _FLOAT_SET:
+    if found not in FLOATS:
         raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
     return ml_dtypes.finfo(found) if found == bfloat16 else np.finfo(found)
 

@@ -12,6 +12,7 @@ from weft.devices import get_device
 from weft.devices.base import Run
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
+from weft.formats import Format
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.origin import user_line
 from weft.graph.primitives.index import IN_BOUNDS
@@ -148,12 +149,12 @@ def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
     return get_device().upload_rows(array, rows)
 
 
-def first(buffer: Any, dtype: np.dtype) -> Any:
+def first(buffer: Any, dtype: Format) -> Any:
     """The first element of a buffer, as a NumPy number."""
     return get_device().first(buffer, dtype)
 
 
-def to_numpy(buffer: Any, shape: Shape, dtype: np.dtype) -> np.ndarray:
+def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """A read-only view of a buffer, which is never written from then on."""
     return get_device().download(buffer, shape, dtype)
 

@@ -1,77 +1,188 @@
-"""Number formats: which dtypes weft has, and how their bits lie. One table, which everything that knows widths asks.
+"""Number formats: how a number's bits lie, in what registers compute it, and how formats mix. One record a format, one table.
 
-NumPy calls bfloat16 a void, so ``dtype.kind`` alone does not tell what a dtype is.
+Graphs, kernels, schedules and devices know formats only. ``np.dtype`` is how NumPy's users spell one (``weft/dtypes.py``), and
+what memory is to NumPy.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Format:
-    """How numbers of a dtype lie in memory.
+    """How numbers lie in memory and in registers. There is one object a format, so formats are compared by identity.
 
+    name : what users, printed kernels and messages call it
     kind : "bool", "signed", "unsigned" or "float"
     bits : of an element in memory
-    mantissa, exponent : stored bits of each, for floats
     code : what weight files (safetensors) call it
+    numpy : NumPy's word for it
+    exponent, mantissa : stored bits of each, of floats
+    bias : what is added to a float's exponent before it is stored
+    computed : the format in which registers hold and compute it, what is stored is rounded; itself for most
     """
 
-    __slots__ = ("bits", "code", "dtype", "exponent", "kind", "mantissa")
+    name: str
+    kind: str
+    bits: int
+    code: str
+    numpy: np.dtype
+    exponent: int = 0
+    mantissa: int = 0
+    bias: int = 0
+    computed: Format = None  # type: ignore[assignment]  # itself, which no default can say
 
-    def __init__(self, dtype: np.dtype, kind: str, bits: int, code: str, mantissa: int = 0, exponent: int = 0) -> None:
-        self.dtype, self.kind, self.bits, self.code, self.mantissa, self.exponent = dtype, kind, bits, code, mantissa, exponent
+    def __post_init__(self) -> None:
+        if self.computed is None:
+            object.__setattr__(self, "computed", self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return named, (self.name,)
 
     @property
-    def bias(self) -> int:
-        """What is added to a float's exponent before it is stored."""
-        return 2 ** (self.exponent - 1) - 1
-
-    @property
-    def integer(self) -> np.dtype:
-        """The signed integers of the same width: what the bits are as a number."""
-        return np.dtype(f"i{self.bits // 8}")
+    def bytes(self) -> int:
+        """Of an element in memory."""
+        return self.bits // 8
 
     @property
     def narrow(self) -> bool:
-        """Whether it is for storage only: computed in float32 and rounded."""
-        return self.kind == "float" and self.bits < 32
+        """Whether it is for storage only: computed in another format and rounded."""
+        return self.computed is not self
+
+    @property
+    def integer(self) -> Format:
+        """The signed integers of the same width: what the bits are as a number."""
+        return next(f for f in of_kind("signed") if f.bits == self.bits)
+
+    @property
+    def least(self) -> float | int:
+        """What no number of it is below."""
+        return {"float": -np.inf, "signed": -(1 << self.bits - 1), "unsigned": 0, "bool": False}[self.kind]
+
+    @property
+    def greatest(self) -> float | int:
+        """What no number of it is above."""
+        return {"float": np.inf, "signed": (1 << self.bits - 1) - 1, "unsigned": (1 << self.bits) - 1, "bool": True}[self.kind]
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number of a float."""
+        return (2 - 2.0**-self.mantissa) * 2.0**self.bias
 
 
-FORMATS: dict[np.dtype, Format] = {
-    f.dtype: f for f in (
-        Format(np.dtype(np.bool_), "bool", 8, "BOOL"),
-        *(Format(np.dtype(f"i{n}"), "signed", 8 * n, f"I{8 * n}") for n in (1, 2, 4, 8)),
-        *(Format(np.dtype(f"u{n}"), "unsigned", 8 * n, f"U{8 * n}") for n in (1, 2, 4, 8)),
-        Format(np.dtype(np.float16), "float", 16, "F16", 10, 5),
-        Format(np.dtype(ml_dtypes.bfloat16), "float", 16, "BF16", 7, 8),
-        Format(np.dtype(np.float32), "float", 32, "F32", 23, 8),
-        Format(np.dtype(np.float64), "float", 64, "F64", 52, 11),
+_FLOAT32 = Format("float32", "float", 32, "F32", np.dtype(np.float32), 8, 23, 127)
+FORMATS: dict[str, Format] = {
+    f.name: f for f in (
+        Format("bool", "bool", 8, "BOOL", np.dtype(np.bool_)),
+        *(Format(f"int{n}", "signed", n, f"I{n}", np.dtype(f"int{n}")) for n in (8, 16, 32, 64)),
+        *(Format(f"uint{n}", "unsigned", n, f"U{n}", np.dtype(f"uint{n}")) for n in (8, 16, 32, 64)),
+        Format("float16", "float", 16, "F16", np.dtype(np.float16), 5, 10, 15, _FLOAT32),
+        Format("bfloat16", "float", 16, "BF16", np.dtype(ml_dtypes.bfloat16), 8, 7, 127, _FLOAT32),
+        _FLOAT32,
+        Format("float64", "float", 64, "F64", np.dtype(np.float64), 11, 52, 1023),
     )
 }
+FROM_NUMPY: dict[np.dtype, Format] = {f.numpy: f for f in FORMATS.values()}
 
 
-def of_kind(*kinds: str) -> tuple[np.dtype, ...]:
-    """The dtypes of some kinds, in the table's order."""
-    return tuple(d for d, f in FORMATS.items() if f.kind in kinds)
+def named(name: str) -> Format:
+    return FORMATS[name]
+
+
+def of_kind(*kinds: str) -> tuple[Format, ...]:
+    """The formats of some kinds, in the table's order."""
+    return tuple(f for f in FORMATS.values() if f.kind in kinds)
 
 
 (BOOL,) = of_kind("bool")
 INT8, INT16, INT32, INT64 = of_kind("signed")
 UINT8, UINT16, UINT32, UINT64 = of_kind("unsigned")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
-FLOATS = frozenset(of_kind("float"))
-NARROW = frozenset(d for d, f in FORMATS.items() if f.narrow)
+INTEGERS, FLOATS = frozenset(of_kind("signed", "unsigned")), frozenset(of_kind("float"))
 
 
-def converted(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+# ---- how formats mix: NumPy's answers, but that floats made out of integers are float32
+
+
+@cache
+def promote(a: Format, b: Format) -> Format:
+    """The format of arrays of ``a`` and ``b`` together."""
+    if a is b or b is BOOL:
+        return a
+    if a is BOOL:
+        return b
+    if a.kind == "float" != b.kind:
+        return a if b.bits == 8 else a.computed
+    if b.kind == "float" != a.kind:
+        return promote(b, a)
+    both = "float" if a.kind == "float" else "unsigned" if a.kind == b.kind == "unsigned" else "signed"
+    return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 beside signed: float32 holds neither
+
+
+def holds(wide: Format, narrow: Format) -> bool:
+    """Whether every value of ``narrow`` is exactly one of ``wide``."""
+    if wide is narrow or narrow is BOOL:
+        return True
+    if wide is BOOL:
+        return False
+    if narrow.kind == "float":
+        return wide.kind == "float" and wide.mantissa >= narrow.mantissa and wide.exponent >= narrow.exponent
+    bits = narrow.bits - (narrow.kind == "signed")
+    if wide.kind == "float":
+        return bits <= wide.mantissa + 1 and bits <= wide.bias
+    return wide.bits - (wide.kind == "signed") >= bits and not (wide.kind == "unsigned" and narrow.kind == "signed")
+
+
+def compared(a: Format, b: Format) -> Format:
+    """In which format arrays of ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats."""
+    found = promote(a, b)
+    return FLOAT64 if found in FLOATS and any(f in INTEGERS and f.bits > 16 for f in (a, b)) else found
+
+
+def weak(kind: type, form: Format) -> Format:
+    """The format of a Python number of type ``kind`` with an array of ``form``."""
+    if kind is float:
+        return floating(form)
+    return INT64 if kind is int and form is BOOL else form
+
+
+def weak_compared(kind: type, form: Format) -> Format:
+    """In which format a Python number of type ``kind`` is compared with an array of ``form``."""
+    return FLOAT64 if kind is float and form in INTEGERS else weak(kind, form)
+
+
+def floating(form: Format) -> Format:
+    """What true division, means and roots give: itself for floats, float32 for the rest."""
+    return form if form.kind == "float" else FLOAT32
+
+
+def summed(form: Format) -> Format:
+    """What a sum or product gives: 64 bits for integers and bool."""
+    return {"float": form, "unsigned": UINT64}.get(form.kind, INT64)
+
+
+def same_kind(source: Format, target: Format) -> bool:
+    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float."""
+    order = ("bool", "unsigned", "signed", "float")
+    return order.index(source.kind) <= order.index(target.kind)
+
+
+def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
     """NumPy's astype, but float64 is rounded to bfloat16 once: ml_dtypes rounds to float32 on the way."""
-    if x.dtype != FLOAT64 or dtype != BFLOAT16:
-        return x.astype(dtype)
+    if x.dtype != FLOAT64.numpy or to != BFLOAT16.numpy:
+        return x.astype(to)
     with np.errstate(all="ignore"):
         near = np.asarray(x.astype(np.float32))
     back = near.astype(np.float64)
     bits = near.view(np.int32) - (abs(back) > abs(x))  # towards zero; then the last bit says that something was cut off
     odd = np.where((back != x) & np.isfinite(x), bits | 1, near.view(np.int32))
-    return odd.astype(np.int32).view(np.float32).astype(dtype)
+    return odd.astype(np.int32).view(np.float32).astype(to)

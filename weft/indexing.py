@@ -10,9 +10,8 @@ import numpy as np
 
 from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, numpy_node
-from weft.dtypes import INTEGERS, int64
-from weft.dtypes import bool as BOOL
 from weft.errors import ShapeError, out_of_bounds
+from weft.formats import INT64, INTEGERS
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
@@ -173,7 +172,7 @@ def mask_of(index: Any, shape: Shape) -> Node | None:
     """The mask as a node, where the index is one boolean mask over leading dimensions."""
     if isinstance(index, np.ndarray | list) and np.asarray(index).dtype == np.bool_:
         index = np.asarray(index)
-    elif not (isinstance(index, Cell) and index.dtype == BOOL):  # type: ignore[attr-defined]
+    elif not (isinstance(index, Cell) and index.dtype == np.bool_):  # type: ignore[attr-defined]
         return None
     if index.shape != shape[: index.ndim]:  # type: ignore[union-attr]
         return None
@@ -250,7 +249,7 @@ class _Flag:
 
 
 def _is_mask(item: Any) -> bool:
-    return isinstance(item, np.ndarray | Cell) and item.dtype == BOOL  # type: ignore[union-attr]
+    return isinstance(item, np.ndarray | Cell) and item.dtype == np.bool_  # type: ignore[union-attr]
 
 
 def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
@@ -265,7 +264,7 @@ def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
     if isinstance(item, int):
         if not -n <= item < n:
             raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
-        return constant(item % n, int64)
+        return constant(item % n, INT64)
     if isinstance(item, Cell):
         node = item.node  # type: ignore[attr-defined]
         if node.dtype not in INTEGERS:
@@ -289,7 +288,7 @@ def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: 
         raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
     if size == 0 and 0 not in index.shape:
         raise IndexError(f"{function}: every index is out of bounds for axis {axis} with size 0")
-    unsigned = index.dtype.kind == "u"
+    unsigned = index.dtype.kind == "unsigned"
     if mode == "raise":
         plain = index.op is CONSTANT
         if isinstance(given, Cell) or not (plain or index.value is not None):
@@ -300,13 +299,13 @@ def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: 
             raise out_of_bounds(int(bad.flat[0]), axis, size)
         return index
     if size == 0:
-        return cast(index, int64)
+        return cast(index, INT64)
     if unsigned:  # its largest numbers are no int64
-        if np.iinfo(index.dtype).max >= size:
+        if index.dtype.greatest >= size:
             name, limit = ("minimum", size - 1) if mode == "clip" else ("remainder", size)
             index = bind(TABLE[name], index, constant(limit, index.dtype))
-        return cast(index, int64)
-    wide = cast(index, int64)
+        return cast(index, INT64)
+    wide = cast(index, INT64)
     if mode == "wrap":
-        return bind(TABLE["remainder"], wide, constant(size, int64))
-    return bind(TABLE["minimum"], bind(TABLE["maximum"], wide, constant(0, int64)), constant(size - 1, int64))
+        return bind(TABLE["remainder"], wide, constant(size, INT64))
+    return bind(TABLE["minimum"], bind(TABLE["maximum"], wide, constant(0, INT64)), constant(size - 1, INT64))

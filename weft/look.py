@@ -14,8 +14,8 @@ import numpy as np
 
 from weft import execute, held
 from weft.cell import LOCAL, Cell
-from weft.dtypes import is_float
 from weft.errors import TraceError
+from weft.formats import FLOATS
 from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
@@ -94,7 +94,7 @@ def varies(node: Node) -> bool:
         n = stack.pop()
         if n in variables:
             return True
-        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (is_float(n.dtype) or n.op is SCAN):
+        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (n.dtype in FLOATS or n.op is SCAN):
             continue
         seen.add(n)
         stack += n.inputs
@@ -107,7 +107,7 @@ def look(node: Node, free: bool = False) -> np.ndarray:
     if value is None or LOCAL.keep:
         value = values([node], free)[0]
     if node.op is SCALAR:
-        return np.asarray(value, dtype=node.dtype)
+        return np.asarray(value, dtype=node.dtype.numpy)
     return execute.to_numpy(value, node.shape, node.dtype)
 
 

@@ -12,6 +12,7 @@ from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import window_order
+from weft.spelling import spelled
 
 SERIAL = """
 @weft_counters = global [8 x i64] zeroinitializer
@@ -111,8 +112,8 @@ def forward(
 
     dot: no order of the sum, as where the window is larger than the output.
     """
-    dtype = np.dtype(dtype)
-    accum = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+    dtype = spelled(dtype)
+    accum = dtype.computed
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1
     x = Buffer(0, dtype, (n, c * groups, h, w))
@@ -160,8 +161,8 @@ def weight_gradient(
     epilogue=None,
 ) -> Kernel:
     """dw[o*groups, c, kh, kw] from x[n, c*groups, h, w] and dy[n, o*groups, oh, ow]."""
-    dtype = np.dtype(dtype)
-    accum = np.dtype(np.float32) if dtype.itemsize < 4 else dtype
+    dtype = spelled(dtype)
+    accum = dtype.computed
     oh = (h + sum(padding[0]) - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + sum(padding[1]) - (kw - 1) * dilation[1] - 1) // stride[1] + 1
     x, dy = Buffer(0, dtype, (n, c * groups, h, w)), Buffer(1, dtype, (n, o * groups, oh, ow))

@@ -9,6 +9,7 @@ from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.nest.kernel import generate_loops
+from weft.formats import FROM_NUMPY
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.hazards import in_place
@@ -17,7 +18,7 @@ from weft.schedule.view import strip
 
 
 def leaf(array: np.ndarray) -> Node:
-    return input_leaf(array.shape, array.dtype)
+    return input_leaf(array.shape, FROM_NUMPY[array.dtype])
 
 
 def kernels_of(inputs: list[Node], outputs: list[Node]):
@@ -59,7 +60,8 @@ def check_in_place(compiled: Compiled, ins, scalars, pair: tuple[int, int], out,
     memory = fresh(ins[i].dtype, ins[i].shape)
     memory[...] = ins[i]
     given = [memory if k == i else a for k, a in enumerate(ins)]
-    made = [memory.view(b.dtype).reshape(b.shape) if k == o else fresh(b.dtype, b.shape) for k, b in enumerate(kernel.outputs)]
+    made = [fresh(b.dtype, b.shape) for b in kernel.outputs]
+    made[o] = memory.view(kernel.outputs[o].dtype.numpy).reshape(made[o].shape)
     compiled(given, made, scalars)
     for got, want in zip(made, out, strict=True):
         assert got.tobytes() == np.ascontiguousarray(want).tobytes(), f"in place {pair}: {kernel}"

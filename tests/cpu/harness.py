@@ -10,6 +10,7 @@ import numpy as np
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA, host_isa, isa_of
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Value, along
+from weft.spelling import spelled
 
 _SUPPORT = """
 @weft_counters = global [64 x i64] zeroinitializer
@@ -103,7 +104,7 @@ class Compiled:
     def bind(self, inputs, outputs, scalars=()):
         words = [a.ctypes.data for a in (*inputs, *outputs)]
         for dtype, s in zip(self.kernel.scalars, scalars, strict=True):
-            raw = np.asarray(s).astype(dtype).tobytes().ljust(8, b"\0")
+            raw = np.asarray(s).astype(dtype.numpy).tobytes().ljust(8, b"\0")
             words.append(int.from_bytes(raw, "little"))
         words.append((self.scratch.ctypes.data + 63) // 64 * 64)
         words.append(self.record.ctypes.data)
@@ -125,7 +126,7 @@ def compile_kernel(kernel: Kernel) -> Compiled:
 
 def buffers(*specs):
     """Buffers of (dtype, shape) in argument order."""
-    return [Buffer(i, np.dtype(d), tuple(s)) for i, (d, s) in enumerate(specs)]
+    return [Buffer(i, spelled(d), tuple(s)) for i, (d, s) in enumerate(specs)]
 
 
 def load(buffer: Buffer, *index, guard=(), fill=0) -> Value:
@@ -147,21 +148,21 @@ def as_affine(i) -> Affine:
 
 
 def op(name: str, *args: Value, dtype=None) -> Value:
-    return Value(name, args, np.dtype(dtype) if dtype is not None else args[0].dtype)
+    return Value(name, args, spelled(dtype) if dtype is not None else args[0].dtype)
 
 
 def const(value, dtype) -> Value:
-    return Value("const", (), np.dtype(dtype), value)
+    return Value("const", (), spelled(dtype), value)
 
 
 def acc(id_: int, dtype) -> Value:
-    return Value("acc", (), np.dtype(dtype), id_)
+    return Value("acc", (), spelled(dtype), id_)
 
 
 def fresh(dtype, shape) -> np.ndarray:
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    size = int(np.prod(shape)) * spelled(dtype).bytes
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64  # as the runtime's memory
-    out = raw[start:start + size].view(dtype).reshape(shape)
+    out = raw[start:start + size].view(spelled(dtype).numpy).reshape(shape)
     out.reshape(-1).view(np.uint8).fill(0xA5)
     return out

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
 from harness import acc, access, buffers, const, load, op
 
+from weft.formats import FLOAT32
 from weft.kernel.ir import Axis, Kernel, Order, Phase, Reduction, Stage, Store
+from weft.spelling import spelled
 
-F32 = np.dtype(np.float32)
+F32 = FLOAT32
 ROWS, COLUMNS = Order(32, 4096), Order(1, 64)
 
 
 def add(id_, axes, value, order, monoid="sum", dtype=None, accum=None):
     """A Reduction whose accumulator is as wide as its value."""
-    return Reduction(id_, axes, monoid, value, np.dtype(accum or value.dtype), np.dtype(dtype or value.dtype), order)
+    return Reduction(id_, axes, monoid, value, spelled(accum or value.dtype), spelled(dtype or value.dtype), order)
 
 
 def softmax(rows: int, columns: int, dtype=F32) -> Kernel:

@@ -9,8 +9,10 @@ from conv_cases import Native, conv_reference, forward, load, weight_gradient, w
 
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
+from weft.formats import BOOL, FLOAT32
 from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.summation import product_order
+from weft.spelling import spelled
 
 BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
 
@@ -37,11 +39,11 @@ CASES = [
 def close(got: np.ndarray, want: np.ndarray, scale: np.ndarray, dtype) -> None:
     assert np.isfinite(got.astype(np.float64)).all()
     error = np.abs(got.astype(np.float64) - want) / (scale + 1e-30)
-    assert error.max() <= BOUND[np.dtype(dtype).name], error.max()
+    assert error.max() <= BOUND[spelled(dtype).name], error.max()
 
 
 def random(shape, dtype, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    return np.random.default_rng(seed).standard_normal(shape).astype(spelled(dtype).numpy)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -117,11 +119,11 @@ def test_halves(name) -> None:
 @pytest.mark.parametrize("c, o, k, size", [(1, 10, 3, (28, 28)), (16, 7, 5, (13, 9)), (1, 3, 2, (6, 7))])
 def test_bias_relu_mask(c, o, k, size) -> None:
     """The whole epilogue of the main job's layer: relu(conv + bias), and where it was positive."""
-    f32, pad = np.dtype(np.float32), ((k // 2, k // 2),) * 2
+    f32, pad = FLOAT32, ((k // 2, k // 2),) * 2
 
     def epilogue(inputs, y, acc, where):
         bias = Buffer(2, f32, (o,))
-        out, mask = Buffer(3, f32, y.shape), Buffer(4, np.dtype(bool), y.shape)
+        out, mask = Buffer(3, f32, y.shape), Buffer(4, BOOL, y.shape)
         z = Value("add", (acc, load(bias, where[1])), f32)
         zero = Value("const", (), f32, 0.0)
         return (
@@ -129,7 +131,7 @@ def test_bias_relu_mask(c, o, k, size) -> None:
             [out, mask],
             (
                 Store(Access(out, where), Value("max", (z, zero), f32)),
-                Store(Access(mask, where), Value("gt", (z, zero), np.dtype(bool))),
+                Store(Access(mask, where), Value("gt", (z, zero), BOOL)),
             ),
             (),
         )
@@ -137,7 +139,7 @@ def test_bias_relu_mask(c, o, k, size) -> None:
     kernel = forward(5, c, *size, o, k, k, padding=pad, epilogue=epilogue)
     native = Native(kernel, generate_conv(kernel, host_isa()))
     x, w, bias = random((5, c, *size), f32, 11), random((o, c, k, k), f32, 12), random((o,), f32, 13)
-    out, mask = np.empty(kernel.outputs[0].shape, f32), np.empty(kernel.outputs[0].shape, bool)
+    out, mask = np.empty(kernel.outputs[0].shape, np.float32), np.empty(kernel.outputs[0].shape, bool)
     native.run([x, w, bias, out, mask])
     want = conv_reference(x, w, (1, 1), pad) + bias[:, None, None]
     close(out, np.maximum(want, 0), conv_reference(abs(x), abs(w), (1, 1), pad) + 1, f32)
@@ -148,7 +150,7 @@ def test_bias_relu_mask(c, o, k, size) -> None:
 @pytest.mark.parametrize("o, c, k", [(10, 1, 3), (6, 5, 5)])
 def test_update_of_the_weights(o, c, k) -> None:
     """A weight gradient whose stores are a step of momentum: in and out are the same memory, the rate a scalar."""
-    f32 = np.dtype(np.float32)
+    f32 = FLOAT32
 
     def epilogue(inputs, dw, acc, where):
         w, m = Buffer(2, f32, dw.shape), Buffer(3, f32, dw.shape)
@@ -171,7 +173,7 @@ def test_update_of_the_weights(o, c, k) -> None:
 
 
 def test_not_a_convolution() -> None:
-    x, y, z = (Buffer(i, np.dtype(np.float32), (4, 4)) for i in range(3))
+    x, y, z = (Buffer(i, FLOAT32, (4, 4)) for i in range(3))
     i, j, k = (Axis(a, 4) for a in range(3))
     acc = Value("acc", (), x.dtype, 0)
     stores = (Store(Access(z, (along(i), along(j))), acc),)

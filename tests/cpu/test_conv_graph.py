@@ -9,6 +9,7 @@ from conv_cases import Native
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
+from weft.formats import FLOAT32
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
@@ -16,6 +17,7 @@ from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.ir import Contraction
 from weft.schedule.build import build
 from weft.schedule.program import Call, Program
+from weft.spelling import spelled
 
 # x, w, stride, padding, lhs dilation, rhs dilation, groups
 CASES = {
@@ -58,7 +60,7 @@ def _outputs(program: Program, natives: list[Native], arrays: list[np.ndarray]) 
         if slot.kind == "input":
             slots[slot.id] = arrays[slot.position]
         elif slot.kind != "alias":
-            slots[slot.id] = np.full(slot.shape, np.nan, slot.dtype)
+            slots[slot.id] = np.full(slot.shape, np.nan, slot.dtype.numpy)
     for slot in program.slots:
         if slot.kind == "alias":
             slots[slot.id] = slots[slot.of].reshape(slot.shape)
@@ -74,7 +76,7 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
     xs, ws, stride, padding, lhs, rhs, groups = CASES[name]
 
     def graph(dtype: type) -> Graph:
-        x, w = input_leaf(xs, np.dtype(dtype)), input_leaf(ws, np.dtype(dtype))
+        x, w = input_leaf(xs, spelled(dtype)), input_leaf(ws, spelled(dtype))
         dims = (tuple(range(len(xs))),) * 3
         y = bind(
             TABLE["conv_general"],
@@ -89,7 +91,7 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
         )
         if what == "forward":
             return Graph([x, w], [y])
-        g = input_leaf(y.shape, np.dtype(dtype))
+        g = input_leaf(y.shape, spelled(dtype))
         (d,) = backward([y], [g], [x if what == "to x" else w])
         return Graph([w, g] if what == "to x" else [x, g], [d])
 
@@ -112,7 +114,7 @@ def test_directions(name: str, what: str, rng: np.random.Generator) -> None:
 def test_phases_that_are_alike_share_their_code() -> None:
     """The gradient of a strided convolution has a phase a remainder; most differ in numbers only."""
     def lines(stride: int) -> int:
-        x, w = input_leaf((2, 2, 24, 24), np.dtype(np.float32)), input_leaf((5, 2, 4, 4), np.dtype(np.float32))
+        x, w = input_leaf((2, 2, 24, 24), FLOAT32), input_leaf((5, 2, 4, 4), FLOAT32)
         dims = (tuple(range(4)),) * 3
         y = bind(
             TABLE["conv_general"], x, w, stride=(stride, stride), padding=((1, 1), (1, 1)), lhs_dilation=(1, 1),

@@ -6,19 +6,18 @@ import ctypes
 from dataclasses import replace
 
 import llvmlite.binding as llvm
-import ml_dtypes
 import numpy as np
 import pytest
 
 from weft.devices.cpu.emit.isa import ISA, host_isa
 from weft.devices.cpu.product.gemm import generate_gemm
 from weft.devices.cpu.product.plan import ProductPlan, make_plan, should_swap
+from weft.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Store, Value, along
 from weft.kernel.product import match_product
 from weft.kernel.summation import product_order
 
-F4, F8 = np.dtype(np.float32), np.dtype(np.float64)
-BF = np.dtype(ml_dtypes.bfloat16)
+F4, F8, BF = FLOAT32, FLOAT64, BFLOAT16
 
 # Chunks run in an order that the test chooses: chunk = (c * @step) % n, worker = chunk & 1.
 RUNTIME = """
@@ -86,7 +85,7 @@ def load(buffer: Buffer, *index) -> Value:
 
 
 def op(name: str, *args: Value, dtype=None) -> Value:
-    return Value(name, args, np.dtype(dtype or args[0].dtype))
+    return Value(name, args, dtype or args[0].dtype)
 
 
 def product(m, n, k, dtype=F4, ta=False, tb=False, accum=None, batch=0) -> Kernel:
@@ -114,13 +113,13 @@ def with_stores(kernel: Kernel, stores, inputs=(), outputs=None, scalars=()) -> 
 
 
 def random(rng, shape, dtype=F4) -> np.ndarray:
-    return rng.standard_normal(shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype.numpy)
 
 
 def close(got, a, b, dtype, extra=0.0) -> None:
     """Within the bound of a chain of K roundings."""
     a, b = a.astype(np.float64), b.astype(np.float64)
-    bound = (np.abs(a) @ np.abs(b)) * (a.shape[-1] + 2) * np.finfo(dtype).eps + extra + 1e-30
+    bound = (np.abs(a) @ np.abs(b)) * (a.shape[-1] + 2) * np.finfo(dtype.numpy).eps + extra + 1e-30
     assert np.isfinite(got).all()
     assert np.max(np.abs(got - a @ b) / bound) <= 1
 
@@ -144,7 +143,7 @@ def test_products(m, n, k, dtype):
         for tb in (False, True):
             run = Compiled(product(m, n, k, dtype, ta, tb))
             a, b = random(rng, (k, m) if ta else (m, k), dtype), random(rng, (n, k) if tb else (k, n), dtype)
-            c = np.full((m, n), np.nan, dtype)
+            c = np.full((m, n), np.nan, dtype.numpy)
             run(a, b, c)
             close(c, a.T if ta else a, b.T if tb else b, dtype)
             assert run.word("weft_counters").value == 1
@@ -164,7 +163,7 @@ def test_all_paths_give_the_same_bits(ta, tb):
     ]
     results = []
     for plan in plans:
-        c = np.full((m, n), np.nan, F4)
+        c = np.full((m, n), np.nan, F4.numpy)
         Compiled(kernel, plan=plan)(a, b, c)
         results.append(c)
     close(results[0], a.T if ta else a, b.T if tb else b, F4)
@@ -175,7 +174,7 @@ def test_all_paths_give_the_same_bits(ta, tb):
 def test_rows_do_not_depend_on_their_number():
     rng = np.random.default_rng()
     a, b = random(rng, (50, 70)), random(rng, (70, 45))
-    whole, two = np.empty((50, 45), F4), np.empty((2, 45), F4)
+    whole, two = np.empty((50, 45), F4.numpy), np.empty((2, 45), F4.numpy)
     Compiled(product(50, 45, 70))(a, b, whole)
     run = Compiled(product(2, 45, 70))
     for i in (0, 13, 48):
@@ -191,15 +190,15 @@ def test_products_with_a_vector_have_the_same_bits_in_every_layout(n, k, dtype):
     results = []
     for tb in (False, True):
         for isa in (host_isa(), replace(host_isa(), bits=128)):
-            c = np.full((1, n), np.nan, dtype)
+            c = np.full((1, n), np.nan, dtype.numpy)
             Compiled(product(1, n, k, dtype, tb=tb), isa=isa)(a, np.ascontiguousarray(b.T) if tb else b, c)
             results.append(c)
-            c = np.full((n, 1), np.nan, dtype)
+            c = np.full((n, 1), np.nan, dtype.numpy)
             Compiled(product(n, 1, k, dtype, ta=not tb), isa=isa)(np.ascontiguousarray(b.T) if tb else b, a, c)
             results.append(c.T)
     close(results[0], a, b, dtype)
     # neither k nor the result lies side by side
-    loose = np.full((k, n, 2), np.nan, dtype)
+    loose = np.full((k, n, 2), np.nan, dtype.numpy)
     loose[:, :, 0] = b
     am, an, ak = Axis(0, 1), Axis(1, n), Axis(2, k)
     buffers = Buffer(0, dtype, (1, k)), Buffer(1, dtype, (k, n, 2)), Buffer(2, dtype, (1, n))
@@ -208,7 +207,7 @@ def test_products_with_a_vector_have_the_same_bits_in_every_layout(n, k, dtype):
         product_order(1, n, (k,)),
         (Store(Access(buffers[2], (along(am), along(an))), Value("acc", (), dtype, 5)),),
     )
-    c = np.full((1, n), np.nan, dtype)
+    c = np.full((1, n), np.nan, dtype.numpy)
     Compiled(Kernel("loose", (Phase((), (contraction,)),), buffers[:2], buffers[2:]))(a, loose, c)
     results.append(c)
     for c in results[1:]:
@@ -222,7 +221,7 @@ def test_large_products_with_a_vector_in_any_order_of_chunks():
     results = []
     for tb, step in ((False, 1), (False, 3), (True, 1), (True, 3)):
         run = Compiled(product(1, n, k, tb=tb))
-        c = np.full((1, n), np.nan, F4)
+        c = np.full((1, n), np.nan, F4.numpy)
         run(a, np.ascontiguousarray(b.T) if tb else b, c, step=step)
         assert run.word("chunks").value > 1
         results.append(c)
@@ -237,7 +236,7 @@ def test_blocked_product_with_chunks_in_any_order():
     a, b = random(rng, (m, k)), random(rng, (k, n))
     results = []
     for step in (1, 7, 11):
-        c = np.full((m, n), np.nan, F4)
+        c = np.full((m, n), np.nan, F4.numpy)
         run(a, b, c, step=step)
         results.append(c)
     assert run.word("chunks").value >= 8
@@ -245,13 +244,13 @@ def test_blocked_product_with_chunks_in_any_order():
     assert all(np.array_equal(c, results[0]) for c in results)
 
 
-@pytest.mark.parametrize("dtype", [np.dtype(np.float16), BF], ids=str)
+@pytest.mark.parametrize("dtype", [FLOAT16, BF], ids=str)
 @pytest.mark.parametrize("ta,tb", [(False, False), (True, True)])
 def test_halves_accumulate_in_float32(dtype, ta, tb):
     rng = np.random.default_rng()
     m, n, k = 37, 29, 45
     a, b = random(rng, (k, m) if ta else (m, k), dtype), random(rng, (n, k) if tb else (k, n), dtype)
-    c = np.full((m, n), np.nan, F4)
+    c = np.full((m, n), np.nan, F4.numpy)
     Compiled(product(m, n, k, dtype, ta, tb, accum=F4))(a, b, c)
     close(c, a.T if ta else a, b.T if tb else b, F4)
 
@@ -266,7 +265,7 @@ def test_halves_through_casts_and_to_halves():
     stage = replace(c, a=op("cast", c.a, dtype=F4), b=op("cast", c.b, dtype=F4),
                     stores=(Store(Access(out, c.stores[0].access.index), op("cast", acc, dtype=BF)),))
     kernel = replace(kernel, phases=(Phase((), (stage,)),), outputs=(out,))
-    a, b, got = random(rng, (m, k), BF), random(rng, (k, n), BF), np.zeros((m, n), BF)
+    a, b, got = random(rng, (m, k), BF), random(rng, (k, n), BF), np.zeros((m, n), BF.numpy)
     Compiled(kernel)(a, b, got)
     want = a.astype(np.float64) @ b.astype(np.float64)
     assert np.max(np.abs(got.astype(np.float64) - want) / (np.abs(want) + 0.1)) < 2**-7
@@ -278,7 +277,7 @@ def test_batched(batch, m, n, k):
     for ta, tb in ((False, False), (False, True), (True, False)):
         a = random(rng, (batch, *((k, m) if ta else (m, k))))
         b = random(rng, (batch, *((n, k) if tb else (k, n))))
-        c = np.full((batch, m, n), np.nan, F4)
+        c = np.full((batch, m, n), np.nan, F4.numpy)
         Compiled(product(m, n, k, F4, ta, tb, batch=batch))(a, b, c, step=1)
         close(c, np.swapaxes(a, 1, 2) if ta else a, np.swapaxes(b, 1, 2) if tb else b, F4)
 
@@ -289,7 +288,7 @@ def test_a_tall_operand_that_lies_along_its_rows_changes_sides(m, n, k, swapped)
     rng = np.random.default_rng()
     kernel = product(m, n, k, F4, ta=True)
     assert should_swap(match_product(kernel), host_isa().lanes(4)) == swapped
-    a, b, c = random(rng, (k, m)), random(rng, (k, n)), np.full((m, n), np.nan, F4)
+    a, b, c = random(rng, (k, m)), random(rng, (k, n)), np.full((m, n), np.nan, F4.numpy)
     Compiled(kernel)(a, b, c, step=1)
     close(c, a.T, b, F4)
 
@@ -311,11 +310,11 @@ def test_axis_groups(merge):
     kernel, shape = groups(merge)
     matched = match_product(kernel)
     assert (matched.rows, matched.columns, matched.batch) == ((24, 45, 1) if merge else (6, 9, 20))
-    x, w, y = random(rng, (4, 6, 31)), random(rng, (31, 5, 9)), np.full(shape, np.nan, F4)
+    x, w, y = random(rng, (4, 6, 31)), random(rng, (31, 5, 9)), np.full(shape, np.nan, F4.numpy)
     Compiled(kernel)(x, w, y)
-    want = np.einsum("pqk,krs->pqrs", x.astype(F8), w.astype(F8))
+    want = np.einsum("pqk,krs->pqrs", x.astype(F8.numpy), w.astype(F8.numpy))
     got = y if merge else y.transpose(1, 0, 3, 2)
-    assert np.max(np.abs(got - want)) < 31 * 20 * np.finfo(F4).eps
+    assert np.max(np.abs(got - want)) < 31 * 20 * np.finfo(F4.numpy).eps
 
 
 @pytest.mark.parametrize("p,q,k", [(5, 7, 49), (70, 40, 33), (1, 9, 300)])
@@ -330,7 +329,7 @@ def test_k_in_groups_that_do_not_merge(p, q, k):
     kernel = Kernel("groups", (Phase((), (stage,)),), (g, x), (y,))
     a, b = random(rng, (6, p, k)), random(rng, (6, q, k))
     for plan in (make_plan, tiles((2, 2), kc=17)):
-        out = np.full((p, q), np.nan, F4)
+        out = np.full((p, q), np.nan, F4.numpy)
         Compiled(kernel, plan=plan)(a, b, out)
         flat_a, flat_b = a.transpose(1, 0, 2).reshape(p, -1), b.transpose(1, 0, 2).reshape(q, -1)
         close(out, flat_a, flat_b.T, F4)
@@ -345,7 +344,7 @@ def test_operands_that_are_broadcast_or_reversed(m, n, k):
     reverse = load(x, along(am), along(ak, -1).plus(Affine(k - 1)))
     stage = Contraction(5, (), (am,), (an,), (ak,), reverse, load(w, ak), F4, product_order(m, n, (k,)),
                         (Store(Access(y, (along(am), along(an))), Value("acc", (), F4, 5)),))
-    a, b, out = random(rng, (m, k)), random(rng, k), np.full((m, n), np.nan, F4)
+    a, b, out = random(rng, (m, k)), random(rng, k), np.full((m, n), np.nan, F4.numpy)
     Compiled(Kernel("wide", (Phase((), (stage,)),), (x, w), (y,)))(a, b, out)
     close(out, a[:, ::-1], np.repeat(b[:, None], n, 1), F4)
 
@@ -357,7 +356,7 @@ def test_not_a_plain_product():
     squared = op("mul", stage.a, stage.a)
     for a in (guarded, squared):
         assert generate_gemm(replace(kernel, phases=(Phase((), (replace(stage, a=a),)),)), host_isa()) is None
-    integers = product(4, 5, 6, np.dtype(np.int32))
+    integers = product(4, 5, 6, INT32)
     assert generate_gemm(integers, host_isa()) is None
 
 
@@ -386,15 +385,15 @@ def test_epilogue(m, n, k, long):
     a, b = random(rng, (m, k)), random(rng, (k, n))
     bias, column, residual = random(rng, n), random(rng, m), random(rng, (m, n))
     scale = np.float32(0.37)
-    want = a.astype(F8) @ b.astype(F8) * scale + bias + column[:, None] + residual
+    want = a.astype(F8.numpy) @ b.astype(F8.numpy) * scale + bias + column[:, None] + residual
     want = np.tanh(want) if long else np.maximum(want, 0)
     results = []
     for plan in (make_plan, tiles((2, 2), pack_a=True, pack_b=True, kc=8)):
         run = epilogue_case(m, n, k, plan, long)
-        y = np.full((m, n), np.nan, F4)
+        y = np.full((m, n), np.nan, F4.numpy)
         run(a, b, bias, column, residual, y, scalars=(scale,))
         results.append(y)
-        assert np.max(np.abs(y - want)) < 40 * k * np.finfo(F4).eps
+        assert np.max(np.abs(y - want)) < 40 * k * np.finfo(F4.numpy).eps
         again = residual.copy()  # in == out at the same index
         run(a, b, bias, column, again, again, scalars=(scale,))
         assert np.array_equal(again, y)
@@ -422,14 +421,14 @@ def test_adam_in_the_epilogue_in_place(m, n, k):
     run = Compiled(with_stores(kernel, stores, (w, mo, ve), (w2, mo2, ve2), (F4,)))
     a, b = random(rng, (k, m)), random(rng, (k, n))
     state = [random(rng, (m, n)), random(rng, (m, n)), np.abs(random(rng, (m, n))) + 0.5]
-    grad = a.T.astype(F8) @ b.astype(F8)
+    grad = a.T.astype(F8.numpy) @ b.astype(F8.numpy)
     want_m = state[1] * 0.9 + grad * 0.1
     want_v = state[2] * 0.99 + grad**2 * 0.01
     want_w = state[0] - want_m * 0.01 / (np.sqrt(want_v) + 1e-3)
     out = [s.copy() for s in state]
     run(a, b, *out, *out, scalars=(np.float32(0.01),))
     for got, want in zip(out, (want_w, want_m, want_v), strict=True):
-        assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 50 * k * np.finfo(F4).eps
+        assert np.max(np.abs(got - want) / (1 + np.abs(want))) < 50 * k * np.finfo(F4.numpy).eps
 
 
 def test_narrow_vectors_give_the_same_bits():
@@ -441,7 +440,7 @@ def test_narrow_vectors_give_the_same_bits():
     for dtype in (F4, F8):
         for m, ta, tb in ((53, False, False), (53, True, True), (2, False, True)):
             a, b = random(rng, (64, m) if ta else (m, 64), dtype), random(rng, (47, 64) if tb else (64, 47), dtype)
-            wide, narrow = np.empty((m, 47), dtype), np.empty((m, 47), dtype)
+            wide, narrow = np.empty((m, 47), dtype.numpy), np.empty((m, 47), dtype.numpy)
             Compiled(product(m, 47, 64, dtype, ta, tb))(a, b, wide)
             Compiled(product(m, 47, 64, dtype, ta, tb), isa=replace(host, bits=128))(a, b, narrow)
             assert np.array_equal(wide, narrow)
@@ -449,7 +448,7 @@ def test_narrow_vectors_give_the_same_bits():
 
 def test_without_fused_multiply_add():
     rng = np.random.default_rng()
-    a, b, c = random(rng, (23, 31)), random(rng, (31, 19)), np.empty((23, 19), F4)
+    a, b, c = random(rng, (23, 31)), random(rng, (31, 19)), np.empty((23, 19), F4.numpy)
     Compiled(product(23, 19, 31), isa=replace(host_isa(), fma=False))(a, b, c)
     close(c, a, b, F4)
 

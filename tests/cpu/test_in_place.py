@@ -9,10 +9,11 @@ from harness import acc, access, buffers, compile_kernel, fresh, load, op
 import weft as wf
 from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
+from weft.formats import FLOAT32, INT64
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value
 
-F32 = np.dtype(np.float32)
+F32 = FLOAT32
 
 
 def test_a_sum_over_all_rows_sees_the_state_before_its_update() -> None:
@@ -74,15 +75,15 @@ def test_reductions_in_another_order_come_before_the_stores(rng):
     """Two sums of one stage run along different axes: both are over before the stage writes over what they read."""
     shape = (9, 9)
     b0, b1 = buffers((F32, shape), (F32, shape))
-    b2 = Buffer(2, np.dtype(np.int64), ())
+    b2 = Buffer(2, INT64, ())
     i, j = Axis(0, 9), Axis(1, 9)
-    first = Reduction(0, (i, j), "argmax", load(b0, i, j), F32, np.dtype(np.int64), Order(32, 4096))
-    second = Reduction(1, (j, i), "argmax", load(b0, i, j), F32, np.dtype(np.int64), Order(32, 4096))
+    first = Reduction(0, (i, j), "argmax", load(b0, i, j), F32, INT64, Order(32, 4096))
+    second = Reduction(1, (j, i), "argmax", load(b0, i, j), F32, INT64, Order(32, 4096))
     stage = Stage((i, j), (first, second), (Store(access(b1, i, j), op("neg", load(b0, i, j))),))
     last = Phase((), (Stage((), (), (Store(access(b2), acc(1, np.int64)),)),))
     kernel = Kernel("turned", (Phase((), (stage,)), last), (b0,), (b1, b2))
     verify(kernel)
-    x = rng.normal(size=shape).astype(F32)
+    x = rng.normal(size=shape).astype(np.float32)
     compiled = compile_kernel(kernel)
     out = [fresh(b.dtype, b.shape) for b in kernel.outputs]
     compiled([x], out)

@@ -8,6 +8,7 @@ import pytest
 from harness import access, buffers, compile_kernel, fresh, load, op
 
 from tests.kernel.evaluate import evaluate
+from weft.formats import FLOAT32
 from weft.kernel.ir import MACHINE, Axis, Kernel, Phase, Stage, Store, Value
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -130,7 +131,7 @@ def test_bitcast(pair, rng):
 def test_select_fma_and_integer_pow(rng):
     n = 90
     c, a, b = values(BOOL, n, rng), values(FLOATS[0], n, rng), values(FLOATS[0], n, rng)
-    _, got = run(lambda c, a, b: Value("select", (c, a, b), FLOATS[0]), [c, a, b], FLOATS[0], 3)
+    _, got = run(lambda c, a, b: Value("select", (c, a, b), FLOAT32), [c, a, b], FLOATS[0], 3)
     agree(got, np.where(c, a, b))
     x, y, z = (rng.normal(size=n).astype(np.float32) for _ in range(3))
     _, got = run(lambda *v: op("fma", *v), [x, y, z], FLOATS[0], 3)

@@ -8,8 +8,10 @@ from harness import acc, access, as_affine, buffers, compile_kernel, const, fres
 from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, square_plus
 
 from tests.kernel.evaluate import evaluate
+from weft.formats import BOOL, FLOAT64, FLOATS, INT64, UINT32
 from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.summation import product_order
+from weft.spelling import spelled
 
 COLUMN_CASES = [
     *((s, a) for s in [(1, 1), (1, 7), (5, 3), (37, 101), (128, 10), (3, 4096), (301, 64), (513, 1024)] for a in (0, 1)),
@@ -18,7 +20,7 @@ COLUMN_CASES = [
 BIT_CASES = [
     ((37, 101), 0), ((37, 101), 1), ((513, 1024), 0), ((3, 50, 37), 1), ((5, 9000), 1), ((130, 1101), 0), ((40, 200), 0),
 ]
-F64 = np.dtype(np.float64)
+F64 = FLOAT64
 SHAPES = [(1, 1), (1, 7), (5, 3), (37, 101), (128, 10), (3, 4096), (301, 64), (70, 33), (513, 1024), (7, 10007)]
 
 
@@ -48,7 +50,7 @@ def same_bits(kernel: Kernel, arrays, scalars=()) -> None:
 def test_softmax_over_rows(shape, dtype, rng):
     x = rng.normal(size=shape).astype(dtype)
     e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-    close(run(softmax(*shape, dtype=np.dtype(dtype)), x)[0], e / e.sum(1, keepdims=True), 1e-6 if dtype == np.float32 else 1e-14)
+    close(run(softmax(*shape, dtype=spelled(dtype)), x)[0], e / e.sum(1, keepdims=True), 1e-6 if dtype == np.float32 else 1e-14)
 
 
 @pytest.mark.parametrize("shape,axis", COLUMN_CASES)
@@ -103,14 +105,14 @@ def test_reductions_over_two_axes_around_a_kept_one(shape, monoid, rng):
 @pytest.mark.parametrize("monoid", ["argmax", "argmin", "max", "min"])
 @pytest.mark.parametrize("n", [1, 9, 100, 5000])
 def test_extremes(dtype, monoid, n, rng):
-    d = np.dtype(dtype)
+    d = spelled(dtype)
     data = rng.integers(0, 5, size=(6, n))
     x = data.astype(dtype)
-    if d.kind == "f" and n > 1:
+    if d in FLOATS and n > 1:
         x[2, n // 2] = np.nan
         x[3] = -np.inf
         x[4] = np.inf
-    result = np.dtype(np.int64) if "arg" in monoid else d
+    result = INT64 if "arg" in monoid else d
     a, b = buffers((d, x.shape), (result, (6,)))
     r, c = Axis(0, 6), Axis(1, n)
     order = ROWS if n >= 32 else Order(1, 4096)
@@ -210,8 +212,8 @@ def test_scatter_add_runs_in_order(dtype, width, rng):
 def test_philox_matches_its_definition(rng):
     key, base, y = buffers((np.uint64, ()), (np.uint64, ()), (np.uint32, (5, 37)))
     i, j = Axis(0, 5), Axis(1, 37)
-    flat = op("cast", Value("index", (), np.dtype(np.int64), along(i, 37).plus(along(j))), dtype=np.uint64)
-    value = Value("philox", (load(key), load(base), flat), np.dtype(np.uint32))
+    flat = op("cast", Value("index", (), INT64, along(i, 37).plus(along(j))), dtype=np.uint64)
+    value = Value("philox", (load(key), load(base), flat), UINT32)
     kernel = Kernel("bits", store_all(value, y, (i, j)), (key, base), (y,))
     same_bits(kernel, [np.array(v, np.uint64) for v in rng.integers(0, 2**63, 2)])
     # Random123's known answers: counter 0 key 0
@@ -244,7 +246,7 @@ def test_contraction_without_a_template(m, n, k, dtype, rng):
     a, b, bias, y = buffers((dtype, (m, k)), (dtype, (k, n)), (dtype, (n,)), (dtype, (m, n)))
     i, j, p = Axis(0, m), Axis(1, n), Axis(2, k)
     out = op("max", op("add", acc(0, dtype), load(bias, j)), const(0, dtype))
-    c = Contraction(0, (), (i,), (j,), (p,), load(a, i, p), load(b, p, j), np.dtype(dtype), product_order(m, n, (k,)),
+    c = Contraction(0, (), (i,), (j,), (p,), load(a, i, p), load(b, p, j), spelled(dtype), product_order(m, n, (k,)),
                     (Store(access(y, i, j), out),))
     data = [(rng.normal(size=s) * 5).astype(dtype) for s in ((m, k), (k, n), (n,))]
     kernel = Kernel("product", (Phase((), (c,)),), (a, b, bias), (y,))
@@ -267,9 +269,9 @@ def test_scalars_are_arguments(rng):
     x, y = buffers((F32, (70,)), (F32, (70,)))
     i = Axis(0, 70)
     s = Value("scalar", (), F32, 1)
-    flag = Value("scalar", (), np.dtype(bool), 0)
+    flag = Value("scalar", (), BOOL, 0)
     value = op("select", flag, op("mul", load(x, i), s), load(x, i), dtype=F32)
-    kernel = Kernel("scale", store_all(value, y, (i,)), (x,), (y,), (np.dtype(bool), F32))
+    kernel = Kernel("scale", store_all(value, y, (i,)), (x,), (y,), (BOOL, F32))
     data = rng.normal(size=70).astype(np.float32)
     np.testing.assert_array_equal(run(kernel, data, scalars=(True, 2.5))[0], data * np.float32(2.5))
     np.testing.assert_array_equal(run(kernel, data, scalars=(False, 2.5))[0], data)

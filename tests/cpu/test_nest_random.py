@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from cross import TABLE, bind, leaf, run_both
 
+from weft.formats import FLOAT32
+
 
 @pytest.mark.parametrize("shape", [(1000,), (3,), (3, 7), (5, 8), (6, 12), (2, 3, 20), (70000,), (9, 4), (40, 66)])
 @pytest.mark.parametrize("use", ["plain", "turned", "summed", "every second"])
@@ -13,7 +15,7 @@ def test_words(rng, shape, use):
     key, base = (np.asarray(rng.integers(0, 2**63, dtype=np.uint64) * 2 + 1) for _ in range(2))
     inputs = [leaf(key), leaf(base)]
     bits = bind(TABLE["random_bits"], *inputs, shape=shape)
-    values = bind(TABLE["cast"], bits, dtype=np.dtype(np.float32))
+    values = bind(TABLE["cast"], bits, dtype=FLOAT32)
     if use == "turned":
         values = bind(TABLE["permute"], values, axes=tuple(reversed(range(len(shape)))))
     elif use == "summed":

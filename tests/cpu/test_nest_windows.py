@@ -7,6 +7,8 @@ import pytest
 from cross import TABLE, bind, leaf, run_both
 from harness import isas
 
+from weft.formats import FLOAT32
+
 # size, window, stride, padding: rows longer and shorter than a vector, gaps, overlap, padding
 WINDOWS = [
     (28, 2, 2, 0), (14, 2, 2, 0), (7, 2, 2, 0), (6, 2, 2, 0), (37, 2, 2, 1), (29, 3, 2, 1), (20, 3, 1, 1), (32, 4, 4, 0),
@@ -110,7 +112,7 @@ def test_transposed(rng, shape, dtype):
     turned = bind(TABLE["permute"], x, axes=(*range(len(shape) - 2), len(shape) - 1, len(shape) - 2))
     op = "logical_xor" if dtype == "bool" else "subtract"
     check([x, y], [a, b], [bind(TABLE[op], turned, y)])
-    check([x, y], [a, b], [bind(TABLE["equal"], turned, y), bind(TABLE["cast"], turned, dtype=np.dtype(np.float32))])
+    check([x, y], [a, b], [bind(TABLE["equal"], turned, y), bind(TABLE["cast"], turned, dtype=FLOAT32)])
 
 
 @pytest.mark.parametrize("shape", [(3000, 800), (2101, 1003)])

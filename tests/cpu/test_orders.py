@@ -19,17 +19,18 @@ from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.nest.plan import plan_part
 from weft.devices.cpu.product.plan import make_plan
+from weft.formats import FLOAT64
 from weft.kernel.ir import Axis, Contraction, Kernel, Order, Phase, Stage, Store
 from weft.kernel.parts import split
 from weft.kernel.product import match_product
 from weft.kernel.summation import order_of, product_order, reduction_order, window_order
 
-F64 = np.dtype(np.float64)
+F64 = FLOAT64
 
 
 def wide(rng, shape, dtype=F32) -> np.ndarray:
     """Numbers of very different sizes: another order has other bits."""
-    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 7, shape)).astype(dtype)
+    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 7, shape)).astype(dtype.numpy)
 
 
 def test_the_tree_of_blocks() -> None:
@@ -102,7 +103,7 @@ def test_reductions(build, shape, order, kind, monoid, rng) -> None:
     for dtype in (F32, F64) if monoid == "sum" else (F32,):
         kernel = build(shape, order, monoid, dtype)
         assert kind in kinds(kernel)
-        x = wide(rng, shape, dtype) if monoid == "sum" else (1 + rng.uniform(-1, 1, shape) / 64).astype(dtype)
+        x = wide(rng, shape, dtype) if monoid == "sum" else (1 + rng.uniform(-1, 1, shape) / 64).astype(dtype.numpy)
         (want,), _ = evaluate(kernel, [x])
         got = fresh(dtype, want.shape)
         compile_kernel(kernel)([x], [got])
@@ -132,12 +133,12 @@ def test_products_of_matrices(m, n, k, block, dtype, rng) -> None:
         (want,), _ = evaluate(kernel, [a, b])
         assert out.tobytes() == want.tobytes()
     for plan in PLANS:
-        got = np.full((m, n), np.nan, dtype)
+        got = np.full((m, n), np.nan, dtype.numpy)
         Compiled(kernel, plan=plan)(a, b, got)
         assert got.tobytes() == out.tobytes(), plan
     for ta, tb in ((True, False), (False, True), (True, True)):
         turned = ordered(product(m, n, k, dtype, ta, tb), Order(1, block))
-        got = np.full((m, n), np.nan, dtype)
+        got = np.full((m, n), np.nan, dtype.numpy)
         Compiled(turned)(np.ascontiguousarray(a.T) if ta else a, np.ascontiguousarray(b.T) if tb else b, got)
         assert got.tobytes() == out.tobytes(), (ta, tb)
 
@@ -160,7 +161,7 @@ def test_products_with_a_vector(n, k, block, rng) -> None:
     assert loops.tobytes() == want.tobytes()
     for tb in (False, True):
         for isa in (host_isa(), replace(host_isa(), bits=128), replace(host_isa(), l1=1024)):  # the last one sweeps
-            got = np.full((1, n), np.nan, F32)
+            got = np.full((1, n), np.nan, F32.numpy)
             turned = ordered(product(1, n, k, tb=tb), Order(lanes, block))
             Compiled(turned, isa=isa)(a, np.ascontiguousarray(b.T) if tb else b, got)
             assert got.tobytes() == want.tobytes()
@@ -176,7 +177,7 @@ def test_products_over_axes_that_do_not_merge(p, q, k, block, rng) -> None:
     a, b = wide(rng, (6, p, k)), wide(rng, (6, q, k))
     (want,), _ = evaluate(kernel, [a, b])
     for plan in (make_plan, tiles((2, 2), kc=17), tiles((2, 1), kc=8)):
-        got = np.full((p, q), np.nan, F32)
+        got = np.full((p, q), np.nan, F32.numpy)
         Compiled(kernel, plan=plan)(a, b, got)
         assert got.tobytes() == want.tobytes()
 

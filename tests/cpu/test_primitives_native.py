@@ -55,7 +55,7 @@ def compare(inputs: Sequence[Node], outputs: Sequence[Node], values: Sequence[np
         if not oracle.is_float(node.dtype):
             np.testing.assert_array_equal(result, want, err_msg=message)
             continue
-        bound = TOLERANCE[node.dtype.itemsize]
+        bound = TOLERANCE[node.dtype.bytes]
         want = oracle.widened(want)
         largest = float(np.max(np.abs(want[np.isfinite(want)]), initial=1.0))
         np.testing.assert_allclose(oracle.widened(result), want, rtol=bound, atol=bound * min(largest, 100.0), err_msg=message)

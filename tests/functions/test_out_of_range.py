@@ -12,6 +12,7 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import INTEGERS
+from weft.formats import FLOAT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 
@@ -272,7 +273,7 @@ def test_labels() -> None:
 
 
 def test_interpret_refuses() -> None:
-    x, i = input_leaf((3,), np.dtype(np.float32)), input_leaf((2,), np.dtype(np.int64))
+    x, i = input_leaf((3,), FLOAT32), input_leaf((2,), INT64)
     from weft.graph.interpret import interpret
 
     checked = bind(TABLE["in_bounds"], i, extent=3, axis=0, from_end=True)

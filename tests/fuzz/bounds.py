@@ -32,7 +32,7 @@ def check_node(node: Node, args: Sequence[np.ndarray], got: np.ndarray) -> str |
     assert op.reference is not None
     with np.errstate(all="ignore"):
         exact = np.asarray(op.reference(*args, **node.params))
-        if exact.shape != got.shape or exact.dtype != got.dtype or exact.dtype != node.dtype:
+        if exact.shape != got.shape or exact.dtype != got.dtype or exact.dtype != node.dtype.numpy:
             return f"{got.dtype}{list(got.shape)}, the reference gives {exact.dtype}{list(exact.shape)}"
         if native.same(got, exact):
             return None
@@ -41,7 +41,7 @@ def check_node(node: Node, args: Sequence[np.ndarray], got: np.ndarray) -> str |
         if not oracle.is_float(node.dtype) or (op.exact and op.name != "scatter"):
             return _first(got, exact, ~_equal(got, exact))
         wide = np.asarray(op.reference(*map(oracle.widened, args), **node.params), np.float64)
-        eps = oracle.EPS[node.dtype]
+        eps = oracle.EPS[node.dtype.numpy]
         narrow = eps > oracle.EPS[np.dtype(np.float32)]
         inner = oracle.EPS[np.dtype(np.float32)] if narrow else eps
         if op.name in SUMS or op.name == "scatter":
@@ -62,7 +62,7 @@ def check_node(node: Node, args: Sequence[np.ndarray], got: np.ndarray) -> str |
             bound = 2 * eps * ULPS.get(op.name, 4.0) * np.abs(wide)
             if op.name == "logaddexp":
                 bound = bound + 4 * inner * np.maximum(*(np.abs(oracle.widened(a)) for a in args))
-        largest, normal = limits(node.dtype)
+        largest, normal = limits(node.dtype.numpy)
         mine = oracle.widened(got)
         over = np.abs(wide) > largest * (1 - 4 * bound_rate(bound, wide))
         fine = np.abs(mine - wide) <= bound + normal * eps * 4

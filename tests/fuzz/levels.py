@@ -82,12 +82,12 @@ def _single(node: Node) -> Program:
 
 def node_by_node(graph: Graph, values: Sequence[Any], check: bool = True) -> dict[Node, Any]:
     """The value of every node, each computed by a kernel of its own; of a loop, the list of its results."""
-    known: dict[Node, Any] = {n: np.asarray(v, n.dtype) for n, v in zip(graph.inputs, values, strict=True)}
+    known: dict[Node, Any] = {n: np.asarray(v, n.dtype.numpy) for n, v in zip(graph.inputs, values, strict=True)}
     for node in graph.order:
         if node in known:
             continue
         if node.op is CONSTANT:
-            known[node] = np.asarray(node.params["value"], node.dtype)
+            known[node] = np.asarray(node.params["value"], node.dtype.numpy)
             continue
         args = [known[i] for i in node.inputs]
         if node.op is SCAN:
@@ -124,16 +124,16 @@ def _loop(scan: Node, operands: list[np.ndarray], check: bool) -> list[np.ndarra
 def perform(program: Program, values: Sequence[Any], watch: Watch | None = None) -> list[np.ndarray]:
     """Run a Program by ``evaluate``: a real arena, aliases, loops. ``watch`` sees every call of a kernel."""
     arena = np.full(program.arena + 64, 0xA5, np.uint8)
-    inputs = [np.ascontiguousarray(np.asarray(v, d)).reshape(s) for v, (s, d) in zip(values, program.inputs, strict=True)]
-    outputs = [np.zeros(s, d) for s, d in program.outputs]
+    inputs = [np.ascontiguousarray(np.asarray(v, d.numpy)).reshape(s) for v, (s, d) in zip(values, program.inputs, strict=True)]
+    outputs = [np.zeros(s, d.numpy) for s, d in program.outputs]
 
     def memory(i: int) -> np.ndarray:
         slot = root = program.slots[i]
         while root.kind == "alias":
             root = program.slots[root.of]
         if root.kind == "arena":
-            size = int(np.prod(root.shape)) * root.dtype.itemsize
-            return arena[root.offset: root.offset + size].view(root.dtype).reshape(slot.shape)
+            size = int(np.prod(root.shape)) * root.dtype.bytes
+            return arena[root.offset: root.offset + size].view(root.dtype.numpy).reshape(slot.shape)
         return (inputs if root.kind == "input" else outputs)[root.position].reshape(slot.shape)
 
     for step in program.steps:
@@ -307,7 +307,8 @@ def check_run(graph: Graph, program: Program, values: Sequence[Any], expected: l
 
     def once(what: str, held: bool) -> None:
         given = [
-            v if n.op is SCALAR else execute.to_buffer(np.asarray(v, n.dtype)) for n, v in zip(graph.inputs, values, strict=True)
+            v if n.op is SCALAR else execute.to_buffer(np.asarray(v, n.dtype.numpy))
+            for n, v in zip(graph.inputs, values, strict=True)
         ]
         marks = None if held else [n.op is SCALAR for n in graph.inputs]
         out = run(given, marks)

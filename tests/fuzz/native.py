@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests import oracle
 from tests.cpu.harness import compile_ir, isas
 from weft.devices import get_device
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import Loaded
+from weft.formats import BOOL, FROM_NUMPY, Format
 from weft.graph.primitives import TABLE
 from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
 from weft.kernel.printer import kernel_key
@@ -108,9 +110,10 @@ class Fenced:
 
 
 def _view(address: int, like: np.ndarray | Buffer) -> np.ndarray:
-    size = int(np.prod(like.shape)) * like.dtype.itemsize
+    dtype = oracle.in_numpy(like.dtype)
+    size = int(np.prod(like.shape)) * dtype.itemsize
     raw = (ctypes.c_uint8 * size).from_address(address)
-    return np.frombuffer(raw, np.uint8, size).view(like.dtype).reshape(like.shape)
+    return np.frombuffer(raw, np.uint8, size).view(dtype).reshape(like.shape)
 
 
 def run(
@@ -148,15 +151,15 @@ def run(
         if position in reads:
             out = _view(words[reads[position]], buffer)
         else:
-            nbytes = int(np.prod(buffer.shape)) * buffer.dtype.itemsize
+            nbytes = int(np.prod(buffer.shape)) * buffer.dtype.bytes
             fence = Fenced(nbytes)
             fences.append(fence)
             out = _view(fence.place(nbytes, behind), buffer)
-            out.reshape(-1).view(np.uint8).fill(0 if buffer.dtype == bool else _PATTERN)
+            out.reshape(-1).view(np.uint8).fill(0 if buffer.dtype is BOOL else _PATTERN)
         outputs.append(out)
         words.append(out.ctypes.data)
     for dtype, number in zip(kernel.scalars, scalars, strict=True):
-        words.append(int.from_bytes(np.asarray(number).astype(dtype).tobytes().ljust(8, b"\0"), "little"))
+        words.append(int.from_bytes(np.asarray(number).astype(dtype.numpy).tobytes().ljust(8, b"\0"), "little"))
     loaded = (compiled or native(kernel)).loaded
     room = -(-loaded.scratch // 64) * 64 + -(-loaded.worker_scratch // 64) * 64 * get_device().pool.threads
     scratch = Fenced(room)
@@ -192,7 +195,7 @@ OWN = (*sorted(name for name in MACHINE if name in TABLE and not TABLE[name].exa
 _OWN_IN_TEXT = re.compile(rf"= ({'|'.join(OWN)}) ")
 
 
-def _kernel(op: str, dtype: np.dtype, extent: int) -> Kernel:
+def _kernel(op: str, dtype: Format, extent: int) -> Kernel:
     count = MACHINE[op].arity
     axis = Axis(0, extent)
     buffers = [Buffer(i, dtype, (extent,)) for i in range(count + 1)]
@@ -208,7 +211,7 @@ def _own(op: str) -> Callable[..., np.ndarray]:
         if dtype.kind != "f" or dtype.itemsize < 4:
             return _PLAIN[op](*args)
         extent = 64 if size <= 512 else 4096
-        loaded = native(_kernel(op, dtype, extent)).loaded
+        loaded = native(_kernel(op, FROM_NUMPY[dtype], extent)).loaded
         whole = -(-size // extent) * extent
         given = [np.ones(whole, dtype) for _ in args]
         for g, a in zip(given, args, strict=True):

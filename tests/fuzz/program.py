@@ -185,7 +185,9 @@ def primitive(name: str, *arrays: Any, **params: Any) -> Any:
     """A primitive that no public function is made of alone, as a function of Arrays."""
     from weft.array import wrap
     from weft.graph.primitives import TABLE, bind
+    from weft.spelling import spelled
 
+    params = {k: spelled(v) if k == "dtype" else v for k, v in params.items()}
     return wrap(bind(TABLE[name], *(a.node for a in arrays), **params))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.kernel.evaluate import Traffic, evaluate
 from tests.kernel.verify import verify
+from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INTEGERS, Format
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
@@ -16,20 +17,21 @@ from weft.kernel.ir import Kernel
 from weft.kernel.walk import loads, roots
 from weft.schedule.build import build
 from weft.schedule.program import Call, Copy, Host, Program
+from weft.spelling import spelled
 
-F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+F32, F64 = FLOAT32, FLOAT64
 
 
 def op(name: str, *nodes: Node, **params: Any) -> Node:
     return bind(TABLE[name], *nodes, **params)
 
 
-def leaf(*shape: int, dtype: np.dtype = F32) -> Node:
-    return input_leaf(tuple(shape), np.dtype(dtype))
+def leaf(*shape: int, dtype: Format = F32) -> Node:
+    return input_leaf(tuple(shape), spelled(dtype))
 
 
-def number(value: Any, dtype: np.dtype = F32) -> Node:
-    return constant(value, np.dtype(dtype))
+def number(value: Any, dtype: Format = F32) -> Node:
+    return constant(value, spelled(dtype))
 
 
 def mean(x: Node, *axes: int, keepdims: bool = True) -> Node:
@@ -44,8 +46,8 @@ def kernels(program: Program) -> list[Kernel]:
 def run(program: Program, values: Sequence[Any]) -> tuple[list[np.ndarray], list[list[Traffic]]]:
     """Run a Program in Python: a real arena and aliases, kernels by evaluate.py."""
     arena = np.full(program.arena, 0xA5, np.uint8)
-    inputs = [np.ascontiguousarray(v, d).reshape(s) for v, (s, d) in zip(values, program.inputs, strict=True)]
-    outputs = [np.zeros(s, d) for s, d in program.outputs]
+    inputs = [np.ascontiguousarray(v, d.numpy).reshape(s) for v, (s, d) in zip(values, program.inputs, strict=True)]
+    outputs = [np.zeros(s, d.numpy) for s, d in program.outputs]
 
     def memory(i: int) -> np.ndarray:
         slot = program.slots[i]
@@ -53,8 +55,8 @@ def run(program: Program, values: Sequence[Any]) -> tuple[list[np.ndarray], list
         while root.kind == "alias":
             root = program.slots[root.of]
         if root.kind == "arena":
-            size = int(np.prod(root.shape)) * root.dtype.itemsize
-            return arena[root.offset: root.offset + size].view(root.dtype).reshape(slot.shape)
+            size = int(np.prod(root.shape)) * root.dtype.bytes
+            return arena[root.offset: root.offset + size].view(root.dtype.numpy).reshape(slot.shape)
         return (inputs if root.kind == "input" else outputs)[root.position].reshape(slot.shape)
 
     traffic = []
@@ -74,11 +76,11 @@ def run(program: Program, values: Sequence[Any]) -> tuple[list[np.ndarray], list
 
 
 def random(node: Node, rng: np.random.Generator) -> Any:
-    if node.dtype == np.bool_:
+    if node.dtype is BOOL:
         return rng.random(node.shape) < 0.5
-    if node.dtype.kind in "iu":
-        return rng.integers(0, 5, node.shape).astype(node.dtype)
-    return np.asarray(rng.standard_normal(node.shape), node.dtype)
+    if node.dtype in INTEGERS:
+        return rng.integers(0, 5, node.shape).astype(node.dtype.numpy)
+    return np.asarray(rng.standard_normal(node.shape), node.dtype.numpy)
 
 
 def check(
@@ -96,16 +98,16 @@ def check(
     want = interpret(graph, values)
     for g, w, node in zip(got, want, outputs, strict=True):
         w = np.asarray(w)
-        assert g.shape == node.shape and g.dtype == node.dtype
-        if node.dtype.kind in "iub":
+        assert g.shape == node.shape and g.dtype == node.dtype.numpy
+        if node.dtype not in FLOATS:
             np.testing.assert_array_equal(g, w)
         else:
-            bound = tolerance or {2: 2e-2, 4: 2e-5, 8: 1e-11}[node.dtype.itemsize]
+            bound = tolerance or {2: 2e-2, 4: 2e-5, 8: 1e-11}[node.dtype.bytes]
             np.testing.assert_allclose(g.astype(np.float64), w.astype(np.float64), rtol=bound, atol=bound)
             if not special:
                 assert node.size < 8 or np.count_nonzero(w) > node.size // 10, "mostly zeros: a test of nothing"
     for kernel, seen, info in zip(kernels(program), traffic, program.info, strict=True):
-        real = sum(t.touched * b.dtype.itemsize for t, b in zip(seen, (*kernel.inputs, *kernel.outputs), strict=True))
+        real = sum(t.touched * b.dtype.bytes for t, b in zip(seen, (*kernel.inputs, *kernel.outputs), strict=True))
         if not _gathered(kernel):  # what is touched depends on the data
             assert info.bytes == real, f"{kernel.name}: {info.bytes} bytes are promised, {real} were touched"
     return program

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.graph.fusing import F32, F64, check, kernels, leaf, mean, number, op
+from weft.formats import FLOAT16, INT32, INT64, UINT32, UINT64, Format
 from weft.graph.node import Graph, Node
 from weft.kernel.printer import kernel_key, print_kernel
 from weft.schedule import fuse
@@ -34,7 +35,7 @@ def softmax(x: Node, axis: int) -> Node:
 
 @floats
 @pytest.mark.parametrize(("shape", "axis"), [((7, 40), 1), ((33, 40), 0), ((3, 70, 5), 1), ((5, 1), 1), ((1, 37), 0)])
-def test_normalise_is_one_kernel(shape: tuple[int, ...], axis: int, dtype: np.dtype) -> None:
+def test_normalise_is_one_kernel(shape: tuple[int, ...], axis: int, dtype: Format) -> None:
     a = leaf(*shape, dtype=dtype)
     (kernel,) = kernels(check([a], [normalised(a, axis)], count=1, special=shape[axis] == 1))
     assert len(kernel.phases) == 1
@@ -50,36 +51,34 @@ def test_normalise_of_many_columns_is_one_kernel() -> None:
 
 @floats
 @pytest.mark.parametrize("axis", [0, 1])
-def test_softmax(axis: int, dtype: np.dtype) -> None:
+def test_softmax(axis: int, dtype: Format) -> None:
     x = leaf(9, 65, dtype=dtype)
     check([x], [softmax(x, axis)], count=1)
 
 
 @floats
-def test_layer_norm(dtype: np.dtype) -> None:
+def test_layer_norm(dtype: Format) -> None:
     x, gamma, beta = leaf(6, 50, dtype=dtype), leaf(50, dtype=dtype), leaf(50, dtype=dtype)
     check([x, gamma, beta], [op("add", op("multiply", normalised(x, 1), gamma), beta)], count=1)
 
 
 @floats
-def test_batch_norm(dtype: np.dtype) -> None:
+def test_batch_norm(dtype: Format) -> None:
     x, gamma = leaf(4, 3, 5, 6, dtype=dtype), leaf(3, dtype=dtype)
     out = op("multiply", normalised(x, 0, 2, 3), op("reshape", gamma, shape=(1, 3, 1, 1)))
     check([x, gamma], [out], count=1)
 
 
 @floats
-def test_divided_by_its_sum(dtype: np.dtype) -> None:
+def test_divided_by_its_sum(dtype: Format) -> None:
     x = leaf(130, 77, dtype=dtype)
-    rng = np.random.default_rng(1)
-    program = check(
-        [x], [op("divide", x, op("reduce_sum", x, axes=(0, 1), keepdims=False))], [rng.random((130, 77)).astype(dtype)], count=1,
-    )
+    drawn = np.random.default_rng(1).random((130, 77)).astype(dtype.numpy)
+    program = check([x], [op("divide", x, op("reduce_sum", x, axes=(0, 1), keepdims=False))], [drawn], count=1)
     assert program.info[0].phases == 2
 
 
 @floats
-def test_mean_of_squares_of_what_is_left(dtype: np.dtype) -> None:
+def test_mean_of_squares_of_what_is_left(dtype: Format) -> None:
     a = leaf(31, 17, dtype=dtype)
     centred = op("subtract", a, mean(a, 0, 1))
     program = check([a], [mean(op("square", centred), 0, 1, keepdims=False)], count=1)
@@ -92,7 +91,7 @@ def dense(x: Node, w: Node, b: Node) -> Node:
 
 
 @floats
-def test_dense_layer(dtype: np.dtype) -> None:
+def test_dense_layer(dtype: Format) -> None:
     x, w, b = leaf(5, 7, dtype=dtype), leaf(7, 3, dtype=dtype), leaf(3, dtype=dtype)
     check([x, w, b], [dense(x, w, b)], count=1)
 
@@ -108,7 +107,7 @@ def conv(x: Node, w: Node, **over: object) -> Node:
 
 
 @floats
-def test_convolution_bias_relu(dtype: np.dtype) -> None:
+def test_convolution_bias_relu(dtype: Format) -> None:
     x, w, b = leaf(2, 3, 6, 5, dtype=dtype), leaf(4, 3, 3, 3, dtype=dtype), leaf(4, dtype=dtype)
     out = op("maximum", op("add", conv(x, w), op("reshape", b, shape=(1, 4, 1, 1))), number(0, dtype))
     check([x, w, b], [out], count=1)
@@ -134,15 +133,15 @@ def adam(w: Node, g: Node, m: Node, v: Node, rate: Node) -> list[Node]:
 
 
 @floats
-def test_adam(dtype: np.dtype) -> None:
+def test_adam(dtype: Format) -> None:
     w, g, m, v, rate = (leaf(*s, dtype=dtype) for s in ((4, 5), (4, 5), (4, 5), (4, 5), ()))
     program = check([w, g, m, v, rate], adam(w, g, m, v, rate), count=1)
     assert {(0, 0), (2, 1), (3, 2)} <= set(program.donate)
-    assert program.info[0].bytes == (4 + 3) * 20 * dtype.itemsize + dtype.itemsize
+    assert program.info[0].bytes == (4 + 3) * 20 * dtype.bytes + dtype.bytes
 
 
 @floats
-def test_adam_in_the_product_of_the_weight_gradient(dtype: np.dtype) -> None:
+def test_adam_in_the_product_of_the_weight_gradient(dtype: Format) -> None:
     x, dy = leaf(6, 4, dtype=dtype), leaf(6, 5, dtype=dtype)
     w, m, v, rate = (leaf(*s, dtype=dtype) for s in ((5, 4), (5, 4), (5, 4), ()))
     g = op("permute", op("dot_general", x, dy, contract=((0,), (0,)), batch=((), ())), axes=(1, 0))
@@ -151,7 +150,7 @@ def test_adam_in_the_product_of_the_weight_gradient(dtype: np.dtype) -> None:
 
 
 @floats
-def test_cross_entropy_and_its_gradient(dtype: np.dtype) -> None:
+def test_cross_entropy_and_its_gradient(dtype: Format) -> None:
     """Rows, a loss carried over them, and what comes after the loss: one kernel of two phases."""
     x, labels = leaf(6, 40, dtype=dtype), leaf(6, 40, dtype=dtype)
     s = op("subtract", x, op("reduce_max", x, axes=(1,), keepdims=True))
@@ -217,18 +216,18 @@ def test_windows_too_large_to_write_out(shape: tuple[int, ...], kind: str) -> No
 
 
 def test_sums_of_half_width_numbers_are_wide() -> None:
-    x = leaf(5, 300, dtype=np.dtype(np.float16))
+    x = leaf(5, 300, dtype=FLOAT16)
     (kernel,) = kernels(check([x], [op("reduce_sum", x, axes=(1,), keepdims=False)], count=1))
     assert "[float32 -> float16" in print_kernel(kernel)
 
 
 def test_running_sum_scatter_and_writes() -> None:
     x, u = leaf(4, 9), leaf(3, 9)
-    i = leaf(3, dtype=np.dtype(np.int32))
+    i = leaf(3, dtype=INT32)
     check([x], [op("exp", op("cumulative_sum", op("sin", x), axis=1))])
     index = np.array([1, -1, 1], np.int32)
     rng = np.random.default_rng(0)
-    values = [rng.standard_normal((4, 9)).astype(F32), rng.standard_normal((3, 9)).astype(F32), index]
+    values = [rng.standard_normal((4, 9)).astype(np.float32), rng.standard_normal((3, 9)).astype(np.float32), index]
     check([x, u, i], [op("scatter", x, op("multiply", u, number(2)), i, axes=(0,), mode="add")], values, count=1)
     check([x, u, i], [op("gather", x, i, axes=(0,))], values, count=1)
     half = op("divide", u, op("reduce_sum", op("abs", u), axes=(0, 1), keepdims=False))
@@ -240,8 +239,8 @@ def test_running_sum_scatter_and_writes() -> None:
 
 def test_positions_that_depend_on_positions() -> None:
     """Chains of gathered indices: expanded once each, not as trees."""
-    table, start = leaf(7, dtype=np.dtype(np.int64)), leaf(5, dtype=np.dtype(np.int32))
-    at = op("cast", start, dtype=np.dtype(np.int64))
+    table, start = leaf(7, dtype=INT64), leaf(5, dtype=INT32)
+    at = op("cast", start, dtype=INT64)
     for _ in range(12):
         at = op("gather", table, op("add", at, op("multiply", at, at)), axes=(0,))
     rng = np.random.default_rng(0)
@@ -249,9 +248,9 @@ def test_positions_that_depend_on_positions() -> None:
 
 
 def test_random_bits_with_what_is_made_of_them() -> None:
-    key, base = (leaf(dtype=np.dtype(np.uint64)) for _ in range(2))
+    key, base = (leaf(dtype=UINT64) for _ in range(2))
     bits = op("random_bits", key, base, shape=(5, 7))
-    upper = op("bitwise_right_shift", bits, number(8, np.dtype(np.uint32)))
+    upper = op("bitwise_right_shift", bits, number(8, UINT32))
     unit = op("multiply", op("cast", upper, dtype=F32), number(2.0**-24))
     x = leaf(5, 7)
     kept = op("where", op("less", unit, number(0.6)), x, number(0))
@@ -369,7 +368,7 @@ def test_squares_of_squares_are_not_walked_as_trees() -> None:
     x = y = leaf(3, 4)
     for _ in range(60):
         y = op("multiply", y, y)
-    check([x], [y], [np.full((3, 4), 1.0, F32)], count=1)
+    check([x], [y], [np.full((3, 4), 1.0, np.float32)], count=1)
 
 
 def test_threads_that_fuse_at_once_leave_the_recursion_limit_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.graph.fusing import check
+from weft.formats import FROM_NUMPY
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import Primitive
@@ -20,7 +21,7 @@ def test_kernels_of_one_primitive(op: Primitive) -> None:
     print("seed", seed)
     assert op.samples is not None
     for sample in op.samples(np.random.default_rng(seed)):
-        inputs: list[Node] = [input_leaf(a.shape, a.dtype) for a in sample.arrays]
+        inputs: list[Node] = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in sample.arrays]
         out = bind(op, *inputs, **sample.params)
         print(sample.tag, [(a.shape, a.dtype) for a in sample.arrays], sample.params)
         check(inputs, [out], list(sample.arrays), tolerance=TOLERANCE.get(op.name), special=True)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.graph.fusing import F32, check, kernels, leaf, mean, number, op, random
 from tests.graph.test_fuse import adam, conv, dense, softmax
+from weft.formats import FLOAT64, INT32
 from weft.graph.gradient import backward
 from weft.graph.node import Graph, Node
 from weft.kernel.hazards import in_place
@@ -106,7 +107,7 @@ def test_convolutions_with_both_gradients() -> None:
 
 
 def test_attention_and_embedding() -> None:
-    table, i = leaf(11, 8), leaf(2, 5, dtype=np.dtype(np.int32))
+    table, i = leaf(11, 8), leaf(2, 5, dtype=INT32)
     x = op("gather", table, i, axes=(0,))
     scores = op("dot_general", x, x, contract=((2,), (2,)), batch=((0,), (0,)))
     e = op("exp", op("subtract", scores, op("reduce_max", scores, axes=(2,), keepdims=True)))
@@ -114,7 +115,7 @@ def test_attention_and_embedding() -> None:
     out = op("dot_general", weights, x, contract=((2,), (1,)), batch=((0,), (0,)))
     loss = op("reduce_sum", op("square", out), axes=(0, 1, 2), keepdims=False)
     rng = np.random.default_rng(0)
-    values = [rng.standard_normal((11, 8)).astype(F32) * 0.5, rng.integers(0, 11, (2, 5)).astype(np.int32)]
+    values = [rng.standard_normal((11, 8)).astype(np.float32) * 0.5, rng.integers(0, 11, (2, 5)).astype(np.int32)]
     program = check([table, i], [loss, *backward([loss], [number(1)], [table])], values, tolerance=2e-3)
     assert len(kernels(program)) <= 14
 
@@ -166,7 +167,7 @@ def test_what_may_not_be_donated() -> None:
     assert donated([x], [op("exp", x), later]) == set()
     both = op("add", x, op("slice", x, start=(0, 5), step=(1, -1), shape=(6, 6)))
     assert donated([x], [both]) == set()
-    assert not donated([x], [op("cast", x, dtype=np.dtype(np.float64))])
+    assert not donated([x], [op("cast", x, dtype=FLOAT64)])
 
 
 def test_what_a_later_store_reads_is_not_donated_to_an_earlier_one() -> None:
@@ -248,7 +249,7 @@ def random_node(rng: np.random.Generator, pool: list[Node], inputs: list[Node]) 
         pool.append(inputs[-1])
         return op("dot_general", x, inputs[-1], contract=((1,), (0,)), batch=((), ()))
     if kind == "gather":
-        return op("gather", x, op("iota", shape=(3,), dtype=np.dtype(np.int32), axis=0), axes=(d,))
+        return op("gather", x, op("iota", shape=(3,), dtype=INT32, axis=0), axes=(d,))
     return None
 
 

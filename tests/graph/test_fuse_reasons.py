@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.fusing import F32, check, kernels, leaf, mean, number, op
+from tests.graph.fusing import check, kernels, leaf, mean, number, op
 from tests.graph.test_fuse import conv, dense, softmax
+from weft.formats import INT32
 from weft.graph.node import Node
 from weft.schedule import reasons
 
@@ -85,13 +86,13 @@ def too_large() -> tuple[Case, Case]:
 
 
 def gathered() -> tuple[Case, Case]:
-    x, i = leaf(4, 6), leaf(3, dtype=np.dtype(np.int32))
+    x, i = leaf(4, 6), leaf(3, dtype=INT32)
     return ([x, i], [op("gather", op("exp", x), i, axes=(0,))]), ([x, i], [op("exp", op("gather", x, i, axes=(0,)))])
 
 
 def rows() -> tuple[Case, Case]:
-    x, i = leaf(4, 16), leaf(3, dtype=np.dtype(np.int32))
-    at = op("add", i, number(1, np.dtype(np.int32)))
+    x, i = leaf(4, 16), leaf(3, dtype=INT32)
+    at = op("add", i, number(1, INT32))
     return ([x, i], [at, op("gather", x, at, axes=(0,))]), ([x, i], [op("gather", x, at, axes=(0,))])
 
 
@@ -143,7 +144,7 @@ def leaf_like(g: Node) -> Node:
 
 
 def in_place() -> tuple[Case, Case]:
-    x, u, i = leaf(4, 6), leaf(3, 6), leaf(3, dtype=np.dtype(np.int32))
+    x, u, i = leaf(4, 6), leaf(3, 6), leaf(3, dtype=INT32)
     added = op("scatter", x, u, i, axes=(0,), mode="add")
     before = op("scatter", op("exp", x), op("exp", u), i, axes=(0,), mode="add")
     return ([x, u, i], [op("exp", added)]), ([x, u, i], [before])
@@ -178,7 +179,7 @@ WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 @pytest.mark.parametrize("name", CASES)
 def test_reason_and_twin(name: str) -> None:
     (inputs, outputs), (twin_inputs, twin_outputs) = CASES[name]()
-    values = None if name != "SINGLE" else [np.float32(2), np.ones((4, 6), F32), np.ones((5, 3), F32)]
+    values = None if name != "SINGLE" else [np.float32(2), np.ones((4, 6), np.float32), np.ones((5, 3), np.float32)]
     program = check(inputs, outputs, values, tolerance=2e-3)
     said = {b.split(": ", 1)[1] for i in program.info for b in i.boundary}
     assert getattr(reasons, name) in said, f"{said} of {[k.name for k in kernels(program)]}"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.graph.fusing import F32, check, kernels, leaf, number, op, run
+from tests.graph.fusing import check, kernels, leaf, number, op, run
+from weft.formats import INT64
 from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Contraction
+from weft.spelling import spelled
 
 
 def loads_of(program, values, position: int = 0) -> int:
@@ -25,7 +27,7 @@ def test_a_reduction_is_kept_where_a_later_phase_needs_it(axis: int, keepdims: b
     x = leaf(24, 40)
     s = op("reduce_sum", x, axes=(axis,), keepdims=keepdims)
     whole = op("reduce_sum", op("square", s), axes=tuple(range(len(s.shape))), keepdims=False)
-    values = [rng.normal(size=x.shape).astype(F32)]
+    values = [rng.normal(size=x.shape).astype(np.float32)]
     program = check([x], [op("divide", s, whole)], values, count=1)
     assert loads_of(program, values) == x.size
 
@@ -36,7 +38,7 @@ def test_a_chain_of_kept_reductions() -> None:
     mean = op("divide", op("reduce_sum", x, axes=(1,), keepdims=True), number(33))
     wide = op("reduce_sum", op("square", op("subtract", x, mean)), axes=(1,), keepdims=True)
     whole = op("reduce_sum", op("add", wide, mean), axes=(0, 1), keepdims=False)
-    values = [np.random.default_rng().normal(size=x.shape).astype(F32)]
+    values = [np.random.default_rng().normal(size=x.shape).astype(np.float32)]
     program = check([x], [op("multiply", op("subtract", op("divide", x, wide), mean), whole)], values, count=1)
     assert loads_of(program, values) == 3 * x.size
 
@@ -44,7 +46,7 @@ def test_a_chain_of_kept_reductions() -> None:
 def test_a_short_reduction_is_computed_again() -> None:
     x = leaf(40, 3)
     s = op("reduce_sum", x, axes=(1,), keepdims=False)
-    values = [np.random.default_rng().normal(size=x.shape).astype(F32)]
+    values = [np.random.default_rng().normal(size=x.shape).astype(np.float32)]
     whole = op("reduce_sum", op("square", s), axes=(0,), keepdims=False)
     assert loads_of(check([x], [op("divide", s, whole)], values, count=1), values) == 2 * x.size
 
@@ -81,24 +83,24 @@ def test_a_sum_of_one_element_runs_no_loop(shape: tuple[int, ...], axis: int, dt
     rng = np.random.default_rng()
     x = leaf(*shape)
     kept = tuple(1 if a == axis else n for a, n in enumerate(shape))
-    label = leaf(*kept, dtype=np.dtype(dtype))
-    places = op("broadcast_to", op("reshape", op("iota", shape=(shape[axis],), dtype=np.dtype(dtype), axis=0),
+    label = leaf(*kept, dtype=spelled(dtype))
+    places = op("broadcast_to", op("reshape", op("iota", shape=(shape[axis],), dtype=spelled(dtype), axis=0),
                                    shape=tuple(n if a == axis else 1 for a, n in enumerate(shape))), shape=shape)
     here = op("equal", places, op("broadcast_to", label, shape=shape))
     found = op("reduce_sum", op("where", here, op("exp", x), op("broadcast_to", number(0), shape=shape)),
                axes=(axis,), keepdims=False)
     labels = rng.integers(0, shape[axis], kept).astype(dtype)
-    labels.reshape(-1)[:2] = shape[axis] + 1, -1 if np.dtype(dtype).kind == "i" else 200
-    program = check([x, label], [found], [rng.normal(size=shape).astype(F32), labels], count=1)
+    labels.reshape(-1)[:2] = shape[axis] + 1, -1 if spelled(dtype).kind == "signed" else 200
+    program = check([x, label], [found], [rng.normal(size=shape).astype(np.float32), labels], count=1)
     assert not any(s.reductions for p in kernels(program)[0].phases for s in p.stages)
 
 
 def test_a_sum_of_one_element_is_no_negative_zero() -> None:
-    x, label = leaf(3, 64), leaf(3, 1, dtype=np.dtype(np.int64))
-    here = op("equal", op("broadcast_to", op("reshape", op("iota", shape=(64,), dtype=np.dtype(np.int64), axis=0), shape=(1, 64)),
+    x, label = leaf(3, 64), leaf(3, 1, dtype=INT64)
+    here = op("equal", op("broadcast_to", op("reshape", op("iota", shape=(64,), dtype=INT64, axis=0), shape=(1, 64)),
                           shape=(3, 64)), op("broadcast_to", label, shape=(3, 64)))
     found = op("reduce_sum", op("where", here, x, op("broadcast_to", number(0), shape=(3, 64))), axes=(1,), keepdims=False)
-    values = [np.full((3, 64), -0.0, F32), np.array([[0], [63], [64]])]
+    values = [np.full((3, 64), -0.0, np.float32), np.array([[0], [63], [64]])]
     program = check([x, label], [found], values, count=1)
     assert not np.signbit(run(program, values)[0][0]).any()
 
@@ -112,7 +114,7 @@ def test_gradients_of_a_product_are_stored_as_their_operands(contract) -> None:
     g = leaf(*out.shape)
     found = backward([out], [g], [x, w])
     assert [n.op.name for n in found] == ["dot_general"] * 2
-    values = [rng.normal(size=n.shape).astype(F32) for n in (x, w, g)]
+    values = [rng.normal(size=n.shape).astype(np.float32) for n in (x, w, g)]
     dx, dw = run(check([x, w, g], found, values, count=2), values)[0]
     left = values[0] if contract[0] == (1,) else values[0].T
     right = values[1] if contract[1] == (0,) else values[1].T
@@ -140,7 +142,7 @@ def test_what_a_carried_reduction_reads_is_not_written_over() -> None:
 @pytest.mark.parametrize("columns, fits", [(64, True), (65, False)])
 def test_a_row_may_be_written_over_where_one_element_of_it_was_read(columns: int, fits: bool) -> None:
     """The loss of labels and the derivative by the scores: the element at the label lies in the row that is written."""
-    y, label = leaf(5, columns), leaf(5, 1, dtype=np.dtype(np.int64))
+    y, label = leaf(5, columns), leaf(5, 1, dtype=INT64)
     place = op("broadcast_to", op("reshape", op("iota", shape=(64,), dtype=label.dtype, axis=0), shape=(1, 64)), shape=(5, 64))
     first = y if columns == 64 else op("slice", y, start=(0, 0), step=(1, 1), shape=(5, 64))
     here = op("equal", place, op("broadcast_to", label, shape=(5, 64)))
@@ -149,7 +151,7 @@ def test_a_row_may_be_written_over_where_one_element_of_it_was_read(columns: int
     total = op("reduce_sum", op("square", op("reduce_sum", found, axes=(1,), keepdims=True)), axes=(0, 1), keepdims=False)
     e = op("exp", op("subtract", first, top))
     out = op("divide", e, op("reduce_sum", e, axes=(1,), keepdims=True))
-    values = [np.random.default_rng().normal(size=y.shape).astype(F32), np.array([[3], [63], [0], [64], [7]])]
+    values = [np.random.default_rng().normal(size=y.shape).astype(np.float32), np.array([[3], [63], [0], [64], [7]])]
     program = check([y, label], [out, total], values, count=1)
     assert bool(in_place(kernels(program)[0])) == fits
 

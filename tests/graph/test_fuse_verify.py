@@ -11,6 +11,7 @@ from tests.graph.fusing import F32, F64, kernels, leaf, number, op
 from tests.graph.test_fuse import dense, softmax
 from tests.kernel.evaluate import evaluate, reduce_in_order
 from tests.kernel.verify import KernelError, verify
+from weft.formats import INT64
 from weft.graph.node import Graph
 from weft.kernel import index as ix
 from weft.kernel.ir import (
@@ -78,7 +79,7 @@ def test_a_guard_makes_a_far_index_right() -> None:
 @pytest.mark.parametrize("scale", [-2, -1, 1, 2, 3])
 def test_a_guard_on_a_gathered_index_holds_for_its_multiples(scale: int) -> None:
     """x[scale * i] read where the gathered i is guarded: 0 <= i < 2, so 0 <= scale * i <= 3."""
-    i = M.cast(M.load(HERE), np.dtype(np.int64))
+    i = M.cast(M.load(HERE), INT64)
     far = Affine(0 if scale > 0 else -scale, (), ((i, scale),))
     reads = Kernel("test", (Phase((R, C), (Stage((), (), (Store(
         Access(Y, (along(R), along(C))), M.load(Access(X, (far, along(C)), ((Affine(0, (), ((i, 1),)), 0, 2),))),
@@ -130,7 +131,7 @@ def test_products_are_checked() -> None:
 
 def test_the_order_of_a_sum() -> None:
     """Numbers whose sum depends on the order: each order gives its own, worked out by hand."""
-    big = np.array([1e8, 1, -1e8, 1], F32)
+    big = np.array([1e8, 1, -1e8, 1], np.float32)
 
     def total(lanes: int, block: int, n: int = 4) -> float:
         r = Reduction(0, (Axis(0, n),), "sum", M.const(0, F32), F32, F32, Order(lanes, block))
@@ -144,14 +145,14 @@ def test_the_order_of_a_sum() -> None:
 
 def test_loads_and_stores_are_counted() -> None:
     (k,) = kernels(build(Graph([x := leaf(8, 64)], [softmax(x, 1)])))
-    _, (read, written) = evaluate(k, [np.random.default_rng(0).standard_normal((8, 64)).astype(F32)])
+    _, (read, written) = evaluate(k, [np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)])
     assert (read.loads, read.touched, written.stores, written.touched) == (3 * 512, 512, 512, 512)
 
 
 def test_an_access_out_of_bounds_is_an_error() -> None:
     k = kernel(M.load(Access(X, (along(R), along(C).plus(Affine(1))))))
     with pytest.raises(IndexError, match="out of bounds"):
-        evaluate(k, [np.ones((4, 6), F32)])
+        evaluate(k, [np.ones((4, 6), np.float32)])
 
 
 def test_indices_through_reshapes() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import oracle
+from weft.formats import FLOAT64, INT32
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
@@ -13,7 +14,7 @@ from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.graph.primitives.call import call
 
-F64 = np.dtype(np.float64)
+F64 = FLOAT64
 
 
 def softmax(x: Node) -> Node:
@@ -81,7 +82,7 @@ def test_deep_graphs_do_not_recurse() -> None:
 
 
 def test_integers_have_no_gradient() -> None:
-    x = input_leaf((3,), np.dtype(np.int32))
+    x = input_leaf((3,), INT32)
     with pytest.raises(TypeError, match=r"grad: argument 0 is int32\[3\], but must be float"):
         backward([bind(TABLE["cast"], x, dtype=F64)], [constant(1, F64)], [x])
 

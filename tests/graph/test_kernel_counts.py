@@ -147,9 +147,9 @@ def test_bytes_are_what_the_kernel_touches(name: str) -> None:
     _, traffic = run(program, [random(n, rng) for n in traced.graph.inputs])
     for kernel, seen, info in zip(kernels(program), traffic, program.info, strict=True):
         buffers = (*kernel.inputs, *kernel.outputs)
-        touched = sum(t.touched * b.dtype.itemsize for t, b in zip(seen, buffers, strict=True))
+        touched = sum(t.touched * b.dtype.bytes for t, b in zip(seen, buffers, strict=True))
         assert not _gathered(kernel) and info.bytes == touched
-        once = sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in buffers)
+        once = sum(int(np.prod(s.shape)) * s.dtype.bytes for s in buffers)
         assert touched == once, "each element of inputs and outputs counts once"
         stored = sum(t.stores for t, b in zip(seen, buffers, strict=True) if b in kernel.outputs)
         assert stored == sum(int(np.prod(b.shape)) for b in kernel.outputs), "each element of an output is stored once"

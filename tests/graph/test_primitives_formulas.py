@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ import pytest
 from tests import oracle
 from tests.graph.test_primitives import SEED, samples
 from tests.kernel.evaluate import NUMPY
+from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOAT64, FROM_NUMPY, INT64, Format
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.kinds import BFLOAT16, FLOAT16, FLOAT64, NARROW
 from weft.graph.primitives.table import Primitive, Sample
 from weft.kernel.ir import MACHINE
 
@@ -20,44 +20,59 @@ BYTES = {"cast", "bitcast", "select", "copysign"}  # may touch float16 and bfloa
 MEANING = {**NUMPY, "min": np.minimum, "max": np.maximum}  # the references too leave to NumPy which of two zeros it is
 
 
+class Held(NamedTuple):
+    """What a formula sees of a value is its format."""
+
+    array: np.ndarray
+
+    @property
+    def dtype(self) -> Format:
+        return FROM_NUMPY[self.array.dtype]
+
+
 class Machine:
     """One method a machine operation, checking what code generators rely on: equal dtypes, no arithmetic on storage dtypes."""
 
     def __getattr__(self, name: str) -> Any:
         arity = MACHINE[name].arity
 
-        def operation(*values: np.ndarray) -> np.ndarray:
+        def operation(*values: Held) -> Held:
             assert len(values) == arity
             compared = values[1:] if name == "select" else values
             assert len({v.dtype for v in compared}) == 1, f"{name} of {[v.dtype for v in values]}"
             if name not in BYTES:
-                assert not any(v.dtype in NARROW for v in values), f"{name} computes in a storage dtype"
-                if compared[0].dtype == np.bool_:
+                assert not any(v.dtype.narrow for v in values), f"{name} computes in a storage dtype"
+                if compared[0].dtype is BOOL:
                     assert name in ("and", "or", "xor", "not"), f"{name} of bool"
             with np.errstate(all="ignore"):
-                return np.asarray(MEANING[name](*values))
+                return Held(np.asarray(MEANING[name](*[v.array for v in values])))
 
         return operation
 
-    def const(self, number: Any, like: np.ndarray) -> np.ndarray:
-        return np.asarray(like.dtype.type(number))
+    def const(self, number: Any, like: Held) -> Held:
+        return Held(np.asarray(like.dtype.numpy.type(number)))
 
-    def cast(self, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        return x.astype(dtype)
+    def cast(self, x: Held, dtype: Format) -> Held:
+        return Held(x.array.astype(dtype.numpy))
 
-    def check(self, index: np.ndarray, extent: int) -> np.ndarray:
-        assert index.dtype == np.int64
-        assert ((0 <= index) & (index < extent)).all()
+    def check(self, index: Held, extent: int) -> Held:
+        assert index.dtype is INT64
+        assert ((0 <= index.array) & (index.array < extent)).all()
         return index
 
-    def bitcast(self, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-        return np.ascontiguousarray(x).reshape(x.shape).view(dtype)
+    def bitcast(self, x: Held, dtype: Format) -> Held:
+        return Held(np.ascontiguousarray(x.array).reshape(x.array.shape).view(dtype.numpy))
+
+
+def computed(op: Primitive, *arrays: np.ndarray, **params: Any) -> np.ndarray:
+    assert op.formula is not None
+    return np.asarray(op.formula(Machine(), *map(Held, arrays), **params).array)
 
 
 def check(op: Primitive, sample: Sample) -> None:
-    assert op.formula is not None and op.reference is not None
+    assert op.reference is not None
     with np.errstate(all="ignore"):
-        got = np.asarray(op.formula(Machine(), *sample.arrays, **sample.params))
+        got = computed(op, *sample.arrays, **sample.params)
         expected = np.asarray(op.reference(*sample.arrays, **sample.params))
     message = f"{op.name} {[a.dtype for a in sample.arrays]} {sample.params}"
     if op.exact:
@@ -79,7 +94,7 @@ def test_formula_against_reference(op: Primitive) -> None:
         if any(a.dtype == np.float32 for a in sample.arrays) and op.name != "bitcast":
             for dtype in (FLOAT64, FLOAT16, BFLOAT16):
                 with np.errstate(all="ignore"):
-                    arrays = tuple(a.astype(dtype) if a.dtype == np.float32 else a for a in sample.arrays)
+                    arrays = tuple(a.astype(dtype.numpy) if a.dtype == np.float32 else a for a in sample.arrays)
                 check(op, Sample(arrays, sample.params, sample.tag))
 
 
@@ -90,10 +105,8 @@ def test_logarithms_over_the_whole_range(dtype: Any) -> None:
     x = np.exp2(np.random.default_rng(SEED).uniform(low, high, 2000)).astype(dtype)
     powers = np.ldexp(dtype(1), np.arange(info.minexp - info.nmant, info.maxexp))
     for name in ("log2", "log10"):
-        formula = TABLE[name].formula
-        assert formula is not None
-        got = formula(Machine(), x)
+        got = computed(TABLE[name], x)
         exact = getattr(np, name)(x.astype(np.longdouble))
         assert np.max(np.abs((got - exact) / np.spacing(np.abs(exact).astype(dtype)))) < 6  # NumPy's own log has up to 4
         if name == "log2":
-            np.testing.assert_array_equal(formula(Machine(), powers), np.arange(info.minexp - info.nmant, info.maxexp))
+            np.testing.assert_array_equal(computed(TABLE[name], powers), np.arange(info.minexp - info.nmant, info.maxexp))

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import oracle
+from weft.formats import FLOAT32, FLOAT64, Format
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
@@ -15,7 +16,7 @@ from weft.graph.primitives import constant, input_leaf
 from weft.graph.primitives.call import call, full
 from weft.graph.simplify import simplify
 
-F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+F32, F64 = FLOAT32, FLOAT64
 SHAPE = (3, 4)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -24,7 +25,7 @@ BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 
 
 @st.composite
-def graphs(draw: st.DrawFn, dtype: np.dtype = F32) -> tuple[list[Node], list[Node]]:
+def graphs(draw: st.DrawFn, dtype: Format = F32) -> tuple[list[Node], list[Node]]:
     """Two inputs and up to 14 nodes of shape (3, 4), many of them no-ops that simplify should see."""
     inputs = [input_leaf(SHAPE, dtype) for _ in range(2)]
     nodes = list(inputs)

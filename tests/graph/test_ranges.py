@@ -10,6 +10,7 @@ import pytest
 import weft as wf
 from tests import oracle
 from tests.fuzz.expressions import graph_of
+from weft.formats import BOOL, FLOAT32, INT8, INT32, INT64, UINT8, UINT32, UINT64
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import bind, constant, input_leaf
@@ -24,7 +25,7 @@ SHAPE = (3, 5)
 TWO = ("add", "subtract", "multiply", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_right_shift",
        "bitwise_left_shift", "remainder", "floor_divide")
 ONE = ("negative", "abs", "square", "sign", "bitwise_invert")
-DTYPES = [np.dtype(t) for t in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "bool")]
+DTYPES = [INT8, UINT8, INT32, UINT32, INT64, UINT64, BOOL]
 
 
 def grown(r: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
@@ -32,14 +33,14 @@ def grown(r: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
     inputs, arrays, nodes = [], [], []
     for _ in range(3):
         dtype = DTYPES[r.integers(len(DTYPES))]
-        info = np.iinfo(dtype) if dtype.kind != "b" else None
-        wide = r.random() < 0.3 and info is not None
-        low, high = (int(info.min), int(info.max)) if wide else (0 if dtype.kind in "ub" else -9, 1 if dtype.kind == "b" else 9)
+        wide = r.random() < 0.3 and dtype is not BOOL
+        low, high = (dtype.least, dtype.greatest) if wide else (0 if dtype.kind != "signed" else -9, 1 if dtype is BOOL else 9)
         node = input_leaf(SHAPE, dtype)
         inputs.append(node)
         nodes.append(node)
-        arrays.append(r.integers(low, high, SHAPE, dtype=dtype if dtype.kind != "b" else np.int8, endpoint=True).astype(dtype))
-    nodes.append(call.iota(shape=SHAPE, dtype=np.dtype(np.int64), axis=1))
+        drawn = r.integers(low, high, SHAPE, dtype=np.int8 if dtype is BOOL else dtype.numpy, endpoint=True)
+        arrays.append(drawn.astype(dtype.numpy))
+    nodes.append(call.iota(shape=SHAPE, dtype=INT64, axis=1))
     for _ in range(12):
         x = nodes[r.integers(len(nodes))]
         nodes.append(_step(r, x, nodes))
@@ -49,7 +50,7 @@ def grown(r: np.random.Generator) -> tuple[Graph, list[np.ndarray]]:
 
 def _step(r: np.random.Generator, x: Node, nodes: list[Node]) -> Node:
     kind = r.integers(8)
-    if x.dtype.kind == "b" or kind == 0:
+    if x.dtype is BOOL or kind == 0:
         return cast(x, DTYPES[r.integers(len(DTYPES) - 1)])
     if kind == 1:
         return bind(TABLE[ONE[r.integers(len(ONE))]], x)
@@ -69,7 +70,7 @@ def _step(r: np.random.Generator, x: Node, nodes: list[Node]) -> Node:
         name = ("reduce_max", "argmax", "argmin", "reduce_min")[r.integers(4)]
         found = bind(TABLE[name], x, axes=(1,), keepdims=True)
         return call.broadcast_to(found, shape=SHAPE)
-    rows = call.remainder(cast(x, np.dtype(np.int64)), constant(3, np.dtype(np.int64)))
+    rows = call.remainder(cast(x, INT64), constant(3, INT64))
     return call.slice(call.gather(x, call.reshape(rows, shape=(15,)), axes=(0,)), start=(0, 0), step=(1, 1), shape=SHAPE)
 
 
@@ -153,6 +154,6 @@ def test_a_loop_that_draws_its_rows_writes_over_its_carries() -> None:
 
 
 def test_graphs_without_sure_checks_are_left_alone() -> None:
-    x, i = input_leaf((4,), np.dtype(np.float32)), input_leaf((3,), np.dtype(np.int64))
+    x, i = input_leaf((4,), FLOAT32), input_leaf((3,), INT64)
     graph = Graph([x, i], [call.gather(x, call.in_bounds(i, extent=4, axis=0, from_end=True), axes=(0,))])
     assert without_sure_checks(graph) is graph

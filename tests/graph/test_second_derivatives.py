@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from tests import oracle
-from weft.dtypes import ALL, is_float
+from weft.formats import FLOAT64, Format, of_kind
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
 from weft.graph.primitives.common import zero_vjp
 
-F64 = np.dtype(np.float64)
+F64 = FLOAT64
 KINKS = {"abs", "maximum", "minimum", "remainder", "copysign"}  # in pieces; at ties they have no second derivative
-FLOATS = sorted((d for d in ALL if is_float(d)), key=str)
 
 
 SMOOTH = {
@@ -28,9 +27,9 @@ SMOOTH = {
 TWO = [n for n, arity in SMOOTH.items() if arity == 2]
 
 
-def partials(name: str, dtype: np.dtype, order: int, *values: np.ndarray) -> list[np.ndarray]:
+def partials(name: str, dtype: Format, order: int, *values: np.ndarray) -> list[np.ndarray]:
     """All partial derivatives of an order, of operands one beside the other: for order 2 of x, y these are xx, xy, yx, yy."""
-    values = tuple(np.asarray(v, dtype) for v in values)
+    values = tuple(np.asarray(v, dtype.numpy) for v in values)
     leaves = [input_leaf(v.shape, dtype) for v in values]
     found: list[Node] = [bind(TABLE[name], *leaves)]
     for _ in range(order):
@@ -103,15 +102,15 @@ def test_each_has_its_closed_form() -> None:
     assert set(TWO) == set(CLOSED)
 
 
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("dtype", of_kind("float"), ids=str)
 @pytest.mark.parametrize("name", CLOSED)
-def test_ties_and_far_apart(name: str, dtype: np.dtype) -> None:
-    places = [(x, y) for x, y in PLACES.get(name, [(x, y) for x in SIDES for y in SIDES]) if float(dtype.type(x)) == x]
+def test_ties_and_far_apart(name: str, dtype: Format) -> None:
+    places = [(x, y) for x, y in PLACES.get(name, [(x, y) for x in SIDES for y in SIDES]) if float(dtype.numpy.type(x)) == x]
     xs, ys = (np.array(v) for v in zip(*places, strict=True))
     xx, xy, yx, yy = partials(name, dtype, 2, xs, ys)
     want = np.array([CLOSED[name](float(x), float(y)) for x, y in places])
-    eps = oracle.EPS[dtype]
-    least = float(np.abs(np.nextafter(dtype.type(0), dtype.type(1))).astype(np.float64))
+    eps = oracle.EPS[dtype.numpy]
+    least = float(np.abs(np.nextafter(dtype.numpy.type(0), dtype.numpy.type(1))).astype(np.float64))
     size = np.abs(want).max(axis=1) if name != "logaddexp" else 0.0
     for got, k, which in ((xx, 0, "xx"), (xy, 1, "xy"), (yx, 1, "yx"), (yy, 2, "yy")):
         wide = np.asarray(got, np.float64)

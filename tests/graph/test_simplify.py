@@ -7,24 +7,24 @@ import itertools
 import numpy as np
 import pytest
 
-from tests import oracle
 from weft import execute
+from weft.formats import BOOL, FLOAT16, FLOAT32, FLOAT64, FLOATS, INT32, INTEGERS, UINT64, Format, holds
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node
 from weft.graph.primitives import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.graph.primitives.call import call, full
 from weft.graph.primitives.kinds import ALL
-from weft.graph.simplify import holds, simplify
+from weft.graph.simplify import simplify
 
-F32, F64, I32, BOOL = (np.dtype(t) for t in (np.float32, np.float64, np.int32, np.bool_))
+F32, F64, I32 = FLOAT32, FLOAT64, INT32
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, 1e-40, 3e38, -1, 7, 0.1], np.float32).reshape(3, 4)
 
 
-def one(value: float, dtype: np.dtype = F32) -> Node:
+def one(value: float, dtype: Format = F32) -> Node:
     return constant(value, dtype)
 
 
-def leaf(dtype: np.dtype = F32) -> Node:
+def leaf(dtype: Format = F32) -> Node:
     return input_leaf((3, 4), dtype)
 
 
@@ -60,7 +60,7 @@ KEPT = {  # near twins that must stay: they are not the same bits
     "x*0": lambda x: call.multiply(x, one(0)),  # NaN, infinity, -0
     "x-x": lambda x: call.subtract(x, x),
     "x/x": lambda x: call.divide(x, x),
-    "narrow and back": lambda x: call.cast(call.cast(x, dtype=np.dtype(np.float16)), dtype=F32),
+    "narrow and back": lambda x: call.cast(call.cast(x, dtype=FLOAT16), dtype=F32),
     "to int and back": lambda x: call.cast(call.cast(call.where(call.isfinite(x), one(2.5), x), dtype=I32), dtype=F32),
     "two transposes of another kind": lambda x: call.permute(call.reshape(x, shape=(4, 3)), axes=(1, 0)),
 }
@@ -96,7 +96,7 @@ def test_chains_become_one_node() -> None:
         lambda x: call.permute(call.permute(call.reshape(x, shape=(3, 2, 2)), axes=(1, 2, 0)), axes=(1, 2, 0)),
         lambda x: slice_(slice_(x, (0, 3), (1, -1), (3, 4)), (1, 0), (1, 2), (2, 2)),
         lambda x: call.broadcast_to(call.broadcast_to(x, shape=(1, 3, 4)), shape=(2, 3, 4)),
-        lambda x: call.cast(call.cast(x, dtype=F64), dtype=np.dtype(np.float16)),
+        lambda x: call.cast(call.cast(x, dtype=F64), dtype=FLOAT16),
         lambda x: call.permute(call.reshape(x, shape=(1, 3, 4)), axes=(1, 0, 2)),
     ]
     for chain in chains:
@@ -160,7 +160,7 @@ def test_padding_a_zero_of_the_other_sign() -> None:
 
 
 def test_random_bits_of_one_counter_are_one_node() -> None:
-    key, base = (input_leaf((), np.dtype(np.uint64)) for _ in range(2))
+    key, base = (input_leaf((), UINT64) for _ in range(2))
     bits = [bind(TABLE["random_bits"], key, base, shape=(4,)) for _ in range(2)]
     small = simplify(Graph([key, base], bits))
     assert small.outputs[0] is small.outputs[1]
@@ -170,19 +170,20 @@ def test_holds_is_true_exactly_where_values_survive() -> None:
     for wide, narrow in itertools.product(ALL, ALL):
         if narrow == BOOL:
             values = np.array([False, True])
-        elif narrow.kind in "iu":
-            values = np.array([np.iinfo(narrow).min, np.iinfo(narrow).max, 1, np.iinfo(narrow).max - 2], narrow)
+        elif narrow in INTEGERS:
+            info = np.iinfo(narrow.numpy)
+            values = np.array([info.min, info.max, 1, info.max - 2], narrow.numpy)
         else:
             import ml_dtypes
 
-            info = ml_dtypes.finfo(narrow)
-            values = np.array([info.max, info.tiny, info.smallest_subnormal, 1 + float(info.eps), -1], narrow)
+            info = ml_dtypes.finfo(narrow.numpy)
+            values = np.array([info.max, info.tiny, info.smallest_subnormal, 1 + float(info.eps), -1], narrow.numpy)
         with np.errstate(all="ignore"):
-            there = values.astype(wide)
-            exact = bool(np.all(there.astype(narrow) == values) and np.all(there.astype(object) == values.astype(object)))
+            there = values.astype(wide.numpy)
+            exact = bool(np.all(there.astype(narrow.numpy) == values) and np.all(there.astype(object) == values.astype(object)))
         if holds(wide, narrow):
             assert exact, (wide, narrow)
-        elif not (oracle.is_float(wide) and narrow.kind in "iu") and wide != BOOL:
+        elif not (wide in FLOATS and narrow in INTEGERS) and wide is not BOOL:
             assert not exact, (wide, narrow)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.formats import converted
+from weft.formats import BOOL, FLOATS, INTEGERS, converted
 from weft.graph.primitives import TABLE
 from weft.graph.primitives.philox import word
 from weft.kernel.ir import (
@@ -89,21 +89,21 @@ class _Run:
         self.stores: dict[tuple[int, str], int] = {}
         self.touched: dict[tuple[int, str], np.ndarray] = {}
         for b, a in zip(kernel.inputs, inputs, strict=True):
-            if a.shape != b.shape or a.dtype != b.dtype:
+            if a.shape != b.shape or a.dtype != b.dtype.numpy:
                 raise ValueError(f"input {b.id} is {a.dtype}{a.shape}, the kernel takes {b.dtype}{b.shape}")
             self.memory[b.id, b.scope] = a
         for b in (*kernel.outputs, *kernel.scratch):
-            self.memory[b.id, b.scope] = np.full(b.shape, _unwritten(b), b.dtype)
+            self.memory[b.id, b.scope] = np.full(b.shape, _unwritten(b), b.dtype.numpy)
         for i, o in shared:
             given, made = kernel.inputs[i], kernel.outputs[o]
             memory = self.memory[i, "arg"] = np.array(inputs[i], order="C")
-            self.memory[made.id, "arg"] = memory.view(made.dtype).reshape(made.shape)
-            if given.dtype.itemsize != made.dtype.itemsize:
+            self.memory[made.id, "arg"] = memory.view(made.dtype.numpy).reshape(made.shape)
+            if given.dtype.bytes != made.dtype.bytes:
                 raise ValueError(f"input {i} and output {o} do not fit into one piece of memory")
         self.stepwise = bool(shared)
         for key, a in self.memory.items():
             self.touched[key] = np.zeros(a.size, bool)
-        self.scalars = [np.asarray(s, d)[()] for s, d in zip(scalars, kernel.scalars, strict=True)]
+        self.scalars = [np.asarray(s, d.numpy)[()] for s, d in zip(scalars, kernel.scalars, strict=True)]
         self.accs: dict[int, tuple[tuple[int, ...], Array]] = {}  # acc id -> (axis ids, array over them)
 
     def phase(self, phase: Phase) -> None:
@@ -159,24 +159,24 @@ class _Run:
             raise ValueError(f"acc{r.id}: axes {[a.id for a in (*kept, *r.axes)]} are not the loops {ids}")
         flat = value.transpose(order).reshape([a.extent for a in kept] + [-1] if value.size else [a.extent for a in kept] + [0])
         if r.running:
-            start = np.zeros((*flat.shape[:-1], 1), r.accum)
-            total = np.add.accumulate(np.concatenate([start, flat], axis=-1), axis=-1, dtype=r.accum)[..., 1:].astype(r.dtype)
-            return (*[a.id for a in kept], r.axes[0].id), total
-        return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype)
+            start = np.zeros((*flat.shape[:-1], 1), r.accum.numpy)
+            total = np.add.accumulate(np.concatenate([start, flat], axis=-1), axis=-1, dtype=r.accum.numpy)[..., 1:]
+            return (*[a.id for a in kept], r.axes[0].id), total.astype(r.dtype.numpy)
+        return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype.numpy)
 
     def _contraction(self, phase: Phase, c: Contraction) -> None:
         outer = (*phase.axes, *c.batch, *c.m, *c.n)
         grid = _Grid(self, (*outer, *c.k))
-        a = np.broadcast_to(grid.value(c.a), grid.shape).astype(c.accum)
-        b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum)
+        a = np.broadcast_to(grid.value(c.a), grid.shape).astype(c.accum.numpy)
+        b = np.broadcast_to(grid.value(c.b), grid.shape).astype(c.accum.numpy)
         shape = [x.extent for x in outer]
         a, b = a.reshape([*shape, -1]), b.reshape([*shape, -1])
-        fma = self.operations["fma"] if c.accum.kind == "f" else lambda x, y, z: x * y + z
+        fma = self.operations["fma"] if c.accum in FLOATS else lambda x, y, z: x * y + z
 
         def step(totals: Array, places: Array) -> Array:
             return fma(a[..., places], b[..., places], totals)
 
-        total = in_order(a.shape[-1], order_of(c), np.zeros(shape, c.accum), step, np.add)
+        total = in_order(a.shape[-1], order_of(c), np.zeros(shape, c.accum.numpy), step, np.add)
         self.accs[c.id] = tuple(x.id for x in outer), total
         for at in _points(outer) if self.stepwise else ({},):
             inner = _Grid(self, () if self.stepwise else outer, at)
@@ -195,10 +195,10 @@ def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
         found = (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
         return found if flat.dtype.kind in "iub" else _zero(r.monoid, found, np.signbit(flat).all(-1), np.signbit(flat).any(-1))
     join, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
-    identity = np.full(flat.shape[:-1], start, r.accum)
+    identity = np.full(flat.shape[:-1], start, r.accum.numpy)
 
     def merge(x: Array, y: Array) -> Array:
-        return join(x, y).astype(r.accum)
+        return join(x, y).astype(r.accum.numpy)
 
     return in_order(n, r.order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
 
@@ -255,7 +255,7 @@ def _extreme(op: str) -> Callable[..., Array]:
 
 
 def _unwritten(b: Buffer) -> Any:
-    return False if b.dtype == bool else 77 if b.dtype.kind in "iu" else np.nan
+    return False if b.dtype is BOOL else 77 if b.dtype in INTEGERS else np.nan
 
 
 class _Grid:
@@ -304,7 +304,7 @@ class _Grid:
         memory = run.memory[key].reshape(-1)
         run.loads[key] = run.loads.get(key, 0) + int(inside.sum())
         run.touched[key][flat[inside]] = True
-        out = np.full(flat.shape, access.fill, access.buffer.dtype)
+        out = np.full(flat.shape, access.fill, access.buffer.dtype.numpy)
         out[inside] = memory[flat[inside]]
         return out
 
@@ -351,14 +351,14 @@ class _Grid:
         if v.op == "load":
             return self.load(v.attr)
         if v.op == "const":
-            return np.full(one, v.attr, v.dtype)
+            return np.full(one, v.attr, v.dtype.numpy)
         if v.op == "scalar":
-            return np.full(one, self.run.scalars[v.attr], v.dtype)
+            return np.full(one, self.run.scalars[v.attr], v.dtype.numpy)
         if v.op == "index":
             return self.affine(v.attr)
         if v.op == "acc":
             ids, array = self.run.accs[v.attr]
-            array = array.astype(v.dtype)  # a product's sum is rounded where it is read
+            array = array.astype(v.dtype.numpy)  # a product's sum is rounded where it is read
             array = array[tuple([self.at.get(i, slice(None)) for i in ids])] if self.at else array
             ids = tuple([i for i in ids if i not in self.at])
             places = [self.place[i] for i in ids]
@@ -370,12 +370,12 @@ class _Grid:
         if v.op == "check":
             return self.check(v, *args)
         if v.op == "cast":
-            return converted(np.asarray(args[0]), v.dtype)
+            return converted(np.asarray(args[0]), v.dtype.numpy)
         if v.op == "bitcast":
-            return np.array(args[0], order="C").view(v.dtype)
+            return np.array(args[0], order="C").view(v.dtype.numpy)
         if len({a.dtype for a in v.args[v.op == "select":]}) > 1 and v.op != "philox":
             raise TypeError(f"{v.op} of {[str(a.dtype) for a in v.args]}")
-        return np.asarray(self.run.operations[v.op](*args)).astype(v.dtype)
+        return np.asarray(self.run.operations[v.op](*args)).astype(v.dtype.numpy)
 
 
 def _fma(a: Array, b: Array, c: Array) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from tests.kernel.evaluate import evaluate
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
+from weft.formats import Format
 from weft.kernel.target import Target
 from weft.schedule.program import Call, Program, Slot
 
@@ -33,7 +34,7 @@ class Worker:
         target[:nbytes] = source[:nbytes].copy()
 
     def number(self, value: Any, slot: Slot) -> np.ndarray:
-        return np.asarray(value, slot.dtype).reshape(-1).view(np.uint8)
+        return np.asarray(value, slot.dtype.numpy).reshape(-1).view(np.uint8)
 
     def fetch(self, memory: np.ndarray, slot: Slot) -> np.ndarray:
         return _seen(memory, slot.shape, slot.dtype)
@@ -55,8 +56,8 @@ class Worker:
         return None
 
 
-def _seen(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    return memory[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+def _seen(memory: np.ndarray, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
+    return memory[: math.prod(shape) * dtype.bytes].view(dtype.numpy).reshape(shape)
 
 
 class Executable:
@@ -69,7 +70,7 @@ class Executable:
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Buffer]:
         p = self.program
         given = [x.memory if isinstance(x, Buffer) else x for x in inputs]
-        outputs = [Buffer(np.zeros(shape, dtype)) for shape, dtype in p.outputs]
+        outputs = [Buffer(np.zeros(shape, dtype.numpy)) for shape, dtype in p.outputs]
         with np.errstate(all="ignore"):
             walk(p, given, [o.memory for o in outputs], np.zeros(p.arena, np.uint8), Worker())
         return outputs
@@ -100,10 +101,10 @@ class NumpyDevice:
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> Buffer:
         return Buffer(np.ascontiguousarray(array[rows]))
 
-    def first(self, buffer: Buffer, dtype: np.dtype) -> Any:
-        return buffer.memory.view(dtype)[0]
+    def first(self, buffer: Buffer, dtype: Format) -> Any:
+        return buffer.memory.view(dtype.numpy)[0]
 
-    def download(self, buffer: Buffer, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def download(self, buffer: Buffer, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         found = _seen(buffer.memory, shape, dtype)
         found.flags.writeable = False
         return found

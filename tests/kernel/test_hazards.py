@@ -1,8 +1,8 @@
 """Writing in place rests on parts of a kernel's order; a device that does not keep one gets no such pair."""
 
-import numpy as np
 import pytest
 
+from weft.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.kernel.hazards import in_place
@@ -10,7 +10,7 @@ from weft.kernel.target import EVERY, Target
 from weft.schedule.build import build
 from weft.schedule.program import Program, calls
 
-F = np.dtype(np.float32)
+F = FLOAT32
 
 
 def _next(x):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from weft.formats import BOOL, INT64, Format
 from weft.kernel.index import bounds
 from weft.kernel.ir import MACHINE, Access, Affine, Axis, Contraction, Kernel, Phase, Store, Value
 
@@ -30,7 +31,7 @@ class _Check:
         self.kernel = kernel
         self.extents: dict[int, int] = {}
         self.buffers = {(b.id, b.scope): b for b in (*kernel.inputs, *kernel.outputs, *kernel.scratch)}
-        self.complete: dict[int, np.dtype] = {}
+        self.complete: dict[int, Format] = {}
         self.written: dict[int, int] = {}
         self.scope: set[int] = set()
         self.empty = False
@@ -61,7 +62,7 @@ class _Check:
         shared = self.axes(phase.axes)
         if len(shared) != len(phase.axes):
             self.fail("an axis twice in a phase")
-        carried: dict[int, np.dtype] = {}
+        carried: dict[int, Format] = {}
         local: set[int] = set()
         for stage in phase.stages:
             self.seen = set()
@@ -176,7 +177,7 @@ class _Check:
                 if not 0 <= v.attr < len(self.kernel.scalars) or self.kernel.scalars[v.attr] != v.dtype:
                     self.fail(f"scalar {v.attr} is not {v.dtype}")
             elif v.op == "check":
-                if tuple([a.dtype for a in v.args]) != (np.int64, np.bool_) or v.dtype != np.int64:
+                if tuple([a.dtype for a in v.args]) != (INT64, BOOL) or v.dtype is not INT64:
                     self.fail("a check is of an int64 and a bool")
             elif v.op != "const":
                 self.operation(v)
@@ -192,10 +193,10 @@ class _Check:
         if any(a.dtype != args[0].dtype for a in args):
             self.fail(f"{v.op} of {', '.join(a.dtype.name for a in v.args)}")
         if v.op in _COMPARE:
-            if v.dtype != np.bool_:
+            if v.dtype is not BOOL:
                 self.fail(f"{v.op} gives {v.dtype}")
         elif v.op == "bitcast":
-            if v.dtype.itemsize != args[0].dtype.itemsize:
+            if v.dtype.bytes != args[0].dtype.bytes:
                 self.fail("a bitcast changes the width")
         elif v.op != "cast" and v.dtype != args[0].dtype:
             self.fail(f"{v.op} of {args[0].dtype} gives {v.dtype}")

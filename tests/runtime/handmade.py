@@ -10,9 +10,10 @@ from weft.devices.cache import Cache
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.executable import CPUExecutable
+from weft.formats import FLOAT32
 from weft.schedule.program import Call, Host, Program, Slot
 
-F32 = np.dtype(np.float32)
+F32 = FLOAT32
 
 _HEAD = """
 @weft_counters = external global i64

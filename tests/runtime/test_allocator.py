@@ -12,6 +12,8 @@ from handmade import device
 
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.native.allocator import Borrowed, size_class
+from weft.formats import FROM_NUMPY, INT32, UINT8
+from weft.spelling import spelled
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def test_memory_is_aligned_large_enough_and_used_again(be: CPUDevice, nbytes: in
     address = buffer.address
     assert address % (64 if nbytes < 4 << 20 else 2 << 20) == 0
     assert buffer.nbytes == nbytes and not buffer.exported
-    be.download(buffer, (nbytes,), np.dtype(np.uint8), writable=True)[:] = 7
+    be.download(buffer, (nbytes,), UINT8, writable=True)[:] = 7
     del buffer
     misses = be.allocator.misses
     again = be.allocate(nbytes)
@@ -42,19 +44,19 @@ def test_size_classes() -> None:
 def test_a_view_keeps_its_buffer(be: CPUDevice) -> None:
     x = np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)
     buffer = be.upload(x.T)
-    view = be.download(buffer, (5, 3), x.dtype)
+    view = be.download(buffer, (5, 3), FROM_NUMPY[x.dtype])
     assert np.array_equal(view, x.T) and not view.flags.writeable and buffer.exported
     del buffer
     gc.collect()
     others = [be.allocate(60) for _ in range(10)]
     for o in others:
-        be.download(o, (15,), x.dtype, writable=True)[:] = -1
+        be.download(o, (15,), FROM_NUMPY[x.dtype], writable=True)[:] = -1
     assert np.array_equal(view, x.T)
 
 
 def test_a_buffer_counts_its_views(be: CPUDevice) -> None:
     buffer = be.allocate(100)
-    views = [be.download(buffer, (n,), np.dtype(np.int32)) for n in (25, 3)]
+    views = [be.download(buffer, (n,), INT32) for n in (25, 3)]
     part = views[0][2:4]
     assert buffer.exported
     views.clear()
@@ -63,14 +65,14 @@ def test_a_buffer_counts_its_views(be: CPUDevice) -> None:
     del part
     assert not buffer.exported
     with pytest.raises(ValueError, match="too small"):
-        be.download(buffer, (26,), np.dtype(np.int32))
+        be.download(buffer, (26,), INT32)
 
 
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.float64, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (2, 0, 3), (4, 3)])
 def test_every_dtype_and_shape_comes_back(be: CPUDevice, dtype: type, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
-    out = be.download(be.upload(x), shape, np.dtype(dtype))
+    out = be.download(be.upload(x), shape, spelled(dtype))
     assert out.dtype == x.dtype and out.shape == shape and np.array_equal(out, x)
 
 

@@ -250,7 +250,7 @@ def test_an_entry_that_cannot_be_loaded_is_built_again(tmp_path: Path) -> None:
 _SECOND = """
 import sys
 from pathlib import Path
-from handmade import device, executable, scale_kernel, scale_twice
+from handmade import F32, device, executable, scale_kernel, scale_twice
 if sys.argv[2] == "forbidden":
     import llvmlite.binding as llvm
     def refuse(*a, **k):
@@ -262,7 +262,7 @@ import numpy as np
 be = device(Path(sys.argv[1]))
 ex = executable(be, scale_twice(4096), scale_kernel(be))
 x = np.random.default_rng(5).normal(size=4096).astype("f4")
-out = be.download(ex([be.upload(x), 3.0, 0.5])[0], (4096,), x.dtype)
+out = be.download(ex([be.upload(x), 3.0, 0.5])[0], (4096,), F32)
 assert np.array_equal(out, x * np.float32(3) * np.float32(0.5))
 print(be.counters()["compiles"], be.counters()["cache_hits"], "llvmlite.binding" in sys.modules)
 """

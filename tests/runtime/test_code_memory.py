@@ -110,7 +110,7 @@ def test_dropped_kernels_give_their_memory_back(tmp_path: Path, monkeypatch: pyt
     assert known.sweep() > 0 and known.sweep() == 0
     assert list(known.kernels.values())[0].loaded() is loaded
     assert known.memory.used() < used or loader == "llvm"
-    x = np.random.default_rng().normal(size=8).astype(F32)
+    x = np.random.default_rng().normal(size=8).astype(np.float32)
     program = Program(
         (((8,), F32), ((), F32)), (((8,), F32),), (Slot(0, "input", (8,), F32, 0), Slot(1, "output", (8,), F32, 0)),
         (Call(None, (0, 1), (1,)),), 0,  # type: ignore[arg-type]
@@ -218,7 +218,7 @@ def test_no_thread_meets_a_kernel_that_another_sweeps(tmp_path: Path) -> None:
         try:
             for k in range(300):
                 found = entry.kernel(f"k{k % 3}", lambda: Generated("scale", scale_ir("scale", 256, 16), 0, 64))
-                x = np.full(4096, float(k), F32)
+                x = np.full(4096, float(k), np.float32)
                 out = executable(be, scale_twice(4096), found)([be.upload(x), 2.0, 1.0])[0]
                 assert (be.download(out, (4096,), F32) == 2 * k).all()
         except BaseException as error:
@@ -246,7 +246,7 @@ def test_where_memory_cannot_be_made_executable_llvm_tries(tmp_path: Path, monke
 
     monkeypatch.setattr(code_memory, "_protect", protect)
     be = device(tmp_path, threads=1)
-    x = np.arange(4096, dtype=F32)
+    x = np.arange(4096, dtype=np.float32)
     out = executable(be, scale_twice(4096), scale_kernel(be))([be.upload(x), 2.0, 1.0])[0]
     assert np.array_equal(be.download(out, (4096,), F32), x * 2)
     assert count[0] > after and b'"llvm": true' in b"".join(p.read_bytes() for p in tmp_path.iterdir())

@@ -74,7 +74,7 @@ def test_both_loaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loader: s
     pick = function(found["pick"], ctypes.c_double, ctypes.c_int64, result=ctypes.c_double)
     assert pick(4.0, 0) == math.cbrt(8.0) + 0.5 and pick(9.0, 1) == math.cbrt(27.0) + 1.5
     assert function(found["counted"], result=ctypes.c_int64)() == 7
-    x = np.random.default_rng(0).normal(size=4096).astype(F32)
+    x = np.random.default_rng(0).normal(size=4096).astype(np.float32)
     out = executable(be, scale_twice(4096), scale_kernel(be))([be.upload(x), 2.0, 0.25])[0]
     assert np.array_equal(be.download(out, x.shape, F32), x * np.float32(0.5))
 
@@ -182,6 +182,7 @@ def test_a_fork_waits_for_the_thread_that_compiles(tmp_path: Path) -> None:
 _REAL = """
 import sys
 import numpy as np
+from weft.formats import FLOAT32 as f
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.devices import counters, get_device
@@ -191,14 +192,13 @@ if sys.argv[1] == "forbidden":
     def refuse(*a, **k):
         raise AssertionError("LLVM was entered")
     llvm.parse_assembly = llvm.parse_bitcode = llvm.create_pass_builder = llvm.TargetMachine.emit_object = refuse
-f = np.dtype(np.float32)
 x, w, b = input_leaf((33, 48), f), input_leaf((48, 17), f), input_leaf((17,), f)
 y = bind(TABLE["tanh"], bind(TABLE["add"], bind(TABLE["dot_general"], x, w, contract=((1,), (0,)), batch=((), ())), b))
 z = bind(TABLE["subtract"], y, bind(TABLE["reduce_max"], y, axes=(1,), keepdims=True))
 be = get_device()
 ex = be.compile(build(Graph([x, w, b], [y, z])))
 rng = np.random.default_rng(3)
-X, W, B = (rng.normal(size=n.shape).astype(f) for n in (x, w, b))
+X, W, B = (rng.normal(size=n.shape).astype(np.float32) for n in (x, w, b))
 Y, Z = (be.download(o, n.shape, f) for o, n in zip(ex([be.upload(a) for a in (X, W, B)]), (y, z)))
 want = np.tanh(X.astype(np.float64) @ W + B)
 assert np.abs(Y - want).max() < 2e-5 and np.abs(want).mean() > 0.1

@@ -20,6 +20,7 @@ from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.layouts import POOL, offset
 from weft.schedule.program import Call, Copy, KernelInfo, Program, Slot
+from weft.spelling import spelled
 
 N = 4096
 
@@ -84,13 +85,13 @@ def test_same_bits_with_any_number_of_threads(be: CPUDevice, threads: int) -> No
     (np.bool_, [True, False]),
 ])
 def test_numbers_reach_the_kernel_in_its_dtype(be: CPUDevice, dtype: type, values: list) -> None:
-    dt = np.dtype(dtype)
+    dt = spelled(dtype)
     ir = f"""
 define void @put_{dt.name}(ptr %args) nounwind {{
   %out = load ptr, ptr %args
   %s.p = getelementptr i64, ptr %args, i64 1
-  %s = load i{8 * dt.itemsize}, ptr %s.p
-  store i{8 * dt.itemsize} %s, ptr %out
+  %s = load i{dt.bits}, ptr %s.p
+  store i{dt.bits} %s, ptr %out
   ret void
 }}"""
     kernel = Loaded(be.compiler.module(ir)[f"put_{dt.name}"], 0, 0, False)
@@ -98,7 +99,7 @@ define void @put_{dt.name}(ptr %args) nounwind {{
     ex = executable(be, program, kernel)
     for value in values:
         out = be.download(ex([value])[0], (), dt)
-        assert out.tobytes() == np.asarray(value).astype(dt).tobytes(), value
+        assert out.tobytes() == np.asarray(value).astype(dtype).tobytes(), value
 
 
 def test_what_is_no_number_raises(be: CPUDevice) -> None:

@@ -163,13 +163,14 @@ import sys, numpy as np
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from test_threads import _run, device
+from weft.formats import FLOAT32
 be = device(Path({str(tmp_path)!r}), threads=4)
 counts = np.zeros(64, np.int64)
 _run(be, "one", counts, 64)
 assert (counts == 1).all()
 import threading, weft.devices.cpu.native.allocator
 kept = be.allocate(100)
-threading.kept = view = be.download(be.allocate(100), (25,), np.dtype(np.float32))  # outlives this module
+threading.kept = view = be.download(be.allocate(100), (25,), FLOAT32)  # outlives this module
 weft.devices.cpu.native.allocator.kept = [be.allocate(64) for _ in range(100)]
 sys.kept = be.allocate(64)
 loop = [be.allocate(64)]

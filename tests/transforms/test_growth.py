@@ -20,6 +20,7 @@ import weft as wf
 from weft import execute, held
 from weft.cell import LOCAL, Handles
 from weft.devices import counters
+from weft.formats import FLOAT32
 from weft.graph.node import Graph
 from weft.graph.primitives import TABLE, bind, input_leaf
 from weft.graph.primitives.table import constant
@@ -236,7 +237,7 @@ def calls(f, *args) -> int:
 
 
 def inputs(n):
-    return [input_leaf((10,), np.dtype("f4")) for _ in range(n)]
+    return [input_leaf((10,), FLOAT32) for _ in range(n)]
 
 
 def of_one(n):

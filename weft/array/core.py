@@ -19,8 +19,8 @@ from weft.array.methods import Methods
 from weft.array.operators import install
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, assigned, cast
-from weft.dtypes import same_kind
 from weft.errors import DTypeError, ShapeError
+from weft.formats import Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.held import cut, enlist
@@ -158,7 +158,7 @@ class Array(Methods):
     @property
     def dtype(self) -> np.dtype:
         """The dtype, a ``numpy.dtype``."""
-        return self.node.dtype
+        return self.node.dtype.numpy
 
     @property
     def ndim(self) -> int:
@@ -173,7 +173,7 @@ class Array(Methods):
     @property
     def itemsize(self) -> int:
         """Bytes an element."""
-        return self.node.dtype.itemsize
+        return self.node.dtype.bytes
 
     @property
     def nbytes(self) -> int:
@@ -265,7 +265,7 @@ class Array(Methods):
     def __deepcopy__(self, memo: Any) -> Array:
         return own(self.node)
 
-    def as_dtype_node(self, dtype: np.dtype) -> Node:
+    def as_dtype_node(self, dtype: Format) -> Node:
         """The content in ``dtype``."""
         return cast(self.node, dtype)
 
@@ -382,7 +382,7 @@ def _unpickle_scalar(content: np.ndarray) -> Array:
     return wrap(as_node(content))
 
 
-def holding(value: Any, shape: Shape, dtype: np.dtype, kind: type[Array]) -> Array:
+def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array:
     """An Array (or a Scalar) of a buffer that exists: what a run has computed."""
     out = _new(kind)
     out._node = node = _new(Node)  # by hand: this is part of every warm call, and __init__ costs more than all of it

@@ -8,8 +8,7 @@ import numpy as np
 
 from weft import look as looking
 from weft.cell import Cell
-from weft.dtypes import INTEGERS
-from weft.formats import converted
+from weft.formats import INTEGERS, converted
 from weft.graph.node import Node, Shape
 
 
@@ -83,7 +82,7 @@ class Looks(Cell):
         return bool(self._one("a bool", free=True))
 
     def __index__(self) -> int:
-        if self.dtype not in INTEGERS or self.shape:
+        if self.node.dtype not in INTEGERS or self.shape:
             raise TypeError(f"only integer arrays without dimensions are an index, not {self.dtype.name} of shape {self.shape}")
         return int(self._one("an index"))
 

@@ -10,21 +10,18 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from weft.convert import as_node, cast, common, in_dtype, operands
-from weft.dtypes import INTEGERS, compared, float32, float64, iinfo, int8, is_float, promote, uint64, weak, weak_compared
-from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError
+from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT8, INTEGERS, UINT64, Format, compared, promote, weak, weak_compared
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, TABLE, Primitive, bind, constant
 from weft.look import look
 
-Way = tuple[Primitive | None, np.dtype]  # None: the operand itself
-Rule = Callable[[str, np.dtype], tuple[str | None, np.dtype]]
+Way = tuple[Primitive | None, Format]  # None: the operand itself
+Rule = Callable[[str, Format], tuple[str | None, Format]]
 
 
-class _Ways(dict[np.dtype, Way]):
+class _Ways(dict[Format, Way]):
     """What an operation does with operands of a dtype, asked of its rule once."""
 
     __slots__ = ("name", "rule")
@@ -32,7 +29,7 @@ class _Ways(dict[np.dtype, Way]):
     def __init__(self, name: str, rule: Rule) -> None:
         self.name, self.rule = name, rule
 
-    def __missing__(self, dtype: np.dtype) -> Way:
+    def __missing__(self, dtype: Format) -> Way:
         primitive, within = self.rule(self.name, dtype)
         found = self[dtype] = (None if primitive is None else TABLE[primitive], within)
         return found
@@ -79,46 +76,46 @@ class Operation:
 
 # ---- rules
 
-def _same(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+def _same(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, dtype
 
 
-def floating(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
-    return name, dtype if is_float(dtype) else float32
+def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
+    return name, dtype if dtype in FLOATS else FLOAT32
 
 
-def _numeric(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype == BOOL:
         other = {"subtract": "^ or wf.logical_xor", "negative": "~ or wf.logical_not"}.get(name)
         raise DTypeError(f"{name}: the dtype bool has no {name}; {f'use {other}, or ' if other else ''}cast with .astype('int8')")
     return name, dtype
 
 
-def _itself(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+def _itself(name: str, dtype: Format) -> tuple[str | None, Format]:
     return None, _numeric(name, dtype)[1]
 
 
-def _bool_as_int8(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
-    return name, int8 if dtype == BOOL else dtype
+def _bool_as_int8(name: str, dtype: Format) -> tuple[str | None, Format]:
+    return name, INT8 if dtype == BOOL else dtype
 
 
 def _bool_as(other: str) -> Rule:
     return lambda name, dtype: (other if dtype == BOOL else name, dtype)
 
 
-def _of_floats(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
+def _of_floats(name: str, dtype: Format) -> tuple[str | None, Format]:
     """Integers and bools are whole already."""
-    return name if is_float(dtype) else None, dtype
+    return name if dtype in FLOATS else None, dtype
 
 
-def _absolute(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
-    return None if dtype.kind in "bu" else name, dtype
+def _absolute(name: str, dtype: Format) -> tuple[str | None, Format]:
+    return None if dtype.kind in ("bool", "unsigned") else name, dtype
 
 
-def _bits(name: str, dtype: np.dtype) -> tuple[str | None, np.dtype]:
-    if is_float(dtype):
+def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
+    if dtype in FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
-    return name, int8 if dtype == BOOL and "shift" in name else dtype
+    return name, INT8 if dtype == BOOL and "shift" in name else dtype
 
 
 def _as(primitive: str, rule: Rule) -> Rule:
@@ -146,7 +143,7 @@ def _exp2(operation: Operation, x: Any) -> Node:
 def _reciprocal(operation: Operation, x: Any) -> Node:
     """Of integers the whole part, as in NumPy: 1 and -1 stay, the rest is 0."""
     node = as_node(x)
-    if is_float(node.dtype):
+    if node.dtype in FLOATS:
         return operation.of(node)
     node = cast(node, _bool_as_int8("", node.dtype)[1])
     unit = bind(TABLE["equal"], bind(TABLE["abs"], node), constant(1, node.dtype))
@@ -155,7 +152,7 @@ def _reciprocal(operation: Operation, x: Any) -> Node:
 
 def _signbit(operation: Operation, x: Any) -> Node:
     node = as_node(x)
-    if is_float(node.dtype):
+    if node.dtype in FLOATS:
         return operation.of(node)
     node = cast(node, _bool_as_int8("", node.dtype)[1])
     return bind(TABLE["less"], node, constant(0, node.dtype))
@@ -164,7 +161,7 @@ def _signbit(operation: Operation, x: Any) -> Node:
 def _power(operation: Operation, x: Any, y: Any) -> Node:
     """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
     a, b = operands(x, y)
-    if not is_float(b.dtype):
+    if b.dtype not in FLOATS:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
         return bind(TABLE["square"], a)
@@ -175,7 +172,7 @@ def _refuse_negative(power: Node) -> None:
     """What is known already is looked at: numbers, and arrays that are computed."""
     if power.op is CONSTANT:
         least = power.params["value"]
-    elif power.value is not None and power.size and power.dtype.kind == "i":
+    elif power.value is not None and power.size and power.dtype.kind == "signed":
         least = look(power).min()
     else:
         return
@@ -194,21 +191,20 @@ def _compare(operation: Operation, x: Any, y: Any) -> Node:
     (a, b), dtype = common((x, y), compared, weak_compared)
     if dtype in INTEGERS and (type(a) is int or type(b) is int):
         number, array = (a, b) if type(a) is int else (b, a)
-        limits = iinfo(dtype)
-        if type(array) is Node and not limits.min <= number <= limits.max:
+        if type(array) is Node and not dtype.least <= number <= dtype.greatest:
             below = -1 if number > 0 else 1  # every element as seen from the number
             answer = _PYTHON[operation.name](below, 0) if array is a else _PYTHON[operation.name](0, below)
             return bind(TABLE["broadcast_to"], constant(answer, BOOL), shape=array.shape)
-    if dtype == float64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
+    if dtype == FLOAT64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
         return _compare_signs(operation, a, b)
     return operation.of(in_dtype(a, dtype), in_dtype(b, dtype))
 
 
 def _compare_signs(operation: Operation, a: Node, b: Node) -> Node:
     """uint64 with a signed dtype: as uint64 where that is not negative, and by the sign where it is."""
-    signed = b if a.dtype == uint64 else a
+    signed = b if a.dtype == UINT64 else a
     negative = bind(TABLE["less"], signed, constant(0, signed.dtype))
-    whole = bind(TABLE[operation.name], cast(a, uint64), cast(b, uint64))
+    whole = bind(TABLE[operation.name], cast(a, UINT64), cast(b, UINT64))
     answer = constant(_PYTHON[operation.name](0, -1) if signed is b else _PYTHON[operation.name](-1, 0), BOOL)
     return bind(TABLE["where"], negative, answer, whole)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import numpy as np
-
 from weft.array.core import Array, Scalar
 from weft.array.meaning import Operation
 from weft.array.operators import install_weak
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
-from weft.dtypes import bool as BOOL
-from weft.dtypes import float32, float64
+from weft.formats import BOOL, FLOAT32, FLOAT64, Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
 
@@ -30,9 +27,9 @@ class Number(Scalar):
 
     @property
     def node(self) -> Node:
-        return self.as_dtype_node(float32)
+        return self.as_dtype_node(FLOAT32)
 
-    def as_dtype_node(self, dtype: np.dtype) -> Node:
+    def as_dtype_node(self, dtype: Format) -> Node:
         """The number in ``dtype``."""
         node = self._node
         if node.op is SCALAR and self._trace is not None:  # None: it was left behind by its trace
@@ -45,7 +42,7 @@ class Number(Scalar):
         return number(as_node(Scalar.round(self._new(self._node), digits)))
 
     def _weakly(self, operation: Operation, *xs: Any) -> Array:
-        out = operation.of(*(x._node if isinstance(x, Number) else as_node(float(x), float64) for x in xs))
+        out = operation.of(*(x._node if isinstance(x, Number) else as_node(float(x), FLOAT64) for x in xs))
         return self._new(out) if out.dtype == BOOL else number(out)
 
 

@@ -10,15 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from weft.array.meaning import OPERATIONS, Operation, floating
 from weft.array.products import matmul
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
-from weft.dtypes import ALL, is_float
-from weft.dtypes import bool as BOOL
 from weft.errors import DTypeError
+from weft.formats import BOOL, FLOATS, FORMATS, Format
 from weft.graph.node import Node
 from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, bind, constant
@@ -29,21 +26,21 @@ _ASKING = PACKAGE  # operators written in files that begin with this ask user_fr
 _frame = sys._getframe
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
-_SMALL: dict[tuple[Any, np.dtype], Node] = {}  # constants of small integers, made once
+_SMALL: dict[tuple[Any, Format], Node] = {}  # constants of small integers, made once
 _CALLS: dict[str, Callable[..., Any]] = {}
 _CLASSES: list[Any] = []  # what install was given
 
 
-def _number(value: Any, dtype: np.dtype) -> Node | None:
+def _number(value: Any, dtype: Format) -> Node | None:
     """A Python number beside an array of ``dtype``, where that keeps the dtype."""
     if type(value) is int:
         node = _SMALL.get((value, dtype))
         if node is None:
-            if dtype is BOOL or not -128 <= value < 128 or (value < 0 and dtype.kind == "u"):
+            if dtype is BOOL or not -128 <= value < 128 or (value < 0 and dtype.kind == "unsigned"):
                 return None
             node = _SMALL[value, dtype] = constant(value, dtype)
         return node
-    return number_node(value, dtype) if type(value) is float and is_float(dtype) else None
+    return number_node(value, dtype) if type(value) is float and dtype in FLOATS else None
 
 
 def install(array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
@@ -161,7 +158,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
     def raised(self: Any, other: Any) -> Any:
         if type(other) in (int, float) and other == 2:
             node = self.node
-            if is_float(node.dtype) or (type(other) is int and node.dtype is not BOOL):
+            if node.dtype in FLOATS or (type(other) is int and node.dtype is not BOOL):
                 return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
         return power(self, other)
 
@@ -171,7 +168,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
 def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
     """``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two of scalars, too), and the function."""
     name, op = operation.name, TABLE[operation.name]
-    plain: dict[np.dtype, np.dtype] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
+    plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
     asked: list[bool] = []
 
     def slow(x1: Any, x2: Any) -> Any:
@@ -181,7 +178,7 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
             plain.update(_plain(operation))
         return wrap(operation.node(x1, x2))
 
-    def joined(x: Node, y: Node, like: Node, dtype: np.dtype, trace: Any) -> Any:
+    def joined(x: Node, y: Node, like: Node, dtype: Format, trace: Any) -> Any:
         """The short way: the result has the shape of ``like``."""
         frame = _frame(2)
         code = frame.f_code
@@ -251,15 +248,15 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
     return forward, reflected, in_place, function
 
 
-def _plain(operation: Operation) -> dict[np.dtype, np.dtype]:
+def _plain(operation: Operation) -> dict[Format, Format]:
     """Dtypes that both operands may have for the primitive to apply as it stands -> dtype of the result."""
     op, out = TABLE[operation.name], {}
-    for dtype in ALL:
+    for dtype in FORMATS.values():
         try:
             as_it_stands = operation.ways[dtype] == (op, dtype)
         except DTypeError:
             continue
-        if as_it_stands and (operation.name != "pow" or is_float(dtype)):  # powers of integers are looked at
+        if as_it_stands and (operation.name != "pow" or dtype in FLOATS):  # powers of integers are looked at
             probe = Node(op, (), _NOTHING, (), dtype)
             out[dtype] = op.rule(probe, probe)[1]
     return out

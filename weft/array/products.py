@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.convert import cast
-from weft.dtypes import bool as BOOL
-from weft.dtypes import int32
 from weft.errors import ShapeError
+from weft.formats import BOOL, INT32
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast
 from weft.graph.primitives.table import TABLE, bind
@@ -47,7 +46,7 @@ def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], b
     """Sums of products over axes; of bools, whether one product is true."""
     truth = a.dtype == BOOL
     if truth:
-        a, b = cast(a, int32), cast(b, int32)
+        a, b = cast(a, INT32), cast(b, INT32)
     both = tuple(batch)
     out = bind(TABLE["dot_general"], a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=(both, both))
     return cast(out, BOOL) if truth else out

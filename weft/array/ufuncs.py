@@ -12,7 +12,7 @@ import numpy as np
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.convert import assigned, numpy_node
-from weft.dtypes import float64
+from weft.formats import FLOAT64
 from weft.graph.primitives.table import TABLE, bind
 from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
@@ -25,7 +25,7 @@ _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not
 def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: N807
     """What NumPy's ufuncs ask of an Array; those that weft does not have run in NumPy."""
     if self.weak and all(getattr(x, "weak", type(x) in _NUMBERS) for x in inputs):
-        inputs = tuple(wrap(x.as_dtype_node(float64)) if isinstance(x, Array) else x for x in inputs)  # as NumPy's own: float64
+        inputs = tuple(wrap(x.as_dtype_node(FLOAT64)) if isinstance(x, Array) else x for x in inputs)  # as NumPy's own: float64
     outs = kwargs.pop("out", ())
     if method == "at" and isinstance(inputs[0], Array):
         return _at(ufunc, *inputs)

@@ -9,13 +9,13 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
+from weft.formats import INT64, UINT64
 from weft.functions.choosing import where
 from weft.functions.common import broadcast_shapes, cast, shape_tuple
 from weft.functions.creation import asarray
 from weft.functions.elementwise import minimum
 from weft.functions.random_state import words_of
 
-UINT64, INT64 = np.dtype(np.uint64), np.dtype(np.int64)
 LOW = 2**32 - 1
 LEFT = 2.0**-24  # how often all draws of a word may hit the excluded one; the most frequent other word is given then
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from weft.devices.warm import WarmTable, World
+from weft.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.kernel.ir import Kernel
@@ -89,11 +90,11 @@ class Device(Protocol):
         """Memory with a copy of some rows of an array; ``rows``, of any shape, lie within it."""
         ...
 
-    def first(self, buffer: Any, dtype: np.dtype) -> Any:
+    def first(self, buffer: Any, dtype: Format) -> Any:
         """The first element of a buffer, as a NumPy number."""
         ...
 
-    def download(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """A buffer's content, not to be written to; without a copy where the memory is the host's."""
         ...
 

@@ -42,7 +42,7 @@ class Worker(Protocol):
 
 
 def nbytes(slot: Slot) -> int:
-    return math.prod(slot.shape) * slot.dtype.itemsize
+    return math.prod(slot.shape) * slot.dtype.bytes
 
 
 def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena: Any, worker: Worker, first: int = 0) -> None:
@@ -74,7 +74,7 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
         elif isinstance(step, Host):
             given = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
             made = step.fn(*given, **step.params)
-            worker.put(np.ascontiguousarray(made, program.slots[step.out].dtype), memory(step.out))
+            worker.put(np.ascontiguousarray(made, program.slots[step.out].dtype.numpy), memory(step.out))
         elif isinstance(step, Copy):
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
         else:

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array
 from weft.convert import common, in_dtype
-from weft.dtypes import as_dtype, promote, weak
 from weft.errors import DTypeError, ShapeError
+from weft.formats import FLOAT32, FLOAT64, FLOATS, Format, promote, weak
 from weft.functions.common import (
-    FLOAT32,
-    FLOAT64,
     Axis,
     axis_tuple,
     cast,
     extent_of,
     finish,
-    is_float,
     node,
     number,
     op,
@@ -31,21 +26,22 @@ from weft.functions.common import (
 )
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, bind
+from weft.spelling import spelled
 
 
-def _working(function: str, value: Node, dtype: Any) -> tuple[Node, np.dtype]:
+def _working(function: str, value: Node, dtype: Any) -> tuple[Node, Format]:
     """The operand in the dtype a mean is computed in, and the dtype of the result."""
-    result = value.dtype if is_float(value.dtype) else FLOAT32
+    result = value.dtype if value.dtype in FLOATS else FLOAT32
     if dtype is not None:
-        result = as_dtype(dtype)
-        if not is_float(result):
+        result = spelled(dtype)
+        if result not in FLOATS:
             raise DTypeError(f"{function}: dtype={result} cannot hold a mean; use a float dtype")
     return cast(value, _within(value.dtype, result)), result
 
 
-def _within(have: np.dtype, result: np.dtype) -> np.dtype:
+def _within(have: Format, result: Format) -> Format:
     """What means of ``have`` that are to be ``result`` are computed in."""
-    return FLOAT64 if not is_float(have) else FLOAT32 if result.itemsize < 4 else result
+    return FLOAT64 if have not in FLOATS else result.computed
 
 
 def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
@@ -87,7 +83,7 @@ def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
     return finish(cast(_mean(value, axes, bool(keepdims)), result), out, "mean")
 
 
-def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, np.dtype]:
+def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, Format]:
     value, result = _working(function, node(x, function), dtype)
     axes = axis_tuple(axis, len(value.shape), function)
     distance = bind(TABLE["subtract"], value, _mean(value, axes, True))
@@ -186,7 +182,7 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
         return mean(x, axis, keepdims=keepdims)
     pair, dtype = common((x, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
-    result = dtype if is_float(dtype) else FLOAT32
+    result = dtype if dtype in FLOATS else FLOAT32
     within = _within(dtype, result)
     value, weight = cast(value, within), cast(weight, within)
     axes = axis_tuple(axis, len(value.shape), "average")

@@ -6,9 +6,9 @@ from typing import Any
 
 from weft.array import Array
 from weft.convert import common, in_dtype, operands
-from weft.dtypes import INTEGERS, compared, finfo, iinfo, weak_compared
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.functions.common import BOOL, FLOAT64, Node, cast, finish, is_float, node, number, op
+from weft.formats import BOOL, FLOAT64, FLOATS, INTEGERS, compared, weak_compared
+from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.elementwise import equal
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
@@ -95,8 +95,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
 def _bound(value: Node, bound: Any, name: str) -> Any:
     """A bound, None where no element of the dtype can be beyond it."""
     if type(bound) is int:
-        limits = iinfo(value.dtype)
-        if bound <= limits.min if name == "min" else bound >= limits.max:
+        if bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest:
             return None
     return bound
 
@@ -121,11 +120,10 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
     [0.0, 1.0]
     """
     value = node(x, "nan_to_num")
-    if not is_float(value.dtype):
+    if value.dtype not in FLOATS:
         return finish(value)
-    limits = finfo(value.dtype)
-    high = number(float(limits.max) if posinf is None else posinf, value.dtype)
-    low = number(float(limits.min) if neginf is None else neginf, value.dtype)
+    high = number(value.dtype.largest if posinf is None else posinf, value.dtype)
+    low = number(-value.dtype.largest if neginf is None else neginf, value.dtype)
     zero = number(0, value.dtype)
     infinite = op("where", op("less", value, zero), low, high)
     value = op("where", op("isinf", value), infinite, value)
@@ -159,7 +157,7 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
     [True, False]
     """
     pair, dtype = common((x1, x2), compared, weak_compared)
-    a, b = (in_dtype(n, dtype if is_float(dtype) else FLOAT64) for n in pair)
+    a, b = (in_dtype(n, dtype if dtype in FLOATS else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:

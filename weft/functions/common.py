@@ -11,19 +11,13 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import as_node, assigned, cast
-from weft.dtypes import INTEGERS, is_float, same_kind
-from weft.dtypes import bool as BOOL
-from weft.dtypes import float32 as FLOAT32
-from weft.dtypes import float64 as FLOAT64
-from weft.dtypes import int64 as INT64
-from weft.dtypes import uint32 as UINT32
-from weft.dtypes import uint64 as UINT64
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.formats import FLOAT32, FLOATS, INT64, INTEGERS, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, bind, constant
 
-__all__ = ["BOOL", "FLOAT32", "FLOAT64", "INT64", "UINT32", "UINT64", "Node", "Shape", "cast", "is_float"]
+__all__ = ["Node", "Shape", "cast"]
 
 Axis = int | Sequence[int] | None
 NUMBERS = (bool, int, float)
@@ -34,16 +28,12 @@ def op(name: str, *nodes: Node, **params: Any) -> Node:
     return bind(TABLE[name], *nodes, **params)
 
 
-def is_integer(dtype: np.dtype) -> bool:
-    return dtype in INTEGERS
-
-
 def floating(node: Node) -> Node:
     """``node`` as a float: integers and bools become float32, where NumPy would make float64."""
-    return node if is_float(node.dtype) else cast(node, FLOAT32)
+    return node if node.dtype in FLOATS else cast(node, FLOAT32)
 
 
-def number(value: Any, dtype: np.dtype) -> Node:
+def number(value: Any, dtype: Format) -> Node:
     """A number that belongs to the formula, such as the 2 in a variance's square."""
     return constant(value, dtype)
 
@@ -140,11 +130,12 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
-    if not same_kind(node.dtype, out.dtype):
+    have = out.node.dtype
+    if not same_kind(node.dtype, have):
         raise DTypeError(
-            f"{function}: out has dtype {out.dtype}, which cannot hold a result of {node.dtype}; cast with .astype first"
+            f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first"
         )
-    out[...] = wrap(cast(node, out.dtype))
+    out[...] = wrap(cast(node, have))
     return out
 
 
@@ -157,7 +148,7 @@ def node(x: Any, function: str, argument: str = "x") -> Node:
     return x if isinstance(x, Node) else as_node(x)
 
 
-def held(x: Any, dtype: np.dtype, function: str, argument: str) -> Node:
+def held(x: Any, dtype: Format, function: str, argument: str) -> Node:
     """An argument that is written into an array of ``dtype``."""
     return assigned(node(x, function, argument) if x is None else x, dtype)
 
@@ -165,7 +156,7 @@ def held(x: Any, dtype: np.dtype, function: str, argument: str) -> Node:
 def integer_node(x: Any, function: str, argument: str = "indices") -> Node:
     """An argument that must hold integers."""
     found = node(x, function, argument)
-    if not is_integer(found.dtype):
+    if found.dtype not in INTEGERS:
         if 0 in found.shape:  # an empty list is float by default, and holds no index at all
             return cast(found, INT64)
         raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {found.dtype}; cast with .astype('int64')")

@@ -9,10 +9,9 @@ import numpy as np
 from weft.array import Array, Scalar, like, own
 from weft.convert import number_node
 from weft.dlpack import taken
-from weft.dtypes import as_dtype
 from weft.errors import DTypeError
+from weft.formats import FLOAT32, Format
 from weft.functions.common import (
-    FLOAT32,
     Shape,
     broadcast,
     cast,
@@ -20,6 +19,7 @@ from weft.functions.common import (
     node,
     shape_tuple,
 )
+from weft.spelling import spelled
 
 
 def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
@@ -51,8 +51,8 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
-    wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(obj, Array) and not copy and not obj.weak and (wanted is None or wanted == obj.dtype):
+    wanted = None if dtype is None else spelled(dtype)
+    if isinstance(obj, Array) and not copy and not obj.weak and (wanted is None or wanted is obj.node.dtype):
         return own(obj.node) if type(obj) is Scalar else obj
     if isinstance(obj, memoryview):
         obj = np.asarray(obj)
@@ -115,10 +115,10 @@ def from_dlpack(x: Any, /) -> Array:
     return own(node(taken(x), "from_dlpack"))
 
 
-def _filled(value: Any, shape: Any, dtype: Any, function: str, default: np.dtype = FLOAT32) -> Array:
+def _filled(value: Any, shape: Any, dtype: Any, function: str, default: Format = FLOAT32) -> Array:
     if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
-    wanted = default if dtype is None else as_dtype(dtype)
+    wanted = default if dtype is None else spelled(dtype)
     return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 
@@ -229,9 +229,9 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     return own(broadcast(value, extents))
 
 
-def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, np.dtype]:
+def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, Format]:
     found = node(x, function)
-    return (found.shape if shape is None else shape_tuple(shape, function)), (found.dtype if dtype is None else as_dtype(dtype))
+    return (found.shape if shape is None else shape_tuple(shape, function)), (found.dtype if dtype is None else spelled(dtype))
 
 
 def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
@@ -362,7 +362,7 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
-    wanted = as_dtype(dtype)
+    wanted = spelled(dtype)
     if not isinstance(x, Array) or x.weak:
         return like(x, held(x, wanted, "astype", "x"))
     found = x.node

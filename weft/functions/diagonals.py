@@ -6,10 +6,11 @@ import operator
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.dtypes import as_dtype, summed
 from weft.errors import ShapeError
-from weft.functions.common import INT64, Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced
+from weft.formats import INT64, summed
+from weft.functions.common import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced
 from weft.functions.matrices import diagonal_number
+from weft.spelling import spelled
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
@@ -131,5 +132,5 @@ def trace(
 def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Node:
     """The sums of the diagonals of the matrices in two axes."""
     line = line_of(function, x, offset, axis1, axis2)
-    line = cast(line, summed(line.dtype) if dtype is None else as_dtype(dtype))
+    line = cast(line, summed(line.dtype) if dtype is None else spelled(dtype))
     return op("reduce_sum", line, axes=(len(line.shape) - 1,), keepdims=False)

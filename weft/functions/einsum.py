@@ -7,7 +7,8 @@ from typing import Any
 from weft.array import Array
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.functions.common import BOOL, INT64, Node, cast, finish, op, permuted, reshaped
+from weft.formats import BOOL, INT64
+from weft.functions.common import Node, cast, finish, op, permuted, reshaped
 
 
 def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Array:

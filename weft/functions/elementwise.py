@@ -12,8 +12,8 @@ from typing import Any
 
 from weft.array import Array
 from weft.array.operators import call
-from weft.dtypes import iinfo
-from weft.functions.common import BOOL, FLOAT32, Node, cast, finish, is_float, node, number, op
+from weft.formats import BOOL, FLOAT32, FLOATS
+from weft.functions.common import Node, cast, finish, node, number, op
 from weft.graph.primitives.table import TABLE, bind
 
 Unary = Callable[..., Array]
@@ -141,9 +141,9 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     value = node(x, "round")
     if value.dtype == BOOL:
         value = cast(value, FLOAT32)
-    if is_float(value.dtype) and decimals == 0:
+    if value.dtype in FLOATS and decimals == 0:
         return finish(bind(TABLE["round"], value), out, "round")
-    if not is_float(value.dtype):
+    if value.dtype not in FLOATS:
         return finish(_tens(value, -decimals) if decimals < 0 else value, out, "round")
     scale = number(10.0 ** builtins.abs(decimals), value.dtype)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
@@ -153,7 +153,7 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
 def _tens(value: Node, digits: int) -> Node:
     """Integers to a multiple of a power of ten, without a detour over floats."""
     scale = 10**digits
-    if scale > iinfo(value.dtype).max:
+    if scale > value.dtype.greatest:
         return op("broadcast_to", number(0, value.dtype), shape=value.shape)
     unit, half, one = (number(n, value.dtype) for n in (scale, scale // 2, 1))
     whole = op("floor_divide", value, unit)

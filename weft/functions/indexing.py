@@ -11,11 +11,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.meaning import truth
 from weft.convert import numpy_node
-from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError
+from weft.formats import FLOAT32, INT64
 from weft.functions.common import (
-    FLOAT32,
-    INT64,
     Node,
     axis_index,
     broadcast,
@@ -32,6 +30,7 @@ from weft.functions.common import (
 )
 from weft.functions.matrices import lower_mask
 from weft.indexing import bounded, refuse_at_once
+from weft.spelling import spelled
 
 
 def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -326,7 +325,7 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
         raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
     hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
-    return wrap(cast(hit, FLOAT32 if dtype is None else as_dtype(dtype)))
+    return wrap(cast(hit, FLOAT32 if dtype is None else spelled(dtype)))
 
 
 def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:

@@ -10,8 +10,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import number_node, numpy_node, operands, warn_of_overflow
-from weft.dtypes import as_dtype
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
+from weft.formats import BOOL
 from weft.functions.common import (
     Node,
     axis_index,
@@ -26,6 +26,7 @@ from weft.functions.common import (
     reshaped,
     shape_tuple,
 )
+from weft.spelling import spelled
 
 
 def _nodes(arrays: Any, function: str, dtype: Any = None) -> tuple[Node, ...]:
@@ -36,7 +37,7 @@ def _nodes(arrays: Any, function: str, dtype: Any = None) -> tuple[Node, ...]:
     if len(arrays) == 0:
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     nodes = operands(*arrays)
-    return nodes if dtype is None else tuple(cast(n, as_dtype(dtype)) for n in nodes)
+    return nodes if dtype is None else tuple(cast(n, spelled(dtype)) for n in nodes)
 
 
 def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None) -> Array:
@@ -422,12 +423,12 @@ def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
     if isinstance(fill, (bool, int, float, np.generic)):
         warn_of_overflow(fill, value.dtype)
         with np.errstate(over="ignore"):
-            known = np.asarray(fill).astype(value.dtype).item()
+            known = np.asarray(fill).astype(value.dtype.numpy).item()
         return op("pad", value, low=low, high=high, value=known)
     inside = held(fill, value.dtype, "pad", "constant_values")
     if inside.shape:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
-    mask = op("pad", broadcast(number_node(True, np.dtype(bool)), value.shape), low=low, high=high, value=False)
+    mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
     return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
 
 

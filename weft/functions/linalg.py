@@ -9,9 +9,8 @@ from weft.array import Array, products, wrap
 from weft.array.products import contracted
 from weft.convert import operands
 from weft.errors import ShapeError
+from weft.formats import BOOL, INT64
 from weft.functions.common import (
-    BOOL,
-    INT64,
     Node,
     axis_index,
     axis_tuple,

@@ -7,8 +7,9 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import number_node
-from weft.dtypes import as_dtype
-from weft.functions.common import FLOAT32, INT64, Node, cast, op, shape_tuple
+from weft.formats import FLOAT32, INT64
+from weft.functions.common import Node, cast, op, shape_tuple
+from weft.spelling import spelled
 
 
 def diagonal_number(rows: int, columns: int) -> Node:
@@ -46,7 +47,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     """
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
     hit = op("equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
-    return wrap(cast(hit, FLOAT32 if dtype is None else as_dtype(dtype)))
+    return wrap(cast(hit, FLOAT32 if dtype is None else spelled(dtype)))
 
 
 def identity(n: int, dtype: Any = None) -> Array:
@@ -103,4 +104,4 @@ def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "tri", "n_rows, n_cols")
-    return wrap(cast(lower_mask(rows, columns, k), FLOAT32 if dtype is None else as_dtype(dtype)))
+    return wrap(cast(lower_mask(rows, columns, k), FLOAT32 if dtype is None else spelled(dtype)))

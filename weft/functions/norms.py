@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array, wrap
 from weft.errors import ShapeError
+from weft.formats import FLOAT64, FLOATS, Format
 from weft.functions.common import (
-    FLOAT32,
-    FLOAT64,
     Axis,
     Node,
     axis_index,
     axis_tuple,
     cast,
     floating,
-    is_float,
     node,
     number,
     op,
@@ -27,11 +23,11 @@ from weft.functions.common import (
 )
 
 
-def _working(x: Any) -> tuple[Node, np.dtype]:
+def _working(x: Any) -> tuple[Node, Format]:
     """The operand in the dtype that its norm is computed in, and the dtype of the result: as means have them."""
     value = node(x, "norm")
     result = floating(value).dtype
-    return cast(value, FLOAT64 if not is_float(value.dtype) else FLOAT32 if result.itemsize < 4 else result), result
+    return cast(value, FLOAT64 if value.dtype not in FLOATS else result.computed), result
 
 
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:

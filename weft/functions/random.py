@@ -13,13 +13,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
-from weft.dtypes import as_dtype, iinfo, is_float
 from weft.errors import DTypeError, ShapeError
+from weft.formats import BOOL, FLOAT32, FLOATS, INT64, UINT64, Format
 from weft.functions.common import (
-    BOOL,
-    FLOAT32,
-    INT64,
-    UINT64,
     Node,
     Shape,
     broadcast_shapes,
@@ -42,6 +38,7 @@ from weft.functions.random_state import (
     wide,
     words_of,
 )
+from weft.spelling import spelled
 
 __all__ = [
     "bernoulli", "choice", "exponential", "get_state", "integers", "key", "normal", "permutation", "rand", "randint", "randn",
@@ -49,9 +46,9 @@ __all__ = [
 ]
 
 
-def _float_dtype(dtype: Any, function: str) -> np.dtype:
-    found = FLOAT32 if dtype is None else as_dtype(dtype)
-    if not is_float(found):
+def _float_dtype(dtype: Any, function: str) -> Format:
+    found = FLOAT32 if dtype is None else spelled(dtype)
+    if found not in FLOATS:
         raise DTypeError(f"{function}: dtype={found} must be a float dtype; use wf.random.integers for integers")
     return found
 
@@ -76,7 +73,7 @@ def _scaled(unit: Node, offset: Any, scale: Any) -> Node:
     return unit
 
 
-def _parameter(x: Any, dtype: np.dtype) -> Node:
+def _parameter(x: Any, dtype: Format) -> Node:
     return number_node(float(x), dtype) if isinstance(x, (int, float)) else held(x, dtype, "random", "parameter")
 
 
@@ -345,8 +342,8 @@ def integers(
     """
     if high is None:
         low, high = 0, low
-    wanted = INT64 if dtype is None else as_dtype(dtype)
-    if is_float(wanted) or wanted == BOOL:
+    wanted = INT64 if dtype is None else spelled(dtype)
+    if wanted in FLOATS or wanted == BOOL:
         raise DTypeError(f"integers: dtype={wanted} must be an integer dtype")
     shape = _size(size, "integers", low, high)
     words = words_of(key, "integers")
@@ -354,8 +351,7 @@ def integers(
         first, width = int(low), int(high) - int(low) + bool(endpoint)
         if width < 1:
             raise ValueError(f"integers: there is no integer from low={low} to high={high}")
-        limits = iinfo(wanted)
-        if first < limits.min or first + width - 1 > limits.max:
+        if first < wanted.least or first + width - 1 > wanted.greatest:
             raise ValueError(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype")
         bits = wide(words, shape)
         offset = bits if width == 2**64 else high_product(bits, number(width, UINT64), width < 2**32)

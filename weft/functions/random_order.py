@@ -10,10 +10,8 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
+from weft.formats import FLOAT64, INT64, UINT64
 from weft.functions.common import (
-    FLOAT64,
-    INT64,
-    UINT64,
     Node,
     Shape,
     axis_index,

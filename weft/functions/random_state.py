@@ -13,9 +13,9 @@ import numpy as np
 from weft.array import Array, own, wrap
 from weft.cell import LOCAL
 from weft.convert import numpy_node
-from weft.dtypes import bfloat16, float16
 from weft.errors import DTypeError
-from weft.functions.common import FLOAT32, FLOAT64, UINT32, UINT64, Node, Shape, cast, node, number, op, shape_tuple
+from weft.formats import FLOAT64, UINT32, UINT64, Format
+from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far
@@ -246,22 +246,19 @@ def high_product(bits: Node, width: Node, narrow: bool) -> Node:
     return op("add", op("add", op("multiply", upper(bits), upper(width)), upper(middle)), upper(cross))
 
 
-_BITS = {float16: 11, bfloat16: 8, FLOAT32: 24}
-
-
-def unit_interval(words: Words, shape: Shape, dtype: np.dtype) -> Node:
+def unit_interval(words: Words, shape: Shape, dtype: Format) -> Node:
     """Uniform in [0, 1): as many of the top bits as the dtype holds exactly."""
     if dtype == FLOAT64:
         bits = op("bitwise_right_shift", wide(words, shape), number(11, UINT64))
         return op("multiply", cast(bits, FLOAT64), number(2.0**-53, FLOAT64))
-    keep = _BITS[dtype]
+    keep = dtype.mantissa + 1
     bits = op("bitwise_right_shift", words.take(shape), number(32 - keep, UINT32))
-    return cast(op("multiply", cast(bits, FLOAT32), number(2.0**-keep, FLOAT32)), dtype)
+    return cast(op("multiply", cast(bits, dtype.computed), number(2.0**-keep, dtype.computed)), dtype)
 
 
-def gauss(words: Words, shape: Shape, dtype: np.dtype) -> Node:
+def gauss(words: Words, shape: Shape, dtype: Format) -> Node:
     """Box and Muller: radius from one word (two for float64), angle from another."""
-    within = FLOAT64 if dtype == FLOAT64 else FLOAT32
+    within = dtype.computed
     if within == FLOAT64:
         first = op("subtract", number(1.0, within), unit_interval(words, shape, within))
     else:  # all 32 bits, so that tails reach 6.7 standard deviations

@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import number_node
-from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.functions.common import FLOAT32, FLOAT64, INT64, NUMBERS, broadcast, cast, is_float, node, op, reshaped
+from weft.formats import FLOAT32, FLOAT64, FLOATS, INT64
+from weft.functions.common import NUMBERS, broadcast, cast, node, op, reshaped
+from weft.spelling import spelled
 
 
 def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) -> Array:
@@ -49,7 +50,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
         raise ValueError("arange: step must not be 0")
     integers = all(type(x) is not float for x in given)
     count = max(0, -((first - last) // by) if integers else math.ceil((last - first) / by))
-    wanted = (INT64 if integers else FLOAT32) if dtype is None else as_dtype(dtype)
+    wanted = (INT64 if integers else FLOAT32) if dtype is None else spelled(dtype)
     if first == 0 and by == 1:
         return wrap(cast(op("iota", shape=(count,), dtype=INT64, axis=0), wanted))
     within = INT64 if integers else FLOAT64
@@ -87,7 +88,7 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     count = operator.index(num)
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
-    wanted = FLOAT32 if dtype is None else as_dtype(dtype)
+    wanted = FLOAT32 if dtype is None else spelled(dtype)
     first, last = float(start), float(stop)
     gaps = count - 1 if endpoint else count
     place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
@@ -95,7 +96,7 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))
     if endpoint and count > 1:
         values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), number_node(last, FLOAT64), values)
-    if not is_float(wanted):
+    if wanted not in FLOATS:
         values = op("floor", values)
     return wrap(cast(values, wanted))
 

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array
-from weft.dtypes import as_dtype, summed
 from weft.errors import AxisError, ShapeError, renamed
+from weft.formats import BOOL, INT64, Format, summed
 from weft.functions.common import (
-    BOOL,
-    INT64,
     Axis,
     axis_index,
     axis_tuple,
@@ -27,10 +23,11 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.graph.node import Node, Shape
+from weft.spelling import spelled
 
 
-def _sum_dtype(value: Node, dtype: Any) -> np.dtype:
-    return as_dtype(dtype) if dtype is not None else summed(value.dtype)
+def _sum_dtype(value: Node, dtype: Any) -> Format:
+    return spelled(dtype) if dtype is not None else summed(value.dtype)
 
 
 def _axes(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:

@@ -25,9 +25,9 @@ def batch(outputs: Sequence[Node], mapping: Mapping[Node, Batched]) -> list[Batc
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from weft.formats import FLOAT32
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
-    >>> x, rows = input_leaf((3,), np.dtype(np.float32)), input_leaf((8, 3), np.dtype(np.float32))
+    >>> x, rows = input_leaf((3,), FLOAT32), input_leaf((8, 3), FLOAT32)
     >>> batch([bind(TABLE["square"], x)], {x: (rows, 0)})
     [(<square float32[8,3]>, 0)]
     """

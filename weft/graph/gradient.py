@@ -34,9 +34,10 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     --------
     >>> import numpy as np
     >>> from weft.graph.interpret import interpret
+    >>> from weft.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, constant, input_leaf
-    >>> x = input_leaf((3,), np.dtype(np.float32))
+    >>> x = input_leaf((3,), FLOAT32)
     >>> y = bind(TABLE["square"], x)
     >>> (dx,) = backward([y], [constant(1, y.dtype)], [x])
     >>> interpret(Graph([x], [dx]), [np.array([1, 2, 3], np.float32)])

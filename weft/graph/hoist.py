@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
+from weft.formats import INT64
 from weft.graph.batching import Batched, batch
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
@@ -77,8 +76,8 @@ def _scan(scan: Node, operands: tuple[Node, ...]) -> Node:
             steps = _counted(node, body.outputs[k], operand, length, scan.params["reverse"])
             if steps is not None:
                 known[node] = (steps, 0)
-    room = max(ROOM, 2 * sum(o.size * o.dtype.itemsize for o in operands[carries:]))
-    found = [n for n in _known_checks(body, set(known)) if length * n.size * n.dtype.itemsize <= room]
+    room = max(ROOM, 2 * sum(o.size * o.dtype.bytes for o in operands[carries:]))
+    found = [n for n in _known_checks(body, set(known)) if length * n.size * n.dtype.bytes <= room]
     if not found:
         if not changed and all(a is b for a, b in zip(operands, scan.inputs, strict=True)):
             return scan
@@ -99,7 +98,7 @@ def _scan(scan: Node, operands: tuple[Node, ...]) -> Node:
 
 def _counted(node: Node, after: Node, first: Node, length: int, reverse: bool) -> Node | None:
     """A carry as it is before every step, if all steps add one number to another: a loop's counter."""
-    if node.dtype != np.int64 or node.shape or after.op is not ADD or node not in after.inputs:
+    if node.dtype is not INT64 or node.shape or after.op is not ADD or node not in after.inputs:
         return None
     start, step = splat(first), splat(after.inputs[after.inputs[0] is node])
     if start is None or step is None:

@@ -35,9 +35,10 @@ def interpret(graph: Graph, values: Sequence[Any]) -> list[np.ndarray]:
     Examples
     --------
     >>> import numpy as np
+    >>> from weft.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
-    >>> x = input_leaf((3,), np.dtype(np.float32))
+    >>> x = input_leaf((3,), FLOAT32)
     >>> interpret(Graph([x], [bind(TABLE["square"], x)]), [np.array([1, 2, 3], np.float32)])
     [array([1., 4., 9.], dtype=float32)]
     """
@@ -67,7 +68,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         raise ValueError(f"interpret: the graph has {len(graph.inputs)} inputs and {len(values)} values were given.")
     known: dict[Node, Any] = {}
     for k, (node, value) in enumerate(zip(graph.inputs, values, strict=True)):
-        array = np.asarray(value, node.dtype)
+        array = np.asarray(value, node.dtype.numpy)
         if array.shape != node.shape:
             raise ValueError(f"interpret: value {k} has shape {array.shape} and input {k} has {node.shape}.")
         known[node] = array
@@ -80,7 +81,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         if node in known:
             continue
         if node.op is CONSTANT:
-            known[node] = np.asarray(node.params["value"], node.dtype)
+            known[node] = np.asarray(node.params["value"], node.dtype.numpy)
             yield node, known[node]
             continue
         if node.op.reference is None or node.value is not None:
@@ -88,7 +89,7 @@ def walk(graph: Graph, values: Sequence[Any]) -> Iterator[tuple[Node, Any]]:
         result: Any = _result(node, [known[i] for i in node.inputs])
         if node.op.kind != "loop":  # that gives a list of results, which its items read
             result = np.asarray(result)
-            if result.dtype != node.dtype or result.shape != node.shape:
+            if result.dtype != node.dtype.numpy or result.shape != node.shape:
                 raise AssertionError(f"{node!r}: the reference gave {result.dtype}{list(result.shape)}")
         known[node] = result
         yield node, result

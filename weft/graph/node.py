@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.formats import Format
+
 if TYPE_CHECKING:
     from weft.graph.primitives.table import Primitive
 
@@ -28,7 +30,7 @@ class Node:
     op : Primitive
     inputs : tuple of Node
     params : dict, never changed after construction; keys in the order the primitive declares them
-    shape, dtype : of the result; ``dtype`` is a ``numpy.dtype`` (ml_dtypes' bfloat16 included)
+    shape, dtype : of the result; ``dtype`` is a Format
     where : (code, instruction) of the user's line, in a profile (code, instruction, layer, phase): see ``origin.py``
     value : None, or the buffer (runtime) or Python number (scalar leaf) that holds the result
     holder : None, or a weak reference to the Cell through which the user can reach this node; of a scan, weak references
@@ -38,7 +40,7 @@ class Node:
     __slots__ = ("__weakref__", "dtype", "holder", "inputs", "op", "params", "shape", "value", "where")
 
     def __init__(
-        self, op: Primitive, inputs: tuple[Node, ...], params: dict[str, Any], shape: Shape, dtype: np.dtype,
+        self, op: Primitive, inputs: tuple[Node, ...], params: dict[str, Any], shape: Shape, dtype: Format,
         where: Any = None, value: Any = None,
     ) -> None:
         self.op = op
@@ -59,7 +61,7 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
+        return self.size * self.dtype.bytes
 
     def __repr__(self) -> str:
         shape = ",".join(map(str, self.shape))

@@ -10,8 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
+from weft.formats import Format
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives.call import call, cast
@@ -95,11 +94,8 @@ def _range(node: Node, known: dict[Node, Range]) -> Range:
     return found if whole[0] <= found[0] and found[1] <= whole[1] else whole  # what is too large wraps around
 
 
-def _whole(dtype: np.dtype) -> Range:
-    if dtype.kind == "b":
-        return 0, 1
-    info = np.iinfo(dtype)
-    return int(info.min), int(info.max)
+def _whole(dtype: Format) -> Range:
+    return int(dtype.least), int(dtype.greatest)
 
 
 def _join(some: Sequence[Range]) -> Range:
@@ -119,7 +115,7 @@ def _corners(f: Callable[[int, int], int]) -> Rule:
 
 def _shifted(node: Node, x: Sequence[Range]) -> Range:
     (a, b), (low, high) = x
-    return (a >> high, b >> low) if a >= 0 and 0 <= low and high < 8 * node.dtype.itemsize else _whole(node.dtype)
+    return (a >> high, b >> low) if a >= 0 and 0 <= low and high < node.dtype.bits else _whole(node.dtype)
 
 
 def _masked(node: Node, x: Sequence[Range]) -> Range:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
+from weft.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives.call import broadcast_to, call, cast, full, reshape
 from weft.graph.primitives.common import product
@@ -36,7 +35,7 @@ class Rows(NamedTuple):
     values: Node
 
 
-def parts_of(gradient: Node, dtype: np.dtype) -> list[TouchedRows] | None:
+def parts_of(gradient: Node, dtype: Format) -> list[TouchedRows] | None:
     """The scatter-adds that a gradient is the sum of, in the order of the sum; None where it is anything else.
 
     Parameters
@@ -89,7 +88,7 @@ def _terms(node: Node) -> list[Node]:
     return out
 
 
-def _mapped(below: Node, dtype: np.dtype, f: Callable[[Node], Node]) -> list[TouchedRows] | None:
+def _mapped(below: Node, dtype: Format, f: Callable[[Node], Node]) -> list[TouchedRows] | None:
     parts = parts_of(below, dtype)
     return None if parts is None else [TouchedRows(p.indices, f(p.values)) for p in parts]
 

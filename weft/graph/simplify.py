@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import FORMATS
+from weft.formats import holds
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
@@ -28,10 +28,10 @@ def simplify(graph: Graph) -> Graph:
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from weft.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
-    >>> x = input_leaf((3,), np.dtype(np.float32))
+    >>> x = input_leaf((3,), FLOAT32)
     >>> twice = bind(TABLE["negative"], bind(TABLE["negative"], x))
     >>> simplify(Graph([x], [twice])).outputs[0] is x
     True
@@ -113,7 +113,7 @@ def _fold(node: Node) -> Node | None:
     numbers = [splat(i) for i in node.inputs]
     if any(v is None for v in numbers):
         return None
-    result = node.op.reference(*(np.asarray(v, i.dtype) for v, i in zip(numbers, node.inputs, strict=True)), **node.params)
+    result = node.op.reference(*(np.asarray(v, i.dtype.numpy) for v, i in zip(numbers, node.inputs, strict=True)), **node.params)
     return _repeated(node, constant(np.asarray(result)[()], node.dtype))
 
 
@@ -246,21 +246,6 @@ def _no_axes(node: Node) -> Node | None:
 
 
 # casts
-
-
-def holds(wide: np.dtype, narrow: np.dtype) -> bool:
-    """Whether every value of ``narrow`` is exactly one of ``wide``."""
-    if wide == narrow or narrow == BOOL:
-        return True
-    if wide == BOOL:
-        return False
-    w, n = FORMATS[wide], FORMATS[narrow]
-    if n.kind == "float":
-        return w.kind == "float" and w.mantissa >= n.mantissa and w.exponent >= n.exponent
-    bits = n.bits - (n.kind == "signed")
-    if w.kind == "float":
-        return bits <= w.mantissa + 1 and bits <= w.bias
-    return w.bits - (w.kind == "signed") >= bits and not (w.kind == "unsigned" and n.kind == "signed")
 
 
 def _cast(node: Node) -> Node | None:

@@ -99,7 +99,7 @@ def _match(c: Contraction, a: Value, b: Value, m: tuple[Axis, ...], n: tuple[Axi
     image, weights = plain_load(a, c.accum.name), plain_load(b, c.accum.name)
     if image is None or weights is None or weights.guard or len(n) > 1 or len(c.batch) > 1 or image.fill != 0:
         return None
-    if image.buffer.dtype.itemsize > c.accum.itemsize or weights.buffer.dtype.itemsize > c.accum.itemsize:
+    if image.buffer.dtype.bytes > c.accum.bytes or weights.buffer.dtype.bytes > c.accum.bytes:
         return None
     pairs = _pairs(image, m, c.k)
     if pairs is None or not pairs:

@@ -62,7 +62,7 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
                     writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, special, again, source))
     for i in kernel.inputs:
         for o in kernel.outputs:
-            if i.dtype.itemsize != o.dtype.itemsize or _size(i.shape) != _size(o.shape) or o.id not in writes:
+            if i.dtype.bits != o.dtype.bits or _size(i.shape) != _size(o.shape) or o.id not in writes:
                 continue
             changes = [w for w in writes[o.id] if w.source != i.id]  # in place, a copy changes nothing
             if all(_order_of(kernel, r, w) in keeps for r in reads.get(i.id, ()) for w in changes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from weft.formats import INTEGERS
 from weft.kernel.ir import Affine, Value
 
 Index = tuple[Affine, ...]
@@ -30,7 +31,7 @@ def value_bounds(value: Value, extents: Mapping[int, int]) -> tuple[float, float
     if op in ("min", "max"):
         (a, b), (c, d) = (value_bounds(v, extents) for v in value.args)
         return (min(a, c), min(b, d)) if op == "min" else (max(a, c), max(b, d))
-    if op == "cast" and value.dtype.kind in "iu" and value.dtype.itemsize == 8:
+    if op == "cast" and value.dtype in INTEGERS and value.dtype.bytes == 8:
         return value_bounds(value.args[0], extents)
     return infinite
 

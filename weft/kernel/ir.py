@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
+from weft.formats import Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Buffer:
     """
 
     id: int
-    dtype: np.dtype
+    dtype: Format
     shape: tuple[int, ...]
     scope: str = "arg"
 
@@ -135,7 +135,7 @@ class Value:
 
     op: str
     args: tuple[Value, ...]
-    dtype: np.dtype
+    dtype: Format
     attr: Any = None
 
 
@@ -225,8 +225,8 @@ class Reduction:
     axes: tuple[Axis, ...]
     monoid: str
     value: Value
-    accum: np.dtype
-    dtype: np.dtype
+    accum: Format
+    dtype: Format
     order: Order
     carried: bool = False
     running: bool = False
@@ -274,7 +274,7 @@ class Contraction:
     k: tuple[Axis, ...]
     a: Value
     b: Value
-    accum: np.dtype
+    accum: Format
     order: Order | None
     stores: tuple[Store, ...]
 
@@ -293,5 +293,5 @@ class Kernel:
     phases: tuple[Phase, ...]
     inputs: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
-    scalars: tuple[np.dtype, ...] = ()
+    scalars: tuple[Format, ...] = ()
     scratch: tuple[Buffer, ...] = ()

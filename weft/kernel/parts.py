@@ -30,8 +30,6 @@ from weft.kernel.ir import (
 from weft.kernel.summation import order_of
 from weft.kernel.walk import dependencies, roots, walk
 
-_INT64 = np.dtype(np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -194,7 +192,7 @@ class _Rewriter:
             key_attr = (type(attr).__name__, repr(attr))
         else:
             key_attr = attr
-        key = (op, tuple(map(id, args)), v.dtype.str, v.dtype.name, key_attr)
+        key = (op, tuple(map(id, args)), v.dtype, key_attr)
         found = self.by_key.get(key)
         if found is None:
             found = self.by_key[key] = Value(op, args, v.dtype, attr)

@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from weft.formats import FLOATS
+from weft.formats import FLOATS, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Store, Value
 from weft.kernel.summation import order_of
 
@@ -46,7 +44,7 @@ class Product:
     k_outer: tuple[int, ...]
     a: Operand
     b: Operand
-    accum: np.dtype
+    accum: Format
     stores: tuple[Store, ...]
     order: Order
 
@@ -122,11 +120,11 @@ def match_product(kernel: Kernel) -> Product | None:
     )
 
 
-def _loaded(value: Value, accum: np.dtype) -> Access | None:
+def _loaded(value: Value, accum: Format) -> Access | None:
     """The access behind a load or a widening cast of a load, without guards or gathered indices."""
     if value.op == "cast" and value.dtype == accum:
         value = value.args[0]
-    if value.op != "load" or value.dtype not in FLOATS or value.dtype.itemsize > accum.itemsize:
+    if value.op != "load" or value.dtype not in FLOATS or value.dtype.bytes > accum.bytes:
         return None
     access = value.attr
     return None if access.guard or any(i.gather for i in access.index) else access

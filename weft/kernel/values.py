@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import converted
+from weft.formats import BOOL, INT64, UINT32, Format, converted
 from weft.kernel.index import Guard
 from weft.kernel.ir import MACHINE, Access, Affine, Check, Value
 
-BOOL = np.dtype(np.bool_)
-INT64 = np.dtype(np.int64)
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
@@ -25,14 +23,14 @@ class Machine:
     def __init__(self) -> None:
         self._known: dict[tuple, Value] = {}
 
-    def _make(self, op: str, args: tuple[Value, ...], dtype: np.dtype, attr: Any = None, tag: Any = None) -> Value:
+    def _make(self, op: str, args: tuple[Value, ...], dtype: Format, attr: Any = None, tag: Any = None) -> Value:
         key = (op, *map(id, args), dtype, tag)
         value = self._known.get(key)
         if value is None:
             value = self._known[key] = Value(op, args, dtype, attr)
         return value
 
-    def made(self, op: str, args: Sequence[Value], dtype: np.dtype) -> Value:
+    def made(self, op: str, args: Sequence[Value], dtype: Format) -> Value:
         """An operation of a known dtype on other operands."""
         return self._make(op, tuple(args), dtype)
 
@@ -52,18 +50,19 @@ class Machine:
     def select(self, condition: Value, then: Value, other: Value) -> Value:
         return then if then is other else self._make("select", (condition, then, other), then.dtype)
 
-    def const(self, number: Any, like: Any) -> Value:
-        """``like``: a Value or a dtype."""
-        dtype = like.dtype if isinstance(like, Value) else np.dtype(like)
-        number = dtype.type(number).item() if not isinstance(number, np.generic) or number.dtype != dtype else number.item()
+    def const(self, number: Any, like: Value | Format) -> Value:
+        """``like``: a Value or a Format."""
+        dtype = like.dtype if isinstance(like, Value) else like
+        known = isinstance(number, np.generic) and number.dtype == dtype.numpy
+        number = number.item() if known else dtype.numpy.type(number).item()
         return self._make("const", (), dtype, number, repr(number))
 
-    def cast(self, x: Value, dtype: np.dtype) -> Value:
+    def cast(self, x: Value, dtype: Format) -> Value:
         if x.dtype == dtype:
             return x
         if x.op == "const" and np.isfinite(x.attr):
             with np.errstate(all="ignore"):
-                return self.const(converted(np.asarray(x.attr, x.dtype), dtype)[()], dtype)
+                return self.const(converted(np.asarray(x.attr, x.dtype.numpy), dtype.numpy)[()], dtype)
         return self._make("cast", (x,), dtype)
 
     def check(self, index: Value, extent: int, site: int | None = 0, matters: Value | None = None) -> Value:
@@ -71,11 +70,11 @@ class Machine:
         matters = self.const(True, BOOL) if matters is None else matters
         return self._make("check", (index, matters), INT64, Check(extent, site), (extent, site))
 
-    def bitcast(self, x: Value, dtype: np.dtype) -> Value:
+    def bitcast(self, x: Value, dtype: Format) -> Value:
         return x if x.dtype == dtype else self._make("bitcast", (x,), dtype)
 
     def philox(self, key: Value, base: Value, element: Value) -> Value:
-        return self._make("philox", (key, base, element), np.dtype(np.uint32))
+        return self._make("philox", (key, base, element), UINT32)
 
     def index(self, affine: Affine) -> Value:
         if not affine.terms and not affine.gather:
@@ -91,10 +90,10 @@ class Machine:
         )
         return self._make("load", (), access.buffer.dtype, access, key)
 
-    def scalar(self, position: int, dtype: np.dtype) -> Value:
+    def scalar(self, position: int, dtype: Format) -> Value:
         return self._make("scalar", (), dtype, position, position)
 
-    def acc(self, number: int, dtype: np.dtype) -> Value:
+    def acc(self, number: int, dtype: Format) -> Value:
         return self._make("acc", (), dtype, number, number)
 
     def inside(self, guards: tuple[Guard, ...]) -> Value | None:

@@ -115,7 +115,7 @@ def _target(logits: Any, target: Any, ignore_index: int | None) -> Array:
         return wide
     checked = wide if ignore_index is None else where(wide == ignore_index, 0, wide)
     inside = bind(TABLE["in_bounds"], checked.node, extent=shape[axis], axis=axis, from_end=False)
-    checked = wrap(cast(inside, wide.dtype))
+    checked = wrap(cast(inside, wide.node.dtype))
     return checked if ignore_index is None else where(wide == ignore_index, ignore_index, checked)
 
 

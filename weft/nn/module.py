@@ -7,13 +7,15 @@ from typing import Any, Self
 
 from weft.array import Array
 from weft.convert import cast
-from weft.dtypes import as_dtype, float32, is_float
+from weft.dtypes import is_float
 from weft.errors import DTypeError
+from weft.formats import FLOATS
 from weft.functions import random
 from weft.functions.creation import asarray
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
 from weft.nn.summary import Summary, summarise
+from weft.spelling import spelled
 
 
 class Module(ModuleTree):
@@ -69,13 +71,13 @@ class Module(ModuleTree):
         >>> net(wf.ones((5, 3), dtype="bfloat16")).dtype
         dtype(bfloat16)
         """
-        kept = as_dtype(dtype)
-        if not is_float(kept):
+        kept = spelled(dtype)
+        if kept not in FLOATS:
             raise DTypeError(f"astype: dtype must be a float dtype, not {kept}")
         trained = self.parameters()
         for name, a in self.arrays().items():
             if is_float(a.dtype):
-                a._set(cast(a.node, kept if name in trained or kept.itemsize >= 4 else float32))
+                a._set(cast(a.node, kept if name in trained else kept.computed))
         return self
 
     def save(self, path: str | os.PathLike, dtype: Any = None) -> None:

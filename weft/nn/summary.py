@@ -258,7 +258,7 @@ def _cost(program: Program) -> tuple[int, int]:
             flops, moved = flops + step.length * inside[0], moved + step.length * inside[1]
         elif isinstance(step, Host):
             slots = [program.slots[i] for i in (*step.args, step.out)]
-            moved += sum(int(np.prod(s.shape)) * s.dtype.itemsize for s in slots)
+            moved += sum(int(np.prod(s.shape)) * s.dtype.bytes for s in slots)
     return flops, moved
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from weft.errors import DataError
 from weft.formats import FORMATS
 
-NAMES = {dtype: form.code for dtype, form in FORMATS.items()}
+NAMES = {form.numpy: form.code for form in FORMATS.values()}
 DTYPES = {code: dtype for dtype, code in NAMES.items()}
 MOST_HEADER = 100_000_000  # as the format's own library has it
 MOST_DIMENSIONS, MOST_DIGITS, MOST_BYTES = 64, 20, (1 << 63) - 1  # NumPy's dimensions; digits and bytes of 64 bits

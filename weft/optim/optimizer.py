@@ -19,6 +19,7 @@ from weft.graph.node import Node
 from weft.nn.module import Module
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
+from weft.spelling import spelled
 from weft.transforms.tree import structure_changed
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -379,7 +380,7 @@ def named_arrays(tree: Any) -> dict[str, Array]:
 
 def state_dtype(dtype: np.dtype) -> np.dtype:
     """State of float16 and bfloat16 parameters is float32."""
-    return dtype if dtype.itemsize >= 4 else FLOAT32
+    return spelled(dtype).computed.numpy
 
 
 def debias(beta: float, t: Array) -> Array | float:

@@ -15,6 +15,7 @@ from weft.graph.primitives.call import call, cast
 from weft.graph.rows import parts_of, summed
 from weft.indexing import refuse_at_once
 from weft.nn.module import Module
+from weft.spelling import spelled
 
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
 
@@ -32,7 +33,7 @@ def sparse_names(tree: Any) -> frozenset[str]:
 
 def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
     """(numbers of the touched rows, gradient there) where the graph of a gradient says them, else None."""
-    parts = parts_of(gradient.node, dtype) if gradient.size else None
+    parts = parts_of(gradient.node, spelled(dtype)) if gradient.size else None
     if parts is None or not sum(p.indices.size for p in parts):
         return None
     rows = summed(parts, gradient.shape[0])
@@ -45,11 +46,11 @@ def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtyp
     refuse_at_once((numbers,))
 
     def at(a: Array) -> Array:
-        return wrap(cast(call.gather(a.node, numbers, axes=(0,)), dtype))
+        return wrap(cast(call.gather(a.node, numbers, axes=(0,)), spelled(dtype)))
 
     fresh, changed = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
     for target, content in (*((state[slot], content) for slot, content in changed.items()), (p, fresh)):
-        rows = cast(content.node, target.dtype)
+        rows = cast(content.node, target.node.dtype)
         target[...] = wrap(call.scatter(target.node, rows, numbers, axes=(0,), mode="own"))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
+from weft.formats import UINT8
 from weft.graph.hoist import hoisted
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.control import pruned
@@ -39,10 +38,10 @@ def build(graph: Graph, target: Target = CPU) -> Program:
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from weft.formats import FLOAT32
     >>> from weft.graph.node import Graph
     >>> from weft.graph.primitives import TABLE, bind, input_leaf
-    >>> x = input_leaf((4, 8), np.dtype(np.float32))
+    >>> x = input_leaf((4, 8), FLOAT32)
     >>> total = bind(TABLE["reduce_sum"], x, axes=(0, 1), keepdims=False)
     >>> len(build(Graph([x], [bind(TABLE["divide"], x, total)])).steps)
     1
@@ -106,7 +105,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
         spare = slots.own(node.shape, node.dtype) if swaps else -1
         carries.append(Carry(given[k], last, spare, tape))
     ys = tuple([found[k] for k in range(n, total)])
-    arena = slots.own((program.arena,), np.dtype(np.uint8)) if program.arena else -1
+    arena = slots.own((program.arena,), UINT8) if program.arena else -1
     return Loop(
         program, length, scan.params["reverse"], tuple(carries), tuple(given[n : n + xs]), tuple(given[n + xs :]), ys, arena
     )
@@ -212,7 +211,7 @@ class _Slots:
 
     @staticmethod
     def _nbytes(slot: Slot) -> int:
-        n = slot.dtype.itemsize
+        n = slot.dtype.bytes
         for e in slot.shape:
             n *= e
         return n

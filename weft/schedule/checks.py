@@ -18,7 +18,7 @@ from weft.schedule.program import Call, Loop, Program, Site, Step, calls
 
 def site(node: Node) -> Site:
     """What is told of a checked index, an ``in_bounds`` node."""
-    p, unsigned = node.params, node.inputs[0].dtype.kind == "u"
+    p, unsigned = node.params, node.inputs[0].dtype.kind == "unsigned"
     return Site(node.where, p["axis"], p["extent"], -p["extent"] if p["from_end"] and not unsigned else 0, unsigned)
 
 

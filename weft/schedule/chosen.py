@@ -5,8 +5,7 @@ So the loss of a label is one load a row, and not one comparison a class.
 
 from __future__ import annotations
 
-import numpy as np
-
+from weft.formats import FLOATS, INTEGERS
 from weft.kernel.ir import Access, Affine, Axis, Value, along
 from weft.kernel.values import INT64, Machine
 from weft.kernel.walk import each, operands
@@ -16,7 +15,7 @@ LEAST = 64  # positions: a shorter loop is no more work than finding the place
 
 def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
     """The sum of ``value`` over ``axis``, where all of it but at most one element is zero; None if that is not known."""
-    if value.op != "select" or axis.extent < LEAST or value.dtype.itemsize < 4:
+    if value.op != "select" or axis.extent < LEAST or value.dtype.bytes < 4:
         return None
     condition, inner, other = value.args
     if _checks(inner, axis):
@@ -24,12 +23,12 @@ def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
     if condition.op != "eq" or other.op != "const" or other.attr != 0:
         return None
     place = next((b for a, b in (condition.args, condition.args[::-1]) if _counts(a, axis) and not _moves(b, axis)), None)
-    if place is None or place.dtype.kind not in "iu":
+    if place is None or place.dtype not in INTEGERS:
         return None
     place = m.cast(place, INT64)
     zero, last = m.const(0, INT64), m.const(axis.extent - 1, INT64)
     found = _at(m, inner, axis, m.min(m.max(place, zero), last))
-    if found.dtype.kind == "f":
+    if found.dtype in FLOATS:
         found = m.add(found, m.const(0, found.dtype))  # a sum of zeros is no negative zero
     inside = getattr(m, "and")(m.ge(place, zero), m.le(place, last))
     return m.select(inside, found, m.const(0, found.dtype))
@@ -37,7 +36,7 @@ def chosen(m: Machine, value: Value, axis: Axis) -> Value | None:
 
 def _counts(value: Value, axis: Axis) -> bool:
     """Whether a value is the position on the axis."""
-    while value.op == "cast" and value.dtype.kind in "iu" and axis.extent - 1 <= np.iinfo(value.dtype).max:
+    while value.op == "cast" and value.dtype in INTEGERS and axis.extent - 1 <= value.dtype.greatest:
         value = value.args[0]
     return value.op == "index" and value.attr == along(axis)
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import INT32
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.formulas import counted
-from weft.graph.primitives.kinds import FLOAT32, FLOATS, NARROW, accumulator, lowest
+from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.index import ZERO, Guard, Index
@@ -28,8 +29,7 @@ from weft.schedule.reasons import Boundary
 from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
-UINT64 = np.dtype(np.uint64)
-INDEX = np.dtype(np.int32)  # of a place in a window
+INDEX = INT32  # of a place in a window
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Expander:
         value = self.at(node, index, guards + own)
         if value.op == "load" and value.attr.guard == guards + own and not guards:
             a = value.attr
-            return self.m.load(Access(a.buffer, a.index, a.guard, value.dtype.type(fill).item()))
+            return self.m.load(Access(a.buffer, a.index, a.guard, value.dtype.numpy.type(fill).item()))
         if value.op == "const" and value.attr == fill and math.copysign(1, value.attr) == math.copysign(1, fill):
             return value
         inside = self.m.inside(own)
@@ -268,13 +268,13 @@ class Expander:
                 own.append((j, 0, n))
             inner.append(j)
         monoid = {"sum": "sum", "max": "max", "argmax": "argmax"}[p["kind"]]
-        fill = 0 if monoid == "sum" else lowest(operand.dtype)
+        fill = 0 if monoid == "sum" else operand.dtype.least
         return self.guarded(operand, tuple(inner), guards, tuple(own), fill), monoid
 
     def _unrolled(self, node: Node, index: Index, guards: tuple[Guard, ...]) -> Value:
         """A window of a few elements, in the order that a loop would take."""
         m, kind = self.m, node.params["kind"]
-        wide = accumulator(node.inputs[0].dtype)
+        wide = node.inputs[0].dtype.computed
         best: Value | None = None
         at: Value | None = None
         for k, place in enumerate(np.ndindex(*node.params["window"])):
@@ -300,10 +300,10 @@ class Expander:
         self, node: Node, axes: tuple[Axis, ...], monoid: str, value: Value, carried: bool, into: list[Reduction],
     ) -> Value:
         """Add a Reduction to a stage; returns what reads its result."""
-        accum = accumulator(value.dtype)
+        accum = value.dtype.computed
         if monoid in ("sum", "prod"):
-            accum = accumulator(node.dtype)
-        value = self.m.cast(value, FLOAT32 if value.dtype in NARROW else accum)
+            accum = node.dtype.computed
+        value = self.m.cast(value, value.dtype.computed if value.dtype.narrow else accum)
         if "axes" not in node.params:
             run, last = (axes[-1].extent if axes else 1), True
         else:

@@ -97,7 +97,7 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
         size = 1
         for n in buffer.shape:
             size *= n
-        total += min(size, _union(boxes.get(buffer.id, []), buffer.shape)) * buffer.dtype.itemsize
+        total += min(size, _union(boxes.get(buffer.id, []), buffer.shape)) * buffer.dtype.bytes
     return total
 
 

@@ -8,7 +8,6 @@ from math import gcd, prod
 from typing import Any
 
 from weft.graph.node import Node
-from weft.graph.primitives.kinds import accumulator
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
 from weft.kernel.ir import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
@@ -58,7 +57,7 @@ def _stage(
         pending.append(Pending(stored, where, (), x.at(stored, where)))
     if a is None or b is None:  # nothing to sum
         return Stage(tuple([*batch, *m, *n]), (), tuple(pending))  # type: ignore[arg-type]
-    accum = accumulator(node.dtype)
+    accum = node.dtype.computed
     return Contraction(
         number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), tuple(pending)  # type: ignore[arg-type]
     )

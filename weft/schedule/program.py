@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import Format
 from weft.kernel.ir import Kernel
 
 
@@ -22,7 +23,7 @@ class Slot:
     id: int
     kind: str
     shape: tuple[int, ...]
-    dtype: np.dtype
+    dtype: Format
     position: int = -1
     offset: int = -1
     of: int = -1
@@ -148,8 +149,8 @@ class KernelInfo:
 class Program:
     """``donate``: (input position, output position) pairs that may share memory when nobody else holds the input."""
 
-    inputs: tuple[tuple[tuple[int, ...], np.dtype], ...]
-    outputs: tuple[tuple[tuple[int, ...], np.dtype], ...]
+    inputs: tuple[tuple[tuple[int, ...], Format], ...]
+    outputs: tuple[tuple[tuple[int, ...], Format], ...]
     slots: tuple[Slot, ...]
     steps: tuple[Step, ...]
     arena: int

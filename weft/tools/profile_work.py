@@ -44,7 +44,7 @@ def works(program: Program, fused: list[Fused], machine: Machine) -> list[Work]:
     out = []
     for step in program.steps:
         if isinstance(step, Copy):
-            size = program.slots[step.source].dtype.itemsize
+            size = program.slots[step.source].dtype.bytes
             for n in program.slots[step.source].shape:
                 size *= n
             out.append(Work("copy", "copy", 0, 2 * size, False, {(None, -1, "", "forward"): 1.0}))

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array
-from weft.dtypes import is_float
+from weft.formats import FLOATS
 from weft.graph.interpret import walk
 from weft.graph.node import Node, topological
 from weft.graph.origin import file_name, user_frame, user_line
@@ -167,7 +167,7 @@ def _in_the_graph(model: Module, stepper: Stepper, feed: Feed, key: Any, x: Arra
     ranges: dict[Node, Range] = {}
     with np.errstate(all="ignore"):
         for node, value in walk(traced.graph, values):
-            if isinstance(value, list) or not is_float(node.dtype):
+            if isinstance(value, list) or node.dtype not in FLOATS:
                 continue
             ranges[node] = _range(names.get(node, "input"), value)
             if not ranges[node].finite and (node in names or (node.op.kind != "leaf" and node not in traced.graph.inputs)):

@@ -10,9 +10,9 @@ import numpy as np
 from weft import execute
 from weft.array import Array, holding
 from weft.data.loader import Loader
-from weft.dtypes import as_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
+from weft.spelling import spelled
 
 Batch = tuple[Array, Array]
 
@@ -201,7 +201,7 @@ def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
     plain = array.dtype.isnative and array.dtype.isbuiltin == 1 and not isinstance(array, np.memmap)
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
-    dtype, sample = as_dtype(array.dtype), array.shape[1:]
+    dtype, sample = spelled(array.dtype), array.shape[1:]
     return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype, Array)
 
 

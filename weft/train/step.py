@@ -18,6 +18,7 @@ from weft.functions.elementwise import isfinite, maximum
 from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
 from weft.optim.optimizer import named_arrays, state_dtype
+from weft.spelling import spelled
 from weft.train.metrics import Metric, one_number
 from weft.transforms.control import scan
 from weft.transforms.grad import value_and_grad
@@ -210,7 +211,7 @@ def stored_as(model: Module, dtype: np.dtype) -> Iterator[None]:
     """While it lasts the model's float32 parameters are seen as ``dtype``; gradients flow to the float32 ones."""
     held = [(p, p.node) for p in model.parameters().values() if p.dtype == float32]
     for p, node in held:
-        p._set(cast(node, dtype))
+        p._set(cast(node, spelled(dtype)))
     try:
         yield
     finally:

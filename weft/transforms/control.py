@@ -13,8 +13,8 @@ import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
-from weft.dtypes import promote, weak
 from weft.errors import DTypeError, ShapeError
+from weft.formats import INT64, promote, weak
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.control import SCAN, Body, item
 from weft.graph.primitives.shape import IOTA
@@ -85,7 +85,7 @@ def scan(
     while True:
         holders = [input_leaf(n.shape, n.dtype) for n in carries]
         slices = [input_leaf(n.shape[1:], n.dtype) for n in rows]
-        held = [input_leaf(a.shape, a.dtype) for a in state]
+        held = [input_leaf(a.shape, a.node.dtype) for a in state]
         given = (holders, c_tree, starts), (slices, x_tree)
         after, outs, y_tree, left, more = _called(f, *given, list(zip(state, held, strict=True)))
         widened = [_widened(s, b, a) for s, b, a in zip(starts, carries, after, strict=True)]
@@ -143,7 +143,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
         value, i = carry
         return (body(i, value), i + 1), None
 
-    first = wrap(constant(int(lower), np.dtype(np.int64)))
+    first = wrap(constant(int(lower), INT64))
     return scan(step, (init, first), length=max(0, int(upper) - int(lower)))[0][0]
 
 

@@ -18,6 +18,7 @@ from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
 from weft.dtypes import is_float
 from weft.errors import DTypeError, ShapeError, TraceError
+from weft.formats import FLOAT32, FLOATS
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import Node
@@ -141,7 +142,7 @@ def _describe(leaf: Any) -> str:
 def _zero(leaf: Any) -> Any:
     """The gradient of what is no float: zeros for arrays, the leaf itself for settings."""
     if isinstance(leaf, Array | np.ndarray):
-        zero = constant(0, np.dtype(np.float32))
+        zero = constant(0, FLOAT32)
         return wrap(bind(TABLE["broadcast_to"], zero, shape=tuple(leaf.shape)) if leaf.shape else zero)
     return leaf
 
@@ -259,7 +260,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         node = as_node(float(out) if isinstance(out, int) else out)
         if node.shape not in ((), (1,)) and node.size != 1:
             raise ShapeError(f"grad of {name}: the result has shape {node.shape}, but must be one number: take .sum() or .mean()")
-        if not is_float(node.dtype):
+        if node.dtype not in FLOATS:
             raise DTypeError(f"grad of {name}: the result is {node.dtype.name}, but must be float")
         wrt = [n for k in numbers for n in chosen[k].nodes if n is not None]
         found = backward([node], [constant(1, node.dtype)], wrt)
@@ -344,7 +345,7 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     out = _call(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]
-    slots = [input_leaf(n.shape, n.dtype) if is_float(n.dtype) else None for n in nodes]
+    slots = [input_leaf(n.shape, n.dtype) if n.dtype in FLOATS else None for n in nodes]
     pairs = [(n, s) for n, s in zip(nodes, slots, strict=True) if s is not None]
     wrt = [n for c in chosen for n in c.nodes if n is not None]
     for c in chosen:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array
 from weft.cell import LOCAL, Cell
+from weft.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf
 
@@ -66,7 +65,7 @@ class Trace:
         self.nodes[id(cell)] = node
         self.written[id(cell)] = cell
 
-    def scalar(self, leaf: Node, dtype: np.dtype) -> Node:
+    def scalar(self, leaf: Node, dtype: Format) -> Node:
         """A run-time number, given as a float64 leaf, in another dtype."""
         assert self.parent is not None
         return self.parent.scalar(leaf, dtype)
@@ -81,7 +80,7 @@ class JitTrace(Trace):
     def __init__(self) -> None:
         super().__init__()
         self.captured: list[tuple[Array, Node]] = []  # cell, placeholder
-        self.scalars: dict[Node, dict[np.dtype, Node]] = {}
+        self.scalars: dict[Node, dict[Format, Node]] = {}
 
     def read(self, cell: Cell) -> Node:
         if self.owns(cell):
@@ -94,7 +93,7 @@ class JitTrace(Trace):
             self.captured.append((cell, node))  # type: ignore[arg-type]
         return node
 
-    def scalar(self, leaf: Node, dtype: np.dtype) -> Node:
+    def scalar(self, leaf: Node, dtype: Format) -> Node:
         """A leaf of its own for each dtype that a float argument is used in: no cast inside kernels."""
         leaves = self.scalars.setdefault(leaf, {leaf.dtype: leaf})
         if dtype not in leaves:

@@ -14,11 +14,12 @@ from weft.array import Array, Scalar, own, standing_for, wrap
 from weft.array.number import number
 from weft.array.shapes import lies
 from weft.convert import as_node
-from weft.dtypes import float64
 from weft.errors import TraceError
+from weft.formats import FLOAT64
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
+from weft.spelling import spelled
 from weft.transforms.results import End, ends_of
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten, is_container, is_module
@@ -73,7 +74,8 @@ def trace(
     cells: dict[int, Array] = {}  # leaf number -> the Array whose content the placeholder is
     seen: dict[int, Any] = {}
     free = [is_static(x) or type(x) is float for x in leaves]
-    forms = [None if f else (tuple(x.shape), x.dtype, lies(x)) for x, f in zip(leaves, free, strict=True)]  # outside: no reads
+    # outside: no reads
+    forms = [None if f else (tuple(x.shape), spelled(x.dtype), lies(x)) for x, f in zip(leaves, free, strict=True)]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with inner:
@@ -84,7 +86,7 @@ def trace(
             if is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
                 handles.append(leaf)
             elif type(leaf) is float:
-                places[k] = scalar_leaf(None, float64)
+                places[k] = scalar_leaf(None, FLOAT64)
                 handles.append(number(places[k]))
             elif id(leaf) in seen:
                 handles.append(seen[id(leaf)])
@@ -191,7 +193,7 @@ def concrete(array: Any) -> Array:
     if node.op is SCALAR:
         from weft.convert import numpy_node
 
-        content = numpy_node(np.asarray(node.value, node.dtype))
+        content = numpy_node(np.asarray(node.value, node.dtype.numpy))
         if isinstance(array, Scalar):
             array._node = content
         else:

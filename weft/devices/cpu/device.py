@@ -23,6 +23,7 @@ from weft.devices.cpu.native.layouts import WARM_STATE, extent
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.warm import World
+from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU
 from weft.schedule.program import Program, calls
@@ -167,13 +168,13 @@ class CPUDevice:
             array.take(rows, 0, view(buffer, shape, array.dtype, writable=True), "clip")
         return buffer
 
-    def first(self, buffer: Any, dtype: np.dtype) -> Any:
+    def first(self, buffer: Any, dtype: Format) -> Any:
         """The first element of a buffer, as a NumPy number."""
-        return view(buffer, (1,), dtype)[0]
+        return view(buffer, (1,), dtype.numpy)[0]
 
-    def download(self, buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
+    def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format, writable: bool = False) -> np.ndarray:
         """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
-        return view(buffer, shape, dtype, writable)
+        return view(buffer, shape, dtype.numpy, writable)
 
     def synchronise(self) -> None:
         """Calls on the CPU have finished when they return."""

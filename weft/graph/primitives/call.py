@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import TABLE, bind, constant
 
@@ -29,7 +28,7 @@ def number(value: Any, like: Node) -> Node:
     return constant(value, like.dtype)
 
 
-def full(value: Any, shape: Shape, dtype: np.dtype) -> Node:
+def full(value: Any, shape: Shape, dtype: Format) -> Node:
     """A constant repeated; costs no memory traffic once fused."""
     node = constant(value, dtype)
     return call.broadcast_to(node, shape=shape) if shape else node
@@ -54,5 +53,5 @@ def flip(x: Node, axes: tuple[int, ...]) -> Node:
     return call.slice(x, start=start, step=step, shape=x.shape) if axes else x
 
 
-def cast(x: Node, dtype: np.dtype) -> Node:
-    return x if x.dtype == dtype else call.cast(x, dtype=dtype)
+def cast(x: Node, dtype: Format) -> Node:
+    return x if x.dtype is dtype else call.cast(x, dtype=dtype)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from weft.formats import FROM_NUMPY
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
-from weft.graph.primitives.kinds import FLOAT32, NARROW
 from weft.graph.primitives.table import Cost
 
 Batched = tuple[Node, int | None]
@@ -54,15 +54,17 @@ def per_input_element(node: Node) -> Cost:
 
 
 def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-    """References of float16 and bfloat16: computed in float32, rounded once at the end, as kernels do."""
+    """References of narrow formats: computed in those that registers hold, rounded once at the end, as kernels do."""
 
     def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
-        narrow = next((a.dtype for a in arrays if a.dtype in NARROW), None)
+        formats = [FROM_NUMPY.get(a.dtype) for a in arrays]  # tests ask in wider ones than weft has
+        narrow = next((f for f in formats if f is not None and f.narrow), None)
         with np.errstate(all="ignore"):
             if narrow is None:
                 return np.asarray(fn(*arrays, **params))
-            out = np.asarray(fn(*(a.astype(FLOAT32) if a.dtype in NARROW else a for a in arrays), **params))
-            return out.astype(narrow) if out.dtype == FLOAT32 else out
+            wide = [a.astype(f.computed.numpy) if f is not None and f.narrow else a for a, f in zip(arrays, formats, strict=True)]
+            out = np.asarray(fn(*wide, **params))
+            return out.astype(narrow.numpy) if out.dtype == narrow.computed.numpy else out
 
     return reference
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
+from weft.formats import Format
 from weft.graph.node import Graph, Node, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
@@ -57,7 +58,7 @@ class Body:
         return f"<body of {len(self.graph.order)} nodes>"
 
 
-def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool) -> tuple[Shape, np.dtype]:
+def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool) -> tuple[Shape, Format]:
     graph = body.graph
     if length < 1:
         raise ShapeError(f"scan: length is {length}, but a loop has at least one step.")
@@ -78,7 +79,7 @@ def _rule(*operands: Node, body: Body, carries: int, xs: int, length: int, rever
     return (), BOOL
 
 
-def results(scan: Node) -> list[tuple[Shape, np.dtype]]:
+def results(scan: Node) -> list[tuple[Shape, Format]]:
     """Shape and dtype of every result."""
     graph, carries, length = scan.params["body"].graph, scan.params["carries"], scan.params["length"]
     last = [(n.shape, n.dtype) for n in graph.outputs[:carries]]
@@ -86,7 +87,7 @@ def results(scan: Node) -> list[tuple[Shape, np.dtype]]:
     return last + stacked
 
 
-def _item_rule(scan: Node, index: int) -> tuple[Shape, np.dtype]:
+def _item_rule(scan: Node, index: int) -> tuple[Shape, Format]:
     return results(scan)[index]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import ShapeError
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic
@@ -33,7 +34,7 @@ def dilated(n: int, dilation: int) -> int:
 
 def _rule(
     x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
-) -> tuple[Shape, np.dtype]:
+) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS or x.dtype != w.dtype:
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
     return _shape(x.shape, w.shape, stride, padding, lhs_dilation, rhs_dilation, groups, dims), x.dtype

@@ -9,9 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from weft.formats import FORMATS
+from weft.formats import Format
 from weft.graph.node import Node
 from weft.graph.primitives import call as c
 from weft.graph.primitives.call import call, number
@@ -57,7 +55,7 @@ def power(g: Node, out: Node, x: Node, y: Node) -> Two:
             return None, None
         return mul(g, mul(y, call.pow(x, c.number(exponent - 1, x)))), None
     # y == 0 is a constant function, also where x ** (y - 1) would be infinite: there its base is 1
-    flat = call.logical_and(call.equal(y, zero), call.less(call.abs(x), number(2.0 ** (3 - FORMATS[x.dtype].bias), x)))
+    flat = call.logical_and(call.equal(y, zero), call.less(call.abs(x), number(2.0 ** (3 - x.dtype.bias), x)))
     dx = mul(g, mul(y, call.pow(call.where(flat, one, x), sub(y, one))))
     at_zero = call.equal(x, zero)
     dy = mul(g, call.where(at_zero, zero, mul(out, call.log(call.where(at_zero, one, x)))))
@@ -112,7 +110,7 @@ def where(g: Node, out: Node, condition: Node, x: Node, y: Node) -> tuple[None, 
     return None, call.where(condition, g, zero), call.where(condition, zero, g)
 
 
-def cast(g: Node, out: Node, x: Node, dtype: np.dtype) -> tuple[Node | None]:
+def cast(g: Node, out: Node, x: Node, dtype: Format) -> tuple[Node | None]:
     return (c.cast(g, x.dtype) if x.dtype in FLOATS and dtype in FLOATS else None,)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import ShapeError
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, permute, reshape
 from weft.graph.primitives.common import Batched, Later, in_float32, inverse, product, traffic
@@ -27,9 +28,9 @@ def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> t
     return tuple([d for d in range(ndim) if d not in contract and d not in batch])
 
 
-def _rule(a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Shape, np.dtype]:
+def _rule(a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Shape, Format]:
     dtype = a.dtype
-    if dtype not in NUMBERS or (dtype is not b.dtype and dtype != b.dtype):
+    if dtype not in NUMBERS or dtype is not b.dtype:
         raise dtype_error("dot_general", (a, b), ("a", "b"), NUMBERS)
     return _shape(a.shape, b.shape, contract, batch), dtype
 

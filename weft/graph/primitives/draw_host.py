@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from weft.errors import AxisError, DTypeError
+from weft.errors import AxisError
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import INT32
 from weft.graph.primitives.table import ErrorSample, Sample
@@ -25,7 +25,6 @@ def argsort(rng: np.random.Generator) -> Iterable[Sample]:
 
 def argsort_errors() -> Iterable[ErrorSample]:
     yield ErrorSample((np.ones((2, 3), np.float32),), {"axis": 2}, AxisError, r"argsort: axis 2 is out of range")
-    yield ErrorSample((np.ones((2, 3), np.complex64),), {"axis": 0}, DTypeError, r"argsort: x is complex64")
 
 
 def sort(rng: np.random.Generator) -> Iterable[Sample]:
@@ -35,4 +34,3 @@ def sort(rng: np.random.Generator) -> Iterable[Sample]:
 
 def sort_errors() -> Iterable[ErrorSample]:
     yield ErrorSample((np.ones((2, 3), np.float32),), {"axis": 2}, AxisError, r"sort: axis 2 is out of range")
-    yield ErrorSample((np.ones((2, 3), np.complex64),), {"axis": 0}, DTypeError, r"sort: x is complex64")

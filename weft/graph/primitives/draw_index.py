@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.formats import FROM_NUMPY
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, INT32
 from weft.graph.primitives.table import ErrorSample, Sample
@@ -41,7 +42,7 @@ def scatter(rng: np.random.Generator) -> Iterable[Sample]:
     for mode in ("add", "set"):
         for x, indices, axes, tag in _cases(rng):
             shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
-            yield Sample((x, numbers(rng, shape, x.dtype), *indices), {"axes": axes, "mode": mode}, tag)
+            yield Sample((x, numbers(rng, shape, FROM_NUMPY[x.dtype]), *indices), {"axes": axes, "mode": mode}, tag)
     yield from _own(rng)
 
 
@@ -63,7 +64,7 @@ def _own(rng: np.random.Generator) -> Iterable[Sample]:
         (numbers(rng, (4, 3), INT32), (np.array([3, 200, 1], np.uint8),), (0,), "usual"),
     ):
         shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
-        yield Sample((x, numbers(rng, shape, x.dtype), *indices), {"axes": axes, "mode": "own"}, tag)
+        yield Sample((x, numbers(rng, shape, FROM_NUMPY[x.dtype]), *indices), {"axes": axes, "mode": "own"}, tag)
 
 
 def in_bounds(rng: np.random.Generator) -> Iterable[Sample]:

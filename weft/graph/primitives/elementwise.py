@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError
-from weft.formats import converted
+from weft.formats import Format, converted
 from weft.graph.node import Node, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
@@ -49,8 +49,8 @@ def _kept(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 def entry(
-    name: str, arity: int, allowed: frozenset[np.dtype], reference: Callable[..., np.ndarray],
-    formula: f.Formula, vjp: Callable[..., Any], *, out: np.dtype | None = None, flops: int = 1,
+    name: str, arity: int, allowed: frozenset[Format], reference: Callable[..., np.ndarray],
+    formula: f.Formula, vjp: Callable[..., Any], *, out: Format | None = None, flops: int = 1,
     domain: tuple[float, float] = (-3.0, 3.0), integers: tuple[float, float] = (-9.0, 9.0), exact: bool = True,
     cheap: bool = False,
 ) -> None:
@@ -134,21 +134,21 @@ def _table() -> None:
     entry("stop_gradient", 1, ALL, lambda x: x, f.identity, zero, flops=0, cheap=True)
 
 
-def _dtype_of(name: str, dtype: Any) -> np.dtype:
-    if not isinstance(dtype, np.dtype) or dtype not in ALL:
+def _dtype_of(name: str, dtype: Any) -> Format:
+    if not isinstance(dtype, Format) or dtype not in ALL:
         raise DTypeError(f"{name}: dtype {dtype!r} is not one of weft's; use one of {', '.join(sorted(t.name for t in ALL))}.")
     return dtype
 
 
-def _cast_rule(x: Node, dtype: np.dtype) -> tuple[Shape, np.dtype]:
+def _cast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
     return x.shape, _dtype_of("cast", dtype)
 
 
-def _bitcast_rule(x: Node, dtype: np.dtype) -> tuple[Shape, np.dtype]:
-    if _dtype_of("bitcast", dtype).itemsize != x.dtype.itemsize:
+def _bitcast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
+    if _dtype_of("bitcast", dtype).bytes != x.dtype.bytes:
         raise DTypeError(
-            f"bitcast: x is {x.dtype.name} ({x.dtype.itemsize} bytes an element) and dtype is {dtype.name} "
-            f"({dtype.itemsize}): widths must be equal; astype converts the values."
+            f"bitcast: x is {x.dtype.name} ({x.dtype.bytes} bytes an element) and dtype is {dtype.name} "
+            f"({dtype.bytes}): widths must be equal; astype converts the values."
         )
     if BOOL in (dtype, x.dtype) and dtype != x.dtype:
         raise dtype_error("bitcast", (x,), ("x",), NUMBERS) if x.dtype == BOOL else DTypeError(
@@ -166,9 +166,13 @@ def _nextafter(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.where(x == y, y, np.nextafter(x, y))
 
 
-def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _cast(x: np.ndarray, dtype: Format) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return converted(np.asarray(x), dtype)
+        return converted(np.asarray(x), dtype.numpy)
+
+
+def _bitcast(x: np.ndarray, dtype: Format) -> np.ndarray:
+    return np.ascontiguousarray(x).reshape(x.shape).view(dtype.numpy)
 
 
 _table()
@@ -189,6 +193,6 @@ CAST = register(Primitive(
     draw.casts, draw.cast_errors, True, cheap=True,
 ))
 register(Primitive(
-    "bitcast", "elementwise", _bitcast_rule, lambda x, dtype: np.ascontiguousarray(x).reshape(x.shape).view(dtype), f.bitcast,
+    "bitcast", "elementwise", _bitcast_rule, _bitcast, f.bitcast,
     zero_vjp, batch_elementwise("bitcast"), per_element(0), draw.bitcasts, draw.bitcast_errors, True, cheap=True,
 ))

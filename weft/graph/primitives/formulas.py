@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import FORMATS
-from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, NARROW, SIGNED
+from weft.formats import Format
+from weft.graph.primitives.kinds import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, SIGNED
 
 Formula = Callable[..., Any]
 
 
 def widened(formula: Formula) -> Formula:
-    """float16 and bfloat16 are storage: compute in float32, round the result once."""
+    """Narrow formats are storage: compute in the format that registers hold, round the result once."""
     if formula is identity:
         return identity  # nothing is computed
 
     def outer(m: Any, *values: Any, **params: Any) -> Any:
-        narrow = next((v.dtype for v in values if v.dtype in NARROW), None)
+        narrow = next((v.dtype for v in values if v.dtype.narrow), None)
         if narrow is None:
             return formula(m, *values, **params)
-        out = formula(m, *(m.cast(v, FLOAT32) if v.dtype in NARROW else v for v in values), **params)
-        return m.cast(out, narrow) if out.dtype == FLOAT32 else out
+        out = formula(m, *(m.cast(v, v.dtype.computed) for v in values), **params)
+        return m.cast(out, narrow) if out.dtype is narrow.computed else out
 
     return outer
 
@@ -148,12 +148,11 @@ def logaddexp(m: Any, x: Any, y: Any) -> Any:
 
 def log_base(m: Any, x: Any, per_octave: float, per_log: float) -> Any:
     """x = 2**e * f with f near 1; e * per_octave + log(f) * per_log: powers of two are exact in base 2."""
-    form = FORMATS[x.dtype]
-    ints, mantissa, bias = form.integer, form.mantissa, form.bias
+    ints, mantissa, bias = x.dtype.integer, x.dtype.mantissa, x.dtype.bias
     tiny = m.lt(x, m.const(2.0 ** (1 - bias), x))  # subnormal: scale it up first
     scaled = m.select(tiny, m.mul(x, m.const(2.0 ** (mantissa + 2), x)), x)
     bits = m.bitcast(scaled, ints)
-    half = m.const(int(np.array(math.sqrt(0.5), dtype=x.dtype).view(ints)), bits)
+    half = m.const(int(np.array(math.sqrt(0.5), dtype=x.dtype.numpy).view(ints.numpy)), bits)
     width = m.const(mantissa, bits)
     exponent = m.shr(m.sub(bits, half), width)
     f = m.bitcast(m.sub(bits, m.shl(exponent, width)), x.dtype)
@@ -179,15 +178,14 @@ def log10(m: Any, x: Any) -> Any:
 
 def nextafter(m: Any, x: Any, y: Any) -> Any:
     """Steps of the integer that a float's bits are; works on the narrow floats themselves."""
-    ints = FORMATS[x.dtype].integer
+    ints = x.dtype.integer
     bx, by = m.bitcast(x, ints), m.bitcast(y, ints)
-    info = np.iinfo(ints)
-    zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(int(info.max), bx)
-    wx, wy = (x, y) if x.dtype not in NARROW else (m.cast(x, FLOAT32), m.cast(y, FLOAT32))
+    zero, one, magnitude = m.const(0, bx), m.const(1, bx), m.const(ints.greatest, bx)
+    wx, wy = m.cast(x, x.dtype.computed), m.cast(y, y.dtype.computed)
     size = both(bx, magnitude, m)
     away = invert(m.xor(m.gt(wy, wx), m.ge(bx, zero)), m)
     step = m.add(bx, m.select(away, one, m.const(-1, bx)))
-    from_zero = either(both(by, m.const(int(info.min), bx), m), one, m)
+    from_zero = either(both(by, m.const(ints.least, bx), m), one, m)
     out = m.bitcast(m.select(m.eq(size, zero), from_zero, step), x.dtype)
     nan = either(m.ne(wx, wx), m.ne(wy, wy), m)
     return m.select(m.eq(wx, wy), y, m.select(nan, m.select(m.ne(wx, wx), x, y), out))
@@ -197,11 +195,11 @@ def where(m: Any, c: Any, x: Any, y: Any) -> Any:
     return m.select(c, x, y)
 
 
-def cast(m: Any, x: Any, dtype: np.dtype) -> Any:
+def cast(m: Any, x: Any, dtype: Format) -> Any:
     return m.cast(x, dtype)
 
 
-def bitcast(m: Any, x: Any, dtype: np.dtype) -> Any:
+def bitcast(m: Any, x: Any, dtype: Format) -> Any:
     return x if x.dtype == dtype else m.bitcast(x, dtype)
 
 
@@ -212,7 +210,7 @@ def identity(m: Any, x: Any) -> Any:
 def counted(m: Any, x: Any, extent: int, from_end: bool = True) -> Any:
     """An index as int64, counted from the end where it is negative (if that means anything)."""
     value = m.cast(x, INT64)
-    if x.dtype.kind == "u" or not from_end:
+    if x.dtype.kind == "unsigned" or not from_end:
         return value
     return m.select(m.lt(value, m.const(0, value)), m.add(value, m.const(extent, value)), value)
 

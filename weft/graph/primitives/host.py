@@ -6,24 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, full, reshape
 from weft.graph.primitives.common import Batched, Later, front, traffic, zero_vjp
-from weft.graph.primitives.kinds import ALL, INT64
-from weft.graph.primitives.rules import check_axis, dtype_error
+from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.rules import check_axis
 from weft.graph.primitives.table import Cost, Primitive, register
 
 draw = Later("draw_host")
 
 
-def _checked(name: str, x: Node, axis: int) -> None:
-    if x.dtype not in ALL:
-        raise dtype_error(name, (x,), ("x",), ALL)
-    check_axis(name, axis, len(x.shape))
-
-
-def _argsort_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
-    _checked("argsort", x, axis)
+def _argsort_rule(x: Node, axis: int) -> tuple[Shape, Format]:
+    check_axis("argsort", axis, len(x.shape))
     return x.shape, INT64
 
 
@@ -35,8 +30,8 @@ def _argsort_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int
     return call.argsort(front(inputs[0], dims[0]), axis=axis + 1), 0
 
 
-def _sort_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
-    _checked("sort", x, axis)
+def _sort_rule(x: Node, axis: int) -> tuple[Shape, Format]:
+    check_axis("sort", axis, len(x.shape))
     return x.shape, x.dtype
 
 

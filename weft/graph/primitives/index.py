@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import ShapeError, out_of_bounds
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
 from weft.graph.primitives.common import (
@@ -62,7 +63,7 @@ def _result_shape(name: str, x: Node, indices: Sequence[Node], axes: Ints) -> Sh
     return shape + tuple([n for d, n in enumerate(x.shape) if d not in axes])
 
 
-def _in_bounds_rule(x: Node, extent: int, axis: int, from_end: bool) -> tuple[Shape, np.dtype]:
+def _in_bounds_rule(x: Node, extent: int, axis: int, from_end: bool) -> tuple[Shape, Format]:
     if x.dtype not in INTEGERS:
         raise dtype_error("in_bounds", (x,), ("x",), INTEGERS)
     if extent == 0 and 0 not in x.shape:
@@ -78,11 +79,11 @@ def _in_bounds(x: np.ndarray, extent: int, axis: int, from_end: bool) -> np.ndar
     return np.where(wide < 0, wide + extent, wide)
 
 
-def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, np.dtype]:
+def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, Format]:
     return _result_shape("gather", x, indices, axes), x.dtype
 
 
-def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Shape, np.dtype]:
+def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Shape, Format]:
     if x.dtype != updates.dtype:
         raise dtype_error("scatter", (x, updates), ("x", "updates"), frozenset((x.dtype, updates.dtype)))
     if mode not in ("set", "add", "own"):
@@ -211,7 +212,7 @@ def _gather_cost(node: Node) -> Cost:
 # same place (negative ones count from the end, out of range are clamped). Its time does not grow with ``extent``.
 
 
-def _last_equal_rule(x: Node, extent: int) -> tuple[Shape, np.dtype]:
+def _last_equal_rule(x: Node, extent: int) -> tuple[Shape, Format]:
     if len(x.shape) != 1:
         raise ShapeError(f"last_equal: x {x.shape} must have one dimension.")
     if x.dtype not in INTEGERS:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, product, zero_vjp
@@ -21,7 +22,7 @@ draw = Later("draw_random")
 read = Later("reading")
 
 
-def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, np.dtype]:
+def _rule(key: Node, base: Node, shape: tuple[int, ...]) -> tuple[Shape, Format]:
     for name, node in (("key", key), ("base", base)):
         if node.dtype != UINT64:
             raise DTypeError(f"random_bits: {name} is {node.dtype.name}, but must be uint64.")

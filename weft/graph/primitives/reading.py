@@ -38,7 +38,7 @@ def pad(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:
     inner, own = ix.pad(index, node.params["low"], x.shape, reader.extents)
     if x.size == 0:
         return reader.m.const(value, node.dtype)
-    return reader.guarded(x, inner, guards, own, node.dtype.type(value).item())
+    return reader.guarded(x, inner, guards, own, node.dtype.numpy.type(value).item())
 
 
 def concat(reader: Reader, node: Node, index: Index, guards: Guards) -> Value:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ShapeError
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import (
@@ -32,8 +33,8 @@ def kept_shape(shape: Shape, axes: Sequence[int]) -> Shape:
     return tuple(1 if d in axes else n for d, n in enumerate(shape))
 
 
-def _rule(name: str, allowed: frozenset[np.dtype], identity: bool, out: np.dtype | None = None) -> Callable[..., Any]:
-    def rule(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Shape, np.dtype]:
+def _rule(name: str, allowed: frozenset[Format], identity: bool, out: Format | None = None) -> Callable[..., Any]:
+    def rule(x: Node, axes: tuple[int, ...], keepdims: bool) -> tuple[Shape, Format]:
         if x.dtype not in allowed:
             raise dtype_error(name, (x,), ("x",), allowed)
         return shape(x.shape, axes, keepdims), out or x.dtype
@@ -118,7 +119,7 @@ def _position(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return in_float32(reference)
 
 
-def _cumulative_rule(x: Node, axis: int) -> tuple[Shape, np.dtype]:
+def _cumulative_rule(x: Node, axis: int) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS:
         raise dtype_error("cumulative_sum", (x,), ("x",), NUMBERS)
     check_axis("cumulative_sum", axis, len(x.shape))
@@ -134,7 +135,7 @@ def _cumulative_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: 
 
 
 def _entry(
-    name: str, monoid: str, allowed: frozenset[np.dtype], reference: Any, vjp: Any, identity: bool, out: np.dtype | None = None
+    name: str, monoid: str, allowed: frozenset[Format], reference: Any, vjp: Any, identity: bool, out: Format | None = None
 ) -> None:
     register(Primitive(
         name, "reduce", _rule(name, allowed, identity, out), reference, None, vjp, _batch(name), per_input_element,

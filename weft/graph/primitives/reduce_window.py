@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
+from weft.formats import FROM_NUMPY, Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, product, spread, traffic
-from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS, lowest
+from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
 from weft.graph.primitives.table import Cost, Primitive, register
 
@@ -43,7 +44,7 @@ def _counts(name: str, size: Ints, window: Ints, stride: Ints, padding: Pads) ->
     return tuple(out)
 
 
-def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tuple[Shape, np.dtype]:
+def _rule(x: Node, kind: str, window: Ints, stride: Ints, padding: Pads) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS:
         raise dtype_error("reduce_window", (x,), ("x",), NUMBERS)
     if kind not in ("sum", "max", "argmax"):
@@ -65,7 +66,7 @@ def _windows(x: np.ndarray, window: Ints, stride: Ints, padding: Pads, fill: Any
 
 
 def _reference(x: np.ndarray, kind: str, window: Ints, stride: Ints, padding: Pads) -> np.ndarray:
-    views = _windows(x, window, stride, padding, 0 if kind == "sum" else lowest(x.dtype))
+    views = _windows(x, window, stride, padding, 0 if kind == "sum" else FROM_NUMPY[x.dtype].least)
     if kind == "sum":
         return np.add.reduce(views, axis=-1, dtype=x.dtype)
     return np.maximum.reduce(views, axis=-1) if kind == "max" else np.argmax(views, axis=-1).astype(np.int32)
@@ -73,7 +74,7 @@ def _reference(x: np.ndarray, kind: str, window: Ints, stride: Ints, padding: Pa
 
 def _gather_rule(
     g: Node, *position: Node, window: Ints, stride: Ints, padding: Pads, size: Ints
-) -> tuple[Shape, np.dtype]:
+) -> tuple[Shape, Format]:
     if g.dtype not in NUMBERS:
         raise dtype_error("window_gather", (g,), ("g",), NUMBERS)
     lead = len(g.shape) - len(window)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.kinds import BOOL, words
 
-Rule = Callable[..., tuple[Shape, np.dtype]]
+Rule = Callable[..., tuple[Shape, Format]]
 
 
 memoised = lru_cache(maxsize=4096)  # for functions of shapes and parameters: refusals are not remembered
@@ -76,7 +75,7 @@ def shapes_error(name: str, nodes: Sequence[Node], names: Sequence[str]) -> Shap
     return ShapeError(f"{name}: shapes do not broadcast: {shapes}.{hint}")
 
 
-def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: frozenset[np.dtype]) -> DTypeError:
+def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed: frozenset[Format]) -> DTypeError:
     bad = next((k for k, node in enumerate(nodes) if node.dtype not in allowed), None)
     if bad is not None:
         return DTypeError(f"{name}: {names[bad]} is {nodes[bad].dtype.name}, but must be {words(allowed)}: cast it with astype.")
@@ -84,8 +83,8 @@ def dtype_error(name: str, nodes: Sequence[Node], names: Sequence[str], allowed:
     return DTypeError(f"{name}: dtypes differ: {pairs}. Cast with astype('{nodes[0].dtype.name}').")
 
 
-def unary(name: str, allowed: frozenset[np.dtype], out: np.dtype | None) -> Rule:
-    def rule(x: Node) -> tuple[Shape, np.dtype]:
+def unary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+    def rule(x: Node) -> tuple[Shape, Format]:
         if x.dtype not in allowed:
             raise dtype_error(name, (x,), ("x",), allowed)
         return x.shape, out or x.dtype
@@ -93,10 +92,10 @@ def unary(name: str, allowed: frozenset[np.dtype], out: np.dtype | None) -> Rule
     return rule
 
 
-def binary(name: str, allowed: frozenset[np.dtype], out: np.dtype | None) -> Rule:
-    def rule(x1: Node, x2: Node) -> tuple[Shape, np.dtype]:
+def binary(name: str, allowed: frozenset[Format], out: Format | None) -> Rule:
+    def rule(x1: Node, x2: Node) -> tuple[Shape, Format]:
         dtype = x1.dtype
-        if dtype not in allowed or (dtype is not x2.dtype and dtype != x2.dtype):
+        if dtype not in allowed or dtype is not x2.dtype:
             raise dtype_error(name, (x1, x2), ("x1", "x2"), allowed)
         shape: Shape | None = x1.shape
         if shape != x2.shape:
@@ -108,7 +107,7 @@ def binary(name: str, allowed: frozenset[np.dtype], out: np.dtype | None) -> Rul
     return rule
 
 
-def where_rule(condition: Node, x1: Node, x2: Node) -> tuple[Shape, np.dtype]:
+def where_rule(condition: Node, x1: Node, x2: Node) -> tuple[Shape, Format]:
     if condition.dtype != BOOL:
         raise dtype_error("where", (condition,), ("condition",), frozenset((BOOL,)))
     if x1.dtype != x2.dtype:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
@@ -32,7 +33,7 @@ def _check_extents(name: str, shape: Ints) -> None:
 # reshape
 
 
-def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, np.dtype]:
+def _reshape_rule(x: Node, shape: Ints) -> tuple[Shape, Format]:
     _check_extents("reshape", shape)
     if product(shape) != x.size:
         raise ShapeError(f"reshape: x {x.shape} has {x.size} elements, and shape {shape} would have {product(shape)}.")
@@ -51,7 +52,7 @@ def _reshape_batch(inputs: Inputs, dims: Dims, shape: Ints) -> Batched:
 # permute
 
 
-def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, np.dtype]:
+def _permute_rule(x: Node, axes: Ints) -> tuple[Shape, Format]:
     return _permuted(x.shape, axes), x.dtype
 
 
@@ -74,7 +75,7 @@ def _permute_batch(inputs: Inputs, dims: Dims, axes: Ints) -> Batched:
 # broadcast_to
 
 
-def _broadcast_rule(x: Node, shape: Ints) -> tuple[Shape, np.dtype]:
+def _broadcast_rule(x: Node, shape: Ints) -> tuple[Shape, Format]:
     _check_extents("broadcast_to", shape)
     if broadcast(x.shape, shape) != shape:
         raise ShapeError(
@@ -114,7 +115,7 @@ def _check_slice(name: str, of: Shape, start: Ints, step: Ints, shape: Ints) -> 
             raise ShapeError(f"{name}: start {start}, step {step} and shape {shape} leave x {of}; steps must not be 0.")
 
 
-def _slice_rule(x: Node, start: Ints, step: Ints, shape: Ints) -> tuple[Shape, np.dtype]:
+def _slice_rule(x: Node, start: Ints, step: Ints, shape: Ints) -> tuple[Shape, Format]:
     _check_extents("slice", shape)
     _check_slice("slice", x.shape, start, step, shape)
     return shape, x.dtype
@@ -159,7 +160,7 @@ def _slice_along(node: Node) -> Along:
 # pad
 
 
-def _pad_rule(x: Node, low: Ints, high: Ints, value: Any) -> tuple[Shape, np.dtype]:
+def _pad_rule(x: Node, low: Ints, high: Ints, value: Any) -> tuple[Shape, Format]:
     if not len(low) == len(high) == len(x.shape):
         raise ShapeError(f"pad: low {low} and high {high} must have an entry for each dimension of x {x.shape}.")
     if any(n < 0 for n in low + high):
@@ -192,7 +193,7 @@ def _where_equal(node: Node) -> Along:
 # concat
 
 
-def _concat_rule(*xs: Node, axis: int) -> tuple[Shape, np.dtype]:
+def _concat_rule(*xs: Node, axis: int) -> tuple[Shape, Format]:
     if not xs:
         raise ShapeError("concat: there are no arrays: give one at least.")
     first = xs[0]
@@ -226,7 +227,7 @@ def _concat_batch(inputs: Inputs, dims: Dims, axis: int) -> Batched:
 # iota
 
 
-def _iota_rule(shape: Ints, dtype: np.dtype, axis: int) -> tuple[Shape, np.dtype]:
+def _iota_rule(shape: Ints, dtype: Format, axis: int) -> tuple[Shape, Format]:
     _check_extents("iota", shape)
     check_axis("iota", axis, len(shape))
     if dtype not in NUMBERS:
@@ -234,8 +235,8 @@ def _iota_rule(shape: Ints, dtype: np.dtype, axis: int) -> tuple[Shape, np.dtype
     return shape, dtype
 
 
-def _iota(shape: Ints, dtype: np.dtype, axis: int) -> np.ndarray:
-    line = np.arange(shape[axis]).astype(dtype)
+def _iota(shape: Ints, dtype: Format, axis: int) -> np.ndarray:
+    line = np.arange(shape[axis]).astype(dtype.numpy)
     return np.broadcast_to(line.reshape([-1 if d == axis else 1 for d in range(len(shape))]), shape)
 
 
@@ -246,7 +247,7 @@ def _iota_batch(inputs: Inputs, dims: Dims, **params: Any) -> Batched:
 # slice_set
 
 
-def _slice_set_rule(x: Node, value: Node, start: Ints, step: Ints) -> tuple[Shape, np.dtype]:
+def _slice_set_rule(x: Node, value: Node, start: Ints, step: Ints) -> tuple[Shape, Format]:
     if x.dtype != value.dtype:
         raise dtype_error("slice_set", (x, value), ("x", "value"), frozenset((x.dtype, value.dtype)))
     _check_slice("slice_set", x.shape, start, step, value.shape)

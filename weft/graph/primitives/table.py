@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from weft.errors import ShapeError, gib
+from weft.formats import Format
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame, user_function
 
@@ -120,7 +121,7 @@ class Primitive:
 
     name: str
     kind: str
-    rule: Callable[..., tuple[Shape, np.dtype]]
+    rule: Callable[..., tuple[Shape, Format]]
     reference: Callable[..., np.ndarray] | None = None
     formula: Callable[..., Any] | None = None
     vjp: Callable[..., tuple[Node | None, ...]] | None = None
@@ -172,17 +173,17 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     return Node(op, inputs, params, shape, dtype, user_frame())
 
 
-def refuse_too_large(name: str, shape: Shape, dtype: np.dtype) -> None:
+def refuse_too_large(name: str, shape: Shape, dtype: Format) -> None:
     """Refuse an array that no machine can address, as the function that the user called."""
     size = prod(n for n in shape if n)  # as NumPy counts, to whom an empty array may be too large
     if size > MOST:
         raise ShapeError(
-            f"{user_function(name)}: an array of shape {shape} and dtype {dtype.name} would have {gib(size * dtype.itemsize)}, "
+            f"{user_function(name)}: an array of shape {shape} and dtype {dtype.name} would have {gib(size * dtype.bytes)}, "
             f"more than a machine can address"
         )
 
 
-def _leaf_rule(*inputs: Node, **params: Any) -> tuple[Shape, np.dtype]:
+def _leaf_rule(*inputs: Node, **params: Any) -> tuple[Shape, Format]:
     raise TypeError("leaves are made by input_leaf, scalar_leaf and constant")
 
 
@@ -191,7 +192,7 @@ SCALAR = register(Primitive("scalar", "leaf", _leaf_rule))
 CONSTANT = register(Primitive("constant", "leaf", _leaf_rule))
 
 
-def input_leaf(shape: Shape, dtype: np.dtype, value: Any = None) -> Node:
+def input_leaf(shape: Shape, dtype: Format, value: Any = None) -> Node:
     """A leaf whose contents a run is given: a placeholder, or (with a value) a buffer that exists."""
     return Node(INPUT, (), {}, shape, dtype, None, value)
 
@@ -201,14 +202,14 @@ def is_placeholder(node: Node) -> bool:
     return node.value is None and node.op.kind == "leaf" and node.op is not CONSTANT
 
 
-def scalar_leaf(value: float | int | bool | None, dtype: np.dtype) -> Node:
+def scalar_leaf(value: float | int | bool | None, dtype: Format) -> Node:
     """A Python number in an expression: an argument of the Program, so that a new number compiles nothing."""
     return Node(SCALAR, (), {}, (), dtype, None, value)
 
 
-def constant(value: Any, dtype: np.dtype) -> Node:
+def constant(value: Any, dtype: Format) -> Node:
     """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
     if -65504 <= value <= 65504:  # float16's largest
-        return Node(CONSTANT, (), {"value": dtype.type(value)}, (), dtype)
+        return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
     with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
-        return Node(CONSTANT, (), {"value": dtype.type(value)}, (), dtype)
+        return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)

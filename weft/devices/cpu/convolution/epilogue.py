@@ -33,7 +33,7 @@ class Stores:
         self.f, self.module, self.isa, self.conv, self.number = f, module, isa, conv, number
         self.pointers, self.scalars = arguments(f, kernel)
         self.record = _record(f, kernel, self.stores)
-        self.halves = [v.dtype for s in self.stores for v in _sums(s.value) if v.dtype.itemsize < 4][:1]
+        self.halves = [v.dtype for s in self.stores for v in _sums(s.value) if v.dtype.narrow][:1]
 
     def emit(self, axes: dict[Axis, str], along: Axis, at: str | int, sums: str, live: int, outer: Level | None = None) -> None:
         """All stores at ``live`` neighbours from ``at`` on along one axis; sums: their vector."""

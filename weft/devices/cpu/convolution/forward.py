@@ -50,19 +50,19 @@ class Forward:
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum
-        self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
+        self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         pixels = tuple(w.pixel for w in conv.windows)
         self.joined = Axis(JOINED, prod(p.extent for p in pixels))
         self.joined_stores = join_axes(conv.contraction.stores, pixels, self.joined)
         few = self.joined_stores is not None and work(self.joined_stores) <= DIRECT
-        self.plan = make_plan(conv, isa, accum.itemsize, few)
+        self.plan = make_plan(conv, isa, accum.bytes, few)
         self.module, self.prefix = module, prefix
         self.k = conv.chan.extent * prod(w.tap.extent for w in conv.windows)
         self.block = order_of(conv.contraction).block
         self.mr = self.plan.tile.mr
         self.panels = self.plan.panels(conv.filters.extent)
         self.last_rows = conv.filters.extent - (self.panels - 1) * self.mr
-        size = accum.itemsize
+        size = accum.bytes
         layout, tile = self.plan.layout, self.plan.tile
         slack = layout.overlap + (tile.nv + 1) * self.number.lanes + (tile.nv * layout.pitches[-2] if tile.levels == 0 else 0)
         self.panel_bytes = line(self.k * self.mr * size)
@@ -100,7 +100,7 @@ class Forward:
         f = self.module.function(f"define internal void {self.name('pack')}(ptr %args, i64 %chunk, i64 %worker)")
         group, panel = digits(f, "%chunk", (conv.group.extent, self.panels))
         to = f.offset(self._argument(f, self.slots), f.mul("%chunk", self.panel_bytes))
-        width = conv.weights.buffer.dtype.itemsize
+        width = conv.weights.buffer.dtype.bytes
         source = f.offset(
             self._argument(f, conv.weights.buffer.id), f.mul(group, coefficient(conv.weights.flat(), conv.group) * width)
         )
@@ -126,7 +126,7 @@ class Forward:
         images = f.minimum(f.let(f"sub i64 {conv.free.extent}, {first}"), layout.images)
         row0 = f.mul(row_block, layout.rows)
         rows = f.minimum(f.let(f"sub i64 {conv.windows[0].pixel.extent}, {row0}"), layout.rows)
-        width = conv.image.buffer.dtype.itemsize
+        width = conv.image.buffer.dtype.bytes
         source = f.offset(
             self._argument(f, conv.image.buffer.id), f.mul(group, coefficient(conv.image.flat(), conv.group) * width)
         )

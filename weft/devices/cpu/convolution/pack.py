@@ -16,7 +16,7 @@ FEW = 4  # phases whose copies are written in line
 def load_number(f: Function, buffer: Buffer, number: Number, pointer: str, lanes: int | None = None) -> str:
     """Load one element, or ``lanes`` of them, widened to the accumulator's type."""
     dtype = buffer.dtype
-    return widened(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.itemsize), dtype, number.type, lanes)
+    return widened(f, f.load(wide(memory_type(dtype), lanes), pointer, dtype.bytes), dtype, number.type, lanes)
 
 
 def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
@@ -38,7 +38,7 @@ def zero_fill(f: Function, number: Number, pointer: str, count: int) -> None:
 
 def copy_run(f: Function, buffer: Buffer, number: Number, source: str, target: str, count: int, step: int) -> None:
     """``count`` elements, ``step`` apart in the source."""
-    width, size, lanes = buffer.dtype.itemsize, number.size, number.lanes
+    width, size, lanes = buffer.dtype.bytes, number.size, number.lanes
 
     def copy(at: str | int, wide: bool) -> None:
         here = f.offset(source, f.mul(at, step * width))
@@ -102,7 +102,7 @@ def _pack_phase(
     outer: Axis, outers: int, inner: Axis, first: str | int, inners: str | int, row0: str | int, outer0: str | int,
 ) -> None:
     image, flat = conv.image.buffer, conv.image.flat()
-    width, size = image.dtype.itemsize, number.size
+    width, size = image.dtype.bytes, number.size
     base = conv.image_base + sum(w.unit * p for w, p in zip(conv.windows, phase, strict=True))
     ranges = [bounds(w.valid, p, w.stride) for w, p in zip(conv.windows, phase, strict=True)]
     with f.loop(0, outers) as o:
@@ -128,7 +128,7 @@ def _copy_windows(
     row0: str | int,
     inside: str,
 ) -> None:
-    w, (lo, hi), size, width = windows[depth], ranges[depth], number.size, image.dtype.itemsize
+    w, (lo, hi), size, width = windows[depth], ranges[depth], number.size, image.dtype.bytes
     step = w.unit * w.stride
     if depth == len(windows) - 1:
         extent = layout.extents[-1]
@@ -174,7 +174,7 @@ def _copy_windows(
 def pack_weights(f: Function, conv: Conv, number: Number, source: str, target: str, mr: int, panel: str | int, rows: int) -> None:
     """One panel: [channel][tap][mr] from weights[filter = panel * mr + i][channel][tap], i < rows."""
     buffer, flat = conv.weights.buffer, conv.weights.flat()
-    width, size = buffer.dtype.itemsize, number.size
+    width, size = buffer.dtype.bytes, number.size
     start = f.add(f.mul(panel, mr * coefficient(flat, conv.filters) * width), flat.const * width)
     cursor = f.local("ptr")
     f.store("ptr", target, cursor)

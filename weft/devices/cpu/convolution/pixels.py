@@ -18,7 +18,7 @@ def pack_pixels(
 
     source: the block's first pixel. image_step, steps: elements of the buffer from an image, a pixel of each window to the next.
     """
-    windows, size, width = conv.windows, number.size, buffer.dtype.itemsize
+    windows, size, width = conv.windows, number.size, buffer.dtype.bytes
 
     def copy(depth: int, at: str, to: str) -> None:
         extent = windows[depth].pixel.extent

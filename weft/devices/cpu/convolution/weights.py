@@ -64,10 +64,10 @@ class WeightGradient:
     def __init__(self, kernel: Kernel, conv: Conv, isa: ISA, module: Module, prefix: str) -> None:
         self.kernel, self.conv, self.isa = kernel, conv, isa
         accum = conv.contraction.accum
-        self.number = Number("float" if accum.itemsize == 4 else "double", accum.itemsize, isa.lanes(accum.itemsize))
+        self.number = Number("float" if accum.bytes == 4 else "double", accum.bytes, isa.lanes(accum.bytes))
         self.module, self.prefix = module, prefix
         self.scratch_slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
-        size, lanes = accum.itemsize, self.number.lanes
+        size, lanes = accum.bytes, self.number.lanes
         windows, images, filters = conv.windows, conv.chan.extent, conv.filters.extent
         taps = prod(w.tap.extent for w in windows)
         self.columns = conv.free.extent * taps
@@ -341,7 +341,7 @@ class WeightGradient:
         return sorted({tile} if total >= tile else set()) + ([total % tile] if total % tile else [])
 
     def _operand(self, f: Function, buffer, coef: int, group: str) -> str:
-        return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.itemsize))
+        return f.offset(self._argument(f, buffer.id), f.mul(group, coef * buffer.dtype.bytes))
 
     def _pack_grad(
         self, f: Function, source: str, target: str, filter0: str, filter1: str, first: str, images: str, row0: str, rows: str
@@ -349,7 +349,7 @@ class WeightGradient:
         """[filter][image][row]...: the weights operand at the image copy's positions, zeros between."""
         conv, layout, number = self.conv, self.layout, self.number
         buffer, flat = conv.weights.buffer, conv.weights.flat()
-        width = buffer.dtype.itemsize
+        width = buffer.dtype.bytes
         steps = coefficient(flat, conv.chan), tuple(coefficient(flat, w.pixel) for w in conv.windows)
         block = f.add(f.mul(first, steps[0]), f.mul(row0, steps[1][0]))
         source = f.offset(source, f.mul(f.add(block, flat.const), width))

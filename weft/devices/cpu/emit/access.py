@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from weft.devices.cpu.emit.address import DUMMY, dummy, pointer_of, pointers_of
 from weft.devices.cpu.emit.affine import lane_step, lane_terms
 from weft.devices.cpu.emit.casts import cast
@@ -11,7 +9,7 @@ from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.masks import bits_of, both_masks, first_lanes, guards_of
 from weft.devices.cpu.emit.memory import from_memory, memory_literal
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.types import memory_type, name_of, splat_text, wide
+from weft.devices.cpu.emit.types import memory_type, splat_text, wide
 from weft.devices.cpu.emit.vector_load import (
     gather,
     load_masked,
@@ -21,11 +19,12 @@ from weft.devices.cpu.emit.vector_load import (
     load_strided,
     load_turned,
 )
+from weft.formats import FLOAT16, Format
 from weft.kernel.ir import Access
 from weft.kernel.walk import dependencies
 
 
-def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
+def emit_load(e: Emitter, access: Access, dtype: Format, vector: bool) -> str:
     """A load; where the guard is false, the fill."""
     lanes = e.env.lanes if vector else None
     raw = load_raw(e, access, vector)
@@ -37,7 +36,7 @@ def emit_load(e: Emitter, access: Access, dtype: np.dtype, vector: bool) -> str:
 
 def load_raw(e: Emitter, access: Access, vector: bool) -> str:
     """As it lies in memory; where the guard is false, the fill."""
-    if name_of(access.buffer.dtype) != "float16":
+    if access.buffer.dtype is not FLOAT16:
         return _load(e, access, memory_type(access.buffer.dtype), vector)
     bits = _load(e, access, "i16", vector)  # LLVM moves single halves about by converting them
     lanes = e.env.lanes if vector else None
@@ -46,7 +45,7 @@ def load_raw(e: Emitter, access: Access, vector: bool) -> str:
 
 def _load(e: Emitter, access: Access, type_: str, vector: bool) -> str:
     f, buffer = e.f, access.buffer
-    size = buffer.dtype.itemsize
+    size = buffer.dtype.bytes
     uniform, mask = guards_of(e, access)
     fill = memory_literal(buffer.dtype, access.fill)
     lanes = e.env.lanes if vector else None

@@ -27,7 +27,7 @@ def pointer_of(e: Emitter, access: Access, affine: Affine) -> str:
             memo[key] = e.f.element(pointer, type_, total)
             e.f.lines = keep
         pointer = memo[key]
-    return e.f.offset(pointer, const * access.buffer.dtype.itemsize)
+    return e.f.offset(pointer, const * access.buffer.dtype.bytes)
 
 
 def pointers_of(e: Emitter, access: Access, affine: Affine) -> str:

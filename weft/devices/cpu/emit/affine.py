@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.emitter import Emitter
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.types import is_signed, llvm_type, wide
+from weft.devices.cpu.emit.types import llvm_type, wide
+from weft.formats import INT64, Format
 from weft.kernel.ir import Affine, Value
 from weft.kernel.walk import dependencies
 
-_INT64 = np.dtype(np.int64)
 
-
-def index_value(e: Emitter, affine: Affine, dtype: np.dtype, vector: bool) -> str:
+def index_value(e: Emitter, affine: Affine, dtype: Format, vector: bool) -> str:
     """The integer of an Affine as a value of ``dtype``."""
     name = affine_text(e, affine, vector)
     return name if llvm_type(dtype) == "i64" else _narrow(e, name, dtype, vector)
 
 
-def _narrow(e: Emitter, name: str, dtype: np.dtype, vector: bool) -> str:
-    return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, _INT64, dtype)
+def _narrow(e: Emitter, name: str, dtype: Format, vector: bool) -> str:
+    return cast(Ops(e.f, e.m, e.isa, e.env.lanes if vector else None), name, INT64, dtype)
 
 
 def integer(e: Emitter, v: Value, vector: bool) -> str:
     """An index value as i64 (in lanes if asked)."""
     name, is_vector = e.value(v)
-    if v.dtype.itemsize < 8 or v.dtype.kind == "b":
+    if v.dtype.bytes < 8 or v.dtype.kind == "bool":
         lanes = e.env.lanes if is_vector else None
-        word = "sext" if is_signed(v.dtype) else "zext"
+        word = "sext" if v.dtype.kind == "signed" else "zext"
         name = e.f.let(f"{word} {wide(llvm_type(v.dtype), lanes)} {name} to {wide('i64', lanes)}")
     return e.splat(name, "i64") if vector and not is_vector else name
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.types import is_float, is_half, llvm_type, name_of
+from weft.devices.cpu.emit.types import llvm_type
+from weft.formats import BOOL, FLOAT16, FLOATS, UINT8, UINT32, UINT64, Format
 
 
-def round_half(o: Ops, x: str, dtype: np.dtype) -> str:
+def round_half(o: Ops, x: str, dtype: Format) -> str:
     """A float rounded to float16 or bfloat16 (nearest, ties to even; NaN kept), still held as float."""
-    if name_of(dtype) == "float16":
+    if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
     bits = o.convert("bitcast", "float", x, "i32")
     odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
@@ -21,7 +20,7 @@ def round_half(o: Ops, x: str, dtype: np.dtype) -> str:
     return o.convert("bitcast", "i32", cut, "float")
 
 
-def _double_to_half(o: Ops, x: str, dtype: np.dtype) -> str:
+def _double_to_half(o: Ops, x: str, dtype: Format) -> str:
     """Through float rounded to odd, so that the second rounding is the only one that counts."""
     near = o.convert("fptrunc", "double", x, "float")
     back = o.convert("fpext", "float", near, "double")
@@ -33,42 +32,42 @@ def _double_to_half(o: Ops, x: str, dtype: np.dtype) -> str:
     return round_half(o, o.convert("bitcast", "i32", bits, "float"), dtype)
 
 
-def cast(o: Ops, x: str, source: np.dtype, target: np.dtype) -> str:
+def cast(o: Ops, x: str, source: Format, target: Format) -> str:
     """NumPy's astype."""
     if source == target:
         return x
     s, t = llvm_type(source), llvm_type(target)
-    if target.kind == "b":
-        return o.cmp("une" if is_float(source) else "ne", s, x, o.c(s, 0))
-    if is_float(source):
-        if not is_float(target):
+    if target.kind == "bool":
+        return o.cmp("une" if source in FLOATS else "ne", s, x, o.c(s, 0))
+    if source in FLOATS:
+        if target not in FLOATS:
             return _float_to_int(o, x, s, target)
         if s == t:  # among float32 and the halves
-            return round_half(o, x, target) if is_half(target) else x
+            return round_half(o, x, target) if target.narrow else x
         if s == "float":
             return o.convert("fpext", "float", x, "double")
-        return _double_to_half(o, x, target) if is_half(target) else o.convert("fptrunc", "double", x, "float")
-    if is_float(target):
-        out = o.convert("sitofp" if source.kind == "i" else "uitofp", s, x, t)
-        return round_half(o, out, target) if is_half(target) else out
+        return _double_to_half(o, x, target) if target.narrow else o.convert("fptrunc", "double", x, "float")
+    if target in FLOATS:
+        out = o.convert("sitofp" if source.kind == "signed" else "uitofp", s, x, t)
+        return round_half(o, out, target) if target.narrow else out
     if s == t:
         return x
-    if source.kind == "b":
+    if source.kind == "bool":
         return o.convert("zext", s, x, t)
-    if target.itemsize < source.itemsize:
+    if target.bytes < source.bytes:
         return o.convert("trunc", s, x, t)
-    return o.convert("sext" if source.kind == "i" else "zext", s, x, t)
+    return o.convert("sext" if source.kind == "signed" else "zext", s, x, t)
 
 
-def _float_to_int(o: Ops, x: str, s: str, target: np.dtype) -> str:
+def _float_to_int(o: Ops, x: str, s: str, target: Format) -> str:
     """Toward zero. Out of range and NaN give the smallest integer, as the x86 instructions do; narrow
     and unsigned types take the low bits of the next wider signed one."""
     t = llvm_type(target)
-    if name_of(target) == "uint64":
+    if target is UINT64:
         big = o.cmp("oge", s, x, o.c(s, 2.0**63))
         low = _checked(o, o.select(big, s, o.op("fsub", s, x, o.c(s, 2.0**63)), x), s, "i64")
         return o.select(big, "i64", o.op("xor", "i64", low, o.c("i64", -(2**63))), low)
-    through = "i64" if target.itemsize == 8 or name_of(target) == "uint32" else "i32"
+    through = "i64" if target.bytes == 8 or target is UINT32 else "i32"
     out = _checked(o, x, s, through)
     return out if through == t else o.convert("trunc", through, out, t)
 
@@ -82,19 +81,19 @@ def _checked(o: Ops, x: str, s: str, t: str) -> str:
     return o.select(o.op("and", "i1", high, low), t, out, o.c(t, -int(edge)))
 
 
-def bitcast(o: Ops, x: str, source: np.dtype, target: np.dtype) -> str:
+def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
     """The same bits under another dtype of the same width."""
     if source == target:
         return x
-    if name_of(source) == "bool":
-        x, source = o.convert("zext", "i1", x, "i8"), np.dtype(np.uint8)
+    if source is BOOL:
+        x, source = o.convert("zext", "i1", x, "i8"), UINT8
     s = llvm_type(source)
-    if is_half(source):
+    if source.narrow:
         x, s = half_bits(o, x, source), "i16"
-    if name_of(target) == "bool":
+    if target is BOOL:
         return o.cmp("ne", "i8", x, o.c("i8", 0))
-    if is_half(target):
-        if name_of(target) == "float16":
+    if target.narrow:
+        if target == FLOAT16:
             return o.convert("fpext", "half", o.convert("bitcast", s, x, "half"), "float")
         high = o.op("shl", "i32", o.convert("zext", "i16", x, "i32"), o.c("i32", 16))
         return o.convert("bitcast", "i32", high, "float")
@@ -102,17 +101,17 @@ def bitcast(o: Ops, x: str, source: np.dtype, target: np.dtype) -> str:
     return x if s == t else o.convert("bitcast", s, x, t)
 
 
-def half_bits(o: Ops, x: str, dtype: np.dtype) -> str:
+def half_bits(o: Ops, x: str, dtype: Format) -> str:
     """The i16 of a half held as float."""
-    if name_of(dtype) == "float16":
+    if dtype == FLOAT16:
         return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
     bits = o.op("lshr", "i32", o.convert("bitcast", "float", x, "i32"), o.c("i32", 16))
     return o.convert("trunc", "i32", bits, "i16")
 
 
-def add(o: Ops, a: str, b: str, dtype: np.dtype) -> str:
+def add(o: Ops, a: str, b: str, dtype: Format) -> str:
     """a + b rounded to dtype."""
-    if is_float(dtype):
+    if dtype in FLOATS:
         out = o.op("fadd", llvm_type(dtype), a, b)
-        return round_half(o, out, dtype) if is_half(dtype) else out
-    return o.op("or" if dtype.kind == "b" else "add", llvm_type(dtype), a, b)
+        return round_half(o, out, dtype) if dtype.narrow else out
+    return o.op("or" if dtype.kind == "bool" else "add", llvm_type(dtype), a, b)

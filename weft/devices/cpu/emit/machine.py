@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from weft.devices.cpu.emit.casts import bitcast, cast, round_half
 from weft.devices.cpu.emit.libm import libm
 from weft.devices.cpu.emit.math import function
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.philox import random_word
-from weft.devices.cpu.emit.types import is_float, is_half, llvm_type
+from weft.devices.cpu.emit.types import llvm_type
+from weft.formats import FLOATS, Format
 from weft.kernel.ir import Value
 
 # which rounding a half needs after an operation: none of these can leave the dtype
@@ -34,12 +33,12 @@ def machine(o: Ops, v: Value, args: list[str]) -> str:
         return random_word(o, *args)
     dtype = v.args[0].dtype
     if op in _COMPARE:
-        word = _COMPARE[op][0 if is_float(dtype) else 1 if dtype.kind == "i" else 2]
+        word = _COMPARE[op][0 if dtype in FLOATS else 1 if dtype.kind == "signed" else 2]
         return o.cmp(word, llvm_type(dtype), *args)
-    if is_float(dtype):
+    if dtype in FLOATS:
         out = _float_op(o, op, llvm_type(dtype), args, v)
-        return round_half(o, out, dtype) if is_half(dtype) and op not in _EXACT else out
-    if dtype.kind == "b":
+        return round_half(o, out, dtype) if dtype.narrow and op not in _EXACT else out
+    if dtype.kind == "bool":
         return _bool_op(o, op, args)
     return _int_op(o, op, dtype, args)
 
@@ -108,10 +107,10 @@ def _bool_op(o: Ops, op: str, args: list[str]) -> str:
     raise ValueError(f"machine operation {op} is not defined for bool")
 
 
-def _int_op(o: Ops, op: str, dtype: np.dtype, args: list[str]) -> str:
+def _int_op(o: Ops, op: str, dtype: Format, args: list[str]) -> str:
     t = llvm_type(dtype)
-    bits = 8 * dtype.itemsize
-    signed = dtype.kind == "i"
+    bits = dtype.bits
+    signed = dtype.kind == "signed"
     if op in ("add", "sub", "mul", "and", "or", "xor"):
         return o.op(op, t, *args)
     if op == "neg":

@@ -9,6 +9,7 @@ import numpy as np
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import float_text, literal, llvm_type, splat_text, wide
+from weft.formats import Format
 
 
 class Ops:
@@ -25,7 +26,7 @@ class Ops:
     def t(self, type_: str) -> str:
         return wide(type_, self.lanes)
 
-    def const(self, dtype: np.dtype, value: object) -> str:
+    def const(self, dtype: Format, value: object) -> str:
         return splat_text(llvm_type(dtype), literal(dtype, value), self.lanes)
 
     def c(self, type_: str, value: float | int) -> str:

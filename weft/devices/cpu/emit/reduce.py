@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.devices.cpu.emit.casts import add, cast, round_half
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.types import is_float, is_half, literal, llvm_type, splat_text, wide
+from weft.devices.cpu.emit.types import literal, llvm_type, splat_text, wide
+from weft.formats import FLOATS, INT64, Format
 from weft.kernel.ir import Reduction
 
-_INT64 = np.dtype(np.int64)
 _POSITION = ("argmax", "argmin")
 
 
@@ -24,16 +22,8 @@ def state_types(r: Reduction) -> list[str]:
     return [t, "i64"] if is_position(r) else [t]
 
 
-def accum_dtype(r: Reduction) -> np.dtype:
+def accum_dtype(r: Reduction) -> Format:
     return r.value.dtype if is_position(r) else r.accum
-
-
-def _extreme(dtype: np.dtype, largest: bool) -> Any:
-    if dtype.kind == "b":
-        return largest
-    if is_float(dtype):
-        return float("inf") if largest else float("-inf")
-    return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
 
 
 def identity(r: Reduction, lanes: int | None) -> list[str]:
@@ -41,7 +31,7 @@ def identity(r: Reduction, lanes: int | None) -> list[str]:
     dtype = accum_dtype(r)
     number: Any = {"sum": 0, "dot": 0, "prod": 1}.get(r.monoid)
     if number is None:
-        number = _extreme(dtype, r.monoid in ("min", "argmin"))
+        number = dtype.greatest if r.monoid in ("min", "argmin") else dtype.least
     out = [splat_text(llvm_type(dtype), literal(dtype, number), lanes)]
     if is_position(r):
         out.append(splat_text("i64", str(2**62), lanes))
@@ -60,24 +50,24 @@ def merge(o: Ops, r: Reduction, a: list[str], b: list[str]) -> list[str]:
     if r.monoid in ("sum", "dot"):
         return [add(o, a[0], b[0], dtype)]
     if r.monoid == "prod":
-        if dtype.kind == "b":
+        if dtype.kind == "bool":
             return [o.op("and", "i1", a[0], b[0])]
-        if not is_float(dtype):
+        if dtype not in FLOATS:
             return [o.op("mul", t, a[0], b[0])]
         out = o.op("fmul", t, a[0], b[0])
-        return [round_half(o, out, dtype) if is_half(dtype) else out]
+        return [round_half(o, out, dtype) if dtype.narrow else out]
     if not is_position(r):
         return [_extremum(o, r.monoid, dtype, a[0], b[0])]
     # b wins when it is better, or the first NaN, or equal (both NaN) and earlier
     word = ("gt", "lt")[r.monoid == "argmin"]
-    if is_float(dtype):
+    if dtype in FLOATS:
         better, same = o.cmp("o" + word, t, b[0], a[0]), o.cmp("oeq", t, b[0], a[0])
         nan_a, nan_b = o.cmp("uno", t, a[0], a[0]), o.cmp("uno", t, b[0], b[0])
         only = o.op("and", "i1", nan_b, o.op("xor", "i1", nan_a, o.c("i1", 1)))
         better = o.op("or", "i1", better, only)
         same = o.op("or", "i1", same, o.op("and", "i1", nan_a, nan_b))
     else:
-        sign = "s" if dtype.kind == "i" else "u"
+        sign = "s" if dtype.kind == "signed" else "u"
         better, same = o.cmp(sign + word, t, b[0], a[0]), o.cmp("eq", t, b[0], a[0])
     earlier = o.cmp("slt", "i64", b[1], a[1])
     take = o.op("or", "i1", better, o.op("and", "i1", same, earlier))
@@ -94,19 +84,19 @@ def merge_all(o: Ops, reductions: tuple[Reduction, ...], a: list[str], b: list[s
     return out
 
 
-def _extremum(o: Ops, monoid: str, dtype: np.dtype, a: str, b: str) -> str:
-    if dtype.kind == "b":
+def _extremum(o: Ops, monoid: str, dtype: Format, a: str, b: str) -> str:
+    if dtype.kind == "bool":
         return o.op("or" if monoid == "max" else "and", "i1", a, b)
     t = llvm_type(dtype)
-    if is_float(dtype):
+    if dtype in FLOATS:
         return o.intrinsic("maximum" if monoid == "max" else "minimum", t, a, b)
-    return o.intrinsic(("s" if dtype.kind == "i" else "u") + monoid, t, a, b)
+    return o.intrinsic(("s" if dtype.kind == "signed" else "u") + monoid, t, a, b)
 
 
 def finish(o: Ops, r: Reduction, state: list[str]) -> str:
     """The result in the reduction's dtype."""
     if is_position(r):
-        return cast(o, state[1], _INT64, r.dtype)
+        return cast(o, state[1], INT64, r.dtype)
     return cast(o, state[0], r.accum, r.dtype)
 
 

@@ -51,7 +51,7 @@ def emit_store_access(e: Emitter, store: Store) -> None:
 
 def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
     f = e.f
-    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.itemsize
+    type_, size = memory_type(access.buffer.dtype), access.buffer.dtype.bytes
     uniform, mask = guards_of(e, access)
     if uniform == "false":
         return
@@ -114,7 +114,7 @@ def _store(e: Emitter, access: Access, raw: str, lanes: int | None) -> None:
 def _streams(e: Emitter, access: Access, affine: Affine, width: int) -> bool:
     """Whether a full vector goes past the caches: to a large result (which would push out what is read), aligned."""
     buffer, env = access.buffer, e.env
-    size = buffer.dtype.itemsize
+    size = buffer.dtype.bytes
     if env.streamed is None or env.turn is not None or not env.whole or affine.gather:
         return False
     if buffer.scope != "arg" or not 16 <= width <= 64:
@@ -152,7 +152,7 @@ def _store_first(e: Emitter, raw: str, pointer: str, count: int, type_: str, siz
 def _add(e: Emitter, access: Access, name: str, lanes: int | None) -> None:
     """buffer[...] += value."""
     f, dtype = e.f, access.buffer.dtype
-    type_, size = memory_type(dtype), dtype.itemsize
+    type_, size = memory_type(dtype), dtype.bytes
     affine = access.flat()
     step = lane_step(e, affine) if lanes is not None else 0
     scattered = lanes is not None and any(e.place(dependencies(v, e.env.deps))[1] for v, _ in affine.gather)

@@ -12,44 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BFLOAT16, FLOAT16, FLOATS, NARROW
+from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOATS, Format
 
 
 @cache
-def name_of(dtype: np.dtype) -> str:
-    return dtype.name
-
-
-def is_float(dtype: np.dtype) -> bool:
-    return dtype in FLOATS
-
-
-def is_half(dtype: np.dtype) -> bool:
-    return dtype in NARROW
-
-
-def is_signed(dtype: np.dtype) -> bool:
-    return dtype.kind == "i"
-
-
-@cache
-def llvm_type(dtype: np.dtype) -> str:
+def llvm_type(dtype: Format) -> str:
     """The scalar type of a dtype in registers."""
-    if dtype.kind == "b":
+    if dtype is BOOL:
         return "i1"
-    if is_float(dtype):
-        return "double" if dtype.itemsize == 8 else "float"
-    return f"i{8 * dtype.itemsize}"
+    if dtype in FLOATS:
+        return "double" if dtype.computed.bits == 64 else "float"
+    return f"i{dtype.bits}"
 
 
 @cache
-def memory_type(dtype: np.dtype) -> str:
+def memory_type(dtype: Format) -> str:
     """The scalar type of a dtype in memory."""
-    if dtype.kind == "b":
-        return "i8"
-    if dtype == FLOAT16:
+    if dtype is FLOAT16:
         return "half"
-    return "i16" if dtype == BFLOAT16 else llvm_type(dtype)
+    return "i8" if dtype is BOOL else "i16" if dtype is BFLOAT16 else llvm_type(dtype)
 
 
 def cell_type(type_: str) -> str:
@@ -72,16 +53,16 @@ def float_text(value: float) -> str:
     return "0x" + struct.pack(">d", value).hex().upper()
 
 
-def literal(dtype: np.dtype, value: Any) -> str:
+def literal(dtype: Format, value: Any) -> str:
     """A scalar constant of a dtype as it is written in registers."""
-    if dtype.kind == "b":
+    if dtype is BOOL:
         return "true" if bool(value) else "false"
-    if is_float(dtype):
-        if dtype.itemsize == 8:
+    if dtype in FLOATS:
+        if dtype.bytes == 8:
             return float_text(float(value))
         with np.errstate(over="ignore"):
-            return float_text(float(np.asarray(value).astype(dtype)))
-    bits = 8 * dtype.itemsize
+            return float_text(float(np.asarray(value).astype(dtype.numpy)))
+    bits = dtype.bits
     number = int(value) & ((1 << bits) - 1)
     return str(number - (1 << bits) if number >> (bits - 1) else number)
 

@@ -15,18 +15,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import formats
 from weft.devices.cpu.native.foreign import METH_FASTCALL
 from weft.devices.cpu.native.layouts import BOOLEAN, CALL, FLOAT32, FLOAT64, INTEGER, header
 from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
 
 
-def input_kind(dtype: np.dtype) -> int:
+def input_kind(dtype: formats.Format) -> int:
     """How a Python number becomes a run-time scalar of ``dtype``."""
-    if dtype == np.float32:
+    if dtype is formats.FLOAT32:
         return FLOAT32
-    if dtype == np.float64:
+    if dtype is formats.FLOAT64:
         return FLOAT64
-    return BOOLEAN if dtype == np.bool_ else INTEGER
+    return BOOLEAN if dtype is formats.BOOL else INTEGER
 
 
 class TableLayout(NamedTuple):

@@ -16,7 +16,7 @@ from weft.devices.cpu.native.slots import Slots, aligned, nbytes
 from weft.devices.cpu.native.tables import TableRow
 from weft.devices.cpu.native.threads import Pool
 from weft.errors import gib
-from weft.formats import NARROW
+from weft.formats import Format
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
 FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock
@@ -44,9 +44,7 @@ class CPUExecutable:
         self._slow = sum(self._times) > RELEASE_ABOVE_US
         self._loops = self._describe()
         self._slots = Slots(program, tuple(found[0].address for found in self._loops))
-        self._narrow = [
-            p for p in self._slots.scalars if program.inputs[p][1] in NARROW
-        ]
+        self._narrow = [p for p in self._slots.scalars if program.inputs[p][1].narrow]
         self._layout = call.TableLayout(
             tuple(self._slots.kinds), tuple((n, allocator.home(n)) for n in (max(1, nbytes(*o)) for o in program.outputs)),
             program.donate, tuple(self._slots.arena), 0, tuple(self._slots.constants),
@@ -207,7 +205,7 @@ class _Sequence:
 class _Narrowed:
     """Half-width numbers become their bits: NumPy knows how they round."""
 
-    def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, np.dtype]) -> None:
+    def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, Format]) -> None:
         self.run = run
         self.dtypes = dtypes
 
@@ -215,5 +213,5 @@ class _Narrowed:
         inputs = list(inputs)
         with np.errstate(over="ignore"):  # a number of the user's text was warned of where it stands
             for position, dtype in self.dtypes.items():
-                inputs[position] = int(np.asarray(inputs[position], dtype).view(np.uint16))
+                inputs[position] = int(np.asarray(inputs[position], dtype.numpy).view(np.uint16))
         return self.run(inputs, held)

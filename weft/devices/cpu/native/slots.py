@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.devices.cpu.native import call, layouts
 from weft.devices.cpu.native.allocator import at
+from weft.formats import Format
 from weft.schedule.program import Call, Copy, Loop, Program
 
 
@@ -93,11 +94,11 @@ class Slots:
         """A slot's memory as NumPy sees it, for steps that run in Python."""
         root, seen = self.root(slot), self.by_id[slot]
         if root.kind == "arena":
-            return at(arena + root.offset, seen.shape, seen.dtype, None, writable)
+            return at(arena + root.offset, seen.shape, seen.dtype.numpy, None, writable)
         holder = (inputs if root.kind == "input" else outputs)[root.position]
         if not hasattr(holder, "address"):
-            return np.asarray(holder, seen.dtype)
-        return at(holder.address, seen.shape, seen.dtype, holder, writable)
+            return np.asarray(holder, seen.dtype.numpy)
+        return at(holder.address, seen.shape, seen.dtype.numpy, holder, writable)
 
 
 def _other(tape: int, spare: int, last: int) -> int:
@@ -108,8 +109,8 @@ def aligned(n: int) -> int:
     return -(-n // 64) * 64
 
 
-def nbytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    n = dtype.itemsize
+def nbytes(shape: tuple[int, ...], dtype: Format) -> int:
+    n = dtype.bytes
     for extent in shape:
         n *= extent
     return n

@@ -40,7 +40,7 @@ def ask_ahead(n: Nest, outer: tuple[Axis, ...], axis: Axis, row: str, end: str |
 
 
 def _length(access: Access, axis: Axis) -> int:
-    return axis.extent * access.buffer.dtype.itemsize
+    return axis.extent * access.buffer.dtype.bytes
 
 
 def _wanted(n: Nest, outer: Axis, axis: Axis) -> Iterator[tuple[Access, tuple[Axis, ...], bool]]:
@@ -53,13 +53,13 @@ def _wanted(n: Nest, outer: Axis, axis: Axis) -> Iterator[tuple[Access, tuple[Ax
         for access, write in found:
             at = access.flat()
             inner = _inner(n, at, outer, axis, stage)
-            size = math.prod(access.buffer.shape) * access.buffer.dtype.itemsize
+            size = math.prod(access.buffer.shape) * access.buffer.dtype.bytes
             if inner is None or access.buffer.scope != "arg" or size < FAR:
                 continue
             if size_of(inner) > MOST or not SHORTEST <= _length(access, axis) <= LONGEST:
                 continue
             # an update writes what it reads, in place: asking for it once, to write it, serves both
-            place = (at.terms, tuple((id(v), c) for v, c in at.gather), access.buffer.shape, access.buffer.dtype.str)
+            place = (at.terms, tuple((id(v), c) for v, c in at.gather), access.buffer.shape, access.buffer.dtype)
             again = (access.buffer.id, tuple(a.extent for a in inner))  # a later stage reads the rows of an earlier one
             if again in seen or (not write and place in seen):
                 continue

@@ -82,11 +82,11 @@ def _along(index: Affine, axis: int, other: int) -> Affine:
 def _free(n: Nest, s: Store, maker: int, place: Affine, kept: set[int]) -> bool:
     """Whether nothing that may lie in the result's memory (an input of its size) is read once the maker has written there."""
     stages = n.part.stages
-    size = s.access.buffer.dtype.itemsize * int(np.prod(s.access.buffer.shape))
+    size = s.access.buffer.dtype.bytes * int(np.prod(s.access.buffer.shape))
 
     def meets(access: Access) -> bool:
         b = access.buffer
-        return b.scope == "arg" and b.dtype.itemsize * int(np.prod(b.shape)) == size
+        return b.scope == "arg" and b.dtype.bytes * int(np.prod(b.shape)) == size
 
     for k, stage in enumerate(stages[maker:], maker):
         values = [r.value for r in stage.reductions] + [x.value for x in stage.stores]

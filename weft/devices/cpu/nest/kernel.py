@@ -44,7 +44,7 @@ def generate_loops(kernel: Kernel, isa: ISA) -> Generated:
     layout = ScratchLayout({key_of(b): i for i, b in enumerate(buffers)}, kernel.scalars, len(buffers),
                     len(buffers) + len(kernel.scalars))
     for b in scratch:
-        size = b.dtype.itemsize
+        size = b.dtype.bytes
         for extent in b.shape:
             size *= extent
         layout.offsets[key_of(b)] = layout.reserve(max(size, 1))

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from weft.devices.cpu.emit.emit import Env, Level, emit_store, emit_value
 from weft.devices.cpu.emit.env import key_of
 from weft.devices.cpu.emit.isa import ISA
@@ -15,6 +13,7 @@ from weft.devices.cpu.emit.math import VECTORS
 from weft.devices.cpu.emit.memory import load_scalar
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type
+from weft.formats import Format
 from weft.kernel.ir import MACHINE, Access, Axis, Reduction, Store, Value
 from weft.kernel.parts import Part
 from weft.kernel.walk import roots, walk
@@ -28,7 +27,7 @@ class ScratchLayout:
     """Where a kernel's things lie: argument slots, and byte offsets in scratch."""
 
     slots: dict[int, int]  # buffer key -> args slot
-    scalars: tuple[np.dtype, ...]
+    scalars: tuple[Format, ...]
     first_scalar: int
     scratch_slot: int
     offsets: dict[int, int] = field(default_factory=dict)  # buffer key -> bytes into scratch
@@ -87,7 +86,7 @@ class Nest:
         else:
             self.base.pointers[key] = self.scratch(self.layout.offsets[key])
 
-    def _scalar(self, number: int, dtype: np.dtype) -> str:
+    def _scalar(self, number: int, dtype: Format) -> str:
         return load_scalar(self.f, dtype, self._slot(self.layout.first_scalar + number))
 
     # loops
@@ -238,7 +237,7 @@ def lanes_for(isa: ISA, part: Part) -> int:
 
 def cost_of(values: list[Value]) -> float:
     """Nanoseconds an element, roughly."""
-    return sum(_ns(v.op) * (1 if v.dtype.itemsize <= 4 else 2) for v in walk(values)) + 0.1
+    return sum(_ns(v.op) * (1 if v.dtype.bytes <= 4 else 2) for v in walk(values)) + 0.1
 
 
 def _ns(op: str) -> float:

@@ -160,7 +160,7 @@ def _turn(part: Part, axis: int, lanes: int, again: bool) -> tuple[Axis, int] | 
     if part.ordered or part.exports or any(stage.reductions or stage.axes for stage in part.stages) or lanes < 4:
         return None
     values = roots(part.stages)
-    across = [v.attr.flat() for v in walk(values) if v.op == "load" and not v.attr.guard and v.attr.buffer.dtype.itemsize >= 4]
+    across = [v.attr.flat() for v in walk(values) if v.op == "load" and not v.attr.guard and v.attr.buffer.dtype.bytes >= 4]
     across = [a for a in across if not a.gather and abs(dict(a.terms).get(axis, 0)) > 2]
     if any(dict(s.access.index[0].terms).get(axis) != 1 for s in stores):
         return None

@@ -147,7 +147,7 @@ class Joined:
 def prefetch(n: Nest, values: list[Value], outer: Axis, own: Axis, axis: Axis, rows: int, envs: list[Env]) -> None:
     """Ask for what ``values`` read ``rows`` iterations of ``outer`` further on, along ``own``, at the place of ``axis``."""
     for access in (v.attr for v in walk(values) if v.op == "load"):
-        at, size = access.flat(), access.buffer.dtype.itemsize
+        at, size = access.flat(), access.buffer.dtype.bytes
         terms = dict(at.terms)
         step = terms.pop(outer.id, 0)
         if access.guard or at.gather or terms.pop(own.id, 0) != 1 or math.prod(access.buffer.shape) * size < FAR:

@@ -52,7 +52,7 @@ class Canon:
                 attr = self._affine(v.attr, axis, memo)
             else:
                 attr = repr(v.attr)
-            key = (v.op, tuple(memo[id(a)] for a in v.args), v.dtype.str, v.dtype.name, attr)
+            key = (v.op, tuple(memo[id(a)] for a in v.args), v.dtype, attr)
             memo[id(v)] = self.numbers.setdefault(key, len(self.numbers))
         return memo[id(value)]
 
@@ -94,8 +94,8 @@ def shared(n: Nest) -> list[Kept]:
                 if key in seen and instructions([v], axis.id) >= LEAST:
                     value, maker = seen[key]
                     type_ = llvm_type(v.dtype)
-                    size = (axis.extent + 64) * v.dtype.itemsize
-                    if sum((x.value.dtype.itemsize * axis.extent for x in out), size) <= most:
+                    size = (axis.extent + 64) * v.dtype.computed.bytes
+                    if sum((x.value.dtype.computed.bytes * axis.extent for x in out), size) <= most:
                         kept = Kept(value, maker, {k: v}, n.f.local(f"[{axis.extent + 64} x {type_}]", 64))
                         out.append(kept)
                         made[key] = kept
@@ -120,7 +120,7 @@ def keep(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) ->
             for env in envs:
                 name = n.value(kept.value, env)
                 pointer, type_ = _place(n, kept, stage.axes[0].id, env)
-                n.f.store(type_, name, pointer, kept.value.dtype.itemsize)
+                n.f.store(type_, name, pointer, kept.value.dtype.computed.bytes)
 
 
 def recall(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) -> None:
@@ -131,4 +131,4 @@ def recall(n: Nest, index: int, stage: Stage, row: list[Kept], envs: list[Env]) 
             dependencies(value, n.base.deps)
             for env in envs:
                 pointer, type_ = _place(n, kept, stage.axes[0].id, env)
-                n.levels[-1].memo[env.tag, id(value)] = n.f.load(type_, pointer, kept.value.dtype.itemsize)
+                n.levels[-1].memo[env.tag, id(value)] = n.f.load(type_, pointer, kept.value.dtype.computed.bytes)

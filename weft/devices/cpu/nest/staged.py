@@ -27,7 +27,7 @@ AHEAD = 8 << 10  # bytes between what is read and what is asked for
 def fits(stage: Stage, lanes: int, total: int) -> bool:
     """Whether the rows of a stage may be staged."""
     order, extent = stage.reductions[0].order, stage.axes[-1].extent
-    size = sum(r.value.dtype.itemsize for r in stage.reductions)
+    size = sum(r.value.dtype.computed.bytes for r in stage.reductions)
     plain = not any(reduce.is_position(r) or r.monoid == "dot" for r in stage.reductions)
     return (lanes <= extent <= LONGEST and extent % order.lanes != 0 and plain
             and (min(total, order.block + extent) + lanes) * size <= MOST_BYTES)
@@ -79,10 +79,10 @@ class _Staged:
         return self.n.f.element(self.arrays[r.id], cell_type(self.types[r.id]), at)
 
     def _get(self, r: Reduction, at: str | int) -> str:
-        return load_cell(self.n.f, wide(self.types[r.id], self.lanes), self._place(r, at), r.value.dtype.itemsize)
+        return load_cell(self.n.f, wide(self.types[r.id], self.lanes), self._place(r, at), r.value.dtype.computed.bytes)
 
     def _put(self, r: Reduction, value: str, at: str | int) -> None:
-        store_cell(self.n.f, wide(self.types[r.id], self.lanes), value, self._place(r, at), r.value.dtype.itemsize)
+        store_cell(self.n.f, wide(self.types[r.id], self.lanes), value, self._place(r, at), r.value.dtype.computed.bytes)
 
     def _write(self, envs: list[Env], at: str) -> None:
         n, axis = self.n, self.stage.axes[-1]

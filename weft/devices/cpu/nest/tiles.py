@@ -6,8 +6,9 @@ from weft.devices.cpu.emit import pairwise, reduce
 from weft.devices.cpu.emit.env import Env
 from weft.devices.cpu.emit.memory import load_cell, store_cell
 from weft.devices.cpu.emit.ops import Ops
-from weft.devices.cpu.emit.types import cell_type, is_float, llvm_type, wide
+from weft.devices.cpu.emit.types import cell_type, llvm_type, wide
 from weft.devices.cpu.nest.nest import Nest, instructions
+from weft.formats import FLOATS
 from weft.kernel.ir import Reduction, Stage, size_of
 
 UNROLL = 16  # reductions of so few elements are written out
@@ -63,7 +64,7 @@ def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int)
     if r.monoid == "dot":
         a, b = (n.value(x, env) for x in r.value.args)
         t = llvm_type(r.accum)
-        if is_float(r.accum):
+        if r.accum in FLOATS:
             return [o.intrinsic("fma", t, a, b, old[0])]
         return reduce.merge(o, r, old, [o.op("mul" if t != "i1" else "and", t, a, b)])
     return reduce.merge(o, r, old, element(n, r, env, position))

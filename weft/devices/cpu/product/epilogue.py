@@ -12,7 +12,6 @@ from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.memory import load_scalar, to_memory
 from weft.devices.cpu.emit.ops import Ops
 from weft.devices.cpu.emit.text import Function, Module
-from weft.devices.cpu.emit.types import is_half
 from weft.devices.cpu.product.microkernel import Tile
 from weft.kernel.ir import Access, Kernel, Store, Value
 from weft.kernel.product import Product
@@ -29,16 +28,16 @@ class Epilogue:
 
     def __init__(self, module: Module, kernel: Kernel, product: Product, isa: ISA, symbol: str) -> None:
         self.module, self.kernel, self.p, self.isa, self.symbol = module, kernel, product, isa, symbol
-        self.lanes = isa.lanes(product.accum.itemsize)
+        self.lanes = isa.lanes(product.accum.bytes)
         self.scalar = llvm_type(product.accum)
         self.vector = f"<{self.lanes} x {self.scalar}>"
-        self.size = product.accum.itemsize
+        self.size = product.accum.bytes
         self.deps: dict[int, frozenset] = {}
         roots = [s.value for s in product.stores]
         self.values = list(each(roots + [v for s in product.stores for v in access_values(s.access)]))
         self.cost = sum(_cost(v) for v in self.values)
         self.outlined: set[int] = set()
-        self.narrow = next((v.dtype for v in self.values if v.op == "acc" and is_half(v.dtype)), None)
+        self.narrow = next((v.dtype for v in self.values if v.op == "acc" and v.dtype.narrow), None)
 
     # ---- a tile in registers
 
@@ -73,7 +72,7 @@ class Epilogue:
 
     def traffic(self) -> int:
         """Bytes an element of the product that the epilogue moves from and to memory."""
-        return sum(a.buffer.dtype.itemsize for a in self._matrices())
+        return sum(a.buffer.dtype.bytes for a in self._matrices())
 
     def _matrices(self) -> list[Access]:
         """Accesses that lie along the columns and move with the rows, loads first: what is stored over them is there then."""
@@ -100,7 +99,7 @@ class Epilogue:
         assert self.p.m and self.p.n
         axes = {axis.id: f"%o{n}" for n, axis in enumerate(self.p.outer)} | {self.p.m.id: "%i", self.p.n.id: "%j"}
         for access in self._matrices():
-            flat, size = access.flat(), access.buffer.dtype.itemsize
+            flat, size = access.flat(), access.buffer.dtype.bytes
             step = dict(flat.terms)[self.p.m.id]
             at: str | int = flat.const
             for axis, c in flat.terms:
@@ -191,7 +190,7 @@ class Epilogue:
             n = 1 << ((live - first).bit_length() - 1)
             order = ", ".join(f"i32 {first + x}" for x in range(n))
             part = f.let(f"shufflevector <{self.lanes} x {kind}> {value}, <{self.lanes} x {kind}> poison, <{n} x i32> <{order}>")
-            f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.itemsize), dtype.itemsize)
+            f.store(f"<{n} x {kind}>", part, f.offset(pointer, first * dtype.bytes), dtype.bytes)
             first += n
 
     # ---- a tile in memory, for long epilogues

@@ -44,7 +44,7 @@ def generate_gemm(kernel: Kernel, isa: ISA, plan: Callable[[Product, ISA], Produ
         return None
     if product.order.lanes > 1:
         return generate_gemv(kernel, product, isa)
-    if should_swap(product, isa.lanes(product.accum.itemsize)):
+    if should_swap(product, isa.lanes(product.accum.bytes)):
         product = product.swapped()
     return _Driver(kernel, product, isa, plan(product, isa)).generate()
 
@@ -54,7 +54,7 @@ class _Driver:
         self.kernel, self.p, self.isa, self.plan = kernel, product, isa, plan
         self.module = Module()
         self.symbol = kernel.name
-        self.size = product.accum.itemsize
+        self.size = product.accum.bytes
         self.scalar = "float" if self.size == 4 else "double"
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(product.outer)))
         # the narrow last column panel, and where the copies lie in a worker's scratch
@@ -199,10 +199,10 @@ class _Driver:
                     turn, k0 = divide(f, at, p.k)
                     for extent, sa, sb in reversed(list(zip(p.k_outer, p.a.k_outer, p.b.k_outer, strict=True))):
                         turn, index = divide(f, turn, extent)
-                        a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.itemsize))
-                        b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.itemsize))
-            ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.itemsize))
-            bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.itemsize))
+                        a = f.offset(a, f.mul(index, sa * p.a.buffer.dtype.bytes))
+                        b = f.offset(b, f.mul(index, sb * p.b.buffer.dtype.bytes))
+            ak = f.offset(a, f.mul(k0, p.a.k * p.a.buffer.dtype.bytes))
+            bk = f.offset(b, f.mul(k0, p.b.k * p.b.buffer.dtype.bytes))
             whole = p.columns // plan.nr
             calls = _Calls(outer, kc, at, first, stop, left)
             if whole:
@@ -238,7 +238,7 @@ class _Driver:
         at: str | int = operand.const
         for index, stride in zip(outer, operand.outer, strict=True):
             at = f.add(at, f.mul(index, stride))
-        return f.offset(pointer, f.mul(at, operand.buffer.dtype.itemsize))
+        return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))
 
     def _row(self, f: Function, panel: str | int) -> str:
         """First row of a panel; panels after the tall ones are one row lower."""
@@ -260,7 +260,7 @@ class _Driver:
         """All row panels of one column panel."""
         plan, p = self.plan, self.p
         j = f.mul(jp, plan.nr) if not jp.isdigit() else str(int(jp) * plan.nr)
-        source = f.offset(b, f.mul(j, p.b.free * p.b.buffer.dtype.itemsize))
+        source = f.offset(b, f.mul(j, p.b.free * p.b.buffer.dtype.bytes))
         panel = f.offset("%work", self.a_bytes) if plan.pack_b else source
         if plan.pack_b and not plan.copy_b:
             name = self._name("panel" if wide else "panel.last")
@@ -296,7 +296,7 @@ class _Driver:
     def _a_rows(self, f: Function, a: str, i: str, near: str, fresh: str, tall: bool, c: _Calls) -> str:
         """Where the rows of a panel are read; in the first column panel they are packed on the way."""
         plan, p = self.plan, self.p
-        source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.itemsize))
+        source = f.offset(a, f.mul(i, p.a.free * p.a.buffer.dtype.bytes))
         if not plan.pack_a:
             return source
         if self.a_along_k:
@@ -322,7 +322,7 @@ class _Driver:
         plan, p = self.plan, self.p
         if not plan.pack_b or self.unit_columns == 1 or self.unit_panels < 8:
             return b, 0, 0
-        size = p.b.buffer.dtype.itemsize
+        size = p.b.buffer.dtype.bytes
         start = f.offset(b, f.mul(f.add(j, plan.nr), p.b.free * size))
         if p.b.free == 1:
             return start, -(-plan.kc // self.unit_panels), p.b.k * size

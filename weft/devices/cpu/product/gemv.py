@@ -42,7 +42,7 @@ class _Driver:
         self.kernel, self.p, self.isa = kernel, p, isa
         self.module = Module()
         self.symbol = kernel.name
-        self.size = p.accum.itemsize
+        self.size = p.accum.bytes
         self.scalar = llvm_type(p.accum)
         self.lanes = isa.lanes(self.size)
         self.chains, self.block = p.order.lanes, p.order.block
@@ -51,7 +51,7 @@ class _Driver:
         self.a = Packer(self.module, p.a.buffer.dtype, p.accum, self.lanes)
         self.b = Packer(self.module, p.b.buffer.dtype, p.accum, self.lanes)
         self.extra = ", ptr %args" + "".join(f", i64 %o{n}" for n in range(len(p.outer)))
-        matrix = p.columns * p.k * p.b.buffer.dtype.itemsize
+        matrix = p.columns * p.k * p.b.buffer.dtype.bytes
         parallel = matrix * p.batch >= PARALLEL_BYTES
         self.blocked = not self.along and matrix > isa.l1 * 3 // 4 and p.k >= SWEEP * self.chains and p.b.free == 1
         # nr: elements of the result that one turn makes; units are runs of turns, wide ones where rows are swept
@@ -404,4 +404,4 @@ class _Driver:
         at: str | int = operand.const
         for index, stride in zip(outer, operand.outer, strict=True):
             at = f.add(at, f.mul(index, stride))
-        return f.offset(pointer, f.mul(at, operand.buffer.dtype.itemsize))
+        return f.offset(pointer, f.mul(at, operand.buffer.dtype.bytes))

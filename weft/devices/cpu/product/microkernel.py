@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from weft.devices.cpu.emit import pairwise
 from weft.devices.cpu.emit.masks import first_mask
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.product.pack import Packer
+from weft.formats import FLOAT32, FLOAT64
 
 Tile = list[list[str]]
 
@@ -259,7 +258,7 @@ class _Steps:
 
     def _turned(self, a: str, b: str, count: int, acc: Tile) -> None:
         m = self.micro
-        dtype = np.dtype(np.float32 if m.size == 4 else np.float64)
+        dtype = FLOAT32 if m.size == 4 else FLOAT64
         packer = Packer(self.module, dtype, dtype, m.lanes)
         columns = (m.vectors - 1) * m.lanes + (m.tail or m.lanes)
         step = packer.quad if count % packer.quad == 0 else 1

@@ -6,19 +6,18 @@ unit of work: ``[row][k]``, where the source runs along k, else ``[k][row]`` a g
 
 from __future__ import annotations
 
-import numpy as np
-
 from weft.devices.cpu.emit.memory import widened
 from weft.devices.cpu.emit.text import Function, Module
 from weft.devices.cpu.emit.types import llvm_type, memory_type, wide
+from weft.formats import Format
 
 
 class Packer:
     """Emits pack functions for sources of one dtype and an accumulator of another."""
 
-    def __init__(self, module: Module, source: np.dtype, target: np.dtype, lanes: int) -> None:
+    def __init__(self, module: Module, source: Format, target: Format, lanes: int) -> None:
         self.module, self.source, self.lanes = module, source, lanes
-        self.size_in, self.size_out = source.itemsize, target.itemsize
+        self.size_in, self.size_out = source.bytes, target.bytes
         self.out = llvm_type(target)
 
     def read(self, f: Function, pointer: str, n: int) -> str:

@@ -99,7 +99,7 @@ def make_plan(
     kc: int | None = None, unit_rows: int | None = None, unit_columns: int | None = None,
 ) -> ProductPlan:
     """The plan of a product. What is given by name is not chosen (tests, measurements)."""
-    size = p.accum.itemsize
+    size = p.accum.bytes
     lanes = isa.lanes(size)
     m, n, k = p.rows, p.columns, p.k
     # so little k that the results' memory is the work: it is walked row by row, by tiles that are wide

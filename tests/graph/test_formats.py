@@ -1,0 +1,61 @@
+"""Formats: one object each, whatever happens to it; what they say of themselves, against NumPy; and NumPy only at the edges."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import dtypes
+from weft.formats import BFLOAT16, FLOAT16, FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INTEGERS, Format
+from weft.graph.node import Node
+from weft.spelling import spelled
+
+everyone = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
+
+
+@everyone
+def test_there_is_one_object_a_format(form: Format) -> None:
+    assert copy.deepcopy(form) is copy.copy(form) is pickle.loads(pickle.dumps(form)) is form
+    for spelling in (form, form.name, form.numpy, form.numpy.type, form.numpy.newbyteorder("S")):
+        assert spelled(spelling) is form
+    assert FROM_NUMPY[form.numpy] is form and repr(form) == str(form) == form.name == form.numpy.name
+    with pytest.raises(AttributeError):
+        form.bits = 3  # type: ignore[misc]
+
+
+@everyone
+def test_what_a_format_says_of_itself(form: Format) -> None:
+    assert form.bytes == form.numpy.itemsize and form.integer.numpy == np.dtype(f"i{form.bytes}")
+    assert form.computed.computed is form.computed and form.narrow == (form in (FLOAT16, BFLOAT16))
+    assert form.computed is (FLOAT32 if form.narrow else form)
+    if form in INTEGERS:
+        info = np.iinfo(form.numpy)
+        assert (form.least, form.greatest) == (info.min, info.max)
+    if form in FLOATS:
+        info = ml_dtypes.finfo(form.numpy)
+        assert (form.least, form.greatest, form.largest) == (-np.inf, np.inf, float(info.max))
+        assert (form.mantissa, form.exponent) == (info.nmant, info.nexp) and 2.0 ** (1 - form.bias) == float(info.smallest_normal)
+        assert 1 + form.exponent + form.mantissa == form.bits
+
+
+def _all(node: Node) -> Iterator[Node]:
+    yield node
+    for i in node.inputs:
+        yield from _all(i)
+
+
+@everyone
+def test_nodes_carry_formats_and_arrays_answer_in_numpys_dtypes(form: Format) -> None:
+    a = wf.zeros((3,), dtype=form.numpy)
+    mixed = [a.astype("float16") * 2, wf.arange(3, dtype="int8") + a, a.mean(), a.sum()]
+    for x in (a, wf.where(a == a[::-1], a, a), *mixed):
+        assert all(type(n.dtype) is Format for n in _all(x.node))
+        assert type(x.dtype) is type(x.numpy().dtype) and x.dtype is x.node.dtype.numpy and x.dtype == x.numpy().dtype
+    assert a.dtype is form.numpy and getattr(wf, form.name) is form.numpy and a.itemsize == form.bytes
+    assert dtypes.as_dtype(form.name) is form.numpy
