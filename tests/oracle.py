@@ -16,9 +16,8 @@ import numpy as np
 import weft.functions
 from weft.formats import FLOAT64, FROM_NUMPY, Format
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
-from weft.graph.primitives.table import Primitive, Sample
 
 for _file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
     importlib.import_module(_file.name)

@@ -16,10 +16,10 @@ from weft import execute, held
 from weft.cell import LOCAL, Cell
 from weft.errors import TraceError
 from weft.formats import FLOATS
+from weft.graph.loops import SCAN
 from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR, is_placeholder
 
 

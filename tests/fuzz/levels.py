@@ -28,9 +28,9 @@ from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
 from weft import execute
 from weft.devices import get_device
+from weft.graph.loops import SCAN
 from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
-from weft.graph.primitives.control import SCAN
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Contraction, Kernel, Store, Value

@@ -7,9 +7,8 @@ import pytest
 
 from tests.graph.fusing import check
 from weft.formats import FROM_NUMPY
-from weft.graph.node import Node
+from weft.graph.node import Node, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
-from weft.graph.primitives.table import Primitive
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
 TOLERANCE = {"log2": 1e-4, "log10": 1e-4, "pow": 1e-4, "erf": 1e-4, "cumulative_sum": 1e-4, "reduce_prod": 1e-3}

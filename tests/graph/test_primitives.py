@@ -13,9 +13,8 @@ from weft.formats import FLOAT32, FLOAT64, FROM_NUMPY
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
-from weft.graph.node import Graph, Node
+from weft.graph.node import Graph, Node, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, input_leaf
-from weft.graph.primitives.table import Primitive, Sample
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
 SEED = int(np.random.SeedSequence().generate_state(1)[0])  # fresh each run

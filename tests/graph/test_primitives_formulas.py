@@ -11,8 +11,8 @@ from tests import oracle
 from tests.graph.test_primitives import SEED, samples
 from tests.kernel.evaluate import NUMPY
 from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOAT64, FROM_NUMPY, INT64, Format
+from weft.graph.node import Primitive, Sample
 from weft.graph.primitives import TABLE
-from weft.graph.primitives.table import Primitive, Sample
 from weft.kernel.ir import MACHINE
 
 ELEMENTWISE = [op for op in TABLE.values() if op.kind == "elementwise"]

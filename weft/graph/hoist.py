@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from weft.formats import INT64
 from weft.graph.batching import Batched, batch
+from weft.graph.loops import SCAN, Body
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives import CONSTANT, constant, input_leaf
 from weft.graph.primitives.call import call
 from weft.graph.primitives.common import front
-from weft.graph.primitives.control import SCAN, Body
 from weft.graph.primitives.elementwise import ADD
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import IOTA

@@ -11,10 +11,10 @@ import operator
 from collections.abc import Callable, Sequence
 
 from weft.formats import Format
+from weft.graph.loops import SCAN, Body
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives.call import call, cast
-from weft.graph.primitives.control import SCAN, Body
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.kinds import BITS, INT64
 from weft.graph.primitives.shape import CONCAT

@@ -7,8 +7,8 @@ from typing import Any
 
 from weft.formats import UINT8
 from weft.graph.hoist import hoisted
+from weft.graph.loops import pruned
 from weft.graph.node import Graph, Node, Shape
-from weft.graph.primitives.control import pruned
 from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify

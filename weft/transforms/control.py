@@ -15,8 +15,8 @@ from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import INT64, promote, weak
+from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
-from weft.graph.primitives.control import SCAN, Body, item
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.transforms.trace import Trace

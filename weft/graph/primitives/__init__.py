@@ -1,29 +1,15 @@
 """The vocabulary: importing this package fills ``TABLE``.
 
-``table`` says what an entry is. ``elementwise``, ``shape``, ``reduce`` and the like hold the entries, one kind a file, with
-rules, derivatives and batching beside them; ``formulas`` and ``reading`` say the same in the words of kernels, ``draw*`` make
-samples for tests. A new primitive is one entry in one of these files: CONTRIBUTING.md.
+``table`` is what is filled; an entry is a Primitive (``graph/node.py``). ``elementwise``, ``shape``, ``reduce`` and the like
+hold the entries, one kind a file, with rules, derivatives and batching beside them; ``formulas`` and ``reading`` say the same
+in the words of kernels, ``draw*`` make samples for tests. A new primitive is one entry in one of these files:
+CONTRIBUTING.md.
 """
 
 from weft.graph.primitives import conv_general, dot_general, elementwise, host, index, random, reduce, reduce_window, shape
-from weft.graph.primitives.table import (
-    CONSTANT,
-    INPUT,
-    SCALAR,
-    TABLE,
-    Cost,
-    ErrorSample,
-    Primitive,
-    Sample,
-    bind,
-    constant,
-    input_leaf,
-    register,
-    scalar_leaf,
-)
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, TABLE, bind, constant, input_leaf, register, scalar_leaf
 
 __all__ = [
-    "CONSTANT", "INPUT", "SCALAR", "TABLE", "Cost", "ErrorSample", "Primitive", "Sample", "bind", "constant", "conv_general",
-    "dot_general", "elementwise", "host", "index", "input_leaf", "random", "reduce", "reduce_window", "register",
-    "scalar_leaf", "shape",
+    "CONSTANT", "INPUT", "SCALAR", "TABLE", "bind", "constant", "conv_general", "dot_general", "elementwise", "host", "index",
+    "input_leaf", "random", "reduce", "reduce_window", "register", "scalar_leaf", "shape",
 ]

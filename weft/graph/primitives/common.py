@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from weft.formats import FROM_NUMPY
-from weft.graph.node import Node, Shape
+from weft.graph.node import Cost, Node, Shape
 from weft.graph.primitives.call import broadcast_to, call, permute, reshape
-from weft.graph.primitives.table import Cost
 
 Batched = tuple[Node, int | None]
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.formats import Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
-from weft.graph.primitives.table import Cost, Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw_contract")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import INT8, UINT8, Format
+from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.kinds import (
     BFLOAT16,
     BOOL,
@@ -23,7 +24,6 @@ from weft.graph.primitives.kinds import (
     UINT64,
     UNSIGNED,
 )
-from weft.graph.primitives.table import ErrorSample, Sample
 
 SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1e-40, 3e38, -7.0)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32
-from weft.graph.primitives.table import ErrorSample, Sample
 
 
 def _pair(contract: Any, batch: Any = ((), ())) -> dict[str, Any]:

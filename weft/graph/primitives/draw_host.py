@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from weft.errors import AxisError
+from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import INT32
-from weft.graph.primitives.table import ErrorSample, Sample
 
 
 def argsort(rng: np.random.Generator) -> Iterable[Sample]:

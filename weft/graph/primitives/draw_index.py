@@ -9,9 +9,9 @@ import numpy as np
 
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import FROM_NUMPY
+from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, INT32
-from weft.graph.primitives.table import ErrorSample, Sample
 
 
 def _cases(rng: np.random.Generator) -> Iterable[tuple[np.ndarray, tuple[np.ndarray, ...], tuple[int, ...], str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
-from weft.graph.primitives.table import ErrorSample, Sample
+from weft.graph.node import ErrorSample, Sample
 
 
 def random_bits(rng: np.random.Generator) -> Iterable[Sample]:

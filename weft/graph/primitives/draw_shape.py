@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, FLOAT32, INT32, INT64
-from weft.graph.primitives.table import ErrorSample, Sample
 
 _X = np.ones((2, 3), np.float32)
 Rng = np.random.Generator

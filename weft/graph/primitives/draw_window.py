@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
+from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import INT32
-from weft.graph.primitives.table import ErrorSample, Sample
 
 
 def _at(window: tuple[int, ...], stride: tuple[int, ...], *padding: tuple[int, int]) -> dict[str, Any]:

@@ -15,13 +15,13 @@ import numpy as np
 
 from weft.errors import DTypeError
 from weft.formats import Format, converted
-from weft.graph.node import Node, Shape
+from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives import derivatives as d
 from weft.graph.primitives import formulas as f
 from weft.graph.primitives.common import Later, batch_elementwise, in_float32, per_element, zero_vjp
 from weft.graph.primitives.kinds import ALL, BITS, BOOL, FLOATS, INTEGERS, NUMBERS, SIGNED
 from weft.graph.primitives.rules import Rule, binary, dtype_error, unary, where_rule
-from weft.graph.primitives.table import TABLE, Primitive, register
+from weft.graph.primitives.table import TABLE, register
 
 draw = Later("draw")
 HEAVY = 10  # operations an element from which a primitive is heavy

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from weft.formats import Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, reshape
 from weft.graph.primitives.common import Batched, Later, front, traffic, zero_vjp
 from weft.graph.primitives.kinds import INT64
 from weft.graph.primitives.rules import check_axis
-from weft.graph.primitives.table import Cost, Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw_host")
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.errors import ShapeError, out_of_bounds
 from weft.formats import Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, cast, full, number, permute, reshape
 from weft.graph.primitives.common import (
     Batched,
@@ -36,7 +36,7 @@ from weft.graph.primitives.common import (
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
-from weft.graph.primitives.table import Cost, Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw_index")
 read = Later("reading")

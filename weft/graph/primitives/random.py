@@ -11,12 +11,12 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.formats import Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, product, zero_vjp
 from weft.graph.primitives.kinds import UINT32, UINT64
 from weft.graph.primitives.philox import philox, word
-from weft.graph.primitives.table import Cost, Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw_random")
 read = Later("reading")

@@ -5,9 +5,8 @@ Loaded with the first kernel that is made: arrays and graphs do without the word
 
 from __future__ import annotations
 
-from weft.graph.node import Node
+from weft.graph.node import Along, Node, Reader
 from weft.graph.primitives.kinds import INT64, UINT64
-from weft.graph.primitives.table import Along, Reader
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Guards, Index
 from weft.kernel.ir import Affine, Value

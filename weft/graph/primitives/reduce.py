@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.errors import ShapeError
 from weft.formats import Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
 from weft.graph.primitives.common import (
     Batched,
@@ -24,7 +24,7 @@ from weft.graph.primitives.common import (
 )
 from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
 from weft.graph.primitives.rules import check_axes, check_axis, dtype_error, memoised
-from weft.graph.primitives.table import Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw")
 

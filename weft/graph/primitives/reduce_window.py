@@ -14,12 +14,12 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.formats import FROM_NUMPY, Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, number, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, in_float32, product, spread, traffic
 from weft.graph.primitives.kinds import INT32, INT64, INTEGERS, NUMBERS
 from weft.graph.primitives.rules import dtype_error, memoised
-from weft.graph.primitives.table import Cost, Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw_window")
 read = Later("reading")

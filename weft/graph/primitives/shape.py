@@ -9,12 +9,12 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.formats import Format
-from weft.graph.node import Node, Shape
+from weft.graph.node import Along, Node, Primitive, Shape
 from weft.graph.primitives.call import call, full, permute, reshape
 from weft.graph.primitives.common import Batched, Later, extent, front, inverse, moving, product, shifted, spread, zero_vjp
 from weft.graph.primitives.kinds import NUMBERS
 from weft.graph.primitives.rules import broadcast, check_axes, check_axis, dtype_error, memoised
-from weft.graph.primitives.table import Along, Primitive, register
+from weft.graph.primitives.table import register
 
 draw = Later("draw_shape")
 read = Later("reading")

@@ -17,12 +17,15 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.formats import Format
-from weft.graph.node import Graph, Node, Shape, topological
+from weft.graph.batching import batch
+from weft.graph.gradient import backward
+from weft.graph.interpret import interpret
+from weft.graph.node import Graph, Node, Primitive, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
 from weft.graph.primitives.kinds import BOOL, FLOATS
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
-from weft.graph.primitives.table import Primitive, bind, input_leaf
+from weft.graph.primitives.table import bind, input_leaf
 
 Dims = tuple[int | None, ...]
 
@@ -105,8 +108,6 @@ def tape(scan: Node, carry: int) -> Node:
 
 
 def _reference(*operands: np.ndarray, body: Body, carries: int, xs: int, length: int, reverse: bool) -> list[np.ndarray]:
-    from weft.graph.interpret import interpret
-
     state, stacked, constants = list(operands[:carries]), operands[carries : carries + xs], operands[carries + xs :]
     rows: list[Any] = [None] * length
     for t in reversed(range(length)) if reverse else range(length):
@@ -121,8 +122,6 @@ def _vjp(
     cotangents: dict[int, Node], scan: Node, *operands: Node, body: Body, carries: int, xs: int, length: int, reverse: bool
 ) -> tuple[Node | None, ...]:
     """A loop that runs the other way over the tape: its carries are the cotangents of the carries and of the constants."""
-    from weft.graph.gradient import backward
-
     graph = body.graph
     stacked = len(graph.outputs) - carries
     missing = [k for k in cotangents if k >= len(graph.outputs)]
@@ -198,8 +197,6 @@ def _batch(
     operands: Sequence[Node], dims: Sequence[int | None], body: Body, carries: int, xs: int, length: int, reverse: bool
 ) -> tuple[Node, Any]:
     """One loop for all examples: the body is batched. The token's "dimension" is a tuple, one entry a result."""
-    from weft.graph.batching import batch
-
     graph = body.graph
     size = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     many = {k for k, d in enumerate(dims) if d is not None}
