@@ -144,5 +144,5 @@ def test_interrupted_while_it_begins() -> None:
 
 
 def test_every_interruption_of_a_process_that_compiles_is_caught() -> None:
-    caught, kernels = interrupts.warm(15, longest=0.05)
+    caught, kernels = interrupts.warm(15)
     assert caught == 15 and kernels > 15
