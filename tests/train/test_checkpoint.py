@@ -16,6 +16,7 @@ from tests.train.making import Broken, bits, data, net
 from weft.errors import DataError
 from weft.train import BestWeights, EarlyStopping
 from weft.train.checkpoint import every, load
+from weft.train.checkpoint_state import PLACE
 
 
 def test_killed_four_times(tmp_path: Path) -> None:
@@ -216,6 +217,11 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         fit()
     with pytest.raises(ValueError, match="resume=True needs checkpoint="):
         wf.train.fit(net(), x, y, resume=True, show=False)
+
+
+def test_a_rate_that_no_optimizer_takes_is_damage() -> None:
+    for name in ("lr", "given_lr"):
+        assert [PLACE[name](x) for x in (0.01, 0, -0.01, float("nan"), "0.01", None)] == [True, True, False, False, False, False]
 
 
 def test_when_checkpoints_are_written(tmp_path: Path) -> None:

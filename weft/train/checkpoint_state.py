@@ -56,6 +56,10 @@ def _are_callbacks(x: Any) -> bool:
     )
 
 
+def _is_rate(x: Any) -> bool:
+    return _is_number(x) and x >= 0
+
+
 def _are_numbers(x: Any) -> bool:
     return isinstance(x, list) and all(map(_is_number, x))
 
@@ -67,7 +71,7 @@ WHOLE: Form = {
 }
 PLACE: Form = {
     "batch": _is_count, "step": _is_count, "loss": _is_number, "stopped": _is_text, "best": _is_count, "totals": _are_numbers,
-    "rows": _is_count, "seconds": _is_number, "lr": _is_number, "given_lr": _is_number, "feed": _is_table,
+    "rows": _is_count, "seconds": _is_number, "lr": _is_rate, "given_lr": _is_rate, "feed": _is_table,
 }
 EPOCH: Form = {
     "number": _is_count, "loss": _is_number, "seconds": _is_number, "validation_loss": _is_figure,
