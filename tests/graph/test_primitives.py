@@ -55,6 +55,10 @@ def test_entry_is_complete(op: Primitive) -> None:
     assert op.batch is not None, f"{op.name} has no batching rule"
     assert op.cost is not None, f"{op.name} has no cost"
     assert (op.formula is not None) == (op.kind == "elementwise"), f"{op.name}: formulas are for element-wise primitives"
+    if op.kind == "shape":
+        assert op.at is not None, f"{op.name} has no index rule"
+        if op.name not in NO_ARRAYS:
+            assert op.along is not None, f"{op.name} does not say along which dimensions it runs"
 
 
 @everyone

@@ -4,7 +4,7 @@
 object code on disk, ``warm`` and ``faults`` are the words in which devices and the layers above speak of warm calls and wrong
 indices.
 
-A device is one folder. It imports from here, from ``schedule.program`` and from ``kernel``.
+A device is one folder. It imports from here, from ``schedule.program``, ``kernel`` and ``formats``.
 """
 
 from __future__ import annotations

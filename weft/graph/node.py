@@ -113,6 +113,8 @@ class Primitive:
         its result is its operand seen through an index: nothing is computed, filled in or joined.
     moves
         an element may stand elsewhere than in the operand: several such operands are read at as many places.
+    reads
+        at how many places an index rule reads one operand.
     same_memory
         its result is its operand's memory under another shape.
     """
@@ -134,6 +136,7 @@ class Primitive:
     last: bool = False
     view: bool = False
     moves: bool = False
+    reads: int = 1
     same_memory: bool = False
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
     along: Callable[[Node], Along | None] | None = None

@@ -112,8 +112,8 @@ class Structure:
                     raise Boundary(reasons.OTHER_INDEX)
             dims = known[0].dims
         facts = self._joined(dims, known)
-        if len(node.inputs) > 1 and node.op.moves:
-            facts.views = sum(f.views for f in known)
+        if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
+            facts.views = node.op.reads * sum(f.views for f in known)
             if facts.views > self.limits.views:
                 raise Boundary(reasons.MOVED)
         return facts

@@ -1,4 +1,7 @@
-"""Philox4x32-10: random words from a counter and a key (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3")."""
+"""Philox4x32-10: random words from a counter and a key.
+
+Salmon and others, 2011: "Parallel random numbers: as easy as 1, 2, 3".
+"""
 
 from __future__ import annotations
 
