@@ -14,13 +14,14 @@ from harness import acc, access, buffers, compile_kernel, const, fresh, load, op
 from nest_cases import F32, add
 from test_gemm import Compiled, product, tiles
 
-from tests.kernel.evaluate import evaluate, in_order
+from tests.kernel.evaluate import evaluate
 from weft.devices.cpu.convolution.conv import generate_conv
 from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.nest.plan import plan_part
 from weft.devices.cpu.product.plan import make_plan
 from weft.formats import FLOAT64
 from weft.kernel.ir import Axis, Contraction, Kernel, Order, Phase, Stage, Store
+from weft.kernel.ordered import in_order
 from weft.kernel.parts import split
 from weft.kernel.product import match_product
 from weft.kernel.summation import order_of, product_order, reduction_order, window_order

@@ -24,13 +24,13 @@ from weft.kernel.ir import (
     Buffer,
     Contraction,
     Kernel,
-    Order,
     Phase,
     Reduction,
     Stage,
     Store,
     Value,
 )
+from weft.kernel.ordered import in_order, reduced, running_sum, signed_zero
 from weft.kernel.summation import order_of
 
 Array = Any
@@ -159,9 +159,7 @@ class _Run:
             raise ValueError(f"acc{r.id}: axes {[a.id for a in (*kept, *r.axes)]} are not the loops {ids}")
         flat = value.transpose(order).reshape([a.extent for a in kept] + [-1] if value.size else [a.extent for a in kept] + [0])
         if r.running:
-            start = np.zeros((*flat.shape[:-1], 1), r.accum.numpy)
-            total = np.add.accumulate(np.concatenate([start, flat], axis=-1), axis=-1, dtype=r.accum.numpy)[..., 1:]
-            return (*[a.id for a in kept], r.axes[0].id), total.astype(r.dtype.numpy)
+            return (*[a.id for a in kept], r.axes[0].id), running_sum(flat, r.accum.numpy).astype(r.dtype.numpy)
         return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype.numpy)
 
     def _contraction(self, phase: Phase, c: Contraction) -> None:
@@ -186,50 +184,7 @@ class _Run:
 
 def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
     """The last dimension merged in the order that ``r.order`` fixes."""
-    n = flat.shape[-1]
-    if r.monoid in ("argmax", "argmin"):
-        return (np.argmax if r.monoid == "argmax" else np.argmin)(flat, axis=-1)
-    if r.monoid in ("max", "min"):
-        if n == 0:
-            raise ValueError("max and min of nothing")
-        found = (np.maximum if r.monoid == "max" else np.minimum).reduce(flat, axis=-1)
-        return found if flat.dtype.kind in "iub" else _zero(r.monoid, found, np.signbit(flat).all(-1), np.signbit(flat).any(-1))
-    join, start = (np.add, 0) if r.monoid == "sum" else (np.multiply, 1)
-    identity = np.full(flat.shape[:-1], start, r.accum.numpy)
-
-    def merge(x: Array, y: Array) -> Array:
-        return join(x, y).astype(r.accum.numpy)
-
-    return in_order(n, r.order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
-
-
-def in_order(
-    n: int, order: Order, identity: Array, step: Callable[[Array, Array], Array], merge: Callable[[Array, Array], Array],
-) -> Array:
-    """What n elements make in an Order. step: (accumulators, numbers of elements) -> accumulators; blocks and lanes come last."""
-    totals: list[Array] = []
-    for begin, count, block in ((0, n // order.block, order.block), (n // order.block * order.block, 1, n % order.block)):
-        if not count * block:
-            continue
-        acc = np.repeat(np.repeat(identity[..., None, None], count, -2), order.lanes, -1)
-        first = begin + order.block * np.arange(count)[:, None]
-        for k in range(0, block, order.lanes):  # whole blocks side by side
-            places = first + np.arange(k, min(k + order.lanes, block))
-            acc[..., : places.shape[1]] = step(acc[..., : places.shape[1]], places)
-        while acc.shape[-1] > 1:
-            half = acc.shape[-1] // 2
-            acc = merge(acc[..., :half], acc[..., half:])
-        totals += [acc[..., k, 0] for k in range(count)]
-    blocks: list[tuple[int, Array]] = []  # how many each stands for, and their result
-    for total in totals:
-        blocks.append((1, total))
-        while len(blocks) > 1 and blocks[-1][0] == blocks[-2][0]:
-            (size, left), (_, right) = blocks[-2:]
-            blocks[-2:] = [(2 * size, merge(left, right))]
-    while len(blocks) > 1:
-        (size, left), (more, right) = blocks[-2:]
-        blocks[-2:] = [(size + more, merge(left, right))]
-    return blocks[0][1] if blocks else identity
+    return reduced(flat, r.monoid, r.accum.numpy, r.order)
 
 
 def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:
@@ -238,18 +193,12 @@ def _points(axes: tuple[Axis, ...]) -> Iterator[dict[int, int]]:
         yield {a.id: i for a, i in zip(axes, point, strict=True)}
 
 
-def _zero(op: str, found: Array, both: Array, one: Array) -> Array:
-    """-0 is less than 0, which NumPy leaves open: ``both`` (``one``) says whether all (some) of the operands are negative."""
-    negative = both if op == "max" else one
-    return np.where(found == 0, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
-
-
 def _extreme(op: str) -> Callable[..., Array]:
     def extreme(a: Array, b: Array) -> Array:
         found = np.maximum(a, b) if op == "max" else np.minimum(a, b)
         if a.dtype.kind in "iub":
             return found
-        return _zero(op, found, np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b))
+        return signed_zero(op, found, np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b))
 
     return extreme
 

@@ -6,7 +6,7 @@ it are abilities: who wants one asks ``isinstance(device, Timing)``, and does wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -16,7 +16,8 @@ from weft.devices.warm import WarmTable, World
 from weft.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
-    from weft.kernel.ir import Kernel
+    from weft.graph.primitives.table import Primitive
+    from weft.kernel.ir import Kernel, Order
     from weft.kernel.target import Target
     from weft.schedule.program import Program
 
@@ -151,6 +152,41 @@ class Measuring(Protocol):
     def recall(self, name: str) -> dict[str, Any] | None: ...
 
     def remember(self, name: str, note: dict[str, Any]) -> None: ...
+
+
+class Sized(Protocol):
+    """Functions that take sizes as arguments, with the bits of the kernels that are compiled for them. What they run on are
+    addresses; strides are in elements. Results are dense, and lie on no operand of another extent."""
+
+    def product(
+        self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
+        batch: int = 1, a_batch: int = 0, b_batch: int = 0, order: Order | None = None,
+    ) -> None:
+        """out[m, n] = sum over k of a[m, k] * b[k, n], as often as ``batch`` says; dtype is float32 or float64.
+
+        a_m, ... : strides; order : of the sum, where it is not that of a product with one axis of k
+        """
+        ...
+
+    def sum(
+        self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
+        order: Order,
+    ) -> None:
+        """out[outer, inner] = sum over k of x[outer, inner, k]; x_outer, ... : strides. dtype is float32 or float64."""
+        ...
+
+    def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
+        """``f(count, out, x, step, ...)``: an element-wise primitive of operands of these dtypes; after the address of each
+        operand 1, or 0 where one number stands for ``count`` of them. Memory beyond the elements is not touched."""
+        ...
+
+
+@runtime_checkable
+class AnySize(Protocol):
+    """A device that computes small things at once, without compiling for their size."""
+
+    @property
+    def sized(self) -> Sized: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Blocks bound the error: a chain of n roundings is off by about the root of n, an
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 from weft.kernel.ir import Contraction, Order
@@ -20,6 +21,31 @@ def reduction_order(run: int, last: bool, orders: Orders = CPU.orders) -> Order:
     if last:
         return Order(orders.lanes if run >= orders.lanes else 1, orders.lanes * orders.chain)
     return Order(1, orders.rows)
+
+
+@lru_cache(maxsize=4096)
+def order_over(shape: tuple[int, ...], axes: tuple[int, ...], orders: Orders = CPU.orders) -> Order:
+    """The order in which an array of this shape is reduced over axes."""
+    run, d = 1, len(shape) - 1
+    last = d in axes
+    while d in axes:
+        run, d = run * shape[d], d - 1
+    return reduction_order(run, last, orders)
+
+
+@lru_cache(maxsize=4096)
+def spans(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """A dense array as (outer, k, inner), of which k is summed over; None where the axes have others between them.
+
+    k is 1 where nothing is added: then there is no sum, and a negative zero stays one.
+    """
+    reduced = [d for d in axes if shape[d] != 1]
+    if not reduced:
+        return prod(shape), 1, 1
+    first, end = min(reduced), max(reduced) + 1
+    if any(shape[d] != 1 and d not in axes for d in range(first, end)):
+        return None
+    return prod(shape[:first]), prod(shape[first:end]), prod(shape[end:])
 
 
 def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.orders) -> Order:

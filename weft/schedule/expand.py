@@ -20,7 +20,7 @@ from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.index import ZERO, Guard, Index
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
-from weft.kernel.summation import reduction_order
+from weft.kernel.summation import order_over, reduction_order
 from weft.kernel.values import INT64, Machine, tag
 from weft.schedule import reasons
 from weft.schedule.chosen import chosen
@@ -304,14 +304,11 @@ class Expander:
         if monoid in ("sum", "prod"):
             accum = node.dtype.computed
         value = self.m.cast(value, value.dtype.computed if value.dtype.narrow else accum)
+        orders = self.view.target.orders
         if "axes" not in node.params:
-            run, last = (axes[-1].extent if axes else 1), True
+            order = reduction_order(axes[-1].extent if axes else 1, True, orders)
         else:
-            run, d = 1, len(node.inputs[0].shape) - 1
-            last = d in node.params["axes"]
-            while d in node.params["axes"]:
-                run, d = run * node.inputs[0].shape[d], d - 1
-        order = reduction_order(run, last, self.view.target.orders)
+            order = order_over(node.inputs[0].shape, node.params["axes"], orders)
         if monoid == "prod" and value.dtype in FLOATS:  # lanes apart may reach 0 and infinity, whose product is NaN
             order = Order(1, max(1, math.prod([a.extent for a in axes])))
         for r in into:

@@ -20,6 +20,7 @@ from weft.devices.cpu.native.compile import Compiler, Loaded, cpu_identity, cpu_
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.foreign import OBJECT_SIZE
 from weft.devices.cpu.native.layouts import WARM_STATE, extent
+from weft.devices.cpu.native.sized import CPUSized
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.warm import World
@@ -119,6 +120,10 @@ class CPUDevice:
     def allocator(self) -> Allocator:
         return Allocator(self.native, self._limit)
 
+    @_Once
+    def sized(self) -> CPUSized:
+        return CPUSized(self.compiler, self.allocator, self.native)
+
     @property
     def threads(self) -> int:
         return self.pool.threads
@@ -185,6 +190,7 @@ class CPUDevice:
         return {
             "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
             "parallel_jobs": pool.counter("jobs"), "inline_jobs": pool.counter("inline"),
+            "sized_calls": pool.counter("sized"),
             "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads,
             "allocator_misses": self.allocator.misses, "allocator_bytes": self.allocator.system_bytes,
         }

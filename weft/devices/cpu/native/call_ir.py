@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL
+from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL, COUNTERS
 from weft.devices.cpu.native.memory_ir import BUILTIN, block, give, make, misused, return_none
 from weft.devices.cpu.native.routine import Body, Value, routine
 from weft.devices.cpu.native.walk_ir import execute, parts
+
+MUCH = 1 << 16  # elements, or steps of a sum: for more the interpreter lock is given up
 
 
 @routine("ptr weft_run" + BUILTIN, exported=True)
@@ -108,4 +110,26 @@ def copy(f: Body, args: Value) -> None:
         f.call("llvm.memmove.p0.p0.i64", target, source, nbytes, False)
 
 
-ROUTINES = (run, call, donate, count, copy)
+@routine("ptr weft_apply" + BUILTIN, exported=True)
+def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """self: where a function lies whose sizes are arguments. (words...): run it on them; the first says how much work it is"""
+    given, words = f.array(args, "ptr"), f.room("i64", nargs + 1)
+    words[0] = 0
+    with f.each(nargs) as k:
+        words[k] = f.call("PyLong_AsUnsignedLongLongMask", given[k])
+    function = f.call("PyLong_AsVoidPtr", self)
+    with f.unless(f.call("PyErr_Occurred").null):
+        f.ret(None)
+    counters = f.record(f.symbol("weft_counters"), COUNTERS)
+    counters["sized"] = counters["sized"] + 1
+    release = words[0] > MUCH
+    thread = f.variable("ptr", None)
+    with f.when(release):
+        thread.now = f.call("PyEval_SaveThread")
+    f.call_address(function, words.pointer)
+    with f.when(release):
+        f.call("PyEval_RestoreThread", thread.now)
+    return_none(f)
+
+
+ROUTINES = (run, call, donate, count, copy, apply)

@@ -85,8 +85,8 @@ POOL = {
 CHUNKS = _words("word end")  # a worker's range: (generation << 32) | next chunk; its end
 RANGE = 64  # bytes a worker's range of chunks takes: a cache line
 POOL_SIZE = offset(POOL, "ranges") + RANGE * MAX_WORKERS
-# kernel entries (written by kernels), program runs, parallel jobs, calls that ran inline
-COUNTERS = _words("kernels entries jobs inline")
+# kernel entries (written by kernels), program runs, parallel jobs, calls that ran inline, calls of functions of any size
+COUNTERS = _words("kernels entries jobs inline sized")
 
 # of warm calls, which ``warm.install`` fills in: addresses of objects, and offsets of slots within them
 WARM_STATE = _words(

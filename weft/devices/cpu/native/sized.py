@@ -1,0 +1,106 @@
+"""Functions whose sizes are arguments, called from Python: each is made when first used, once a dtype, and kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from weft.devices.cpu.native.allocator import Allocator
+from weft.devices.cpu.native.call import builtin
+from weft.devices.cpu.native.compile import Compiler, host
+from weft.devices.cpu.sized import NEAR, SCRATCH
+from weft.formats import Format
+from weft.graph.primitives.table import Primitive
+from weft.kernel.ir import Access, Axis, Buffer, Kernel, Order, Phase, Stage, Store, along
+from weft.kernel.printer import kernel_key
+from weft.kernel.summation import product_order
+from weft.kernel.target import CPU
+from weft.kernel.values import Machine
+
+
+class CPUSized:
+    """See ``weft.devices.base.Sized``."""
+
+    def __init__(self, compiler: Compiler, allocator: Allocator, native: dict[str, int]) -> None:
+        self._compiler, self._allocator, self._apply = compiler, allocator, native["weft_apply"]
+        self._products: tuple[dict[Format, Callable[..., None]], ...] = {}, {}  # summed in one lane, in several
+        self._sums: dict[Format, Callable[..., None]] = {}
+        self._functions: dict[tuple, Callable[..., None]] = {}
+
+    def product(
+        self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
+        batch: int = 1, a_batch: int = 0, b_batch: int = 0, order: Order | None = None,
+    ) -> None:
+        lanes, block = _order(m, n, k) if order is None else (order.lanes, order.block)
+        run = self._products[lanes > 1].get(dtype) or self._product(dtype, lanes > 1)
+        room = self._allocator.allocate(k * SCRATCH) if k > NEAR else None
+        run(
+            m * n * k * batch, a, b, out, batch, a_batch, b_batch, m, n, k, a_m, a_k, b_k, b_n, lanes, block,
+            0 if room is None else room.address,
+        )
+
+    def sum(
+        self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
+        order: Order,
+    ) -> None:
+        run = self._sums.get(dtype) or self._sum(dtype)
+        if inner == 1:
+            outer, inner, x_outer, x_inner = 1, outer, 0, x_outer
+        run(outer * inner * k, x, out, outer, x_outer, inner, x_inner, k, x_k, order.lanes, order.block)
+
+    def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
+        key = (primitive, dtypes, *params.items())
+        return self._functions.get(key) or self._function(key, primitive, dtypes, params)
+
+    def _product(self, dtype: Format, in_lanes: bool) -> Callable[..., None]:
+        def text() -> str:
+            from weft.devices.cpu.sized.product import product_text
+
+            return product_text(dtype, host(), CPU.orders, in_lanes)
+
+        made = self._made(f"sized product {dtype.name} {CPU.orders} {in_lanes}", "weft_product", text)
+        return self._products[in_lanes].setdefault(dtype, made)
+
+    def _sum(self, dtype: Format) -> Callable[..., None]:
+        def text() -> str:
+            from weft.devices.cpu.sized.sums import sum_text
+
+            return sum_text(dtype, host(), CPU.orders)
+
+        return self._sums.setdefault(dtype, self._made(f"sized sum {dtype.name} {CPU.orders}", "weft_sum", text))
+
+    def _function(
+        self, key: tuple, primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any],
+    ) -> Callable[..., None]:
+        kernel = each_kernel(primitive, dtypes, params)
+
+        def text() -> str:
+            from weft.devices.cpu.sized.each import each_text
+
+            return each_text(kernel, host())
+
+        return self._functions.setdefault(key, self._made(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
+
+    def _made(self, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
+        made: Callable[..., None] = builtin("weft_apply", self._apply, self._compiler.named_module(what, text)[symbol])
+        return made
+
+
+@lru_cache(maxsize=4096)
+def _order(m: int, n: int, k: int) -> tuple[int, int]:
+    order = product_order(m, n, (k,))
+    return order.lanes, order.block
+
+
+def each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Kernel:
+    """An element-wise primitive of contiguous operands, as a kernel of one store."""
+    m, axis = Machine(), Axis(0, 16)
+    here = (along(axis),)
+    inputs = tuple(Buffer(k, dtype, (axis.extent,)) for k, dtype in enumerate(dtypes))
+    value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, here)) for b in inputs), **params)
+    if value is None or value.op == "check":  # whose faults belong to the run of a Program
+        raise TypeError(f"{primitive.name} is no function of elements alone")
+    out = Buffer(len(inputs), value.dtype, (axis.extent,))
+    stage = Stage((), (), (Store(Access(out, here), value),))
+    return Kernel(primitive.name, (Phase((axis,), (stage,)),), inputs, (out,))

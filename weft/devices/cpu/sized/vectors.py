@@ -1,0 +1,96 @@
+"""Vectors of one float type, with as many lanes in use as an argument says."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.emit.types import llvm_type, mangle
+from weft.formats import Format
+
+
+class Vectors:
+    """A writer of operations on ``<n x scalar>``. lanes: of a whole register."""
+
+    def __init__(self, module: Module, isa: ISA, dtype: Format) -> None:
+        self.m, self.isa = module, isa
+        self.scalar, self.size = llvm_type(dtype), dtype.bytes
+        self.lanes = isa.lanes(self.size)
+
+    def type(self, n: int) -> str:
+        return f"<{n} x {self.scalar}>"
+
+    def add(self, f: Function, x: str, y: str, n: int) -> str:
+        return f.let(f"fadd {self.type(n)} {x}, {y}")
+
+    def fma(self, f: Function, x: str, y: str, z: str, n: int) -> str:
+        """x * y + z, as the products that are compiled for their shape have it."""
+        vec = self.type(n)
+        if not self.isa.fma:
+            return self.add(f, f.let(f"fmul {vec} {x}, {y}"), z, n)
+        name = f"llvm.fma.{mangle(self.scalar, n)}"
+        self.m.declare(name, f"declare {vec} @{name}({vec}, {vec}, {vec})")
+        return f.let(f"call {vec} @{name}({vec} {x}, {vec} {y}, {vec} {z})")
+
+    def splat(self, f: Function, at: str, n: int) -> str:
+        """The number at an address in all lanes."""
+        one = f.let(f"insertelement {self.type(n)} poison, {self.scalar} {f.load(self.scalar, at, self.size)}, i32 0")
+        return f.let(f"shufflevector {self.type(n)} {one}, {self.type(n)} poison, <{n} x i32> zeroinitializer")
+
+    def first(self, f: Function, live: str, n: int, before: int = 0) -> str:
+        """A mask of the lanes below ``live``; ``before``: the number of lane 0."""
+        one = f.let(f"insertelement <{n} x i64> poison, i64 {live}, i32 0")
+        every = f.let(f"shufflevector <{n} x i64> {one}, <{n} x i64> poison, <{n} x i32> zeroinitializer")
+        numbers = ", ".join(f"i64 {before + lane}" for lane in range(n))
+        return f.let(f"icmp slt <{n} x i64> <{numbers}>, {every}")
+
+    def load(self, f: Function, at: str, n: int, mask: str | None = None) -> str:
+        """Neighbours, at most a register of them; 0 in lanes outside the mask, whose memory is not touched."""
+        vec = self.type(n)
+        if mask is None:
+            return f.load(vec, at, self.size)
+        name = f"llvm.masked.load.{mangle(self.scalar, n)}.p0"
+        self.m.declare(name, f"declare {vec} @{name}(ptr, <{n} x i1>, {vec})")
+        return f.let(f"call {vec} @{name}(ptr align {self.size} {at}, <{n} x i1> {mask}, {vec} zeroinitializer)")
+
+    def gather(self, f: Function, at: str, step: str, n: int, mask: str | None = None) -> str:
+        """The same of elements ``step`` bytes apart."""
+        vec = self.type(n)
+        if mask is None:
+            out = "poison"
+            for lane in range(n):
+                x = f.load(self.scalar, f.offset(at, f.mul(step, lane)), self.size)
+                out = f.let(f"insertelement {vec} {out}, {self.scalar} {x}, i32 {lane}")
+            return out
+        places = "poison"
+        for lane in range(n):
+            places = f.let(f"insertelement <{n} x ptr> {places}, ptr {f.offset(at, f.mul(step, lane))}, i32 {lane}")
+        name = f"llvm.masked.gather.{mangle(self.scalar, n)}.v{n}p0"
+        self.m.declare(name, f"declare {vec} @{name}(<{n} x ptr>, <{n} x i1>, {vec})")
+        return f.let(f"call {vec} @{name}(<{n} x ptr> align {self.size} {places}, <{n} x i1> {mask}, {vec} zeroinitializer)")
+
+    def choose(self, f: Function, mask: str, x: str, y: str, n: int) -> str:
+        return f.let(f"select <{n} x i1> {mask}, {self.type(n)} {x}, {self.type(n)} {y}")
+
+    def halved(self, f: Function, sums: list[str], n: int) -> list[str]:
+        """Vectors added pairwise by halves, until one is left."""
+        while len(sums) > 1:
+            half = len(sums) // 2
+            sums = [self.add(f, x, y, n) for x, y in zip(sums[:half], sums[half:], strict=True)]
+        return sums
+
+    def folded(self, f: Function, x: str, n: int) -> str:
+        """The lanes of a vector added pairwise by halves: a number."""
+        while n > 1:
+            half = n // 2
+            low, high = (
+                f.let(
+                    f"shufflevector {self.type(n)} {x}, {self.type(n)} poison, "
+                    f"<{half} x i32> <{', '.join(f'i32 {start + lane}' for lane in range(half))}>"
+                ) for start in (0, half)
+            )
+            x, n = self.add(f, low, high, half), half
+        return f.let(f"extractelement {self.type(1)} {x}, i32 0")
+
+
+def at_least_one(f: Function, number: str) -> str:
+    return f.let(f"select i1 {f.let(f'icmp sgt i64 {number}, 0', 'c')}, i64 {number}, i64 1")
