@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # the processes of one run share wh
     _cache = tempfile.TemporaryDirectory(prefix="weft-test-cache-")
     os.environ["WEFT_CACHE"] = _cache.name
 from tests import oracle  # noqa: E402, F401  the table of primitives is complete; and the cache's folder is known before
+from weft.cell import LOCAL  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it; the tests of Ctrl-C need it
 
@@ -31,6 +33,14 @@ def rng(request) -> np.random.Generator:
     seed = int(np.random.SeedSequence().generate_state(1)[0])
     request.node.add_report_section("call", "seed", f"seed {seed}")
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def lazy() -> Iterator[None]:
+    """However small, nothing is computed in its operator: what a test says of looks, kernels and counts."""
+    before, LOCAL.at_once = LOCAL.at_once, 0
+    yield
+    LOCAL.at_once = before
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

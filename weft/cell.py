@@ -59,6 +59,7 @@ class _Local(threading.local):
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush: bool = False  # programs made now flush denormals to zero
     watch: Watching | None = None  # a profile of what this thread runs
+    at_once: int = 64 << 10  # bytes: results up to so many are computed in the operator, see ``at_once.py``; 0: none
 
 
 LOCAL = _Local()

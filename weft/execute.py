@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from weft.cell import LOCAL
 from weft.devices import get_device
-from weft.devices.base import Run
+from weft.devices.base import AnySize, Run, Sized
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.formats import Format
@@ -157,6 +158,36 @@ def first(buffer: Any, dtype: Format) -> Any:
 def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """A read-only view of a buffer, which is never written from then on."""
     return get_device().download(buffer, shape, dtype)
+
+
+@cache
+def _any_size() -> AnySize | None:
+    device = get_device()
+    return device if isinstance(device, AnySize) else None
+
+
+def sized() -> Sized:
+    """The device's functions that take sizes as arguments."""
+    device = _any_size()
+    assert device is not None
+    return device.sized
+
+
+def computes_at_once() -> bool:
+    """Whether the device can compute small things at once."""
+    return _any_size() is not None
+
+
+def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
+    """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
+    device = _any_size()
+    return None if device is None else device.writable(buffer, shape, dtype)
+
+
+@cache
+def allocator() -> Callable[[int], Any]:
+    """What makes a buffer of so many bytes, not initialised."""
+    return get_device().allocate
 
 
 def synchronise() -> None:

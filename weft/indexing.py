@@ -120,6 +120,15 @@ def at(index: Any, shape: Shape) -> Selection:
     return _at(index, shape) if kind is int or (kind is tuple and {*map(type, index)} == _INT) else select(index, shape)
 
 
+def is_element(index: Any, shape: Shape) -> bool:
+    """Whether an index is integers that choose one element, in range."""
+    if type(index) is int:
+        return len(shape) == 1 and -shape[0] <= index < shape[0]
+    return type(index) is tuple and len(index) == len(shape) and all(
+        [type(i) is int and -n <= i < n for i, n in zip(index, shape, strict=True)]
+    )
+
+
 _at = memoised(select)
 _INT = {int}
 

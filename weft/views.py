@@ -118,7 +118,7 @@ def overlap(shape: Shape, first: Path, second: Path) -> bool:
     """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
     memory = np.empty(shape, np.int8)  # never touched: only its addresses count
     most: Any = 10_000  # steps of a search that can take very long
-    one, other = _addresses(memory, first), _addresses(memory, second)
+    one, other = shown(memory, first), shown(memory, second)
     if one is None or other is None:
         return True
     try:
@@ -127,7 +127,7 @@ def overlap(shape: Shape, first: Path, second: Path) -> bool:
         return True
 
 
-def _addresses(memory: np.ndarray, path: Path) -> np.ndarray | None:
+def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
     """What the path shows, as NumPy's view of ``memory``; None where NumPy would have to copy (the cell lies otherwise)."""
     for name, params in path:
         if name == "slice":

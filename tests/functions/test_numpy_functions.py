@@ -54,6 +54,7 @@ def test_what_weft_has_not_runs_in_numpy(name: str) -> None:
     np.testing.assert_allclose(found, NUMPYS[name](x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("lazy")
 def test_what_needs_no_content_does_not_look() -> None:
     x = wf.ones((2, 3)) + 1
     assert np.shape(x) == (2, 3) and np.ndim(x) == 2 and np.size(x) == 6 and x.node.value is None

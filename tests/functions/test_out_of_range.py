@@ -249,6 +249,7 @@ def test_modes() -> None:
             use()
 
 
+@pytest.mark.usefixtures("lazy")
 def test_labels() -> None:
     """Labels that are known are refused at once, others when the loss is computed; -1 is no class."""
     logits = wf.random.normal(size=(4, 3))
@@ -281,6 +282,7 @@ def test_interpret_refuses() -> None:
     refused(3, 0, 3, lambda: interpret(graph, [np.zeros(3, np.float32), np.array([0, 3])]))
 
 
+@pytest.mark.usefixtures("lazy")
 def test_the_line_is_that_of_the_expression() -> None:
     """Also where the program was made for another line, and from inside layers and transforms."""
     x = wf.array(np.arange(3.0, dtype=np.float32))
@@ -299,6 +301,7 @@ def test_the_line_is_that_of_the_expression() -> None:
     assert len(set(found)) == 3
 
 
+@pytest.mark.usefixtures("lazy")
 def test_an_array_that_cannot_be_computed_says_so_each_time() -> None:
     x = wf.array(np.arange(3.0, dtype=np.float32))
     bad = x[wf.array([0, 3])]

@@ -14,7 +14,8 @@ floor in the middle of a graph needs no care: one node's bound is all that is ev
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.fuzz.bounds import check_node
 from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
 from weft import execute
+from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.graph.loops import SCAN
 from weft.graph.node import Graph, Node, frozen
@@ -38,6 +40,19 @@ from weft.schedule.build import build
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
 Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]
+
+
+AT_ONCE = 64 << 10  # bytes, as everywhere
+
+
+@contextmanager
+def tier(limit: int) -> Iterator[None]:
+    """While it lasts, results of so many bytes are computed in their operators; 0: none."""
+    before, LOCAL.at_once = LOCAL.at_once, limit
+    try:
+        yield
+    finally:
+        LOCAL.at_once = before
 
 
 class Mismatch(Exception):

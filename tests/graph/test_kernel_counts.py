@@ -15,6 +15,8 @@ from weft import execute
 from weft.devices import counters, get_device
 from weft.schedule.program import Call, Program, Slot
 
+pytestmark = pytest.mark.usefixtures("lazy")
+
 EPS = 1e-5
 
 

@@ -21,6 +21,8 @@ from weft.graph.ranges import Range, note, without_sure_checks
 from weft.schedule.build import build
 from weft.schedule.checks import sites
 
+pytestmark = pytest.mark.usefixtures("lazy")
+
 SHAPE = (3, 5)
 TWO = ("add", "subtract", "multiply", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_right_shift",
        "bitwise_left_shift", "remainder", "floor_divide")

@@ -38,6 +38,7 @@ def look(n: int) -> None:
     assert np.array_equal((wf.asarray(x) * 2 + 1).numpy(), x * 2 + 1)
 
 
+@pytest.mark.usefixtures("lazy")
 def test_programs_do_not_pile_up_and_what_is_dropped_is_made_again(built: list[int]) -> None:
     for n in range(1, 31):
         look(n)
@@ -47,6 +48,7 @@ def test_programs_do_not_pile_up_and_what_is_dropped_is_made_again(built: list[i
     assert built[30:] == [1]
 
 
+@pytest.mark.usefixtures("lazy")
 def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> None:
     for n in range(1, 41):
         look(100)  # among the last two used all the time
@@ -62,6 +64,7 @@ def test_the_last_used_are_found_again_whatever_their_age(built: list[int]) -> N
         assert len(built) == before
 
 
+@pytest.mark.usefixtures("lazy")
 def test_ever_new_shapes_take_no_more_mappings_and_no_more_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """``tests/soak/shapes.py`` does it with 30,000."""
     known = get_device().compiler

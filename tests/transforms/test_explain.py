@@ -6,6 +6,7 @@ import sys
 import types
 
 import numpy as np
+import pytest
 from making import array, normal
 
 from weft.devices import counters
@@ -18,6 +19,7 @@ def scaled(a):
     return centred / (a.var(axis=1, keepdims=True) + 1e-5) ** 0.5
 
 
+@pytest.mark.usefixtures("lazy")
 def test_one_kernel_and_its_lines(capsys):
     a = array(normal(128, 32)) * 2
     before = counters()

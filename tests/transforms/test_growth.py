@@ -28,6 +28,8 @@ from weft.schedule.build import build
 from weft.transforms.grad import value_and_grad
 from weft.transforms.jit import jit
 
+pytestmark = pytest.mark.usefixtures("lazy")
+
 
 @pytest.fixture(autouse=True)
 def no_hang():

@@ -15,6 +15,7 @@ from weft.cell import LOCAL, Handles
 from weft.errors import AxisError, DTypeError, ShapeError
 
 
+@pytest.mark.usefixtures("lazy")
 def test_nothing_runs_until_a_look():
     a = array(normal(3, 4))
     b = a * 2 + 1
@@ -25,6 +26,7 @@ def test_nothing_runs_until_a_look():
     np.testing.assert_array_equal(content, a.numpy() * 2 + 1)
 
 
+@pytest.mark.usefixtures("lazy")
 def test_a_look_computes_what_live_handles_hold():
     a = array(normal(5))
     held = a * 3

@@ -195,6 +195,7 @@ def test_rounding_formats_and_conversions():
             round(bad)
 
 
+@pytest.mark.usefixtures("lazy")
 def test_making_one_looks_at_nothing():
     a = wf.array(normal(3)) * 2
     s, t = a[0], a.sum()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import at_once
 from weft import look as looking
 from weft.array.methods import Methods
 from weft.array.operators import install
@@ -24,7 +25,7 @@ from weft.formats import Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, bind
 from weft.held import cut, enlist
-from weft.indexing import at, fitted, gathered, mask_of, refuse_at_once, scattered, select
+from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered, select
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -47,7 +48,7 @@ def wrap(node: Node, trace: Any = _ASK) -> Array:
     if trace is not None:
         node.holder = held = _ref(out)
         trace.made.append(held)
-    elif node.value is None:
+    elif node.value is None and not at_once.computed(node):
         node.holder = held = _ref(out)
         handles = LOCAL.handles
         handles.append(held)
@@ -132,12 +133,13 @@ class Array(Methods):
         base = self._base
         if base is None:
             write(self, node)
-            if node.value is None:
+            if node.value is None and not (LOCAL.trace is None and at_once.computed(node)):
                 node.holder = held = _ref(self)
                 if LOCAL.trace is None:
                     enlist(held, node)
         else:
-            base._set(put(read(base), self._path, node))
+            if not at_once.written(base, self._path, node):
+                base._set(put(read(base), self._path, node))
 
     def _view(self, path: Path) -> Array:
         out = _new(Array)
@@ -194,6 +196,10 @@ class Array(Methods):
     # ---- indexing
 
     def __getitem__(self, index: Any) -> Array:
+        if self._base is None and is_element(index, self._node.shape):
+            found = at_once.element(self, index)
+            if found is not None:
+                return wrap(found)
         node = self.node
         chosen = at(index, node.shape)
         if chosen.axes:
@@ -204,6 +210,8 @@ class Array(Methods):
         return wrap(follow(node, chosen.path)) if chosen.element else self._view(chosen.path)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self._base is None and is_element(index, self._node.shape) and at_once.number_written(self, index, value):
+            return
         node = self.node
         if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
             return  # the second half of a[i] += b: the view has been written
@@ -224,6 +232,10 @@ class Array(Methods):
             fresh = scattered(view, chosen, given)
         else:
             fresh = fitted(given, view.shape)
+            del node, view  # nobody but the cell holds its content
+            if at_once.written(self.cell, (*self._path, *chosen.path) if self._base is not None else chosen.path, fresh):
+                return
+            node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
 
     def fill(self, value: Any) -> None:

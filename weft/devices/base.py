@@ -188,6 +188,10 @@ class AnySize(Protocol):
     @property
     def sized(self) -> Sized: ...
 
+    def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
+        """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Code:

@@ -181,6 +181,10 @@ class CPUDevice:
         """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
         return view(buffer, shape, dtype.numpy, writable)
 
+    def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
+        """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
+        return None if buffer.exported else self.download(buffer, shape, dtype, writable=True)
+
     def synchronise(self) -> None:
         """Calls on the CPU have finished when they return."""
 

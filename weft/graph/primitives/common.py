@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from typing import Any
 
@@ -55,6 +55,7 @@ def per_input_element(node: Node) -> Cost:
 def in_float32(fn: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """References of narrow formats: computed in those that registers hold, rounded once at the end, as kernels do."""
 
+    @wraps(fn)
     def reference(*arrays: np.ndarray, **params: Any) -> np.ndarray:
         formats = [FROM_NUMPY.get(a.dtype) for a in arrays]  # tests ask in wider ones than weft has
         narrow = next((f for f in formats if f is not None and f.narrow), None)

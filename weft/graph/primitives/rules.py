@@ -37,14 +37,17 @@ def broadcast(a: Shape, b: Shape) -> Shape | None:
     return tuple(out)
 
 
-def _reduction_behind(node: Node) -> Node | None:
-    """The reduction that gave a node its shape, looking through element-wise nodes (a mean is a sum and a division)."""
+def reduction_behind(node: Node) -> tuple[tuple[int, ...], Shape] | None:
+    """The axes of the reduction that gave a node its shape, and the shape it had before, looking through element-wise nodes (a
+    mean is a sum and a division). What was computed at once remembers it."""
     for _ in range(16):
+        if "reduced" in node.params:
+            return node.params["reduced"]
         if node.op.kind == "reduce" and "axes" in node.params:
-            return node if not node.params["keepdims"] and node.inputs else None
+            return (node.params["axes"], node.inputs[0].shape) if not node.params["keepdims"] and node.inputs else None
         if node.op.kind != "elementwise":
             return None
-        following = next((i for i in node.inputs if i.shape == node.shape and i.inputs), None)
+        following = next((i for i in node.inputs if i.shape == node.shape and (i.inputs or "reduced" in i.params)), None)
         if following is None:
             return None
         node = following
@@ -53,11 +56,11 @@ def _reduction_behind(node: Node) -> Node | None:
 
 def _keepdims_hint(nodes: Sequence[Node], names: Sequence[str]) -> str:
     for k, node in enumerate(nodes):
-        reduction = _reduction_behind(node)
+        reduction = reduction_behind(node)
         if reduction is None:
             continue
-        axes = reduction.params["axes"]
-        kept: Shape | None = tuple(1 if d in axes else n for d, n in enumerate(reduction.inputs[0].shape))
+        axes, shape = reduction
+        kept: Shape | None = tuple(1 if d in axes else n for d, n in enumerate(shape))
         for j, other in enumerate(nodes):
             if j != k and kept is not None:
                 kept = broadcast(kept, other.shape)

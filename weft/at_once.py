@@ -1,0 +1,207 @@
+"""Small work at once: an operation whose operands have values, and whose result is small, is computed in the operator.
+
+No graph, no key, no look. The bits are those of compiled kernels (``small.py``), so whoever reads the result later sees nothing
+new. Everything else stays pending and is compiled with what follows: large results, what rests on pending arrays, and what is
+asked for in a trace, in a gradient, while denormals are flushed and while a profile looks on.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from weft import execute, small
+from weft.cell import LOCAL
+from weft.formats import FLOAT32, FLOATS, Format
+from weft.graph.node import Node, Primitive
+from weft.graph.primitives.rules import reduction_behind
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
+from weft.views import Path, shown
+
+_MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
+_WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads are worth waiting for
+
+
+def wanted() -> bool:
+    """Whether anything may be computed at once here."""
+    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None and execute.computes_at_once()
+
+
+def computed(node: Node) -> bool:
+    """Compute a pending node, if it is small work whose operands have values; whether it has its value now."""
+    limit = LOCAL.at_once
+    if node.nbytes > limit or not wanted():
+        return False
+    order = _order(node, limit)
+    if order is None:
+        return False
+    known: dict[Node, np.ndarray] = {}
+    with np.errstate(all="ignore"):
+        for n in order:
+            found = small.one(n, [known[i] if i in known else _content(i) for i in n.inputs])
+            if found is None:
+                return False
+            known[n] = found
+    behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
+    reduced = reduction_behind(node) if behind else None
+    node.value = execute.to_buffer(known[node])
+    node.inputs = ()
+    if reduced is not None:  # for who tells of shapes that do not fit
+        node.op, node.params = INPUT, {"reduced": reduced}
+    return True
+
+
+def _order(node: Node, limit: int) -> list[Node] | None:
+    """The pending nodes behind one, operands first; None where one of them is no small work, or is pending for a reason."""
+    order: list[Node] = []
+    done: set[Node] = set()
+    stack = [node]
+    while stack:
+        n = stack[-1]
+        if n in done:
+            stack.pop()
+            continue
+        op = n.op
+        if not small.can(n) or _large(n):
+            return None
+        if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
+            return None
+        waiting = [i for i in n.inputs if i.value is None and i.op is not CONSTANT and i not in done]
+        if waiting:
+            if len(stack) + len(order) > _MOST:
+                return None
+            stack += waiting
+            continue
+        stack.pop()
+        done.add(n)
+        order.append(n)
+    return order
+
+
+def _large(node: Node) -> bool:
+    """Whether an operation takes long although its result is small."""
+    op = node.op
+    if op.kind == "product":
+        return node.op.cost is not None and node.op.cost(node).flops > 2 * _WORK
+    return op.kind in ("reduce", "running", "host") and node.inputs[0].size > _WORK
+
+
+def _content(node: Node) -> np.ndarray:
+    """What a node that has a value, or a number of the text, holds."""
+    if node.op is CONSTANT:
+        return np.asarray(node.params["value"], node.dtype.numpy)
+    if node.op is SCALAR:
+        if -65504 <= node.value <= 65504:  # float16's largest
+            return np.asarray(node.value, node.dtype.numpy)
+        with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
+            return np.asarray(node.value).astype(node.dtype.numpy)
+    return execute.to_numpy(node.value, node.shape, node.dtype)
+
+
+# ---- the short ways: two operands, one element
+
+
+def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
+    """The buffer of an operation of two operands that have values, of one format, and of one shape but for numbers; None if it
+    is no small work. like : the operand that has the result's shape."""
+    size = 1
+    for n in like.shape:
+        size *= n
+    if size * x.dtype.bytes > LOCAL.at_once or not wanted():
+        return None
+    a, b = x.value, y.value
+    if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT):
+        return None
+    function = small.function(op, x.dtype, 2)
+    if function is None:
+        return None
+    if a is None or x.op is SCALAR:
+        a = execute.to_buffer(_content(x))
+    if b is None or y.op is SCALAR:
+        b = execute.to_buffer(_content(y))
+    out = execute.allocator()(size * dtype.bytes or 1)
+    if size:
+        function(size, out.address, a.address, int(x.shape == like.shape), b.address, int(y.shape == like.shape))
+    return out
+
+
+def element(cell: Any, index: Any) -> Node | None:
+    """The element at integers, as a leaf; None where the content is not there."""
+    node = cell._node
+    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not wanted():
+        return None
+    return input_leaf((), node.dtype, execute.to_buffer(execute.to_numpy(node.value, node.shape, node.dtype)[index]))
+
+
+# ---- writes
+
+
+def written(cell: Any, path: Path, value: Node) -> bool:
+    """Write a value where a path leads into a cell's memory, if nobody else can see that; whether it is done.
+
+    Then only what is written is touched, however large the array is, and its node stays: whoever had read it would hold it.
+    """
+    memory = _own_memory(cell)
+    if memory is None or (value.value is None and value.op is not CONSTANT and not computed(value)):
+        return False
+    target = shown(memory, path)
+    if target is None:
+        return False
+    target[...] = _content(value)
+    return True
+
+
+def number_written(cell: Any, index: Any, value: Any) -> bool:
+    """The same for a Python number and an index of integers: what they mean NumPy knows."""
+    kind = type(value)
+    if kind is not float and kind is not int:
+        return False
+    dtype = cell._node.dtype
+    if (dtype not in FLOATS and (kind is float or not _fits(value, dtype))) or not -65504 <= value <= 65504:
+        return False
+    memory = _own_memory(cell)
+    if memory is None:
+        return False
+    memory[index] = value
+    return True
+
+
+def _fits(value: int, dtype: Format) -> bool:
+    return dtype.kind != "bool" and max(dtype.least, -128) <= value < 128
+
+
+def _own_memory(cell: Any) -> np.ndarray | None:
+    """What a cell holds, as memory to write into; None where somebody else holds it too, or it is not computed."""
+    if LOCAL.trace is not None or not wanted():
+        return None
+    node = cell._node
+    if node.value is None or node.op is SCALAR:
+        return None
+    del node
+    if _holders(cell) != _alone():
+        return None
+    node = cell._node
+    return execute.writable(node.value, node.shape, node.dtype)
+
+
+def _holders(cell: Any) -> tuple[int, int]:
+    """What getrefcount tells, over map, of a cell's node and of its buffer."""
+    (node,) = map(getrefcount, [cell._node])
+    (buffer,) = map(getrefcount, [cell._node.value])
+    return node, buffer
+
+
+class _Probe:
+    """As little of a cell as :func:`_holders` looks at."""
+
+    def __init__(self) -> None:
+        self._node = input_leaf((), FLOAT32, object())
+
+
+@cache
+def _alone() -> tuple[int, int]:
+    """The same of a node that only its cell holds, and a buffer that only its node holds; Pythons differ."""
+    return _holders(_Probe())
