@@ -26,8 +26,8 @@ _WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and the
 
 
 def wanted() -> bool:
-    """Whether anything may be computed at once here."""
-    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None and execute.computes_at_once()
+    """Whether anything may be computed at once here, if the device can. Asking that loads the device."""
+    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None
 
 
 def computed(node: Node) -> bool:
@@ -36,7 +36,7 @@ def computed(node: Node) -> bool:
     if node.nbytes > limit or not wanted():
         return False
     order = _order(node, limit)
-    if order is None:
+    if order is None or not execute.computes_at_once():
         return False
     known: dict[Node, np.ndarray] = {}
     with np.errstate(all="ignore"):
@@ -113,7 +113,7 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     if size * x.dtype.bytes > LOCAL.at_once or not wanted():
         return None
     a, b = x.value, y.value
-    if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT):
+    if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
         return None
     function = small.function(op, x.dtype, 2)
     if function is None:
@@ -131,7 +131,7 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
 def element(cell: Any, index: Any) -> Node | None:
     """The element at integers, as a leaf; None where the content is not there."""
     node = cell._node
-    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not wanted():
+    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not (wanted() and execute.computes_at_once()):
         return None
     return input_leaf((), node.dtype, execute.to_buffer(execute.to_numpy(node.value, node.shape, node.dtype)[index]))
 

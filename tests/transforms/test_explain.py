@@ -28,7 +28,7 @@ def test_one_kernel_and_its_lines(capsys):
     assert after == before and a.node.value is None
     (kernel,) = found.kernels
     assert kernel.bytes == 2 * 128 * 32 * 4 and kernel.flops > 5 * 128 * 32 and kernel.phases >= 1
-    assert any(line.endswith("test_explain.py:17") for line in kernel.lines)
+    assert any(line.endswith("test_explain.py:18") for line in kernel.lines)
     printed = capsys.readouterr().out
     assert "scaled: 1 kernel" in printed and kernel.name in printed and "test_explain.py:1" in printed
 
