@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.cell import LOCAL
 from weft.devices import get_device
-from weft.devices.base import AnySize, Device, Run, Sized
+from weft.devices.base import AnySize, Run, Sized
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.formats import Format
@@ -161,25 +161,26 @@ def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
 
 
 @cache
-def _any_size(device: Device) -> AnySize | None:
+def _any_size(name: str) -> AnySize | None:
+    device = get_device(name)
     return device if isinstance(device, AnySize) else None
 
 
 def sized() -> Sized:
     """The device's functions that take sizes as arguments."""
-    device = _any_size(get_device())
+    device = _any_size(get_device().name)
     assert device is not None
     return device.sized
 
 
 def computes_at_once() -> bool:
     """Whether the device can compute small things at once."""
-    return _any_size(get_device()) is not None
+    return _any_size(get_device().name) is not None
 
 
 def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
-    device = _any_size(get_device())
+    device = _any_size(get_device().name)
     return None if device is None else device.writable(buffer, shape, dtype)
 
 
