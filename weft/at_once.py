@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import execute, small
+from weft.bind import large
 from weft.cell import LOCAL
 from weft.formats import FLOAT32, FLOATS, Format
 from weft.graph.node import Node, Primitive
@@ -22,18 +23,12 @@ from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
 from weft.views import Path, shown
 
 _MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
-_WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads are worth waiting for
-
-
-def wanted() -> bool:
-    """Whether anything may be computed at once here, if the device can. Asking that loads the device."""
-    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None
 
 
 def computed(node: Node) -> bool:
     """Compute a pending node, if it is small work whose operands have values; whether it has its value now."""
     limit = LOCAL.at_once
-    if node.nbytes > limit or not wanted():
+    if node.nbytes > limit or not small.wanted():
         return False
     order = _order(node, limit)
     if order is None or not execute.computes_at_once():
@@ -41,10 +36,7 @@ def computed(node: Node) -> bool:
     known: dict[Node, np.ndarray] = {}
     with np.errstate(all="ignore"):
         for n in order:
-            found = small.one(n, [known[i] if i in known else _content(i) for i in n.inputs])
-            if found is None:
-                return False
-            known[n] = found
+            known[n] = small.one(n, [known[i] if i in known else _content(i) for i in n.inputs])
     behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
     reduced = reduction_behind(node) if behind else None
     node.value = execute.to_buffer(known[node])
@@ -65,7 +57,7 @@ def _order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if not small.can(n) or _large(n):
+        if not small.can(n) or large(n):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None
@@ -81,24 +73,11 @@ def _order(node: Node, limit: int) -> list[Node] | None:
     return order
 
 
-def _large(node: Node) -> bool:
-    """Whether an operation takes long although its result is small."""
-    op = node.op
-    if op.kind == "product":
-        return node.op.cost is not None and node.op.cost(node).flops > 2 * _WORK
-    return op.kind in ("reduce", "running", "host") and node.inputs[0].size > _WORK
-
-
 def _content(node: Node) -> np.ndarray:
     """What a node that has a value, or a number of the text, holds."""
     if node.op is CONSTANT:
         return np.asarray(node.params["value"], node.dtype.numpy)
-    if node.op is SCALAR:
-        if -65504 <= node.value <= 65504:  # float16's largest
-            return np.asarray(node.value, node.dtype.numpy)
-        with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
-            return np.asarray(node.value).astype(node.dtype.numpy)
-    return execute.to_numpy(node.value, node.shape, node.dtype)
+    return execute.memory(small.number(node.value, node.dtype) if node.op is SCALAR else node.value, node.shape, node.dtype)
 
 
 # ---- the short ways: two operands, one element
@@ -110,18 +89,18 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     size = 1
     for n in like.shape:
         size *= n
-    if size * x.dtype.bytes > LOCAL.at_once or not wanted():
+    if size * x.dtype.bytes > LOCAL.at_once or not small.wanted():
         return None
     a, b = x.value, y.value
     if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
         return None
-    function = small.function(op, x.dtype, 2)
+    function = small.function(op, (x.dtype, x.dtype))
     if function is None:
         return None
     if a is None or x.op is SCALAR:
-        a = execute.to_buffer(_content(x))
+        a = small.number(x.params["value"] if a is None else a, x.dtype)
     if b is None or y.op is SCALAR:
-        b = execute.to_buffer(_content(y))
+        b = small.number(y.params["value"] if b is None else b, y.dtype)
     out = execute.allocator()(size * dtype.bytes or 1)
     if size:
         function(size, out.address, a.address, int(x.shape == like.shape), b.address, int(y.shape == like.shape))
@@ -131,9 +110,9 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
 def element(cell: Any, index: Any) -> Node | None:
     """The element at integers, as a leaf; None where the content is not there."""
     node = cell._node
-    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not (wanted() and execute.computes_at_once()):
+    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not (small.wanted() and execute.computes_at_once()):
         return None
-    return input_leaf((), node.dtype, execute.to_buffer(execute.to_numpy(node.value, node.shape, node.dtype)[index]))
+    return input_leaf((), node.dtype, execute.to_buffer(execute.memory(node.value, node.shape, node.dtype)[index]))
 
 
 # ---- writes
@@ -175,7 +154,7 @@ def _fits(value: int, dtype: Format) -> bool:
 
 def _own_memory(cell: Any) -> np.ndarray | None:
     """What a cell holds, as memory to write into; None where somebody else holds it too, or it is not computed."""
-    if LOCAL.trace is not None or not wanted():
+    if LOCAL.trace is not None or not small.wanted():
         return None
     node = cell._node
     if node.value is None or node.op is SCALAR:

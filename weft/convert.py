@@ -10,11 +10,12 @@ import numpy as np
 
 import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
+from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, warn
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
 from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, bind, constant, input_leaf, scalar_leaf
+from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.spelling import spelled
 
 _NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL}

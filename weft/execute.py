@@ -178,6 +178,11 @@ def computes_at_once() -> bool:
     return _any_size(get_device().name) is not None
 
 
+def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
+    """A buffer's memory, to be read from for a moment while the buffer is held."""
+    return get_device().memory(buffer, shape, dtype)  # type: ignore[attr-defined]
+
+
 def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
     device = _any_size(get_device().name)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, numpy_node
 from weft.errors import ShapeError, out_of_bounds
@@ -16,7 +17,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.shape import BROADCAST
-from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant
+from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look, materialise
 from weft.views import Path, inverse, reshape_step
 

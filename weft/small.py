@@ -7,22 +7,33 @@ format.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import execute
+from weft.cell import LOCAL
 from weft.formats import FLOATS, Format
 from weft.graph.node import Node, Primitive
-from weft.graph.origin import user_line
+from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
 
+if TYPE_CHECKING:
+    from weft.kernel.ir import Order
+
 OFTEN = 64  # operations on formats that NumPy computes before a function is made for them, which takes some milliseconds
-_ASKED: dict[tuple[Primitive, Format], int] = {}
-_MADE: dict[tuple[Primitive, Format], Callable[..., None]] = {}
+_NOTHING: dict[str, Any] = {}
+_ASKED: dict[tuple, int] = {}
+_MADE: dict[tuple, Callable[..., None]] = {}
+
+
+def wanted() -> bool:
+    """Whether anything may be computed at once here, if the device can. Asking that loads the device."""
+    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None
 
 
 def can(node: Node) -> bool:
@@ -30,39 +41,63 @@ def can(node: Node) -> bool:
     return node.op.kind in _WAYS and not (node.op.kind == "scatter" and node.params["mode"] == "add")
 
 
-def one(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
-    """The content of a node whose operands' contents are given; None where it has to be compiled after all."""
+def one(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """The content of a node whose operands' contents are given."""
     return _WAYS[node.op.kind](node, operands)
 
 
-def function(op: Primitive, dtype: Format, arity: int) -> Callable[..., None] | None:
-    """The device's function for an element-wise primitive of operands of one format, once it has been asked for often."""
-    key = op, dtype
+def number(value: Any, dtype: Format) -> Any:
+    """A buffer with a number, which nobody writes."""
+    return _number(value, value == 0 and str(value)[0] == "-", dtype)
+
+
+@lru_cache(maxsize=4096)
+def _number(value: Any, negative: bool, dtype: Format) -> Any:
+    if -65504 <= value <= 65504:  # float16's largest
+        return execute.to_buffer(np.asarray(value, dtype.numpy))
+    with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
+        return execute.to_buffer(np.asarray(value).astype(dtype.numpy))
+
+
+def numpys(op: Primitive) -> bool:
+    """Whether NumPy computes an element-wise primitive with the same bits."""
+    return op.exact and op.name not in _NOT_NUMPYS
+
+
+def function(op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] = _NOTHING) -> Callable[..., None] | None:
+    """The device's function for an element-wise primitive of operands of these formats; None while NumPy computes it as well,
+    and it has not been asked for often."""
+    if params:
+        return None if numpys(op) else execute.sized().each(op, dtypes, **params)
+    key = op, dtypes
     made = _MADE.get(key)
     if made is None:
-        asked = _ASKED[key] = _ASKED.get(key, 0) + 1
-        if asked > OFTEN:
-            made = _MADE[key] = execute.sized().each(op, (dtype,) * arity)
+        if numpys(op):
+            asked = _ASKED[key] = _ASKED.get(key, 0) + 1
+            if asked <= OFTEN:
+                return None
+        made = _MADE[key] = execute.sized().each(op, dtypes)
     return made
 
 
-def _in_numpy(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _in_numpy(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
     reference: Any = node.op.reference
     if not node.dtype.narrow and not any(i.dtype.narrow for i in node.inputs):
         reference = getattr(reference, "__wrapped__", reference)
     return np.asarray(reference(*operands, **node.params))
 
 
-def _elementwise(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _elementwise(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
     op, inputs = node.op, node.inputs
     if op is IN_BOUNDS:
         try:
             return _in_numpy(node, operands)
         except IndexError as error:
-            raise IndexError(f"{error} ({user_line(node.where)})") from None
-    if op.exact and op.name not in _NOT_NUMPYS and (node.params or function(op, inputs[0].dtype, len(inputs)) is None):
+            raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
+    spread = any([i.shape != node.shape and i.size != 1 for i in inputs])
+    run = None if spread and numpys(op) else function(op, tuple([i.dtype for i in inputs]), node.params)
+    if run is None:
         return _in_numpy(node, operands)
-    run = execute.sized().each(op, tuple([i.dtype for i in inputs]), **node.params)
     out = np.empty(node.shape, node.dtype.numpy)
     if out.size:
         words, kept = [], []
@@ -71,12 +106,12 @@ def _elementwise(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
                 x = np.broadcast_to(x, node.shape)
             x = np.ascontiguousarray(x)
             kept.append(x)
-            words += [_address(x), int(x.size != 1 or out.size == 1)]
-        run(out.size, _address(out), *words)
+            words += [address(x), int(x.size != 1 or out.size == 1)]
+        run(out.size, address(out), *words)
     return out
 
 
-def _reduced(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _reduced(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
     from weft.kernel.ir import Order
     from weft.kernel.ordered import reduced
     from weft.kernel.summation import order_over, spans
@@ -102,7 +137,7 @@ def _reduced(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
         outer, k, inner = span
         found = np.empty((outer, inner), wide.numpy)
         if found.size:
-            execute.sized().sum(wide, _address(x), _address(found), outer, inner, k, k * inner, 1, inner, order)
+            execute.sized().sum(wide, address(x), address(found), outer, inner, k, k * inner, 1, inner, order)
     else:
         flat = x.transpose(*kept, *axes).reshape(*shape, -1) if x.size else np.empty((*shape, 0), x.dtype)
         if not flat.shape[-1]:
@@ -111,7 +146,7 @@ def _reduced(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
     return found.reshape(node.shape).astype(node.dtype.numpy)
 
 
-def _running(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
+def _running(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
     from weft.kernel.ordered import running_sum
 
     axis, wide = node.params["axis"], node.dtype.computed.numpy
@@ -119,36 +154,45 @@ def _running(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
     return np.moveaxis(found, -1, axis).astype(node.dtype.numpy)
 
 
-def _product(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
-    from weft.kernel.summation import product_order
-
+def _product(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
     wide = node.dtype.computed
     if wide not in FLOATS:
         return _in_numpy(node, operands)
-    (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
-    a, b = operands
-    batch, extents = [a.shape[d] for d in ba], tuple([a.shape[d] for d in ka])
-    fa, fb = free_axes(a.ndim, ka, ba), free_axes(b.ndim, kb, bb)
-    m, n, k = prod([a.shape[d] for d in fa]), prod([b.shape[d] for d in fb]), prod(extents)
-    left = a.transpose(ba + fa + ka).reshape(prod(batch), m, k).astype(wide.numpy, copy=False)
-    right = b.transpose(bb + kb + fb).reshape(prod(batch), k, n).astype(wide.numpy, copy=False)
-    out = np.empty((prod(batch), m, n), wide.numpy)
+    left, right, order = as_matrices(node, *operands)
+    left, right = left.astype(wide.numpy, copy=False), right.astype(wide.numpy, copy=False)
+    out = np.empty((len(left), left.shape[1], right.shape[2]), wide.numpy)
     if out.size:
-        size = out.itemsize
-        (a_batch, a_m, a_k), (b_batch, b_k, b_n) = ([s // size for s in x.strides] for x in (left, right))
-        execute.sized().product(
-            wide, _address(left), _address(right), _address(out), m, n, k, a_m, a_k, b_k, b_n, out.shape[0], a_batch, b_batch,
-            product_order(m, n, extents) if len(extents) != 1 else None,
-        )
+        product: Callable[..., None] = execute.sized().product
+        product(wide, address(left), address(right), address(out), *extents_and_strides(left, right), order)
     return out.reshape(node.shape).astype(node.dtype.numpy, copy=False)
 
 
-def _address(x: np.ndarray) -> int:
+def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
+    """The operands of a product as (batch, m, k) and (batch, k, n), and the order of its sums where that is not the usual one."""
+    from weft.kernel.summation import product_order
+
+    (ka, kb), (ba, bb) = node.params["contract"], node.params["batch"]
+    batch, extents = prod([a.shape[d] for d in ba]), tuple([a.shape[d] for d in ka])
+    fa, fb = free_axes(a.ndim, ka, ba), free_axes(b.ndim, kb, bb)
+    m, n, k = prod([a.shape[d] for d in fa]), prod([b.shape[d] for d in fb]), prod(extents)
+    left, right = a.transpose(ba + fa + ka).reshape(batch, m, k), b.transpose(bb + kb + fb).reshape(batch, k, n)
+    return left, right, product_order(m, n, extents) if len(extents) != 1 else None
+
+
+def extents_and_strides(left: np.ndarray, right: np.ndarray) -> tuple[int, ...]:
+    """What ``Sized.product`` is told of (batch, m, k) and (batch, k, n)."""
+    (a_batch, a_m, a_k), (b_batch, b_k, b_n) = ([s // x.itemsize for s in x.strides] for x in (left, right))
+    return left.shape[1], right.shape[2], left.shape[2], a_m, a_k, b_k, b_n, len(left), a_batch, b_batch
+
+
+def address(x: np.ndarray) -> int:
+    """Where an array lies."""
     return x.__array_interface__["data"][0]
 
 
 _NOT_NUMPYS = frozenset(("maximum", "minimum", "cast"))  # of zeros with signs, and of what integers cannot hold
-_WAYS: dict[str, Callable[[Node, list[np.ndarray]], np.ndarray | None]] = {
+MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that compute nothing, and so warn of nothing
+_WAYS: dict[str, Callable[[Node, Sequence[np.ndarray]], np.ndarray]] = {
     "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product,
     **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "random", "host"), _in_numpy),
 }

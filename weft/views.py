@@ -6,13 +6,17 @@ Reading follows the path forwards; writing goes back along it, each step put bac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from weft import execute, small
+from weft.bind import bind
+from weft.cell import LOCAL
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import SCALAR, TABLE, input_leaf
 
 ViewStep = tuple[str, dict[str, Any]]
 Path = tuple[ViewStep, ...]
@@ -20,11 +24,27 @@ Path = tuple[ViewStep, ...]
 
 def follow(node: Node, path: Path) -> Node:
     """What the path shows of ``node``. Its steps fit each other, so no rule is asked."""
-    where = user_frame() if path else None
+    if not path:
+        return node
+    if node.value is not None and node.op is not SCALAR and small.wanted() and execute.computes_at_once():
+        found = _copied(node, path)
+        if found is not None:
+            return found
+    where = user_frame()
     for name, params in path:
         shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
         node = Node(TABLE[name], (node,), params, shape, node.dtype, where)
     return node
+
+
+def _copied(node: Node, path: Path) -> Node | None:
+    """What the path shows of a content that is there, if that is little."""
+    name, params = path[-1]
+    size = node.size if name == "permute" else prod(params["shape"])
+    if size * node.dtype.bytes > LOCAL.at_once:
+        return None
+    seen = shown(execute.memory(node.value, node.shape, node.dtype), path)
+    return None if seen is None else input_leaf(seen.shape, node.dtype, execute.to_buffer(seen))
 
 
 def put(node: Node, path: Path, value: Node) -> Node:

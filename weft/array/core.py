@@ -18,12 +18,13 @@ from weft import at_once
 from weft import look as looking
 from weft.array.methods import Methods
 from weft.array.operators import install
+from weft.bind import bind
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import Format, same_kind
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import INPUT, TABLE, bind
+from weft.graph.primitives.table import INPUT, TABLE
 from weft.held import cut, enlist
 from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered, select
 from weft.views import Path, follow, put

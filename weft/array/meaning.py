@@ -10,11 +10,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.errors import DTypeError
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT8, INTEGERS, UINT64, Format, compared, promote, weak, weak_compared
 from weft.graph.node import Node, Primitive
-from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant
+from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look
 
 Way = tuple[Primitive | None, Format]  # None: the operand itself

@@ -13,13 +13,14 @@ from typing import Any
 from weft import at_once
 from weft.array.meaning import OPERATIONS, Operation, floating
 from weft.array.products import matmul
+from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.errors import DTypeError
 from weft.formats import BOOL, FLOATS, FORMATS, Format
 from weft.graph.node import Node
 from weft.graph.origin import PACKAGE, user_frame
-from weft.graph.primitives.table import TABLE, bind, constant
+from weft.graph.primitives.table import TABLE, constant
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool))

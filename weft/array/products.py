@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft.bind import bind
 from weft.convert import cast
 from weft.errors import ShapeError
 from weft.formats import BOOL, INT32
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE
 
 
 def matmul(a: Node, b: Node) -> Node:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from weft.array.looks import Looks
+from weft.bind import bind
 from weft.errors import AxisError, ShapeError
 from weft.graph.node import Shape
-from weft.graph.primitives.table import TABLE, bind, refuse_too_large
+from weft.graph.primitives.table import TABLE, refuse_too_large
 from weft.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 
 

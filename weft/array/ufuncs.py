@@ -11,9 +11,10 @@ import numpy as np
 
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
+from weft.bind import bind
 from weft.convert import assigned, numpy_node
 from weft.formats import FLOAT64
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
 

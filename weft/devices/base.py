@@ -188,6 +188,10 @@ class AnySize(Protocol):
     @property
     def sized(self) -> Sized: ...
 
+    def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
+        """A buffer's memory, to be read from for a moment, while the buffer is held."""
+        ...
+
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
         """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
         ...

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
+from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.formats import FLOAT32, FLOAT64, FLOATS, Format, promote, weak
@@ -25,7 +26,7 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE
 from weft.spelling import spelled
 
 

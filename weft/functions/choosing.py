@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
+from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.formats import BOOL, FLOAT64, FLOATS, INTEGERS, compared, weak_compared
@@ -12,7 +13,7 @@ from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.elementwise import equal
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:

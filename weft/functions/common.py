@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.bind import bind
 from weft.convert import as_node, assigned, cast
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import FLOAT32, FLOATS, INT64, INTEGERS, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
-from weft.graph.primitives.table import TABLE, bind, constant
+from weft.graph.primitives.table import TABLE, constant
 
 __all__ = ["Node", "Shape", "cast"]
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from weft.array import Array
 from weft.array.operators import call
+from weft.bind import bind
 from weft.formats import BOOL, FLOAT32, FLOATS
 from weft.functions.common import Node, cast, finish, node, number, op
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE
 
 Unary = Callable[..., Array]
 Binary = Callable[..., Array]

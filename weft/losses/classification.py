@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.bind import bind
 from weft.convert import cast
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.choosing import where
@@ -15,7 +16,7 @@ from weft.functions.elementwise import exp, log, log1p, stop_gradient
 from weft.functions.manipulation import expand_dims
 from weft.functions.ranges import arange
 from weft.functions.storage import narrowed, widened
-from weft.graph.primitives.table import TABLE, bind
+from weft.graph.primitives.table import TABLE
 from weft.losses.reduction import pair, reduced
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
+from weft.bind import bind
 from weft.convert import operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.creation import asarray
 from weft.functions.joining import pad
 from weft.functions.manipulation import flip, permute_dims
 from weft.graph.node import Node
-from weft.graph.primitives import TABLE, bind
+from weft.graph.primitives import TABLE
 from weft.nn.sizes import each, images, whole
 
 PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names and wf.pad's

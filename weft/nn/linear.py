@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
+from weft.bind import bind
 from weft.convert import operands
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
-from weft.graph.primitives import TABLE, bind
+from weft.graph.primitives import TABLE
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.sizes import extents, first_batch
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.bind import bind
 from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.choosing import where
@@ -17,7 +18,7 @@ from weft.functions.indexing import take
 from weft.functions.linalg import tensordot
 from weft.functions.manipulation import moveaxis
 from weft.functions.storage import narrowed, widened
-from weft.graph.primitives import TABLE, bind
+from weft.graph.primitives import TABLE
 from weft.nn.sizes import each, images, whole
 
 Places = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]

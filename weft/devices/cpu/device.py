@@ -15,7 +15,7 @@ import numpy as np
 from weft.devices.base import Code
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, warm
-from weft.devices.cpu.native.allocator import Allocator, view
+from weft.devices.cpu.native.allocator import Allocator, Borrowed, view
 from weft.devices.cpu.native.compile import Compiler, Loaded, cpu_identity, cpu_model, host, llvm_lock
 from weft.devices.cpu.native.executable import CPUExecutable
 from weft.devices.cpu.native.foreign import OBJECT_SIZE
@@ -181,9 +181,15 @@ class CPUDevice:
         """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
         return view(buffer, shape, dtype.numpy, writable)
 
+    def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
+        """A buffer's memory, to be read from for a moment, while the buffer is held; it is not counted as an export."""
+        if isinstance(buffer, Borrowed):
+            return view(buffer, shape, dtype.numpy)
+        return np.ndarray(shape, dtype.numpy, buffer)
+
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
         """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
-        return None if buffer.exported else self.download(buffer, shape, dtype, writable=True)
+        return None if buffer.exported else self.memory(buffer, shape, dtype)
 
     def synchronise(self) -> None:
         """Calls on the CPU have finished when they return."""

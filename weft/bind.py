@@ -1,0 +1,83 @@
+"""Ask for one operation: small work on arrays that have values is done at once, everything else stays pending.
+
+This is what the array layer and the functions ask with. The passes over graphs bind nodes of their own, which nobody computes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import execute, small
+from weft.cell import LOCAL
+from weft.formats import Format
+from weft.graph.node import Node, Primitive, Shape, frozen
+from weft.graph.primitives import table
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
+from weft.ready import Run, ready
+from weft.recent import Recent
+
+WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads are worth waiting for
+_NOTHING: dict[str, Any] = {}
+_new = object.__new__
+
+
+class _Known:
+    """An operation that was asked for lately: its result, and what computes it; None where it is no small work."""
+
+    __slots__ = ("dtype", "nbytes", "params", "run", "shape")
+
+    def __init__(self, shape: Shape, dtype: Format, run: Run | None, nbytes: int, params: dict[str, Any]) -> None:
+        self.shape, self.dtype, self.run, self.nbytes, self.params = shape, dtype, run, nbytes, params
+
+
+_LATELY = Recent(4096)  # (primitive, params, shapes and formats of operands) -> _Known
+
+
+def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
+    """One operation: checks shapes and formats now, and computes it now if it is small work (see ``at_once.py``)."""
+    for i in inputs:
+        if i.value is None and i.op is not CONSTANT:
+            return table.bind(op, *inputs, **params)
+    if not small.wanted():
+        return table.bind(op, *inputs, **params)
+    key: tuple = (op, *[part for i in inputs for part in (i.shape, i.dtype)])
+    if params:
+        key += frozen(params)
+    known = _LATELY.get(key)
+    if known is None:
+        node = table.bind(op, *inputs, **params)
+        if node.nbytes > LOCAL.at_once or not small.can(node) or large(node) or not execute.computes_at_once():
+            return node
+        known = _known(node)
+        _LATELY.put(key, known)
+    elif known.nbytes > LOCAL.at_once:
+        return table.bind(op, *inputs, **params)
+    node = _new(Node)
+    node.op, node.inputs, node.shape, node.dtype = INPUT, (), known.shape, known.dtype
+    node.where = node.holder = None
+    node.params = known.params
+    for i in inputs:
+        if i.params and i.shape == known.shape and "reduced" in i.params and op.kind == "elementwise":
+            node.params = i.params
+    node.value = known.run([
+        i.value if i.value is not None and i.op is not SCALAR else
+        small.number(i.params["value"] if i.value is None else i.value, i.dtype)
+        for i in inputs
+    ])
+    return node
+
+
+def _known(node: Node) -> _Known:
+    params = _NOTHING
+    if node.op.kind == "reduce" and not node.params.get("keepdims", True):
+        params = {"reduced": (node.params["axes"], node.inputs[0].shape)}  # for who tells of shapes that do not fit
+    bare = Node(node.op, tuple([table.input_leaf(i.shape, i.dtype) for i in node.inputs]), node.params, node.shape, node.dtype)
+    return _Known(node.shape, node.dtype, ready(bare), node.nbytes, params)
+
+
+def large(node: Node) -> bool:
+    """Whether an operation takes long although its result is small."""
+    op = node.op
+    if op.kind == "product":
+        return op.cost is not None and op.cost(node).flops > 2 * WORK
+    return op.kind in ("reduce", "running", "host") and node.inputs[0].size > WORK

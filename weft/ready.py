@@ -1,0 +1,110 @@
+"""Operations made ready: of operands of known shapes and formats, as functions of their buffers.
+
+What does not depend on contents is done once: which function of the device runs, on how many elements, how far apart. Most
+operations of a loop are the same ones again, and then cost no more than a look-up and a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import execute, small
+from weft.formats import FLOATS
+from weft.graph.node import Node
+from weft.graph.primitives.index import IN_BOUNDS
+
+Run = Callable[[Sequence[Any]], Any]  # from the buffers of operands to the buffer of the result
+
+
+def ready(node: Node) -> Run:
+    """What computes a node, given buffers for its inputs, of which only shapes and formats are looked at."""
+    direct = _DIRECT.get(node.op.kind)
+    return (None if direct is None else direct(node)) or _by_arrays(node)
+
+
+def _by_arrays(node: Node) -> Run:
+    seen = [(i.shape, i.dtype) for i in node.inputs]
+    quiet = node.op.kind in small.MOVING and node.op is not IN_BOUNDS
+
+    def run(buffers: Sequence[Any]) -> Any:
+        operands = [execute.memory(b, *s) for b, s in zip(buffers, seen, strict=True)]
+        if quiet:
+            return execute.to_buffer(small.one(node, operands))
+        with np.errstate(all="ignore"):
+            return execute.to_buffer(small.one(node, operands))
+
+    return run
+
+
+def _elementwise(node: Node) -> Run | None:
+    """Operands of the result's shape, or of one element."""
+    op, inputs, size = node.op, node.inputs, node.size
+    if op is IN_BOUNDS or not size or any([i.shape != node.shape and i.size != 1 for i in inputs]):
+        return None
+    dtypes, params, nbytes = tuple([i.dtype for i in inputs]), node.params, node.nbytes
+    steps = [int(i.size != 1 or size == 1) for i in inputs]
+    otherwise, allocate = _by_arrays(node), execute.allocator()
+    function = small.function(op, dtypes, params)
+
+    def run(buffers: Sequence[Any]) -> Any:
+        nonlocal function
+        if function is None:
+            function = small.function(op, dtypes, params)
+            if function is None:
+                return otherwise(buffers)
+        out = allocate(nbytes)
+        if len(steps) == 1:
+            function(size, out.address, buffers[0].address, steps[0])
+        elif len(steps) == 2:
+            function(size, out.address, buffers[0].address, steps[0], buffers[1].address, steps[1])
+        else:
+            words = [word for b, step in zip(buffers, steps, strict=True) for word in (b.address, step)]
+            function(size, out.address, *words)
+        return out
+
+    return run
+
+
+def _sum(node: Node) -> Run | None:
+    """Sums of floats that registers hold, over axes that lie together."""
+    from weft.kernel.summation import order_over, spans
+
+    (x,), axes, dtype = node.inputs, node.params["axes"], node.dtype
+    span = spans(x.shape, axes)
+    if node.op.monoid != "sum" or dtype not in FLOATS or dtype.narrow or not node.size or span is None or span[1] < 2:
+        return None
+    outer, k, inner = span
+    order, allocate, total, nbytes = order_over(x.shape, axes), execute.allocator(), execute.sized().sum, node.nbytes
+
+    def run(buffers: Sequence[Any]) -> Any:
+        out = allocate(nbytes)
+        total(dtype, buffers[0].address, out.address, outer, inner, k, k * inner, 1, inner, order)
+        return out
+
+    return run
+
+
+def _product(node: Node) -> Run | None:
+    """Products of matrices of floats that registers hold, which no transposition has to copy."""
+    dtype = node.dtype
+    if dtype not in FLOATS or dtype.narrow or not node.size:
+        return None
+    a, b = (np.empty(i.shape, i.dtype.numpy) for i in node.inputs)  # never touched: only their strides count
+    left, right, order = small.as_matrices(node, a, b)
+    if small.address(left) != small.address(a) or small.address(right) != small.address(b):
+        return None
+    words, allocate, nbytes = small.extents_and_strides(left, right), execute.allocator(), node.nbytes
+    product: Callable[..., None] = execute.sized().product
+
+    def run(buffers: Sequence[Any]) -> Any:
+        out = allocate(nbytes)
+        product(dtype, buffers[0].address, buffers[1].address, out.address, *words, order)
+        return out
+
+    return run
+
+
+_DIRECT: dict[str, Callable[[Node], Run | None]] = {"elementwise": _elementwise, "reduce": _sum, "product": _product}
