@@ -37,10 +37,12 @@ def rng(request) -> np.random.Generator:
 
 @pytest.fixture
 def lazy() -> Iterator[None]:
-    """However small, nothing is computed in its operator: what a test says of looks, kernels and counts."""
-    before, LOCAL.at_once = LOCAL.at_once, 0
+    """However small or new, nothing runs but what is compiled at a look: what a test says of looks, kernels and counts."""
+    before = LOCAL.at_once, LOCAL.patience
+    LOCAL.at_once = 0
+    LOCAL.patience = 0.0
     yield
-    LOCAL.at_once = before
+    LOCAL.at_once, LOCAL.patience = before
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

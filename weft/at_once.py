@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, small
+from weft import execute, node_by_node, small
 from weft.bind import large
 from weft.cell import LOCAL
 from weft.formats import FLOAT32, FLOATS, Format
@@ -33,13 +33,10 @@ def computed(node: Node) -> bool:
     order = _order(node, limit)
     if order is None or not execute.computes_at_once():
         return False
-    known: dict[Node, np.ndarray] = {}
-    with np.errstate(all="ignore"):
-        for n in order:
-            known[n] = small.one(n, [known[i] if i in known else _content(i) for i in n.inputs])
+    (value,) = node_by_node.computed(order, (node,))
     behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
     reduced = reduction_behind(node) if behind else None
-    node.value = execute.to_buffer(known[node])
+    node.value = value
     node.inputs = ()
     if reduced is not None:  # for who tells of shapes that do not fit
         node.op, node.params = INPUT, {"reduced": reduced}
@@ -57,7 +54,7 @@ def _order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if not small.can(n) or large(n):
+        if not small.can(n) or large(n) or (n.op.kind == "scatter" and n.params["mode"] == "add"):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None
@@ -71,13 +68,6 @@ def _order(node: Node, limit: int) -> list[Node] | None:
         done.add(n)
         order.append(n)
     return order
-
-
-def _content(node: Node) -> np.ndarray:
-    """What a node that has a value, or a number of the text, holds."""
-    if node.op is CONSTANT:
-        return np.asarray(node.params["value"], node.dtype.numpy)
-    return execute.memory(small.number(node.value, node.dtype) if node.op is SCALAR else node.value, node.shape, node.dtype)
 
 
 # ---- the short ways: two operands, one element
@@ -129,7 +119,7 @@ def written(cell: Any, path: Path, value: Node) -> bool:
     target = shown(memory, path)
     if target is None:
         return False
-    target[...] = _content(value)
+    target[...] = node_by_node.content(value)
     return True
 
 

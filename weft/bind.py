@@ -22,12 +22,13 @@ _new = object.__new__
 
 
 class _Known:
-    """An operation that was asked for lately: its result, and what computes it; None where it is no small work."""
+    """An operation that was computed lately: what its result is like, and what computes it."""
 
-    __slots__ = ("dtype", "nbytes", "params", "run", "shape")
+    __slots__ = ("device", "dtype", "nbytes", "params", "run", "shape")
 
-    def __init__(self, shape: Shape, dtype: Format, run: Run | None, nbytes: int, params: dict[str, Any]) -> None:
+    def __init__(self, shape: Shape, dtype: Format, run: Run, nbytes: int, params: dict[str, Any]) -> None:
         self.shape, self.dtype, self.run, self.nbytes, self.params = shape, dtype, run, nbytes, params
+        self.device = execute.device()
 
 
 _LATELY = Recent(4096)  # (primitive, params, shapes and formats of operands) -> _Known
@@ -44,7 +45,7 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     if params:
         key += frozen(params)
     known = _LATELY.get(key)
-    if known is None:
+    if known is None or known.device is not execute.device():
         node = table.bind(op, *inputs, **params)
         if node.nbytes > LOCAL.at_once or not small.can(node) or large(node) or not execute.computes_at_once():
             return node

@@ -37,16 +37,17 @@ class Handles(list[Any]):
 
     limit: when there are so many, see how much is pending. swept: up to here dead ones were swept out; came: how many have come
     since all were looked at; counted: how many there were when what is pending was counted, and known: how many nodes that
-    was; waits: enough is pending to be computed at a good place, or (until) when there are so many.
+    was; waits: enough is pending to be computed at a good place, or (until) when there are so many. line: where it was last.
     """
 
-    __slots__ = ("came", "counted", "known", "limit", "swept", "until", "waits")
+    __slots__ = ("came", "counted", "known", "limit", "line", "swept", "until", "waits")
 
     def __init__(self) -> None:
         super().__init__()
         self.limit = 32
         self.swept = self.came = self.counted = self.known = self.until = 0
         self.waits = False
+        self.line: Any = None
 
 
 class _Local(threading.local):
@@ -59,6 +60,7 @@ class _Local(threading.local):
     inside: int = 0  # above 0: in a trace or a gradient, where jitted functions are inlined
     flush: bool = False  # programs made now flush denormals to zero
     watch: Watching | None = None  # a profile of what this thread runs
+    patience: float = 1.0  # how much of the time to compile it a graph may lose before it is compiled, see ``unseen.py``; 0: none
     at_once: int = 64 << 10  # bytes: results up to so many are computed in the operator, see ``at_once.py``; 0: none
 
 

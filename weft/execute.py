@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.cell import LOCAL
 from weft.devices import get_device
-from weft.devices.base import AnySize, Run, Sized
+from weft.devices.base import AnySize, Device, Run, Sized
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.formats import Format
@@ -27,12 +27,34 @@ PROGRAMS = Recent(64e6)
 LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: of a node with its part of key and kernel, of a step with its code and table
 
 
-def executable(graph: Graph) -> Run:
-    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
+def key_of(graph: Graph) -> tuple:
+    """Equal keys mean the same program."""
+    return (get_device().name, graph.key(), LOCAL.flush)
+
+
+def device() -> Device:
+    """The device that everything runs on."""
+    return get_device()
+
+
+def threads() -> int:
+    """How many threads a kernel may use."""
+    return get_device().threads
+
+
+def known(key: tuple) -> bool:
+    """Whether a graph of this key was compiled lately."""
+    return PROGRAMS.get(key) is not None
+
+
+def executable(graph: Graph, key: tuple | None = None) -> Run:
+    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use.
+
+    key : what :func:`key_of` gives, where that is known
+    """
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
-    device = get_device()
-    key = (device.name, graph.key(), LOCAL.flush)
+    device, key = get_device(), key_of(graph) if key is None else key
     found = PROGRAMS.get(key)
     if found is None:
         from weft.schedule.build import build
@@ -58,8 +80,10 @@ def detached(graph: Graph) -> Graph:
     return Graph([known[n] for n in graph.inputs], [known[n] for n in graph.outputs])
 
 
-def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
+def run(graph: Graph, values: Sequence[Any], key: tuple | None = None) -> list[Any]:
     """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``.
+
+    key : see :func:`executable`
 
     Raises
     ------
@@ -68,7 +92,7 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     MemoryError
         It does not fit; the largest result is named.
     """
-    found: Any = executable(graph)
+    found: Any = executable(graph, key)
     try:
         return found(list(values))
     except IndexFault as fault:
@@ -187,6 +211,11 @@ def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
     device = _any_size(get_device().name)
     return None if device is None else device.writable(buffer, shape, dtype)
+
+
+def allocate(nbytes: int) -> Any:
+    """A buffer of so many bytes, not initialised."""
+    return get_device().allocate(nbytes)
 
 
 def allocator() -> Callable[[int], Any]:

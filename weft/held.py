@@ -7,6 +7,7 @@ were computed since are swept out now and then. Other threads' Arrays are theirs
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
@@ -17,9 +18,9 @@ from weft.graph.primitives.table import INPUT, is_placeholder
 
 MOST_NODES = 2000  # pending at once
 MOST_BYTES = 256 << 20  # of one graph
-ENOUGH = MOST_NODES // 2  # from here on a graph is cut where one was cut before
+ENOUGH = MOST_NODES // 2  # from here on a graph is cut where the last one was cut, so that turns of a loop give the same graph
+TURNS, SHORT = 16, 128  # of what a loop has written so often that a line stands so often in it, from so many nodes on
 FIRST, EVERY = 32, 256  # Arrays made before the first, and at most between two, looks at how much is pending
-_LINES: set[tuple[int, int]] = set()  # where graphs were cut: so that the next turn of a loop gives the same graph
 
 
 def holds(node: Node) -> bool:
@@ -58,6 +59,16 @@ def _keep(handles: Handles, begin: int, kept: list[weakref.ref]) -> None:
 def _sweep(handles: Handles) -> None:
     handles.came = 0
     _keep(handles, 0, [*{id(ref): ref for ref in handles if _pending(ref) is not None}.values()])  # each Array once
+
+
+def settled() -> None:
+    """After a look: where nothing is pending any more, what follows is counted from here, so that every turn of a loop that
+    looks is cut at the same places."""
+    handles = LOCAL.handles
+    if len(handles) <= 2 * FIRST and not any([_pending(ref) is not None for ref in handles]):
+        _keep(handles, 0, [])
+        handles.limit, handles.waits = FIRST, False
+        handles.swept = handles.came = handles.counted = handles.known = handles.until = 0
 
 
 def _others(asked: Sequence[Node]) -> Handles:
@@ -192,36 +203,48 @@ def cut(node: Node) -> None:
         handles.limit = 2 * len(handles) + EVERY
         return
     where = node.where
-    line = (id(where[0]), where[1]) if where is not None else (0, 0)
-    known = handles.waits and line in _LINES
+    line = None if where is None else where[:2]
+    known = handles.waits and line == handles.line
     if handles.waits and not known and len(handles) < handles.until:
         return
     since = len(handles) - handles.counted
     _sweep(handles)
     handles.counted = len(handles)
     waiting = [n for n in map(_pending, handles) if n is not None]
-    pending = [n for n in topological(waiting) if n.value is None]
+    order = topological(waiting)
+    pending = [n for n in order if n.value is None]
     handles.waits = False
     total = sum([n.nbytes for n in pending])
-    if known or len(pending) >= MOST_NODES:
-        _compute(_known(waiting), line)
+    turns = _turns(pending)
+    enough, most = (SHORT, ENOUGH) if turns else (ENOUGH, MOST_NODES)
+    if known or len(pending) >= most or (len(pending) >= enough and handles.line is None):
+        _compute(_known(waiting, order), line)
     elif total >= MOST_BYTES and (total := sum([n.nbytes for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
         _compute([node], line)
     else:  # again when half of what is left may be used up; where what is pending does not grow, seldom
         rate = (len(pending) - handles.known) / max(1, since)  # nodes an Array
         handles.known = len(pending)
-        handles.waits = rate > 0.1 and len(pending) >= ENOUGH
-        most = MOST_NODES if handles.waits else ENOUGH
-        left = min(most - len(pending), (MOST_BYTES - total) * (len(pending) + 1) // (total + 1)) // 2
+        handles.waits = rate > 0.1 and len(pending) >= enough
+        room = (MOST_BYTES - total) * (len(pending) + 1) // (total + 1) // 2
+        more = SHORT - len(pending) if len(pending) < SHORT else ((most if handles.waits else enough) - len(pending)) // 2
+        left = min(more, room)
         soon = max(FIRST, min(EVERY, int(left / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(pending)))
         handles.until = len(handles) + soon
         handles.limit = len(handles) if handles.waits else handles.until
 
 
-def _known(nodes: list[Node]) -> list[Node]:
+def _turns(pending: Sequence[Node]) -> bool:
+    """Whether several turns of a loop are pending."""
+    if len(pending) < SHORT:
+        return False
+    lines = Counter([n.where[:2] for n in pending if n.where is not None])
+    return bool(lines) and max(lines.values()) >= TURNS
+
+
+def _known(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
     """Those that rest on no placeholder: an Array that a trace left behind has no content, now or ever."""
     unknown: set[Node] = set()
-    for n in topological(nodes):
+    for n in order:
         if is_placeholder(n) or (n.value is None and any(i in unknown for i in n.inputs)):
             unknown.add(n)
     return [n for n in nodes if n not in unknown]
@@ -237,12 +260,10 @@ def _computed(nodes: Sequence[Node]) -> list[Node]:
     return []
 
 
-def _compute(nodes: list[Node], line: tuple[int, int]) -> None:
+def _compute(nodes: list[Node], line: Any) -> None:
     handles = LOCAL.handles
     handles.limit = len(handles) + EVERY
-    if len(_LINES) >= 64:
-        _LINES.clear()
-    _LINES.add(line)
+    handles.line = line
     failed = _computed(nodes)
     _sweep(handles)
     if failed:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, held
+from weft import execute, held, unseen
 from weft.cell import LOCAL, Cell
 from weft.errors import TraceError
 from weft.formats import FLOATS
@@ -35,11 +35,12 @@ def materialise(nodes: Sequence[Node]) -> None:
     more = held.sharing(order, wanted) if LOCAL.handles else None
     if not more:
         _compute(order, wanted)
-        return
-    try:
-        _compute(topological([*wanted, *more]), [*wanted, *more])
-    except Exception:  # what was not asked for must not fail a look
-        _compute(order, wanted)
+    else:
+        try:
+            _compute(topological([*wanted, *more]), [*wanted, *more])
+        except Exception:  # what was not asked for must not fail a look
+            _compute(order, wanted)
+    held.settled()
 
 
 def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
@@ -53,7 +54,7 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
             raise TraceError(_refusal(node))
         elif node in asked or held.holds(node):
             outputs.append(node)
-    buffers = execute.run(Graph(leaves, outputs, order), [n.value for n in leaves])
+    buffers = unseen.run(Graph(leaves, outputs, order), [n.value for n in leaves])
     for node, value in zip(outputs, buffers, strict=True):
         node.value = value
         node.inputs = ()
@@ -79,7 +80,7 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
             "outside; comparisons (if x > 0), integers and print may look"
         )
     leaves = [n for n in order if n.value is not None]
-    return execute.run(Graph(leaves, nodes), [n.value for n in leaves])
+    return unseen.run(Graph(leaves, nodes), [n.value for n in leaves])
 
 
 def varies(node: Node) -> bool:

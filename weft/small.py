@@ -36,14 +36,19 @@ def wanted() -> bool:
     return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None
 
 
+def possible() -> bool:
+    """Whether anything may run without being compiled: with kernels that flush denormals, or that a profile times, it may not."""
+    return not LOCAL.flush and LOCAL.watch is None
+
+
 def can(node: Node) -> bool:
-    """Whether an operation can be computed so at all. A sum into rows stays what it is: who reads the rows off it is faster."""
-    return node.op.kind in _WAYS and not (node.op.kind == "scatter" and node.params["mode"] == "add")
+    """Whether an operation can be computed so at all."""
+    return node.op.kind in _WAYS
 
 
-def one(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
-    """The content of a node whose operands' contents are given."""
-    return _WAYS[node.op.kind](node, operands)
+def one(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+    """Compute a node into dense memory, given the contents of its operands."""
+    _WAYS[node.op.kind](node, operands, out)
 
 
 def number(value: Any, dtype: Format) -> Any:
@@ -80,25 +85,27 @@ def function(op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] =
     return made
 
 
-def _in_numpy(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     reference: Any = node.op.reference
-    if not node.dtype.narrow and not any(i.dtype.narrow for i in node.inputs):
+    if not node.dtype.narrow and not any([i.dtype.narrow for i in node.inputs]):
         reference = getattr(reference, "__wrapped__", reference)
-    return np.asarray(reference(*operands, **node.params))
+    if type(reference) is np.ufunc and not node.params:
+        reference(*operands, out=out)
+    else:
+        out[...] = reference(*operands, **node.params)
 
 
-def _elementwise(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     op, inputs = node.op, node.inputs
     if op is IN_BOUNDS:
         try:
-            return _in_numpy(node, operands)
+            return _in_numpy(node, operands, out)
         except IndexError as error:
             raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
     spread = any([i.shape != node.shape and i.size != 1 for i in inputs])
     run = None if spread and numpys(op) else function(op, tuple([i.dtype for i in inputs]), node.params)
     if run is None:
-        return _in_numpy(node, operands)
-    out = np.empty(node.shape, node.dtype.numpy)
+        return _in_numpy(node, operands, out)
     if out.size:
         words, kept = [], []
         for x in operands:
@@ -108,10 +115,10 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
             kept.append(x)
             words += [address(x), int(x.size != 1 or out.size == 1)]
         run(out.size, address(out), *words)
-    return out
+    return None
 
 
-def _reduced(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     from weft.kernel.ir import Order
     from weft.kernel.ordered import reduced
     from weft.kernel.summation import order_over, spans
@@ -120,11 +127,10 @@ def _reduced(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
     dtype, monoid = node.inputs[0].dtype, node.op.monoid
     place = monoid in ("argmax", "argmin")
     wide = node.dtype.computed if monoid in ("sum", "prod") else dtype.computed
-    kept = [d for d in range(x.ndim) if d not in axes]
-    if all(x.shape[d] == 1 for d in axes):  # where nothing is added, a negative zero stays one
-        found = np.zeros(x.shape, node.dtype.numpy) if place else x.astype(node.dtype.numpy)
-        return found.reshape(node.shape)
-    shape, order = tuple([x.shape[d] for d in kept]), order_over(x.shape, axes)
+    if all([x.shape[d] == 1 for d in axes]):  # where nothing is added, a negative zero stays one
+        out[...] = 0 if place else x.reshape(out.shape)
+        return
+    kept, order = [d for d in range(x.ndim) if d not in axes], order_over(x.shape, axes)
     if monoid == "prod":  # of lanes apart one may reach 0 and another infinity
         order = Order(1, max(1, prod([x.shape[d] for d in axes])))
     if monoid == "sum" and wide in FLOATS:
@@ -135,36 +141,37 @@ def _reduced(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
             k = prod(x.shape[len(kept):])
             span = x.size // max(k, 1), k, 1
         outer, k, inner = span
-        found = np.empty((outer, inner), wide.numpy)
+        found = out if node.dtype is wide else np.empty(out.shape, wide.numpy)
         if found.size:
             execute.sized().sum(wide, address(x), address(found), outer, inner, k, k * inner, 1, inner, order)
+        if found is not out:
+            out[...] = found
+    elif not x.size:
+        _in_numpy(node, operands, out)
     else:
-        flat = x.transpose(*kept, *axes).reshape(*shape, -1) if x.size else np.empty((*shape, 0), x.dtype)
-        if not flat.shape[-1]:
-            return _in_numpy(node, operands)
-        found = np.asarray(reduced(flat.astype(wide.numpy), monoid, wide.numpy, order))
-    return found.reshape(node.shape).astype(node.dtype.numpy)
+        flat = x.transpose(*kept, *axes).reshape(*[x.shape[d] for d in kept], -1)
+        out[...] = np.asarray(reduced(flat.astype(wide.numpy, copy=False), monoid, wide.numpy, order)).reshape(out.shape)
 
 
-def _running(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     from weft.kernel.ordered import running_sum
 
     axis, wide = node.params["axis"], node.dtype.computed.numpy
-    found = running_sum(np.moveaxis(operands[0].astype(wide), axis, -1), wide)
-    return np.moveaxis(found, -1, axis).astype(node.dtype.numpy)
+    out[...] = np.moveaxis(running_sum(np.moveaxis(operands[0].astype(wide), axis, -1), wide), -1, axis)
 
 
-def _product(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
+def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     wide = node.dtype.computed
     if wide not in FLOATS:
-        return _in_numpy(node, operands)
-    left, right, order = as_matrices(node, *operands)
-    left, right = left.astype(wide.numpy, copy=False), right.astype(wide.numpy, copy=False)
-    out = np.empty((len(left), left.shape[1], right.shape[2]), wide.numpy)
-    if out.size:
+        _in_numpy(node, operands, out)
+    elif out.size:
+        left, right, order = as_matrices(node, *operands)
+        left, right = left.astype(wide.numpy, copy=False), right.astype(wide.numpy, copy=False)
+        found = out if node.dtype is wide else np.empty(out.shape, wide.numpy)
         product: Callable[..., None] = execute.sized().product
-        product(wide, address(left), address(right), address(out), *extents_and_strides(left, right), order)
-    return out.reshape(node.shape).astype(node.dtype.numpy, copy=False)
+        product(wide, address(left), address(right), address(found), *extents_and_strides(left, right), order)
+        if found is not out:
+            out[...] = found
 
 
 def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
@@ -192,7 +199,7 @@ def address(x: np.ndarray) -> int:
 
 _NOT_NUMPYS = frozenset(("maximum", "minimum", "cast"))  # of zeros with signs, and of what integers cannot hold
 MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that compute nothing, and so warn of nothing
-_WAYS: dict[str, Callable[[Node, Sequence[np.ndarray]], np.ndarray]] = {
+_WAYS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
     "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product,
     **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "random", "host"), _in_numpy),
 }

@@ -1,0 +1,64 @@
+"""Graphs that are seen for the first time: they run node by node until compiling them would have been worth it.
+
+Estimates and counts decide, never a clock, so that runs repeat. A loop whose shapes or masks differ at every turn compiles
+nothing; one that repeats is compiled once the time lost exceeds what compiling takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft import execute, node_by_node, small
+from weft.cell import LOCAL
+from weft.graph.node import Graph, Node
+from weft.graph.primitives.table import CONSTANT
+from weft.recent import Recent
+
+# Seconds on a processor of 3 GHz with AVX2. That they differ between machines moves the moment, not the results.
+_NODE = 4e-6  # what Python takes for a node
+_BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # of one thread, in products
+_SAVED = 0.6  # of the bytes: what fused kernels do not read and write
+_PLAN, _PRODUCT, _LEAST = 1e-3, 10e-3, 8e-3  # compiling: a node, a product more, anything at all
+
+_LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
+
+
+def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
+    """As :func:`weft.execute.run`; a graph that is new may run node by node, with the same bits."""
+    if not (LOCAL.patience and small.possible() and execute.computes_at_once()):
+        return execute.run(graph, values)
+    key = execute.key_of(graph)
+    if execute.known(key) or not node_by_node.can(graph.order):
+        return execute.run(graph, values, key)
+    short = hash(key)
+    lost = (_LOST.get(short) or 0.0) + _loses(graph, execute.threads())
+    if lost > LOCAL.patience * _compiling(graph):
+        return execute.run(graph, values, key)
+    _LOST.put(short, lost)
+    try:
+        return node_by_node.computed(graph.order, graph.outputs)
+    except MemoryError:  # fused, it may need less
+        return execute.run(graph, values, key)
+
+
+def _pending(graph: Graph) -> list[Node]:
+    return [n for n in graph.order if n.value is None and n.op is not CONSTANT and not n.op.view]
+
+
+def _loses(graph: Graph, threads: int) -> float:
+    """Seconds that a run node by node takes longer: by Python, by what is written and read again, and on one thread."""
+    pending = _pending(graph)
+    read = _BYTE * sum([n.nbytes + sum([i.nbytes for i in n.inputs]) for n in pending])
+    alone = (1 - 1 / threads) * (read + _FLOP * sum(map(_flops, pending)))
+    return _NODE * len(pending) + _SAVED * read + alone
+
+
+def _flops(node: Node) -> int:
+    return node.op.cost(node).flops if node.op.contracts and node.op.cost is not None else 0
+
+
+def _compiling(graph: Graph) -> float:
+    """Seconds to compile it."""
+    pending = _pending(graph)
+    return max(_LEAST, _PLAN * len(pending) + _PRODUCT * sum([n.op.contracts for n in pending]))
