@@ -12,7 +12,7 @@ from tests.fuzz import levels
 from tests.fuzz.elementwise import PLAIN, REDUCE
 from tests.fuzz.grow import Growth, Table, size
 from tests.fuzz.layers import LOOPS, NETS
-from tests.fuzz.levels import AT_ONCE, Mismatch, tier, want
+from tests.fuzz.levels import AT_ONCE, UNSEEN, Mismatch, tier, want
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program, primitive
 from tests.fuzz.record import RECORD
@@ -100,9 +100,10 @@ def check(program: Program) -> None:
     again = list(f(*map(wf.array, arrays)))
     for k in random.Random(program.seed).sample(range(len(again)), len(again)):
         want("looked at one by one", again[k].numpy(), expected[k], f"output {k}")
-    with tier(AT_ONCE):
-        for k, (o, e) in enumerate(zip(f(*map(wf.array, arrays)), expected, strict=True)):
-            want("at once", o.numpy(), e, f"output {k}")
+    for name, kind in (("at once", AT_ONCE), ("unseen", UNSEEN)):
+        with tier(*kind):
+            for k, (o, e) in enumerate(zip(f(*map(wf.array, arrays)), expected, strict=True)):
+                want(name, o.numpy(), e, f"output {k}")
     jitted(f, program, arrays, expected)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import weft as wf
 from tests.fuzz import aliases, derivatives, expressions, large, mutations, paths, tour
 from tests.fuzz.grow import Broken
-from tests.fuzz.levels import Mismatch, tier
+from tests.fuzz.levels import AT_ONCE, COMPILED, UNSEEN, Mismatch, tier
 from tests.fuzz.program import Program
 
 
@@ -51,10 +51,12 @@ def problem(program: Program) -> tuple[str, str] | None:
     """(level, message) of what is wrong with a program; None if nothing is."""
     threads = wf.get_num_threads()
     try:
-        with tier(0):  # graphs are what most levels are about
+        with tier(*COMPILED):  # graphs are what most levels are about
             FAMILIES[program.family].check(program)
         if program.family in ("mutation", "alias"):
-            FAMILIES[program.family].check(program)  # and what is computed in the operators
+            for other in (UNSEEN, AT_ONCE):
+                with tier(*other):
+                    FAMILIES[program.family].check(program)
     except Mismatch as found:
         return found.level, str(found)
     except TimeoutError as found:

@@ -42,17 +42,20 @@ from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 Watch = Callable[[Kernel, list[np.ndarray], list[Any], list[np.ndarray]], None]
 
 
-AT_ONCE = 64 << 10  # bytes, as everywhere
+COMPILED = 0, 0.0  # bytes that are computed in operators, and patience with graphs that are not compiled
+UNSEEN = 0, 1e9
+AT_ONCE = 128 << 10, 1e9
 
 
 @contextmanager
-def tier(limit: int) -> Iterator[None]:
-    """While it lasts, results of so many bytes are computed in their operators; 0: none."""
-    before, LOCAL.at_once = LOCAL.at_once, limit
+def tier(at_once: int, patience: float) -> Iterator[None]:
+    """While it lasts, what runs is compiled, runs node by node, or is computed at once."""
+    before = LOCAL.at_once, LOCAL.patience
+    LOCAL.at_once, LOCAL.patience = at_once, patience
     try:
         yield
     finally:
-        LOCAL.at_once = before
+        LOCAL.at_once, LOCAL.patience = before
 
 
 class Mismatch(Exception):
