@@ -20,6 +20,7 @@ from weft.formats import FLOAT32, FLOATS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
+from weft.look import materialise
 from weft.views import Path, shown
 
 _MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
@@ -109,12 +110,14 @@ def element(cell: Any, index: Any) -> Node | None:
 
 
 def written(cell: Any, path: Path, value: Node) -> bool:
-    """Write a value where a path leads into a cell's memory, if nobody else can see that; whether it is done.
+    """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done.
 
     Then only what is written is touched, however large the array is, and its node stays: whoever had read it would hold it.
     """
+    if value.nbytes > LOCAL.at_once or (value.value is None and value.op is not CONSTANT and not computed(value)):
+        return False
     memory = _own_memory(cell)
-    if memory is None or (value.value is None and value.op is not CONSTANT and not computed(value)):
+    if memory is None:
         return False
     target = shown(memory, path)
     if target is None:
@@ -143,14 +146,12 @@ def _fits(value: int, dtype: Format) -> bool:
 
 
 def _own_memory(cell: Any) -> np.ndarray | None:
-    """What a cell holds, as memory to write into; None where somebody else holds it too, or it is not computed."""
+    """What a cell holds, computed if it was pending, as memory to write into; None where somebody else holds it too."""
     if LOCAL.trace is not None or not small.wanted():
         return None
-    node = cell._node
-    if node.value is None or node.op is SCALAR:
-        return None
-    del node
-    if _holders(cell) != _alone():
+    if cell._node.value is None:
+        materialise((cell._node,))
+    if cell._node.op is SCALAR or _holders(cell) != _alone():
         return None
     node = cell._node
     return execute.writable(node.value, node.shape, node.dtype)

@@ -10,7 +10,7 @@ from typing import Any
 from weft import execute, small
 from weft.cell import LOCAL
 from weft.formats import Format
-from weft.graph.node import Node, Primitive, Shape, frozen
+from weft.graph.node import Graph, Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.ready import Run, ready
@@ -47,7 +47,7 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     known = _LATELY.get(key)
     if known is None or known.device is not execute.device():
         node = table.bind(op, *inputs, **params)
-        if node.nbytes > LOCAL.at_once or not small.can(node) or large(node) or not execute.computes_at_once():
+        if not _is_small(node) or not execute.computes_at_once():
             return node
         known = _known(node)
         _LATELY.put(key, known)
@@ -82,3 +82,18 @@ def large(node: Node) -> bool:
     if op.kind == "product":
         return op.cost is not None and op.cost(node).flops > 2 * WORK
     return op.kind in ("reduce", "running", "host") and node.inputs[0].size > WORK
+
+
+def at_once_of(graph: Graph) -> list[Node]:
+    """The operations of a graph that run at once where its inputs have values."""
+    there: set[Node] = {n for n in graph.order if n.op.kind == "leaf"}
+    found = []
+    for node in graph.order:
+        if node not in there and all([i in there for i in node.inputs]) and _is_small(node):
+            there.add(node)
+            found.append(node)
+    return found
+
+
+def _is_small(node: Node) -> bool:
+    return node.nbytes <= LOCAL.at_once and small.can(node) and not large(node)

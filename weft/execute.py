@@ -197,9 +197,19 @@ def sized() -> Sized:
     return device.sized
 
 
+def count_numpy() -> None:
+    """Note that NumPy computes an operation on the device's memory."""
+    get_device().numpy_calls += 1  # type: ignore[attr-defined]
+
+
 def computes_at_once() -> bool:
     """Whether the device can compute small things at once."""
     return _any_size(get_device().name) is not None
+
+
+def window(buffer: Any, start: int, nbytes: int) -> Any:
+    """A buffer that is a part of another one, which is not written to while it lives."""
+    return get_device().window(buffer, start, nbytes)  # type: ignore[attr-defined]
 
 
 def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:

@@ -86,6 +86,7 @@ def function(op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] =
 
 
 def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+    execute.count_numpy()
     reference: Any = node.op.reference
     if not node.dtype.narrow and not any([i.dtype.narrow for i in node.inputs]):
         reference = getattr(reference, "__wrapped__", reference)

@@ -6,7 +6,6 @@ Reading follows the path forwards; writing goes back along it, each step put bac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def follow(node: Node, path: Path) -> Node:
     if not path:
         return node
     if node.value is not None and node.op is not SCALAR and small.wanted() and execute.computes_at_once():
-        found = _copied(node, path)
+        found = _there(node, path)
         if found is not None:
             return found
     where = user_frame()
@@ -37,14 +36,18 @@ def follow(node: Node, path: Path) -> Node:
     return node
 
 
-def _copied(node: Node, path: Path) -> Node | None:
-    """What the path shows of a content that is there, if that is little."""
-    name, params = path[-1]
-    size = node.size if name == "permute" else prod(params["shape"])
-    if size * node.dtype.bytes > LOCAL.at_once:
+def _there(node: Node, path: Path) -> Node | None:
+    """What the path shows of a content that is there, as a leaf: a copy of what is little, a window on what lies together."""
+    memory = execute.memory(node.value, node.shape, node.dtype)
+    seen = shown(memory, path)
+    if seen is None:
         return None
-    seen = shown(execute.memory(node.value, node.shape, node.dtype), path)
-    return None if seen is None else input_leaf(seen.shape, node.dtype, execute.to_buffer(seen))
+    nbytes = seen.size * node.dtype.bytes
+    if nbytes <= LOCAL.at_once:
+        return input_leaf(seen.shape, node.dtype, execute.to_buffer(seen))
+    if seen.flags.c_contiguous:
+        return input_leaf(seen.shape, node.dtype, execute.window(node.value, small.address(seen) - small.address(memory), nbytes))
+    return None
 
 
 def put(node: Node, path: Path, value: Node) -> Node:

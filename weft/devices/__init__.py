@@ -49,7 +49,8 @@ def counters() -> dict[str, int]:
     """What was counted since the process began.
 
     ``kernels`` (entries, counted in the emitted code), ``entries`` (native calls), ``parallel_jobs``, ``inline_jobs``,
-    ``sized_calls`` (of functions that serve any size), ``compiles``, ``cache_hits``, ``loads``, ``allocator_misses``,
+    ``sized_calls`` and ``numpy_calls`` (operations that ran without a kernel compiled for them: at once, or in a program seen
+    for the first times), ``compiles``, ``cache_hits``, ``loads``, ``allocator_misses``,
     ``allocator_bytes``.
 
     Returns

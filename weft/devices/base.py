@@ -183,10 +183,19 @@ class Sized(Protocol):
 
 @runtime_checkable
 class AnySize(Protocol):
-    """A device that computes small things at once, without compiling for their size."""
+    """A device that computes small things at once, without compiling for their size.
+
+    numpy_calls : how many operations NumPy has computed on its memory
+    """
+
+    numpy_calls: int
 
     @property
     def sized(self) -> Sized: ...
+
+    def window(self, buffer: Any, start: int, nbytes: int) -> Any:
+        """A buffer that is a part of another one, which it keeps, and which is not written to while it lives."""
+        ...
 
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """A buffer's memory, to be read from for a moment, while the buffer is held."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from weft.bind import at_once_of
 from weft.devices import get_device
 from weft.graph.origin import file_name
 from weft.schedule.info import in_place_infos
@@ -25,12 +26,16 @@ class Explanation:
         file:line) and ``boundary`` (why what follows was not fused into it)
     host : names of the operations that run in NumPy
     program : the Program itself
+    operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
+        called as it stands, without ``jit``
     """
 
     name: str
     kernels: tuple[KernelInfo, ...]
     host: tuple[str, ...]
     program: Program
+    operations: int
+    at_once: int
 
     def __repr__(self) -> str:
         return f"Explanation({str(self).splitlines()[0]})"
@@ -56,6 +61,8 @@ class Explanation:
             out.append("  " + "  ".join(cells).rstrip())
             if kernel is not None:
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
+        if self.at_once:
+            out.append(f"  without jit {self.at_once} of its {self.operations} operations run at once, without a kernel of their own")
         return "\n".join(out)
 
 
@@ -92,7 +99,9 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     program = build(traced.graph, get_device().target)
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
-    found = Explanation(name, in_place_infos(program, _state(traced)), host, program)
+    asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
+    at_once = 0 if isinstance(f, Jitted) else len(at_once_of(traced.graph))
+    found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once)
     print(found)
     return found
 

@@ -64,6 +64,7 @@ class CPUDevice:
         self._limit = memory_limit
         self._lock = threading.RLock()
         self._forking: list[Any] = []
+        self.numpy_calls = 0
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
 
@@ -181,6 +182,11 @@ class CPUDevice:
         """A view of a buffer, without a copy. While it lives, the buffer counts as exported and is not donated."""
         return view(buffer, shape, dtype.numpy, writable)
 
+    def window(self, buffer: Any, start: int, nbytes: int) -> Any:
+        """A buffer that is a part of another one, which it keeps, and which counts as exported while it lives."""
+        owner = buffer if isinstance(buffer, Borrowed) else memoryview(buffer)
+        return Borrowed(buffer.address + start, nbytes, owner)
+
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """A buffer's memory, to be read from for a moment, while the buffer is held; it is not counted as an export."""
         if isinstance(buffer, Borrowed):
@@ -200,7 +206,7 @@ class CPUDevice:
         return {
             "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
             "parallel_jobs": pool.counter("jobs"), "inline_jobs": pool.counter("inline"),
-            "sized_calls": pool.counter("sized"),
+            "sized_calls": pool.counter("sized"), "numpy_calls": self.numpy_calls,
             "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads,
             "allocator_misses": self.allocator.misses, "allocator_bytes": self.allocator.system_bytes,
         }
