@@ -1,0 +1,104 @@
+"""Groups of one form: what was found out about one of them holds for all, in this graph and in later ones.
+
+Layers of a net, steps of an unrolled loop and updates of parameters differ only in which arrays they read. A form is all that
+the analysis and the kernel of a group rest on: its operations in order, and what they read, down to memory, with parameters,
+shapes, formats and wiring; and which of them are stored. It names no node, so that keeping it keeps no graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from weft.graph.node import Node, frozen
+from weft.graph.primitives.table import SCALAR
+from weft.recent import Recent
+from weft.schedule.group_check import structure_of
+from weft.schedule.lower import Lowered, lower
+from weft.schedule.reasons import Boundary
+from weft.schedule.view import View
+
+Form = tuple[int, ...]
+
+# fuse() uses them under its lock. A graph of thousands of nodes has some hundred kernels of 10 to 100 KB, so 30 MB of them are
+# kept at most, and as many bytes of verdicts and words
+_WORDS = Recent(30e3)  # what a form says of a node by itself -> a number for it
+_VERDICTS = Recent(1e6)  # form -> why no kernel can hold the group; "" where one can. In numbers of forms
+_KERNELS = Recent(15e3)  # form -> Lowered of places in the form. In nodes
+_NUMBER = count()
+
+
+class Forms:
+    """Verdicts and kernels of groups of one graph's nodes."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self._target = _number(view.target)
+        self._members: dict[Node, int] = {}
+        self._others: dict[Node, tuple[int, tuple[Node, ...]]] = {}
+
+    def refuses(self, nodes: Sequence[Node], stored: Sequence[Node]) -> str | None:
+        """Why a group cannot be one kernel; None where it can. ``nodes`` are in the order of the graph."""
+        form = self._form(nodes, stored)[0]
+        found = _VERDICTS.get(form)
+        if found is None:
+            try:
+                structure_of(self.view, nodes, stored)
+                found = ""
+            except Boundary as boundary:
+                found = boundary.reason
+            _VERDICTS.put(form, found, len(form))
+        return found or None
+
+    def lowered(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Lowered[Node]:
+        """The kernel of a group; raises Boundary where it cannot be one."""
+        form, places = self._form(nodes, stored)
+        found = _KERNELS.get(form)
+        if found is None:
+            made = lower(self.view, structure_of(self.view, nodes, stored))
+            _KERNELS.put(form, made.renamed(places.__getitem__), len(places))
+            return made
+        return found.renamed(list(places).__getitem__)
+
+    def _form(self, nodes: Sequence[Node], stored: Sequence[Node]) -> tuple[Form, dict[Node, int]]:
+        """The form, and the place in it of each node."""
+        form = [self._target]
+        places: dict[Node, int] = {}
+        for node in nodes:
+            word = self._members.get(node)
+            if word is None:
+                word = self._members[node] = _number((node.op, len(node.inputs), frozen(node.params), node.shape, node.dtype))
+            self._add(node, word, node.inputs, form, places)
+        form.append(-1)
+        form += [places[n] for n in stored]
+        return tuple(form), places
+
+    def _add(self, node: Node, word: int, inputs: tuple[Node, ...], form: list[int], places: dict[Node, int]) -> None:
+        for i in inputs:
+            if i not in places:
+                self._add(i, *(self._others.get(i) or self._other(i)), form, places)
+        places[node] = len(places)
+        form.append(word)
+        form += [places[i] for i in inputs]
+
+    def _other(self, node: Node) -> tuple[int, tuple[Node, ...]]:
+        """What a form says of a node that a group reads: of memory not how it was made, of a reshape of memory what it shows."""
+        view = self.view
+        real, stored = view.is_real(node), view.stored(node)
+        shown = node.inputs if node.op.same_memory and node.value is None else ()
+        word: tuple
+        if real or stored:
+            word = (real, stored, node.op is SCALAR, node.op.moves, len(shown), node.shape, node.dtype)
+        else:
+            shown = node.inputs
+            word = (node in view.uniform, node.op, len(shown), frozen(node.params), node.shape, node.dtype)
+        found = self._others[node] = _number(word), shown
+        return found
+
+
+def _number(word: object) -> int:
+    found = _WORDS.get(word)
+    if found is None:
+        found = next(_NUMBER)
+        _WORDS.put(word, found)
+    return found
