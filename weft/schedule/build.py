@@ -265,17 +265,12 @@ def _donations(
 
 def _distances(node: Node, sources: set[Node]) -> dict[Node, int]:
     """How many operations lie between an output and inputs; what is not there is as far as it matters, or farther."""
-    seen, level, far = {node}, [node], 0
+    seen, level, far = {node}, {node}, 0
     found: dict[Node, int] = {}
     while level and far < _FAR and len(found) < len(sources):
         far += 1
-        following = []
-        for n in level:
-            for i in n.inputs:
-                if i not in seen:
-                    seen.add(i)
-                    following.append(i)
-                    if i in sources:
-                        found[i] = far
-        level = following
+        level = {i for n in level for i in n.inputs} - seen
+        seen |= level
+        for i in level & sources:
+            found[i] = far
     return found

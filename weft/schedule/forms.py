@@ -20,11 +20,11 @@ from weft.schedule.view import View
 
 Form = tuple[int, ...]
 
-# fuse() uses them under its lock. A graph of thousands of nodes has some hundred kernels of 10 to 100 KB, so 30 MB of them are
-# kept at most, and as many bytes of verdicts and words
-_WORDS = Recent(30e3)  # what a form says of a node by itself -> a number for it
-_VERDICTS = Recent(1e6)  # form -> why no kernel can hold the group; "" where one can. In numbers of forms
-_KERNELS = Recent(15e3)  # form -> Lowered of places in the form. In nodes
+# fuse() uses them under its lock. A node takes some 400 bytes of a kernel and as many as a word, so these are 32 MB at most; a
+# graph of 2,000 nodes needs half a MB
+_WORDS = Recent(10e3)  # what a form says of a node by itself -> a number for it
+_VERDICTS = Recent(5e5)  # form -> why no kernel can hold the group; "" where one can. In numbers of forms
+_KERNELS = Recent(20e3)  # form -> Lowered of places in the form. In nodes
 _NUMBER = count()
 
 
@@ -34,7 +34,9 @@ class Forms:
     def __init__(self, view: View) -> None:
         self.view = view
         self._target = _number(view.target)
-        self._members: dict[Node, int] = {}
+        self._members = {
+            n: _number((n.op, len(n.inputs), frozen(n.params), n.shape, n.dtype)) for n in view.real if not n.op.outside_kernels
+        }
         self._others: dict[Node, tuple[int, tuple[Node, ...]]] = {}
 
     def refuses(self, nodes: Sequence[Node], stored: Sequence[Node]) -> str | None:
@@ -65,10 +67,7 @@ class Forms:
         form = [self._target]
         places: dict[Node, int] = {}
         for node in nodes:
-            word = self._members.get(node)
-            if word is None:
-                word = self._members[node] = _number((node.op, len(node.inputs), frozen(node.params), node.shape, node.dtype))
-            self._add(node, word, node.inputs, form, places)
+            self._add(node, self._members[node], node.inputs, form, places)
         form.append(-1)
         form += [places[n] for n in stored]
         return tuple(form), places
@@ -79,7 +78,8 @@ class Forms:
                 self._add(i, *(self._others.get(i) or self._other(i)), form, places)
         places[node] = len(places)
         form.append(word)
-        form += [places[i] for i in inputs]
+        for i in inputs:
+            form.append(places[i])
 
     def _other(self, node: Node) -> tuple[int, tuple[Node, ...]]:
         """What a form says of a node that a group reads: of memory not how it was made, of a reshape of memory what it shows."""

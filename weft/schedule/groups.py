@@ -74,7 +74,7 @@ class Grouping:
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
         """The nodes that others read, or that the graph returns."""
         view = self.view
-        return [n for n in nodes if n in view.outputs or any(r not in members for r in view.readers[n])]
+        return [n for n in nodes if n in view.outputs or not members.issuperset(view.readers[n])]
 
     def groups(self) -> list[Group]:
         """In an order in which they can run."""
