@@ -16,6 +16,7 @@ from weft.recent import Recent
 from weft.schedule.group_check import structure_of
 from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary
+from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 Form = tuple[int, ...]
@@ -37,20 +38,26 @@ class Forms:
         self._members = {
             n: _number((n.op, len(n.inputs), frozen(n.params), n.shape, n.dtype)) for n in view.real if not n.op.outside_kernels
         }
+        self._analysed: dict[Node, Structure] = {}  # first node of a group -> the last analysis of it
         self._others: dict[Node, tuple[int, tuple[Node, ...]]] = {}
 
-    def refuses(self, nodes: Sequence[Node], stored: Sequence[Node]) -> str | None:
+    def refuses(self, nodes: list[Node], stored: Sequence[Node]) -> str | None:
         """Why a group cannot be one kernel; None where it can. ``nodes`` are in the order of the graph."""
         form = self._form(nodes, stored)[0]
         found = _VERDICTS.get(form)
         if found is None:
             try:
-                structure_of(self.view, nodes, stored)
+                self._analysed[nodes[0]] = structure_of(self.view, nodes, stored, self._known(nodes))
                 found = ""
             except Boundary as boundary:
                 found = boundary.reason
             _VERDICTS.put(form, found, len(form))
         return found or None
+
+    def _known(self, nodes: list[Node]) -> Structure | None:
+        """The analysis of the first nodes of a group: groups grow at their end."""
+        known = self._analysed.get(nodes[0])
+        return None if known is None or known.asked or known.nodes != nodes[: len(known.nodes)] else known
 
     def lowered(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Lowered[Node]:
         """The kernel of a group; raises Boundary where it cannot be one."""

@@ -12,9 +12,9 @@ from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 
-def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
-    """The analysis of a group; raises Boundary where it cannot be one kernel."""
-    found = Structure(view, nodes, stored)
+def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node], known: Structure | None = None) -> Structure:
+    """The analysis of a group; raises Boundary where it cannot be one kernel. ``known``: of its first nodes, if there is one."""
+    found = Structure(view, nodes, stored) if known is None else known.extended(nodes[len(known.nodes):], stored)
     check(found)
     return found
 

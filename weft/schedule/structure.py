@@ -8,6 +8,7 @@ after its phase) and the stages (a reduction of a reduction comes later).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from weft.graph.node import Node
 from weft.schedule import reasons
@@ -22,9 +23,9 @@ class Structure:
     def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         self.view = view
         self.limits = view.target.fusion
-        self.nodes = nodes
+        self.nodes: list[Node] = []
         self.stored = stored
-        self.members = frozenset(nodes)
+        self.members: frozenset[Node] = frozenset()
         self.parent: list[int] = [0]
         self.splits: dict[int, tuple[int, int]] = {}  # token -> (stride, low): position = q * stride + r - low
         self.facts: dict[Node, Facts] = {}
@@ -32,6 +33,22 @@ class Structure:
         self._siblings: dict[tuple, Dims] = {}
         self.kept: list[Dims] = []
         self.product: Node | None = None
+        self.asked = False  # whether a node's place rests on which nodes are stored
+        self._add(nodes)
+
+    def extended(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
+        """The analysis of a group that has more nodes at its end; this one stays as it is."""
+        more = copy(self)
+        more.stored = stored
+        more.nodes, more.kept, more.parent = self.nodes.copy(), self.kept.copy(), self.parent.copy()
+        more.splits, more.facts = self.splits.copy(), self.facts.copy()
+        more._virtual, more._siblings = self._virtual.copy(), self._siblings.copy()
+        more._add(nodes)
+        return more
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        self.nodes += nodes
+        self.members = self.members.union(nodes)
         for node in nodes:
             self.facts[node] = _VISITS.get(node.op.kind, Structure._elementwise)(self, node)
 
@@ -286,6 +303,7 @@ class Structure:
                 if operand.size > 1 and operand.size * self.limits.factor <= node.size:
                     if f.heavy:
                         raise Boundary(reasons.RECOMPUTE)
+                    self.asked = True
                     if self.view.memory(operand) in self.stored:  # loops of their own anyway, and rows can be asked for ahead
                         raise Boundary(reasons.ROWS)
                 known.append(f)
