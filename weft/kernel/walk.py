@@ -30,13 +30,17 @@ def access_axes(access: Access) -> set[int]:
 
 def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
     """Axis ids and ("acc", id) a value depends on; ``known`` caches by identity."""
+    there = known.get(id(value))
+    if there is not None:
+        return there
     stack = [value]
     while stack:
         v = stack[-1]
         if id(v) in known:
             stack.pop()
             continue
-        waiting = [a for a in operands(v) if id(a) not in known]
+        below = operands(v)
+        waiting = [a for a in below if id(a) not in known]
         if waiting:
             stack.extend(waiting)
             continue
@@ -48,7 +52,7 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
             found |= {a for a, _ in v.attr.terms}
         elif v.op == "acc":
             found.add(("acc", v.attr))
-        for a in operands(v):
+        for a in below:
             found |= known[id(a)]
         known[id(v)] = frozenset(found)
     return known[id(value)]
