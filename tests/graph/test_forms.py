@@ -106,7 +106,9 @@ def variants() -> list[tuple[list[Node], list[Node]]]:
     out += [([x, y], [op("subtract", exp, y)]), ([x, y], [op("subtract", y, exp)]), ([x, y], [op("multiply", exp, exp)])]
     out += [([x, y], [op("subtract", exp, y), exp]), ([x, y], [op("subtract", exp, x)])]
     s = scalar_leaf(None, FLOAT32)
-    out += [([x, s], [op("multiply", exp, s)]), *(([x], [op("multiply", exp, number(n))]) for n in (2.0, 3.0))]
+    one = leaf()
+    out += [([x, k], [op("multiply", exp, k)]) for k in (s, one)]
+    out += [([x], [op("multiply", exp, number(n))]) for n in (2.0, 3.0)]
     a, b = leaf(8, 4, dtype=F64), leaf(8, 4, dtype=F64)
     out += [([a, b], [op("subtract", op("exp", a), b)])]
     w = leaf(4, 8)

@@ -21,7 +21,7 @@ from weft.schedule.view import View
 
 Form = tuple[int, ...]
 
-# fuse() uses them under its lock. A node takes some 400 bytes of a kernel and as many as a word, so these are 32 MB at most; a
+# fuse() uses them under its lock. A node takes some 500 bytes of a kernel and 400 as a word, so these are 40 MB at most; a
 # graph of 2,000 nodes needs half a MB
 _WORDS = Recent(10e3)  # what a form says of a node by itself -> a number for it
 _VERDICTS = Recent(5e5)  # form -> why no kernel can hold the group; "" where one can. In numbers of forms
@@ -91,11 +91,11 @@ class Forms:
     def _other(self, node: Node) -> tuple[int, tuple[Node, ...]]:
         """What a form says of a node that a group reads: of memory not how it was made, of a reshape of memory what it shows."""
         view = self.view
-        real, stored = view.is_real(node), view.stored(node)
-        shown = node.inputs if node.op.same_memory and node.value is None else ()
         word: tuple
-        if real or stored:
-            word = (real, stored, node.op is SCALAR, node.op.moves, len(shown), node.shape, node.dtype)
+        if view.is_real(node) or view.stored(node):
+            shown = node.inputs if node.op.same_memory and node.value is None else ()
+            number = node.op is SCALAR and ("stored" if view.is_real(node) else "given")
+            word = (number, node.op.moves, len(shown), node.shape, node.dtype)
         else:
             shown = node.inputs
             word = (node in view.uniform, node.op, len(shown), frozen(node.params), node.shape, node.dtype)
