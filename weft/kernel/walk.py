@@ -18,7 +18,8 @@ def operands(value: Value) -> tuple[Value, ...]:
 
 def access_values(access: Access) -> list[Value]:
     found = [v for affine in access.index for v, _ in affine.gather]
-    found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
+    if access.guard:
+        found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
     return found
 
 
@@ -104,15 +105,19 @@ def walk(values: list[Value]) -> list[Value]:
     """All values below, operands first, each object once."""
     seen: set[int] = set()
     order: list[Value] = []
-    stack: list[tuple[Value, bool]] = [(v, False) for v in reversed(values)]
+    stack: list[Value | None] = list(reversed(values))  # under a None: a value whose operands, put on top, come first
     while stack:
-        v, entered = stack.pop()
-        if entered:
-            order.append(v)
-            continue
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        stack.append((v, True))
-        stack.extend((a, False) for a in operands(v) if id(a) not in seen)
+        v = stack.pop()
+        if v is None:
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif id(v) not in seen:
+            seen.add(id(v))
+            below = operands(v)
+            if below:
+                stack += (v, None)
+                stack.extend([a for a in below if id(a) not in seen])
+            else:
+                order.append(v)
     return order
