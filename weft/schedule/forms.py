@@ -94,8 +94,8 @@ class Forms:
         word: tuple
         if view.is_real(node) or view.stored(node):
             shown = node.inputs if node.op.same_memory and node.value is None else ()
-            number = node.op is SCALAR and ("stored" if view.is_real(node) else "given")
-            word = (number, node.op.moves, len(shown), node.shape, node.dtype)
+            scalar = (view.is_real(node),) if node.op is SCALAR else ()  # a number is memory only where a kernel stores it
+            word = (scalar, node.op.moves, len(shown), node.shape, node.dtype)
         else:
             shown = node.inputs
             word = (node in view.uniform, node.op, len(shown), frozen(node.params), node.shape, node.dtype)
