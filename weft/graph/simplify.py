@@ -8,12 +8,13 @@ Rules may not change floating-point algebra: ``x + 0`` stays (it turns -0 into 0
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from weft.formats import holds
-from weft.graph.node import Graph, Node, frozen
+from weft.graph.node import Graph, Node, Primitive, frozen
 from weft.graph.primitives import CONSTANT, TABLE, constant
 from weft.graph.primitives.kinds import BOOL, FLOATS, INTEGERS
 from weft.graph.primitives.shape import BROADCAST
@@ -41,9 +42,8 @@ def simplify(graph: Graph) -> Graph:
     for node in graph.order:
         if node in done:
             continue
-        new = node
-        if any(done[i] is not i for i in node.inputs):
-            new = Node(node.op, tuple(done[i] for i in node.inputs), node.params, node.shape, node.dtype, node.where)
+        inputs = tuple([done[i] for i in node.inputs])
+        new = node if inputs == node.inputs else Node(node.op, inputs, node.params, node.shape, node.dtype, node.where)
         done[node] = _merged(_rewritten(new), known)
     return Graph(graph.inputs, [done[o] for o in graph.outputs])
 
@@ -55,7 +55,7 @@ def _rewritten(node: Node) -> Node:
         if node.size == 0 and not node.op.outside_kernels and not (node.op.kind == "gather" and node.inputs[1].size):
             return _made(node, "broadcast_to", constant(0, node.dtype), shape=node.shape)  # what it would read is not needed
         following = None
-        for rule in (*RULES.get(node.op.name, ()), *(_ELEMENTWISE if node.op.kind == "elementwise" else ())):
+        for rule in _rules(node.op):
             following = rule(node)
             if following is not None:
                 break
@@ -63,6 +63,11 @@ def _rewritten(node: Node) -> Node:
             return node
         node = following
     return node
+
+
+@cache
+def _rules(op: Primitive) -> tuple[Rule, ...]:
+    return (*RULES.get(op.name, ()), *(_ELEMENTWISE if op.kind == "elementwise" else ()))
 
 
 def _merged(node: Node, known: dict[tuple, Node]) -> Node:

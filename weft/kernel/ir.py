@@ -18,7 +18,7 @@ phase are done. Where an output lies on an input's memory, this order is what ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.formats import Format
@@ -106,8 +106,17 @@ class Access:
     guard: tuple[tuple[Affine, int, int], ...] = ()
     fill: Any = 0
 
+    _flat: Affine | None = field(default=None, init=False, repr=False, compare=False)  # asked for at every unrolled copy
+
     def flat(self) -> Affine:
         """The element offset as one Affine."""
+        flat = self._flat
+        if flat is None:
+            flat = self._flattened()
+            object.__setattr__(self, "_flat", flat)
+        return flat
+
+    def _flattened(self) -> Affine:
         const = 0
         terms: dict[int, int] = {}
         gather: list[tuple[Value, int]] = []

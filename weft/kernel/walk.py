@@ -18,7 +18,8 @@ def operands(value: Value) -> tuple[Value, ...]:
 
 def access_values(access: Access) -> list[Value]:
     found = [v for affine in access.index for v, _ in affine.gather]
-    found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
+    if access.guard:
+        found += [v for affine, _, _ in access.guard for v, _ in affine.gather]
     return found
 
 
@@ -30,13 +31,17 @@ def access_axes(access: Access) -> set[int]:
 
 def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
     """Axis ids and ("acc", id) a value depends on; ``known`` caches by identity."""
+    there = known.get(id(value))
+    if there is not None:
+        return there
     stack = [value]
     while stack:
         v = stack[-1]
         if id(v) in known:
             stack.pop()
             continue
-        waiting = [a for a in operands(v) if id(a) not in known]
+        below = operands(v)
+        waiting = [a for a in below if id(a) not in known]
         if waiting:
             stack.extend(waiting)
             continue
@@ -48,7 +53,7 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
             found |= {a for a, _ in v.attr.terms}
         elif v.op == "acc":
             found.add(("acc", v.attr))
-        for a in operands(v):
+        for a in below:
             found |= known[id(a)]
         known[id(v)] = frozenset(found)
     return known[id(value)]
@@ -100,15 +105,19 @@ def walk(values: list[Value]) -> list[Value]:
     """All values below, operands first, each object once."""
     seen: set[int] = set()
     order: list[Value] = []
-    stack: list[tuple[Value, bool]] = [(v, False) for v in reversed(values)]
+    stack: list[Value | None] = list(reversed(values))  # under a None: a value whose operands, put on top, come first
     while stack:
-        v, entered = stack.pop()
-        if entered:
-            order.append(v)
-            continue
-        if id(v) in seen:
-            continue
-        seen.add(id(v))
-        stack.append((v, True))
-        stack.extend((a, False) for a in operands(v) if id(a) not in seen)
+        v = stack.pop()
+        if v is None:
+            done = stack.pop()
+            assert done is not None
+            order.append(done)
+        elif id(v) not in seen:
+            seen.add(id(v))
+            below = operands(v)
+            if below:
+                stack += (v, None)
+                stack.extend([a for a in below if id(a) not in seen])
+            else:
+                order.append(v)
     return order

@@ -12,7 +12,6 @@ from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
-from weft.kernel.hazards import in_place
 from weft.kernel.target import CPU, Target
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
@@ -21,6 +20,8 @@ from weft.schedule.memory import arena
 from weft.schedule.order import ordered
 from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
 from weft.schedule.view import View, strip
+
+_FAR = 64  # operations: the farthest that is told apart
 
 
 def build(graph: Graph, target: Target = CPU) -> Program:
@@ -79,10 +80,10 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
         steps.append(Call(f.kernel, tuple(ids), numbers, tuple([checks.site(n) for n in f.sites])))
         info.append(kernel_info(f, lines))
     steps += slots.copies()
-    table, size = slots.finish(steps)
+    table, size = slots.finish(steps, fused)
     program = Program(
         tuple([(n.shape, n.dtype) for n in graph.inputs]), tuple([(n.shape, n.dtype) for n in graph.outputs]), table,
-        tuple(steps), size, _donations(graph, table, steps, fused, target.keeps, inside), tuple(info),
+        tuple(steps), size, _donations(graph, table, steps, fused, inside), tuple(info),
     )
     return program, fused
 
@@ -160,7 +161,7 @@ class _Slots:
     def copies(self) -> list[Step]:
         return [Copy(self.memory[base], target) for base, target in self.waiting]
 
-    def finish(self, steps: list[Step]) -> tuple[tuple[Slot, ...], int]:
+    def finish(self, steps: list[Step], fused: list[Fused]) -> tuple[tuple[Slot, ...], int]:
         """The slots with their places in the arena."""
         lives: dict[int, tuple[int, int]] = {}
         for k, step in enumerate(steps):
@@ -177,7 +178,7 @@ class _Slots:
                 root = slot.of if slot.kind == "alias" else i
                 if self.slots[root].kind == "arena":
                     lives[root] = (lives[root][0] if root in lives else k, k)
-        merged = self._merged(steps, lives)
+        merged = self._merged(steps, fused, lives)
         roots = list(lives)
         sizes = [self._nbytes(self.slots[r]) for r in roots]
         offsets, size = arena(sizes, [lives[r] for r in roots])
@@ -186,19 +187,19 @@ class _Slots:
             replace(s, offset=place.get(merged.get(s.id, s.id), 0)) if s.kind == "arena" else s for s in self.slots
         ]), size
 
-    def _merged(self, steps: list[Step], lives: dict[int, tuple[int, int]]) -> dict[int, int]:
+    def _merged(self, steps: list[Step], fused: list[Fused], lives: dict[int, tuple[int, int]]) -> dict[int, int]:
         """Temporaries that lie where one lay that their kernel reads last: slot -> the first that lay there.
 
         ``lives`` then holds the first ones only, with the life of all that lie there.
         """
         first: dict[int, int] = {}
-        for k, step in enumerate(steps):
+        for k, (step, f) in enumerate(zip(steps, fused, strict=False)):  # copies at the end are of no kernel
             if not isinstance(step, Call):
                 continue
             count = len(step.kernel.inputs)
             given = [self.slots[a].of if self.slots[a].kind == "alias" else a for a in step.args]
             taken: set[int] = set()
-            for i, o in in_place(step.kernel, self.view.target.keeps):
+            for i, o in f.pairs:
                 a, b = given[i], given[count + o]
                 here = first.get(a, a)
                 if here not in lives or b not in lives or given.count(a) > 1 or taken & {a, b}:
@@ -218,7 +219,7 @@ class _Slots:
 
 
 def _donations(
-    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], keeps: frozenset[str], inside: bool
+    graph: Graph, slots: tuple[Slot, ...], steps: list[Step], fused: list[Fused], inside: bool
 ) -> tuple[tuple[int, int], ...]:
     """(input, output) pairs that may share memory, the output that stems most directly from the input first."""
 
@@ -244,32 +245,32 @@ def _donations(
         if not isinstance(step, Call):
             continue
         count = len(step.kernel.inputs)
-        for i, o in in_place(step.kernel, keeps):
+        found: dict[int, list[tuple[int, int]]] = {}  # output of the kernel -> (its input, the Program's)
+        for i, o in f.pairs:
             source, target = root(step.args[i]), root(step.args[count + o])
             if source.kind != "input" or target.kind != "output" or last[source.position] != k:
                 continue
             twice = sum(root(a).id == source.id for a in step.args[:count]) > 1
             if not twice:
-                far = _distance(f.outputs[o], graph.inputs[source.position], frozenset(f.nodes))
-                pairs.append((far, source.position, target.position))
+                found.setdefault(o, []).append((i, source.position))
+        for o, given in found.items():
+            far = _distances(f.outputs[o], {graph.inputs[position] for _, position in given})
+            for i, position in given:
+                pairs.append((far.get(graph.inputs[position], _FAR), position, root(step.args[count + o]).position))
                 changed.append((k, i, o))
     if not inside:
         pairs = [p for p, fine in zip(pairs, checks.safe(steps, fused, changed), strict=True) if fine]
     return tuple([(i, o) for _, i, o in sorted(pairs)])
 
 
-def _distance(node: Node, source: Node, within: frozenset[Node]) -> int:
-    """How many operations lie between an output and an input inside one kernel."""
-    seen, level, far = {node}, [node], 0
-    while level and far < 64:
+def _distances(node: Node, sources: set[Node]) -> dict[Node, int]:
+    """How many operations lie between an output and inputs; what is not there is as far as it matters, or farther."""
+    seen, level, far = {node}, {node}, 0
+    found: dict[Node, int] = {}
+    while level and far < _FAR and len(found) < len(sources):
         far += 1
-        following = []
-        for n in level:
-            for i in n.inputs:
-                if i is source:
-                    return far
-                if i not in seen:
-                    seen.add(i)
-                    following.append(i)
-        level = following
-    return 64
+        level = {i for n in level for i in n.inputs} - seen
+        seen |= level
+        for i in level & sources:
+            found[i] = far
+    return found

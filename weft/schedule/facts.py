@@ -14,9 +14,10 @@ def is_reduction(node: Node) -> bool:
 
 def reduces(node: Node) -> bool:
     """Whether a node needs a loop of its own: a reduction of single elements is those elements."""
-    if not is_reduction(node):
+    kind = node.op.kind
+    if kind not in ("reduce", "window"):
         return False
-    if node.op.kind == "window":
+    if kind == "window":
         size = 1
         for n in node.params["window"]:
             size *= n

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from weft.graph.node import Graph, Node, Shape
 from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
-from weft.schedule.group_check import structure_of
+from weft.schedule.forms import Forms
 from weft.schedule.groups import Group, Grouping, Refusal
-from weft.schedule.lower import Lowered, lower
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 
@@ -23,7 +22,7 @@ class Fused:
     """One kernel, or (``kernel`` None) one host node, or a loop with the results of it that are read.
 
     inputs: (node whose memory is read, shape it is read under); outputs: the nodes stored; scalars: leaves that
-    are run-time arguments; boundaries: the edges from its nodes to later kernels; sites, covered: see Lowered.
+    are run-time arguments; boundaries: the edges from its nodes to later kernels; sites, covered, pairs, bytes: see Lowered.
     """
 
     kernel: Kernel | None
@@ -34,6 +33,8 @@ class Fused:
     boundaries: tuple[Refusal, ...]
     sites: tuple[Node, ...] = ()
     covered: frozenset[Node] = frozenset()
+    pairs: tuple[tuple[int, int], ...] = ()
+    bytes: int = 0
 
 
 def fuse(graph: Graph, target: Target = CPU) -> tuple[View, list[Fused]]:
@@ -68,9 +69,9 @@ _DEEP = _Deep()
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:
     banned: dict[tuple[Node, Node], str] = {}
-    built: dict[tuple[tuple[Node, ...], tuple[Node, ...]], Lowered] = {}
+    forms = Forms(view)
     while True:
-        grouping = Grouping(view, banned)
+        grouping = Grouping(view, forms, banned)
         refusals: dict[Group, list[Refusal]] = {}
         for refusal in grouping.refusals():
             refusals.setdefault(grouping.of[refusal.producer], []).append(refusal)
@@ -78,7 +79,7 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
         try:
             for group in grouping.groups():
                 if group.nodes[0].op.kind != "result":  # a result of a loop is stored by the loop
-                    out.append(_build(view, grouping, group, tuple(refusals.get(group, ())), built))
+                    out.append(_build(view, grouping, group, tuple(refusals.get(group, ()))))
             return view, out
         except _Unbuilt as failed:
             banned.update(_cut(view, failed.nodes, failed.reason, banned))
@@ -103,7 +104,7 @@ def _cut(view: View, nodes: tuple[Node, ...], reason: str, banned: Mapping) -> d
     raise AssertionError(f"no kernel for {nodes}: {reason}")
 
 
-def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ...], built: dict) -> Fused:
+def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ...]) -> Fused:
     """``away``: the edges from the group to others."""
     nodes = tuple(group.nodes)
     members = frozenset(nodes)
@@ -113,11 +114,10 @@ def _build(view: View, grouping: Grouping, group: Group, away: tuple[Refusal, ..
     if nodes[0].op.kind == "loop":
         (scan,) = nodes
         return Fused(None, nodes, tuple((i, i.shape) for i in scan.inputs), tuple(view.readers[scan]), (), away)
-    key = (nodes, tuple(stored))
-    if key not in built:
-        try:
-            built[key] = lower(view, structure_of(view, nodes, stored))
-        except Boundary as boundary:
-            raise _Unbuilt(nodes, boundary.reason) from boundary
-    made = built[key]
-    return Fused(made.kernel, nodes, made.inputs, made.outputs, made.scalars, away, made.sites, made.covered)
+    try:
+        made = grouping.forms.lowered(nodes, stored)
+    except Boundary as boundary:
+        raise _Unbuilt(nodes, boundary.reason) from boundary
+    return Fused(
+        made.kernel, nodes, made.inputs, made.outputs, made.scalars, away, made.sites, made.covered, made.pairs, made.bytes
+    )

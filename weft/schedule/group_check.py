@@ -12,18 +12,17 @@ from weft.schedule.structure import Structure
 from weft.schedule.view import View
 
 
-def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
-    """The analysis of a group; raises Boundary where it cannot be one kernel."""
-    found = Structure(view, nodes, stored)
+def structure_of(view: View, nodes: Sequence[Node], stored: Sequence[Node], known: Structure | None = None) -> Structure:
+    """The analysis of a group; raises Boundary where it cannot be one kernel. ``known``: of its first nodes, if there is one."""
+    found = Structure(view, nodes, stored) if known is None else known.extended(nodes[len(known.nodes):], stored)
     check(found)
     return found
 
 
 def check(st: Structure) -> None:
     """Raise Boundary where the nodes of a group, each fine by itself, cannot be one kernel together."""
-    for facts in st.facts.values():
-        if facts.needs or facts.product:
-            st.covered(facts)
+    for facts in {(f.dims, f.needs, f.product): f for f in st.facts.values() if f.needs or f.product}.values():
+        st.covered(facts)
     if st.shared is not None:
         shared = [st.find(t) for t in st.shared if t]
         if len(set(shared)) != len(shared):
@@ -31,24 +30,23 @@ def check(st: Structure) -> None:
         if any({st.find(t) for t in kept if t} != set(shared) for kept in st.kept):
             raise Boundary(reasons.REDUCE_AXES)
     if any(map(reduces, st.nodes)):
-        for node in st.nodes:  # one loop cannot run two dimensions of one value
-            dims = [t for t in st.tokens(node) if t]
-            if len(set(dims)) != len(dims):
+        for dims in {f.dims for f in st.facts.values()}:  # one loop cannot run two dimensions of one value
+            tokens = [st.find(t) for t in dims if t]
+            if len(set(tokens)) != len(tokens):
                 raise Boundary(reasons.OTHER_INDEX)
     if st.product is not None:
         _check_product(st)
     if st.splits:
         _check_splits(st)
-    if len(st.nodes) > 1 and not _rows(st):
-        for node in st.nodes:
-            if ends_kernel(node) and (st.product or st.shared or any(n is not node for n in st.stored)):
-                raise Boundary(reasons.IN_PLACE)
-
-
-def _rows(st: Structure) -> bool:
-    """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
     ends = [n for n in st.nodes if ends_kernel(n)]
-    if not ends or any(n.op.kind != "scatter" or n.params["mode"] != "own" for n in ends):
+    if ends and len(st.nodes) > 1 and not _rows(st, ends):
+        if st.product or st.shared or any(n is not node for node in ends for n in st.stored):
+            raise Boundary(reasons.IN_PLACE)
+
+
+def _rows(st: Structure, ends: list[Node]) -> bool:
+    """Whether the group ends in writes of the same rows: scatters that share indices, and stores of their updates' shape."""
+    if any(n.op.kind != "scatter" or n.params["mode"] != "own" for n in ends):
         return False
     first = ends[0]
     if st.product or st.splits or any(map(reduces, st.nodes)):

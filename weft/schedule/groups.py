@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.facts import reduces
-from weft.schedule.group_check import structure_of
-from weft.schedule.reasons import Boundary
+from weft.schedule.forms import Forms
 from weft.schedule.view import View
 
 
@@ -46,8 +45,9 @@ class Refusal:
 class Grouping:
     """The groups of a graph, and the reasons at the edges between them."""
 
-    def __init__(self, view: View, banned: Mapping[tuple[Node, Node], str]) -> None:
+    def __init__(self, view: View, forms: Forms, banned: Mapping[tuple[Node, Node], str]) -> None:
         self.view = view
+        self.forms = forms
         self.limits = view.target.fusion
         self.of: dict[Node, Group] = {}
         self.reasons: dict[tuple[Node, Node], str] = {}
@@ -74,7 +74,7 @@ class Grouping:
     def stored(self, nodes: list[Node], members: frozenset[Node] | set[Node]) -> list[Node]:
         """The nodes that others read, or that the graph returns."""
         view = self.view
-        return [n for n in nodes if n in view.outputs or any(r not in members for r in view.readers[n])]
+        return [n for n in nodes if n in view.outputs or not members.issuperset(view.readers[n])]
 
     def groups(self) -> list[Group]:
         """In an order in which they can run."""
@@ -132,11 +132,7 @@ class Grouping:
         stored = self.stored(nodes, members)
         if a.single and not b.single and any(n in a.nodes for n in stored):
             return reasons.SINGLE
-        try:
-            structure_of(self.view, nodes, stored)
-        except Boundary as boundary:
-            return boundary.reason
-        return None
+        return self.forms.refuses(nodes, stored)
 
     def _path(self, a: Group, b: Group) -> bool:
         """Whether another group stands between a and b: merging would close a circle.
@@ -241,10 +237,7 @@ class Grouping:
             return False
         rest = [n for n in a.nodes if n is not node]
         more = sorted([*b.nodes, node], key=view.number.__getitem__)
-        try:
-            for nodes in (rest, more):
-                structure_of(view, nodes, self.stored(nodes, frozenset(nodes)))
-        except Boundary:
+        if any(self.forms.refuses(nodes, self.stored(nodes, frozenset(nodes))) for nodes in (rest, more)):
             return False
         a.nodes, b.nodes = rest, more
         a.weight, b.weight = a.weight - weight, b.weight + weight

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from weft.graph.node import Node
 from weft.graph.origin import user_line
 from weft.kernel.hazards import copies
-from weft.kernel.ir import Access, Kernel
-from weft.kernel.walk import loads, roots
 from weft.schedule.fuse import Fused
 from weft.schedule.program import Call, KernelInfo, Loop, Program
-
-_FEW = 4096  # positions along one dimension that are listed one by one
-Box = tuple[tuple[int, int], ...] | int
+from weft.schedule.traffic import traffic
 
 
 def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
@@ -29,7 +24,7 @@ def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
             flops += node.op.cost(node).flops
     where = dict.fromkeys(_line(n, lines) for n in fused.nodes if n.where is not None)
     boundary = dict.fromkeys(f"{r.consumer.op.name}: {r.reason}" for r in fused.boundaries)
-    return KernelInfo(kernel.name, len(kernel.phases), flops, traffic(kernel), tuple(where), tuple(boundary))
+    return KernelInfo(kernel.name, len(kernel.phases), flops, fused.bytes, tuple(where), tuple(boundary))
 
 
 def _line(node: Node, lines: dict[Any, str]) -> str:
@@ -67,116 +62,3 @@ def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozense
         if (source.kind, target.kind) == ("input", "output") and (source.position, target.position) in pairs:
             idle.add(phase)
     return frozenset(idle)
-
-
-def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
-    """Bytes: each element that is read or written once, whatever the number of times it is; ``idle`` phases do not run."""
-    extents: dict[int, int] = {}
-    boxes: dict[int, list[Box]] = {}
-    for number, phase in enumerate(kernel.phases):
-        if number in idle:
-            continue
-        for axis in phase.axes:
-            extents[axis.id] = axis.extent
-        for stage in phase.stages:
-            loops = [*phase.axes]
-            for name in ("axes", "batch", "m", "n", "k"):
-                loops += getattr(stage, name, ())
-            count = 1
-            for axis in loops:
-                extents[axis.id] = axis.extent
-                count *= axis.extent
-            for access in (*loads(roots([stage])), *(s.access for s in stage.stores)):
-                if access.buffer.scope != "arg":
-                    continue
-                box = _box(access, extents, count)
-                if box not in (found := boxes.setdefault(access.buffer.id, [])):
-                    found.append(box)
-    total = 0
-    for buffer in (*kernel.inputs, *kernel.outputs):
-        size = 1
-        for n in buffer.shape:
-            size *= n
-        total += min(size, _union(boxes.get(buffer.id, []), buffer.shape)) * buffer.dtype.bytes
-    return total
-
-
-def _box(access: Access, extents: dict[int, int], loops: int) -> Box:
-    """What an access covers: a bit mask of positions a dimension, or only a number of elements."""
-    used: set[int] = set()
-    out = []
-    for i, n in zip(access.index, access.buffer.shape, strict=True):
-        if i.gather or any(a in used for a, _ in i.terms):
-            return loops
-        used.update(a for a, _ in i.terms)
-        if len(i.terms) == 1 and i.const == 0 and i.terms[0][1] == 1 and extents[i.terms[0][0]] == n:
-            out.append((n, -1))
-        else:
-            low, high = 0, n
-            for g, lo, hi in access.guard:
-                if g.terms and g.terms == i.terms and not g.gather:
-                    low, high = max(low, lo - g.const + i.const), min(high, hi - g.const + i.const)
-            out.append(_positions(i.const, tuple([(c, extents[a]) for a, c in i.terms]), low, high, n))
-    return tuple(out)
-
-
-@lru_cache(maxsize=4096)
-def _positions(const: int, terms: tuple[tuple[int, int], ...], low: int, high: int, extent: int) -> tuple[int, int]:
-    """(how many, which as a bit mask) positions in [low, high) an index takes; the mask is -1 for all of [0, extent)."""
-    work = 1
-    for _, n in terms:
-        work *= n
-    if work > _FEW or extent > _FEW:
-        reach = sum(abs(c) * (n - 1) for c, n in terms) + 1
-        count = min(high - low, reach, work)
-        return count, -1 if count == extent else -2 - const
-    values = {const}
-    for c, n in terms:
-        values = {v + c * k for v in values for k in range(n)}
-    mask = 0
-    for v in values:
-        if low <= v < high:
-            mask |= 1 << v
-    count = mask.bit_count()
-    return count, -1 if count == extent else mask
-
-
-def _either(one: tuple[int, int], other: tuple[int, int], extent: int) -> tuple[int, int]:
-    (m, a), (n, b) = one, other
-    if -1 in (a, b):
-        return extent, -1
-    if min(a, b) < 0:
-        return min(extent, m + n), -2
-    count = (a | b).bit_count()
-    return count, -1 if count == extent else a | b
-
-
-def _union(boxes: list[Box], extents: tuple[int, ...]) -> int:
-    """Elements in all the boxes together; boxes that differ in one dimension only are united exactly."""
-    merged: list[tuple] = []
-    total = 0
-    waiting = list(reversed(boxes))
-    while waiting:
-        box = waiting.pop()
-        if not isinstance(box, tuple):
-            total += box
-            continue
-        for k, other in enumerate(merged):
-            if box == other:
-                break
-            differ = [d for d, (a, b) in enumerate(zip(box, other, strict=True)) if a != b]
-            if len(differ) == 1:
-                d = differ[0]
-                (m, a), (n, b) = box[d], other[d]
-                both = _either((m, a), (n, b), extents[d])
-                del merged[k]
-                waiting.append((*box[:d], both, *box[d + 1:]))
-                break
-        else:
-            merged.append(box)
-    for box in merged:
-        count = 1
-        for n, _ in box:
-            count *= n
-        total += count
-    return total

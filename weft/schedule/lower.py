@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from weft.graph.node import Node, Shape
+from weft.kernel.hazards import in_place
 from weft.kernel.index import ZERO, Guard, Index, always
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
 from weft.schedule import lower_index, lower_product, reasons
@@ -15,25 +17,40 @@ from weft.schedule.names import kernel_name
 from weft.schedule.pending import Pending
 from weft.schedule.reasons import Boundary
 from weft.schedule.structure import Structure
+from weft.schedule.traffic import traffic
 from weft.schedule.view import View
+
+N = TypeVar("N")
+M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(Generic[N]):
     """A kernel and what its buffers are: (node, shape it is seen under) an input, a node an output, scalar leaves.
 
-    sites: the indices that the kernel checks, by number; covered: those of which it checks every element.
+    sites: the indices that the kernel checks, by number; covered: those of which it checks every element. pairs: (input, output)
+    that may be one memory; bytes: that the kernel reads and writes. N: what stands for a node.
     """
 
     kernel: Kernel
-    inputs: tuple[tuple[Node, Shape], ...]
-    outputs: tuple[Node, ...]
-    scalars: tuple[Node, ...]
-    sites: tuple[Node, ...] = ()
-    covered: frozenset[Node] = frozenset()
+    inputs: tuple[tuple[N, Shape], ...]
+    outputs: tuple[N, ...]
+    scalars: tuple[N, ...]
+    sites: tuple[N, ...]
+    covered: frozenset[N]
+    pairs: tuple[tuple[int, int], ...]
+    bytes: int
+
+    def renamed(self, name: Callable[[N], M]) -> Lowered[M]:
+        """The same kernel, of other nodes."""
+        return Lowered(
+            self.kernel, tuple([(name(n), shape) for n, shape in self.inputs]), tuple(map(name, self.outputs)),
+            tuple(map(name, self.scalars)), tuple(map(name, self.sites)), frozenset(map(name, self.covered)),
+            self.pairs, self.bytes,
+        )
 
 
-def lower(view: View, structure: Structure) -> Lowered:
+def lower(view: View, structure: Structure) -> Lowered[Node]:
     """The kernel of a group; raises Boundary where the analysis was too hopeful."""
     x = Expander(view, structure)
     if structure.product is not None:
@@ -47,7 +64,7 @@ def lower(view: View, structure: Structure) -> Lowered:
     return _finish(x, structure, phases)
 
 
-def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
+def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[Node]:
     outputs = tuple(structure.stored)
     first = len(x.inputs)
     buffers = {n: Buffer(first + k, n.dtype, n.shape) for k, n in enumerate(outputs)}
@@ -71,7 +88,10 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered:
         kernel_name(structure.nodes), tuple(done), tuple(x.inputs.values()), tuple(buffers.values()),
         tuple([n.dtype for n in x.scalars]), tuple(x.scratch),
     )
-    return Lowered(kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.covered))
+    pairs = tuple(in_place(kernel, x.view.target.keeps))
+    return Lowered(
+        kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.covered), pairs, traffic(kernel)
+    )
 
 
 def _replace_stores(stage, stores: tuple[Store, ...]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, insort
 from collections.abc import Sequence
 
 ALIGN = 64
@@ -27,22 +27,20 @@ def arena(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> tuple[list[
     if len(sizes) > MANY:
         return _swept(sizes, lives)
     offsets = [0] * len(sizes)
-    placed: list[int] = []
+    placed: list[tuple[int, int, int, int]] = []  # (begin and end of the place, of the life), in order of places
     total = 0
     for k in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
         need = aligned(sizes[k])
         begin, end = lives[k]
-        taken = sorted(
-            (offsets[o], offsets[o] + aligned(sizes[o])) for o in placed if lives[o][0] <= end and begin <= lives[o][1]
-        )
         at = 0
-        for low, high in taken:
-            if low - at >= need:
-                break
-            at = max(at, high)
+        for low, high, first, last in placed:
+            if first <= end and begin <= last:
+                if low - at >= need:
+                    break
+                at = max(at, high)
         offsets[k] = at
         total = max(total, at + need)
-        placed.append(k)
+        insort(placed, (at, at + need, begin, end))
     return offsets, total
 
 

@@ -8,6 +8,7 @@ after its phase) and the stages (a reduction of a reduction comes later).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from weft.graph.node import Node
 from weft.schedule import reasons
@@ -22,9 +23,9 @@ class Structure:
     def __init__(self, view: View, nodes: Sequence[Node], stored: Sequence[Node]) -> None:
         self.view = view
         self.limits = view.target.fusion
-        self.nodes = nodes
+        self.nodes: list[Node] = []
         self.stored = stored
-        self.members = frozenset(nodes)
+        self.members: frozenset[Node] = frozenset()
         self.parent: list[int] = [0]
         self.splits: dict[int, tuple[int, int]] = {}  # token -> (stride, low): position = q * stride + r - low
         self.facts: dict[Node, Facts] = {}
@@ -32,8 +33,24 @@ class Structure:
         self._siblings: dict[tuple, Dims] = {}
         self.kept: list[Dims] = []
         self.product: Node | None = None
+        self.asked = False  # whether a node's place rests on which nodes are stored
+        self._add(nodes)
+
+    def extended(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
+        """The analysis of a group that has more nodes at its end; this one stays as it is."""
+        more = copy(self)
+        more.stored = stored
+        more.nodes, more.kept, more.parent = self.nodes.copy(), self.kept.copy(), self.parent.copy()
+        more.splits, more.facts = self.splits.copy(), self.facts.copy()
+        more._virtual, more._siblings = self._virtual.copy(), self._siblings.copy()
+        more._add(nodes)
+        return more
+
+    def _add(self, nodes: Sequence[Node]) -> None:
+        self.nodes += nodes
+        self.members = self.members.union(nodes)
         for node in nodes:
-            self.facts[node] = self._visit(node)
+            self.facts[node] = _VISITS.get(node.op.kind, Structure._elementwise)(self, node)
 
     @property
     def shared(self) -> Dims | None:
@@ -140,15 +157,14 @@ class Structure:
             return Facts(dims, f.full, f.needs, f.depth if f.needs else 0, f.product, heavy or f.heavy, f.views)
         if not known:
             return Facts(dims, heavy=heavy)
-        full = max([f.full for f in known])
-        here = [f for f in known if f.needs]
-        return Facts(
-            dims, full, here[0].needs if here else None, max((f.depth for f in here), default=0), any(f.product for f in known),
-            heavy or any(f.heavy for f in known), max((f.views for f in known), default=1),
-        )
-
-    def _visit(self, node: Node) -> Facts:
-        return _VISITS.get(node.op.kind, Structure._elementwise)(self, node)
+        full = depth = views = 0
+        needs, product = None, False
+        for f in known:
+            full, views = max(full, f.full), max(views, f.views)
+            product, heavy = product or f.product, heavy or f.heavy
+            if f.needs:
+                needs, depth = needs or f.needs, max(depth, f.depth)
+        return Facts(dims, full, needs, depth, product, heavy, views)
 
     def _host(self, node: Node) -> Facts:
         raise Boundary(reasons.HOST)
@@ -176,16 +192,14 @@ class Structure:
             known.append(f)
             if f.heavy and operand.size > 1 and operand.size * self.limits.factor <= node.size and not f.needs and not f.product:
                 raise Boundary(reasons.RECOMPUTE)
-            cut = len(shape) - len(f.dims)
-            for k, t in enumerate(f.dims, cut):
-                if t:
-                    if dims[k] == 0:
-                        dims[k] = t
-                    elif dims[k] != t:
+            for k, t in enumerate(f.dims, len(shape) - len(f.dims)):
+                if t and dims[k] != t:
+                    if dims[k]:
                         self._unite((dims[k],), (t,))
-        for k, n in enumerate(shape):
-            if n != 1 and not dims[k]:
-                dims[k] = self.fresh()
+                    else:
+                        dims[k] = t
+        if 0 in dims:
+            dims = [t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, shape, strict=True)]
         facts = self._joined(tuple(dims), known, node.op.heavy)
         moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
         if moved:
@@ -289,6 +303,7 @@ class Structure:
                 if operand.size > 1 and operand.size * self.limits.factor <= node.size:
                     if f.heavy:
                         raise Boundary(reasons.RECOMPUTE)
+                    self.asked = True
                     if self.view.memory(operand) in self.stored:  # loops of their own anyway, and rows can be asked for ahead
                         raise Boundary(reasons.ROWS)
                 known.append(f)

@@ -147,7 +147,11 @@ class CPUDevice:
     def _kernels(self, program: Program) -> list[Loaded]:
         from weft.kernel.printer import kernel_key
 
-        return [self.compiler.kernel(str(kernel_key(step.kernel)), partial(_generate, step.kernel)) for step in calls(program)]
+        kernels = [step.kernel for step in calls(program)]
+        found = {  # layers of a net share kernels
+            id(k): self.compiler.kernel(str(kernel_key(k)), partial(_generate, k)) for k in {id(k): k for k in kernels}.values()
+        }
+        return [found[id(k)] for k in kernels]
 
     def allocate(self, nbytes: int) -> Any:
         """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""

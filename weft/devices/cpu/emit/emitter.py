@@ -27,9 +27,7 @@ class Emitter:
     def place(self, deps: frozenset) -> tuple[int, bool]:
         """The level that a value with these dependencies belongs to, and whether it differs between lanes."""
         env = self.env
-        vector = env.vector is not None and (
-            env.vector in deps or env.minor in deps or any(type(d) is tuple and d[1] not in env.uniform for d in deps)
-        )
+        vector = env.vector is not None and (env.vector in deps or env.minor in deps or self._differs(deps))
         if env.levels is None:
             return 0, vector
         level = 0
@@ -38,6 +36,13 @@ class Emitter:
             at = env.acc_level.get(d[1], last) if type(d) is tuple else env.level_of.get(d, last)
             level = max(level, at)
         return level, vector
+
+    def _differs(self, deps: frozenset) -> bool:
+        """Whether one of the accumulators is a vector."""
+        for d in deps:
+            if type(d) is tuple and d[1] not in self.env.uniform:
+                return True
+        return False
 
     def memo(self, level: int) -> dict:
         return self.env.memo if self.env.levels is None else self.env.levels[level].memo
@@ -75,33 +80,28 @@ class Emitter:
     def value(self, value: Value) -> tuple[str, bool]:
         """(name, whether it is a vector) of a value and of all that it needs."""
         env = self.env
-        found = self.find(value)
-        if found is not None:
-            return found
         stack = [value]
-        while stack:
+        while True:
             v = stack[-1]
-            if self.find(v) is not None:
-                stack.pop()
-                continue
-            waiting = [a for a in operands(v) if self.find(a) is None]
-            if waiting:
-                stack.extend(waiting)
-                continue
-            stack.pop()
             level, vector = self.place(dependencies(v, env.deps))
-            if env.levels is None or level == len(env.levels) - 1:
-                name = self.one(v, vector)
-            else:
-                keep, self.f.lines = self.f.lines, env.levels[level].lines
-                name = self.one(v, vector)
-                self.f.lines = keep
-            memo = self.memo(level)
-            memo[(self.tag(v, vector), id(v))] = name
-            memo[("at", name)] = True
-        found = self.find(value)
-        assert found is not None
-        return found
+            memo, key = self.memo(level), (self.tag(v, vector), id(v))
+            name = memo.get(key)
+            if name is None:
+                waiting = [a for a in operands(v) if self.find(a) is None]
+                if waiting:
+                    stack.extend(waiting)
+                    continue
+                if env.levels is None or level == len(env.levels) - 1:
+                    name = self.one(v, vector)
+                else:
+                    keep, self.f.lines = self.f.lines, env.levels[level].lines
+                    name = self.one(v, vector)
+                    self.f.lines = keep
+                memo[key] = name
+                memo[("at", name)] = True
+            stack.pop()
+            if not stack:
+                return name, vector
 
     def find(self, v: Value) -> tuple[str, bool] | None:
         level, vector = self.place(dependencies(v, self.env.deps))

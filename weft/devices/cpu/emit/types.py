@@ -7,7 +7,7 @@ a bool is a byte 0 or 1 and the halves are 16 bits.
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,15 +53,19 @@ def float_text(value: float) -> str:
     return "0x" + struct.pack(">d", value).hex().upper()
 
 
+@lru_cache(maxsize=4096)
+def _rounded_text(dtype: Format, double: bytes) -> str:
+    """The text of a double that is rounded to a dtype; by its bits, since 0.0 == -0.0 and NaN != NaN."""
+    with np.errstate(over="ignore"):
+        return float_text(float(np.asarray(struct.unpack(">d", double)[0]).astype(dtype.numpy)))
+
+
 def literal(dtype: Format, value: Any) -> str:
     """A scalar constant of a dtype as it is written in registers."""
     if dtype is BOOL:
         return "true" if bool(value) else "false"
     if dtype in FLOATS:
-        if dtype.bytes == 8:
-            return float_text(float(value))
-        with np.errstate(over="ignore"):
-            return float_text(float(np.asarray(value).astype(dtype.numpy)))
+        return float_text(float(value)) if dtype.bytes == 8 else _rounded_text(dtype, struct.pack(">d", value))
     bits = dtype.bits
     number = int(value) & ((1 << bits) - 1)
     return str(number - (1 << bits) if number >> (bits - 1) else number)

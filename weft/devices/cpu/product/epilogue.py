@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from weft.devices.cpu.emit.casts import cast
 from weft.devices.cpu.emit.check import record_slot
 from weft.devices.cpu.emit.emit import Env, emit_store, emit_value, llvm_type, memory_type
@@ -135,8 +133,9 @@ class Epilogue:
             offsets[self.p.m.id] = r
         if self.p.n:
             offsets[self.p.n.id] = v * self.lanes
-        return replace(
-            base, offsets=offsets, memo={}, vector=self.p.n.id if self.p.n else None,
+        return Env(
+            axes=base.axes, pointers=base.pointers, scalars=base.scalars, lanes=base.lanes, deps=base.deps, record=base.record,
+            pairs=base.pairs, offsets=offsets, vector=self.p.n.id if self.p.n else None,
             mask=first_mask(self.lanes, live) if live else None,
         )
 

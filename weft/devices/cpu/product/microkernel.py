@@ -228,14 +228,15 @@ class _Steps:
 
     def __init__(self, module: Module, f: Function, micro: Micro, cells: Tile) -> None:
         self.module, self.f, self.micro, self.cells = module, f, micro, cells
-        vec = micro.vector
+        vec = self.vector = micro.vector
+        self.suffix = micro.suffix
         if micro.fma:
             module.declare(f"llvm.fma.{micro.suffix}", f"declare {vec} @llvm.fma.{micro.suffix}({vec}, {vec}, {vec})")
 
     def emit(self, a: str, b: str, p: str, count: int) -> None:
         f, m = self.f, self.micro
         width = m.lanes * m.size
-        acc = _read(f, m.vector, self.cells, width)
+        acc = _read(f, self.vector, self.cells, width)
         if m.turn:
             self._turned(a, b, count, acc)
         for u in range(0 if m.turn else count):
@@ -254,7 +255,7 @@ class _Steps:
                         acc[r][v] = self._fma(held[r], y, acc[r][v])
         for r in range(m.rows):
             for v in range(m.vectors):
-                f.store(m.vector, acc[r][v], self.cells[r][v], width)
+                f.store(self.vector, acc[r][v], self.cells[r][v], width)
 
     def _turned(self, a: str, b: str, count: int, acc: Tile) -> None:
         m = self.micro
@@ -284,22 +285,22 @@ class _Steps:
         m = self.micro
         pointer = self.f.offset(b, (u * m.b_k + v * m.lanes) * m.size)
         if m.tail and v == m.vectors - 1:
-            value = masked_load(self.module, self.f, m.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
+            value = masked_load(self.module, self.f, self.vector, m.suffix, m.lanes, m.tail, pointer, m.size)
         else:
-            value = self.f.load(m.vector, pointer, m.align)
+            value = self.f.load(self.vector, pointer, m.align)
         if m.copy:
             place = self.f.offset(p, (u * m.vectors + v) * m.lanes * m.size)
-            self.f.store(m.vector, value, place, m.lanes * m.size)
+            self.f.store(self.vector, value, place, m.lanes * m.size)
         return value
 
     def _splat(self, a: str, u: int, r: int) -> str:
-        m = self.micro
+        m, vec = self.micro, self.vector
         x = self.f.load(m.scalar, self.f.offset(a, (r * m.a_row + u * m.a_k) * m.size), m.size)
-        one = self.f.let(f"insertelement {m.vector} poison, {m.scalar} {x}, i32 0")
-        return self.f.let(f"shufflevector {m.vector} {one}, {m.vector} poison, <{m.lanes} x i32> zeroinitializer")
+        one = self.f.let(f"insertelement {vec} poison, {m.scalar} {x}, i32 0")
+        return self.f.let(f"shufflevector {vec} {one}, {vec} poison, <{m.lanes} x i32> zeroinitializer")
 
     def _fma(self, x: str, y: str, z: str) -> str:
-        m = self.micro
-        if m.fma:
-            return self.f.let(f"call {m.vector} @llvm.fma.{m.suffix}({m.vector} {x}, {m.vector} {y}, {m.vector} {z})")
-        return self.f.let(f"fadd {m.vector} {self.f.let(f'fmul {m.vector} {x}, {y}')}, {z}")
+        vec = self.vector
+        if self.micro.fma:
+            return self.f.let(f"call {vec} @llvm.fma.{self.suffix}({vec} {x}, {vec} {y}, {vec} {z})")
+        return self.f.let(f"fadd {vec} {self.f.let(f'fmul {vec} {x}, {y}')}, {z}")
