@@ -62,7 +62,7 @@ class Explanation:
             if kernel is not None:
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
         if self.at_once:
-            out.append(f"  without jit {self.at_once} of its {self.operations} operations run at once, without a kernel of their own")
+            out.append(f"  without jit {self.at_once} of its {self.operations} operations run at once, not compiled")
         return "\n".join(out)
 
 
