@@ -21,6 +21,7 @@ from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.dot_general import free_axes
 from weft.graph.primitives.index import IN_BOUNDS
+from weft.graph.primitives.shape import BROADCAST
 
 if TYPE_CHECKING:
     from weft.kernel.ir import Order
@@ -92,6 +93,8 @@ def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> No
         reference = getattr(reference, "__wrapped__", reference)
     if type(reference) is np.ufunc and not node.params:
         reference(*operands, out=out)
+    elif node.op is BROADCAST:  # which assignment does
+        out[...] = operands[0]
     else:
         out[...] = reference(*operands, **node.params)
 

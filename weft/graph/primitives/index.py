@@ -105,9 +105,9 @@ def _key(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> tuple[np.n
     key = []
     for index, axis in zip(indices, axes, strict=True):
         n = x.shape[axis]
-        wide = index.astype(np.int64)
-        key.append(np.clip(np.where(wide < 0, wide + n, wide), 0, max(n - 1, 0)))
-    return x.transpose(front_axes), tuple(np.broadcast_arrays(*key))
+        wide = index.astype(np.int64, copy=False)
+        key.append(np.minimum(np.maximum(np.where(wide < 0, wide + n, wide), 0), max(n - 1, 0)))  # np.clip takes 10 us
+    return x.transpose(front_axes), tuple(key if len(key) == 1 else np.broadcast_arrays(*key))
 
 
 def _inside(x: np.ndarray, indices: Sequence[np.ndarray], axes: Ints) -> np.ndarray:
