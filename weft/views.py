@@ -6,6 +6,8 @@ Reading follows the path forwards; writing goes back along it, each step put bac
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from weft.cell import LOCAL
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.graph.primitives.table import SCALAR, TABLE, input_leaf
+from weft.look import materialise
 
 ViewStep = tuple[str, dict[str, Any]]
 Path = tuple[ViewStep, ...]
@@ -25,15 +28,30 @@ def follow(node: Node, path: Path) -> Node:
     """What the path shows of ``node``. Its steps fit each other, so no rule is asked."""
     if not path:
         return node
-    if node.value is not None and node.op is not SCALAR and small.wanted() and execute.computes_at_once():
-        found = _there(node, path)
-        if found is not None:
-            return found
+    if small.wanted():
+        if node.value is None and _part(node, path):
+            _computed(node)
+        if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
+            found = _there(node, path)
+            if found is not None:
+                return found
     where = user_frame()
     for name, params in path:
         shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
         node = Node(TABLE[name], (node,), params, shape, node.dtype, where)
     return node
+
+
+def _part(node: Node, path: Path) -> bool:
+    """Whether a little of a large pending array is shown: loops read it part by part, and what is small should not wait."""
+    name, params = path[-1]
+    size = node.size if name == "permute" else prod(params["shape"])
+    return 8 * size <= node.size and size * node.dtype.bytes <= LOCAL.at_once < node.nbytes
+
+
+def _computed(node: Node) -> None:
+    with suppress(Exception):  # whoever looks at it will be told
+        materialise((node,))
 
 
 def _there(node: Node, path: Path) -> Node | None:
