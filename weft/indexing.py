@@ -21,6 +21,8 @@ from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look, materialise
 from weft.views import Path, inverse, reshape_step
 
+_PLAIN = frozenset((int, type(None)))
+
 
 class Selection:
     """``path`` leads to a view; where ``indices`` are given, elements are gathered from it along ``axes``.
@@ -116,9 +118,33 @@ def select(index: Any, shape: Shape) -> Selection:
 
 
 def at(index: Any, shape: Shape) -> Selection:
-    """As :func:`select`; integers are read once for each shape."""
-    kind = type(index)
-    return _at(index, shape) if kind is int or (kind is tuple and {*map(type, index)} == _INT) else select(index, shape)
+    """As :func:`select`; integers and slices are read once for each shape."""
+    parts = _parts(index)
+    return select(index, shape) if parts is None else _at(parts, shape)
+
+
+def _parts(index: Any) -> tuple | None:
+    """An index of integers and slices of them, as something that can be a key; None of another one."""
+    if type(index) is int:
+        return (index,)
+    parts = []
+    for item in index if type(index) is tuple else (index,):
+        kind = type(item)
+        if kind is slice:
+            part = (item.start, item.stop, item.step)
+            if not _PLAIN.issuperset(map(type, part)):
+                return None
+            parts.append(part)
+        elif kind is int or item is None or item is Ellipsis:
+            parts.append(item)
+        else:
+            return None
+    return tuple(parts)
+
+
+@memoised
+def _at(parts: tuple, shape: Shape) -> Selection:
+    return select(tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape)
 
 
 def is_element(index: Any, shape: Shape) -> bool:
@@ -128,10 +154,6 @@ def is_element(index: Any, shape: Shape) -> bool:
     return type(index) is tuple and len(index) == len(shape) and all(
         [type(i) is int and -n <= i < n for i, n in zip(index, shape, strict=True)]
     )
-
-
-_at = memoised(select)
-_INT = {int}
 
 
 def gathered(view: Node, chosen: Selection) -> Node:

@@ -26,7 +26,7 @@ from weft.formats import Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE
 from weft.held import cut, enlist
-from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered, select
+from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -220,13 +220,13 @@ class Array(Methods):
             self._set(fitted(assigned(value, node.dtype), node.shape))
             return
         mask = mask_of(index, node.shape)
-        chosen = select(index, node.shape) if mask is None else None  # a wrong index is told before a wrong value
+        chosen = at(index, node.shape) if mask is None else None  # a wrong index is told before a wrong value
         given = assigned(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
             self._set(bind(TABLE["where"], _spread(mask, node.shape), one, node))
             return
-        chosen = chosen or select(index, node.shape)
+        chosen = chosen or at(index, node.shape)
         view = follow(node, chosen.path)
         if chosen.axes:
             refuse_at_once(chosen.indices)
@@ -245,7 +245,7 @@ class Array(Methods):
 
     def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
         """Whether a view of the same content is what ``self[index]`` is."""
-        chosen = select(index, shape)
+        chosen = at(index, shape)
         return not chosen.axes and view._path == (chosen.path if self._base is None else self._path + chosen.path)
 
     def __len__(self) -> int:
