@@ -135,6 +135,16 @@ def test_edited_sources_are_not_kept_under_the_new_name(tmp_path: Path, monkeypa
     assert be.compiler.module(_IR)["pick"] and not (tmp_path / "c").exists()
 
 
+def test_sources_are_looked_at_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, now, sources = [], [1e9], compile_module._sources()
+    monkeypatch.setattr(compile_module, "_sources", lambda: looks.append(1) or sources)
+    monkeypatch.setattr(compile_module.time, "monotonic", lambda: now[0])
+    assert all(compile_module.sources_unchanged() for _ in range(50)) and len(looks) == 1
+    monkeypatch.setattr(compile_module, "_STARTED", 0.0)  # as if they had been edited since
+    now[0] += 1.0
+    assert not compile_module.sources_unchanged() and len(looks) == 2
+
+
 def test_two_threads_compile_each_kernel_once(tmp_path: Path) -> None:
     be = device(tmp_path, threads=1)
     out: list[int] = []

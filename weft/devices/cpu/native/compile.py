@@ -339,9 +339,15 @@ def source_hash() -> str:
 def sources_unchanged() -> bool:
     """Whether the files that :func:`source_hash` reads are still those this process imported.
 
-    While somebody edits weft, old code in memory must not be kept under the new files' name.
+    While somebody edits weft, old code in memory must not be kept under the new files' name. Looked at once a second: all
+    files take a millisecond, and a first call may write fifty kernels.
     """
-    return not any(_STARTED < path.stat().st_mtime <= time.time() for path in _sources())
+    return _unchanged_since(_STARTED, int(time.monotonic()))
+
+
+@lru_cache(maxsize=1)
+def _unchanged_since(start: float, second: int) -> bool:
+    return not any(start < path.stat().st_mtime <= time.time() for path in _sources())
 
 
 @lru_cache(maxsize=1)
