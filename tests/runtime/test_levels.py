@@ -18,9 +18,11 @@ from handmade import F32, device, executable, scale_ir, scale_twice
 from tests import oracle
 from tests.cpu.test_primitives_native import PRIMITIVES, variants
 from weft import execute
+from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native import again, emission, levels
+from weft.devices.cpu.native.compile import emit_object
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
 from weft.schedule.build import build
@@ -106,6 +108,17 @@ def test_an_entry_of_lesser_code_serves_until_better_code_is_asked_for(be: CPUDe
     assert well.counters()["compiles"] == 1
 
 
+def test_the_second_process_makes_what_this_one_would(be: CPUDevice, tmp_path: Path) -> None:
+    kernel = _low(be)
+    path = next(p for p in tmp_path.glob("*.weft") if b'"symbol": "scale"' in p.read_bytes())
+    low = decode(path.read_bytes())
+    be.settle()
+    high = decode(path.read_bytes())
+    assert kernel.later is None and low is not None and high is not None
+    assert (low.meta["level"], high.meta["level"]) == (emission.LOW, emission.HIGH)
+    assert high.code == emit_object(scale_ir("scale", 256, 16))[0] != low.code
+
+
 def test_where_no_process_can_be_started_code_is_good_at_once(be: CPUDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = _low(be)
     monkeypatch.setattr(again, "_start", lambda: (_ for _ in ()).throw(OSError("no processes")))
@@ -114,6 +127,25 @@ def test_where_no_process_can_be_started_code_is_good_at_once(be: CPUDevice, mon
     assert _low(be, "next").later is None
     monkeypatch.setattr(sys, "executable", "/opt/editor/bin/editor")
     assert not again.Again(lambda: "").possible
+
+
+def test_a_process_that_dies_is_started_again(be: CPUDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = [_low(be, f"k{k}") for k in range(5)]
+    real = emission.send
+
+    def send(file: int, message: bytes) -> None:  # the process is killed while it has the first two texts
+        real(file, message)
+        if message[:1] == b"\x78" and (deaths := len(killed)) < 2:
+            killed.append(deaths)
+            be.compiler.again._process.kill()
+
+    killed: list[int] = []
+    monkeypatch.setattr(emission, "send", send)
+    be.settle()
+    assert [k.later is None for k in kernels] == [False, False, True, True, True] and be.counters()["improved"] == 3
+    killed.clear()
+    be.settle()  # once more: after the third death nobody tries again
+    assert not be.compiler.again.possible and [k.later is None for k in kernels] == [False, False, True, True, True]
 
 
 def test_better_code_comes_while_a_thread_runs(be: CPUDevice) -> None:

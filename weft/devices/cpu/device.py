@@ -97,7 +97,7 @@ class CPUDevice:
 
     @_Once
     def compiler(self) -> Compiler:
-        return Compiler(self._cache if self._cache is not None else Cache())
+        return Compiler(self._cache if self._cache is not None else Cache(), load_generator=_load_generator)
 
     @_Once
     def native(self) -> dict[str, int]:
@@ -277,6 +277,10 @@ class CPUDevice:
         made = _generate(kernel)
         slow = {name + "f" * (type_ == "float") for name, type_ in made.called if not has_vectors(name, type_)}
         return Code(made.vectors, tuple(sorted(slow)))
+
+
+def _load_generator() -> None:
+    import weft.devices.cpu.generate  # noqa: F401
 
 
 def _generate(kernel: Any) -> Any:

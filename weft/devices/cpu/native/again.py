@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.devices.cpu.native import emission
+from weft.signals import uninterrupted
 
+TRIES = 3  # processes that end by themselves before no more are started
 LINGER = 0.5  # seconds that the second process waits for more: it takes 0.1 to start
 
 
@@ -31,7 +33,7 @@ class Job(NamedTuple):
 
 
 class Again:
-    """One a compiler. ``features`` of the CPU, as LLVM names them."""
+    """One a compiler. ``features()`` loads what the thread will need, and gives the CPU's features, as LLVM names them."""
 
     def __init__(self, features: Callable[[], str]) -> None:
         self.features = features
@@ -42,10 +44,11 @@ class Again:
         self._thread: threading.Thread | None = None
         self._process: Any = None
         self._hurry = False
+        self._failed = 0
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Returns at once."""
-        with self.state:
+        with uninterrupted(), self.state:
             self._waiting.extend(jobs)
             if self._thread is None and self._waiting:
                 thread = threading.Thread(target=self._work, name="weft compiles again", daemon=True)
@@ -82,8 +85,7 @@ class Again:
     def end(self) -> None:
         """The interpreter ends."""
         with self.state:
-            self.possible = False
-            self._waiting.clear()
+            self._give_up()
             self._stop()
 
     def _work(self) -> None:
@@ -98,10 +100,11 @@ class Again:
                     return
                 self._now = job = self._waiting.popleft()
             try:
+                self._begin()
                 code = self._asked(job.text())
                 if code is not None:
                     job.done(code)
-            except Exception:  # of memory, of a loader: what runs goes on as it is
+            except Exception:  # no process, no memory, no loader: what runs goes on as it is
                 pass
             with self.state:
                 self._now = None
@@ -114,26 +117,42 @@ class Again:
             process.stdin.close()
             process.stdout.close()
 
+    def _begin(self) -> None:
+        """See that there is a process."""
+        with self.state:  # a fork waits: in a child, modules that were being loaded and pipes half made would stay so
+            if self._process is not None or not self.possible:
+                return
+            first = json.dumps([[str(path) for path in sys.path], self.features()]).encode()
+            try:
+                self._process = _start()
+            except OSError:
+                self._give_up()
+                raise
+            atexit.unregister(self.end)
+            atexit.register(self.end)
+            emission.send(self._process.stdin.fileno(), first)
+
     def _asked(self, text: bytes) -> bytes | None:
         """The object, or None: a kernel that cannot be compiled again stays as it is."""
+        process = self._process
+        if process is None:
+            return None
         try:
-            if self._process is None:
-                features = self.features()
-                with self.state:  # a fork waits for its start
-                    if not self.possible:
-                        return None
-                    self._process = _start()
-                    atexit.register(self.end)
-                emission.send(self._process.stdin.fileno(), json.dumps([sys.path, features]).encode())
-            emission.send(self._process.stdin.fileno(), text)
-            code = emission.receive(self._process.stdout.fileno())
+            emission.send(process.stdin.fileno(), text)
+            code = emission.receive(process.stdout.fileno())
         except (OSError, ValueError):
             code = None
-        if code is None:
+        if code is None:  # it was killed, or LLVM ended it
             with self.state:
-                self.possible = False
-                self._waiting.clear()
+                self._stop()
+                self._failed += 1
+                if self._failed >= TRIES:
+                    self._give_up()
         return code
+
+    def _give_up(self) -> None:
+        self.possible = False
+        self._waiting.clear()
 
 
 def _start() -> Any:

@@ -91,6 +91,7 @@ class Compiler:
     """Turns text into addresses and remembers them.
 
     imports : addresses of the symbols that kernels import by name.
+    load_generator : loads the modules that ``generate`` of :meth:`kernel` needs.
     """
 
     cache: Cache
@@ -100,9 +101,17 @@ class Compiler:
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
-    again: Again = field(default_factory=lambda: Again(lambda: host().features))
+    load_generator: Callable[[], None] = lambda: None
+    again: Again = field(init=False)
     _sweep_at: int = KEPT_DEAD
     _jit: Any = None
+
+    def __post_init__(self) -> None:
+        self.again = Again(self._features)
+
+    def _features(self) -> str:
+        self.load_generator()  # the texts of lesser code that came from disk are made in the thread
+        return str(host().features)
 
     def kernel(self, text: str, generate: Callable[[], Any], us: float = math.inf) -> Loaded:
         """The kernel whose printed form is ``text``; ``generate() -> Generated`` is called if it must be built.
