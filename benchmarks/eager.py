@@ -89,13 +89,15 @@ def _out_of_time(number: int, frame: object) -> None:
 
 def idle(patience: float = 60.0) -> float:
     """Wait until the process computes nothing any more, nor one that it started; gives the CPU time that was used by then."""
-    end, calm = time.monotonic() + patience, 0
+    end, calm, looking, others = time.monotonic() + patience, 0, 0.0, -1.0
     while calm < 2 and time.monotonic() < end:
-        before = clock(), _started()
+        before = clock()
         time.sleep(0.05)
-        after = clock(), _started()
-        calm = calm + 1 if sum(after) - sum(before) < 0.002 else 0
-    return sum(after)
+        used = clock() - before
+        start, last, others = clock(), others, _started()  # which takes time itself
+        looking += clock() - start
+        calm = calm + 1 if used < 0.002 and others == last else 0
+    return clock() - looking + others
 
 
 def _started() -> float:
