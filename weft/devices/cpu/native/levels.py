@@ -13,6 +13,7 @@ from weft.devices.cpu.native.emission import HIGH, LOW
 
 US_PER_BYTE = 0.3
 LOST = 0.35  # of the estimated time
+START = 60_000.0  # microseconds that the process takes to start which compiles again
 SOONER = 16  # times sooner than when the time lost has paid for it: what runs twice mostly runs for long
 FEW, MANY = 2, 256  # runs; the first never asks for more
 
@@ -29,4 +30,4 @@ def level_of(us: float, cost: float) -> int:
 
 def runs_until(costs: Iterable[float], us: float) -> int:
     """After how many runs of a program the kernels are compiled again in which it spends ``us`` microseconds."""
-    return max(FEW, min(MANY, int(sum(costs) / (SOONER * LOST * max(us, 1.0)))))
+    return max(FEW, min(MANY, int((START + sum(costs)) / (SOONER * LOST * max(us, 1.0)))))
