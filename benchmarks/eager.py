@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -31,7 +32,12 @@ from eager_cases import MEMORY, Case, Row, cases, figure, program
 from measure import seconds_per_call
 
 AGAIN = "weft, disk cache"
-clock = time.process_time
+
+
+def clock() -> float:
+    """CPU seconds of this process, and of the processes that it started and that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 class OutOfTime(Exception):
@@ -50,7 +56,7 @@ def worker(library: str, folder: str) -> None:
         signal.signal(signal.SIGUSR1, _out_of_time)
         step, show = program(case)(lib)
         start = clock()
-        _steps(case, step, out)
+        _steps(case, step, out, turns.settling(library.split(",")[0]))
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         out["whole"] = idle() - start
         np.save(Path(folder) / f"{library} {asked['case']}.npy", np.concatenate([_flat(v) for v in show()]))
@@ -61,10 +67,10 @@ def worker(library: str, folder: str) -> None:
     print(json.dumps(out), flush=True)
 
 
-def _steps(case: Case, step: Callable[[int], object], out: dict) -> None:
+def _steps(case: Case, step: Callable[[int], object], out: dict, settle: Callable[[], None]) -> None:
     seconds = out["seconds"]
     if case.steps is None:
-        seconds += seconds_per_call(lambda: step(0), clock=clock)
+        seconds += seconds_per_call(lambda: step(0), clock=clock, settle=settle)
         return
     for k in range(case.steps):
         start = clock()
@@ -82,13 +88,29 @@ def _out_of_time(number: int, frame: object) -> None:
 
 
 def idle(patience: float = 60.0) -> float:
-    """Wait until the process computes nothing any more; gives the CPU time that it has used by then."""
-    end, calm = time.monotonic() + patience, 0
+    """Wait until the process computes nothing any more, nor one that it started; gives the CPU time that was used by then."""
+    end, calm, looking, others = time.monotonic() + patience, 0, 0.0, -1.0
     while calm < 2 and time.monotonic() < end:
         before = clock()
         time.sleep(0.05)
-        calm = calm + 1 if clock() - before < 0.002 else 0
-    return clock()
+        used = clock() - before
+        start, last, others = clock(), others, _started()  # which takes time itself
+        looking += clock() - start
+        calm = calm + 1 if used < 0.002 and others == last else 0
+    return clock() - looking + others
+
+
+def _started() -> float:
+    """CPU seconds of processes that this one started and that still run."""
+    found = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if int(fields[1]) == os.getpid():
+            found += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def memory() -> dict[str, float]:

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import problems
 from measure import seconds_per_call
-from turns import about, calibrate, disagreement, one_round
+from turns import about, calibrate, disagreement, one_round, settling
 
 HERE = Path(__file__).parent
 LIBRARIES = ("weft", "torch", "jax")
@@ -53,7 +53,7 @@ def worker(library: str, folder: str) -> None:
         result = show()
         first = time.perf_counter() - start
         np.save(Path(folder) / f"{library} {name.replace('/', '_')}.npy", np.asarray(result))
-        print(json.dumps({"first": first, "seconds": seconds_per_call(call)}), flush=True)
+        print(json.dumps({"first": first, "seconds": seconds_per_call(call, settle=settling(library))}), flush=True)
 
 
 def import_seconds(library: str) -> float:

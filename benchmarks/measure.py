@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 def seconds_per_call(
     call: Callable[[], object], batch_seconds: float = 0.1, batches: int = 3, warm: int = 3,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] = time.perf_counter, settle: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Seconds a call, one figure a batch. The first calls compile and warm caches and are not counted."""
+    """Seconds a call, one figure a batch. The first calls compile and warm caches and are not counted, nor is ``settle``."""
     for _ in range(warm):
         call()
+    settle()
     start = clock()
     call()
     once = clock() - start

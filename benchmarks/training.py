@@ -57,7 +57,8 @@ def worker(library: str, folder: str) -> None:
         losses = np.asarray(show())
         first = time.perf_counter() - start
         np.save(Path(folder) / f"{library} {name}.npy", losses)
-        print(json.dumps({"first": first, "seconds": seconds_per_call(call, batch_seconds=0.5)}), flush=True)
+        seconds = seconds_per_call(call, batch_seconds=0.5, settle=turns.settling(library))
+        print(json.dumps({"first": first, "seconds": seconds}), flush=True)
 
 
 def main() -> None:

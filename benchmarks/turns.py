@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,11 @@ def calibrate() -> dict[str, float]:
     copy = statistics.median(seconds_per_call(lambda: np.copyto(y, x)))
     product = statistics.median(seconds_per_call(lambda: a @ a))
     return {"copy GB/s": 2 * x.nbytes / copy / 1e9, "numpy gemm 1024 GFLOP/s": 2 * 1024**3 / product / 1e9}
+
+
+def settling(library: str) -> Callable[[], None]:
+    """What waits until a library's code is as good as it gets: weft's is compiled again behind the back of what runs."""
+    return importlib.import_module("weft.devices").settle if library == "weft" else lambda: None
 
 
 def start_worker(library: str, threads: int, folder: str, cache: str, script: str) -> subprocess.Popen[str]:

@@ -25,7 +25,9 @@ import weft as wf
 
 ROOT = Path(__file__).parents[1]
 EVERYWHERE = {"as_node", "bind", "cast", "finish", "node", "number_node", "op", "operands", "wrap"}
-NEVER = {"weft.nan_to_num", "weft.counters", "weft.get_num_threads"}  # what they call is called with what it takes
+NEVER = {  # what they call is called with what it takes
+    "weft.nan_to_num", "weft.counters", "weft.get_num_threads", "weft.devices.settle",
+}
 
 
 def _rooms() -> Any:

@@ -263,7 +263,9 @@ def check_kernel(kernel: Kernel, inputs: list[np.ndarray], scalars: list[Any], e
     except AssertionError as error:
         raise Mismatch("verified", f"{error}\n{text}") from error
     for behind in (True, False):
-        compared("compiled", kernel, native.run(kernel, inputs, scalars, behind), expected, text)
+        got = native.run(kernel, inputs, scalars, behind)
+        compared("compiled", kernel, got, expected, text)
+    compared("compiled quickly", kernel, native.run(kernel, inputs, scalars, True, (), native.quickly(kernel)), got, text)
     pairs = in_place(kernel)
     together: list[tuple[int, int]] = []
     for i, o in pairs:

@@ -16,7 +16,7 @@ from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native import code_memory, elf
 from weft.devices.cpu.native.code_memory import PAGE, CodeMemory, Spans
-from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, Loaded, emit_object, function
+from weft.devices.cpu.native.compile import KEPT_DEAD, Compiler, emit_object, function
 from weft.schedule.info import KernelInfo
 from weft.schedule.program import Call, Program, Slot
 
@@ -259,4 +259,3 @@ def test_code_of_modules_stays(tmp_path: Path) -> None:
     known.sweep()
     assert known.module(text)["seven"] == address and known.counts.loads == 1
     assert function(address, result=ctypes.c_int32)() == 7
-    assert Loaded(address, 0, 0, False) == Loaded(address, 0, 0, False)

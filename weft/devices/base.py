@@ -206,6 +206,15 @@ class AnySize(Protocol):
         ...
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """A device whose code gets better behind the back of what runs."""
+
+    def settle(self) -> None:
+        """Return when all code in memory is as good as it gets."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """What a kernel's code is like. vectors: whether several elements are computed together; called: functions of a library

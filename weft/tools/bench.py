@@ -106,11 +106,14 @@ PASSES = ("forward", "input gradient", "weight gradient")
 
 def measure(net: str, batch: int, repeats: int, show: Callable[[Layer, dict[str, float]], None]) -> dict[str, dict[str, float]]:
     """Median seconds of each pass of each layer; ``show`` is told of a layer when it is done."""
+    from weft.devices import settle
+
     found = {}
     for position, layer in enumerate(layers(net)):
         seconds = {}
         for name, call in passes(layer, batch, first=position == 0):
             call()  # compiles
+            settle()
             call()
             times = []
             for _ in range(repeats):

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -16,10 +17,14 @@ from weft.devices.base import Code
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, warm
 from weft.devices.cpu.native.allocator import Allocator, Borrowed, view
-from weft.devices.cpu.native.compile import Compiler, Loaded, cpu_identity, cpu_model, host, llvm_lock
-from weft.devices.cpu.native.executable import CPUExecutable
+from weft.devices.cpu.native.compile import Compiler, Loaded, llvm_lock
+from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
 from weft.devices.cpu.native.foreign import OBJECT_SIZE
+from weft.devices.cpu.native.identity import cpu_identity, cpu_model
 from weft.devices.cpu.native.layouts import WARM_STATE, extent
+from weft.devices.cpu.native.levels import runs_until
+from weft.devices.cpu.native.loops import kernel_times
+from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.native.sized import CPUSized
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
@@ -66,14 +71,14 @@ class CPUDevice:
         self._forking: list[Any] = []
         self.numpy_calls = 0
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._after_fork)
+            os.register_at_fork(before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
 
     def _before_fork(self) -> None:
         """A child has no other threads: what they are doing under these locks must be finished, or it stays half done there."""
         self._lock.acquire()
         self._forking.append(self._lock)
         compiler = self.__dict__.get("compiler")
-        for lock in (compiler.lock, llvm_lock()) if compiler is not None else ():
+        for lock in (compiler.lock, llvm_lock(), compiler.again.state) if compiler is not None else ():
             if lock is not None:
                 lock.acquire()
                 self._forking.append(lock)
@@ -82,13 +87,18 @@ class CPUDevice:
         while self._forking:
             self._forking.pop().release()
 
+    def _in_child(self) -> None:
+        self._after_fork()
+        if (compiler := self.__dict__.get("compiler")) is not None:
+            compiler.again.in_child()
+
     @_Once
     def pool(self) -> Pool:
         return Pool(self._threads)
 
     @_Once
     def compiler(self) -> Compiler:
-        return Compiler(self._cache if self._cache is not None else Cache())
+        return Compiler(self._cache if self._cache is not None else Cache(), load_generator=_load_generator)
 
     @_Once
     def native(self) -> dict[str, int]:
@@ -135,23 +145,51 @@ class CPUDevice:
     def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
         """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
         native = self.native  # before the kernels, which import its symbols
-        return CPUExecutable(program, self._kernels(program), self.pool, self.allocator, native, flush_denormals)
+        times = kernel_times(program, FLOPS_PER_US, BYTES_PER_US)
+        kernels = self._kernels(program, times)
+        return CPUExecutable(
+            program, kernels, self.pool, self.allocator, native, flush_denormals, self._hot(kernels, times)
+        )
 
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
         """The same, with stamps between its steps: see ``native/timed.py``."""
         from weft.devices.cpu.native import timed
 
         native = {**self.native, **self.compiler.module(timed.text())}
-        return timed.TimedExecutable(program, self._kernels(program), self.pool, self.allocator, native, flush_denormals)
+        kernels = self._kernels(program, [math.inf] * len(calls(program)))
+        self.compiler.settle(kernels)  # what is timed is code that stays
+        return timed.TimedExecutable(program, kernels, self.pool, self.allocator, native, flush_denormals)
 
-    def _kernels(self, program: Program) -> list[Loaded]:
+    def _kernels(self, program: Program, times: Sequence[float]) -> list[Loaded]:
+        """Compiled as well as pays: ``times`` are microseconds that a run spends in each."""
         from weft.kernel.printer import kernel_key
 
         kernels = [step.kernel for step in calls(program)]
-        found = {  # layers of a net share kernels
-            id(k): self.compiler.kernel(str(kernel_key(k)), partial(_generate, k)) for k in {id(k): k for k in kernels}.values()
+        texts = {id(k): str(kernel_key(k)) for k in kernels}  # layers of a net share kernels
+        whole: defaultdict[str, float] = defaultdict(float)
+        for kernel, us in zip(kernels, times, strict=True):
+            whole[texts[id(kernel)]] += us
+        found = {
+            id(k): self.compiler.kernel(texts[id(k)], partial(_generate, k), whole[texts[id(k)]])
+            for k in {id(k): k for k in kernels}.values()
         }
         return [found[id(k)] for k in kernels]
+
+    def _hot(self, kernels: Sequence[Loaded], times: Sequence[float]) -> call.Hot | None:
+        """When a program has run so often that its kernels get better code, the costliest first."""
+        us: dict[Loaded, float] = {}
+        for kernel, time in zip(kernels, times, strict=True):
+            if kernel.later is not None:
+                us[kernel] = us.get(kernel, 0.0) + time
+        if not us:
+            return None
+        costs = [kernel.later.meta["cost"] for kernel in us if kernel.later is not None]
+        improve = partial(self.compiler.improve, sorted(us, key=us.__getitem__, reverse=True))
+        return call.Hot(runs_until(costs, sum(us.values())), improve)
+
+    def settle(self) -> None:
+        """Wait until all code in memory is as good as it gets: what is timed then stays as fast."""
+        self.compiler.settle()
 
     def allocate(self, nbytes: int) -> Any:
         """At least ``nbytes`` uninitialised bytes, 64-byte aligned."""
@@ -211,7 +249,7 @@ class CPUDevice:
             "kernels": pool.counter("kernels"), "entries": pool.counter("entries"),
             "parallel_jobs": pool.counter("jobs"), "inline_jobs": pool.counter("inline"),
             "sized_calls": pool.counter("sized"), "numpy_calls": self.numpy_calls,
-            "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads,
+            "compiles": counts.compiles, "cache_hits": counts.cache_hits, "loads": counts.loads, "improved": counts.improved,
             "allocator_misses": self.allocator.misses, "allocator_bytes": self.allocator.system_bytes,
         }
 
@@ -253,6 +291,10 @@ class CPUDevice:
         made = _generate(kernel)
         slow = {name + "f" * (type_ == "float") for name, type_ in made.called if not has_vectors(name, type_)}
         return Code(made.vectors, tuple(sorted(slow)))
+
+
+def _load_generator() -> None:
+    import weft.devices.cpu.generate  # noqa: F401
 
 
 def _generate(kernel: Any) -> Any:

@@ -10,6 +10,7 @@ so two threads may run one Program at once.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -45,20 +46,31 @@ class TableLayout(NamedTuple):
     constants: tuple[int, ...]
 
 
+class Hot(NamedTuple):
+    """What is called, without arguments, when a table has run so often."""
+
+    runs: int
+    call: Callable[[], None]
+
+
 class Table:
     """The native form of a segment: 8-byte words; slots are numbered inputs, outputs, arena, the run's record, constants."""
 
-    def __init__(self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int) -> None:
+    def __init__(
+        self, layout: TableLayout, steps: list[TableRow], flags: int, workers: int, allocator: int, hot: Hot | None = None,
+    ) -> None:
         ni, no, na, nc = len(layout.kinds), len(layout.outputs), len(layout.arena), len(layout.constants)
         words = header(CALL, dict(
             ni=ni, no=no, na=na, nc=nc, ns=len(steps), flags=flags, workers=workers, total=ni + no + na + 1 + nc,
             name=id(_ADDRESS), most=most_arguments(steps), allocator=allocator, home=layout.arena_home, nd=len(layout.donate),
+            left=0 if hot is None else hot.runs, hot=0 if hot is None else id(hot.call),
         ))
         words += layout.kinds
         words += [nbytes for nbytes, _ in layout.outputs]
         words += [home for _, home in layout.outputs]
         words += [i for pair in layout.donate for i in pair]
         words += [*layout.arena, *layout.constants, *step_words(steps)]
+        self.hot = hot  # held, for the table has its address
         self.words = np.array(words, dtype=np.int64)
         self.address = int(self.words.ctypes.data)
 

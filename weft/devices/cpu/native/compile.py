@@ -12,36 +12,58 @@ then which of them are dead.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import platform
+import math
 import sys
 import threading
-import time
 import weakref
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import elf
+from weft.devices.cpu.native import elf, emission
+from weft.devices.cpu.native.again import Again, Job
 from weft.devices.cpu.native.code_memory import CodeMemory
+from weft.devices.cpu.native.emission import HIGH, LOW
+from weft.devices.cpu.native.identity import name_of, sources_unchanged
+from weft.devices.cpu.native.levels import cost_of, level_of
+from weft.devices.cpu.native.machine import host
 from weft.signals import uninterrupted
 
-ABI = "weft-cpu-1"  # arguments as an array of 8-byte slots; weft_parallel; weft_counters
 KEPT_DEAD = 256  # kernels that nobody holds wait for a sweep: this many, and as many as are alive
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class Loaded:
-    """One kernel that can be called: ``void (*address)(void **args)``. Its code lives as long as this object is held."""
+class Later(NamedTuple):
+    """A kernel's better code, which is not made yet: what it is kept under, and the text, packed."""
 
-    address: int
-    scratch: int
-    worker_scratch: int
-    parallel: bool
+    name: str
+    meta: dict[str, Any]
+    text: Callable[[], bytes]
+
+
+class Loaded:
+    """One kernel that can be called: ``void (*address)(void **args)``. Its code lives as long as this object is held.
+
+    The address lies in memory, at ``cell``, where emitted code reads it at each call: it changes when better code is there
+    (``later`` is None then). The old code stays, for a thread may be in it.
+    """
+
+    __slots__ = ("__weakref__", "_word", "cell", "later", "parallel", "scratch", "worker_scratch")
+
+    def __init__(self, address: int, scratch: int, worker_scratch: int, parallel: bool, later: Later | None = None) -> None:
+        self._word = ctypes.c_int64(address)  # written at once, not in parts
+        self.cell = ctypes.addressof(self._word)
+        self.scratch, self.worker_scratch, self.parallel, self.later = scratch, worker_scratch, parallel, later
+
+    @property
+    def address(self) -> int:
+        return self._word.value
+
+    def improve(self, address: int) -> None:
+        self._word.value = address
+        self.later = None
 
 
 @dataclass(slots=True)
@@ -49,17 +71,19 @@ class _Known:
     """A kernel in memory. ``give`` frees its code, once ``loaded`` is dead."""
 
     loaded: weakref.ref[Loaded]
-    fields: tuple[int, int, int, bool]
+    fields: tuple[int, int, int, bool, Later | None]
     give: Callable[[], None]
 
 
 @dataclass(slots=True)
 class Counts:
-    """What this process did: LLVM compilations, objects taken from disk, objects put into memory."""
+    """What this process did: LLVM compilations that somebody waited for, objects taken from disk and objects put into memory
+    then; kernels that got better code in the background."""
 
     compiles: int = 0
     cache_hits: int = 0
     loads: int = 0
+    improved: int = 0
 
 
 @dataclass(slots=True)
@@ -67,6 +91,7 @@ class Compiler:
     """Turns text into addresses and remembers them.
 
     imports : addresses of the symbols that kernels import by name.
+    load_generator : loads the modules that ``generate`` of :meth:`kernel` needs.
     """
 
     cache: Cache
@@ -76,12 +101,24 @@ class Compiler:
     modules: dict[str, dict[str, int]] = field(default_factory=dict)
     memory: CodeMemory = field(default_factory=CodeMemory)
     lock: Any = field(default_factory=threading.RLock)
+    load_generator: Callable[[], None] = lambda: None
+    again: Again = field(init=False)
     _sweep_at: int = KEPT_DEAD
     _jit: Any = None
 
-    def kernel(self, text: str, generate: Callable[[], Any]) -> Loaded:
-        """The kernel whose printed form is ``text``; ``generate() -> Generated`` is called if it must be built."""
-        name = _name("kernel\n" + text)
+    def __post_init__(self) -> None:
+        self.again = Again(self._features)
+
+    def _features(self) -> str:
+        self.load_generator()  # the texts of lesser code that came from disk are made in the thread
+        return str(host().features)
+
+    def kernel(self, text: str, generate: Callable[[], Any], us: float = math.inf) -> Loaded:
+        """The kernel whose printed form is ``text``; ``generate() -> Generated`` is called if it must be built.
+
+        us : that a run spends in it, by an estimate: whether LLVM takes its time now, or when :meth:`improve` asks for it
+        """
+        name = name_of("kernel\n" + text)
         known = self.kernels.get(name)
         found = None if known is None else known.loaded()
         if found is not None:
@@ -96,7 +133,37 @@ class Compiler:
                 return found
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
-            return self._object(name, lambda: _of_generated(generate()), self._as_kernel)
+            us = us if self.again.possible else math.inf
+            return self._object(name, lambda: _of_generated(generate()), partial(self._as_kernel, generate), us)
+
+    def improve(self, kernels: Iterable[Loaded]) -> None:
+        """Have better code made, in the background, for those that have none yet."""
+        self.again.add([Job(k.later.text, partial(self._improved, k.later)) for k in dict.fromkeys(kernels) if k.later])
+
+    def settle(self, kernels: Iterable[Loaded] | None = None) -> None:
+        """Wait until these kernels, or all in memory, have the best code."""
+        if kernels is None:
+            with self.lock:
+                kernels = [k for known in self.kernels.values() if (k := known.loaded()) is not None]
+        self.improve(kernels)
+        self.again.settle()
+
+    def _improved(self, later: Later, code: bytes) -> None:
+        """Better code is there. In the background's thread."""
+        meta = {**later.meta, "level": HIGH, "llvm": not elf.supported()}
+        with self.lock:
+            known = self.kernels.get(later.name)
+            if known is None or known.fields[-1] is None:  # swept, or done meanwhile
+                return
+            addresses, give = self._placed(later.name, meta, code)
+            known.give = partial(_both, known.give, give)
+            known.fields = (addresses[meta["symbol"]], *known.fields[1:-1], None)
+            found = known.loaded()
+            if found is not None:
+                found.improve(known.fields[0])
+            self.counts.improved += 1
+        if sources_unchanged():
+            self.cache.write(later.name, meta, code)
 
     def module(self, ir: str) -> dict[str, int]:
         """Addresses of the functions that a piece of LLVM text defines. They stay."""
@@ -107,10 +174,10 @@ class Compiler:
 
         what : names the text, with all that it depends on besides weft's own code and the machine.
         """
-        name = _name("module\n" + what)
+        name = name_of("module\n" + what)
         with self.lock:
             if name not in self.modules:
-                self._object(name, lambda: (text(), {}), self._as_module)
+                self._object(name, lambda: (text(), {}), self._as_module, math.inf)
             return self.modules[name]
 
     def sweep(self) -> int:
@@ -123,49 +190,65 @@ class Compiler:
             self._sweep_at = 2 * len(self.kernels) + KEPT_DEAD
             return len(dead)
 
-    def _as_kernel(self, name: str, meta: dict[str, Any], addresses: dict[str, int], give: Callable[[], None]) -> Loaded:
-        fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"])
+    def _as_kernel(
+        self, generate: Callable[[], Any], name: str, meta: dict[str, Any], ir: str | None, addresses: dict[str, int],
+        give: Callable[[], None],
+    ) -> Loaded:
+        later = None
+        if meta["level"] != HIGH:
+            later = Later(name, meta, (lambda: _packed(generate().ir)) if ir is None else partial(_same, _packed(ir)))
+        fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
         found = Loaded(*fields)
         self.kernels[name] = _Known(weakref.ref(found), fields, give)
         return found
 
-    def _as_module(self, name: str, meta: dict[str, Any], addresses: dict[str, int], give: Callable[[], None]) -> None:
+    def _as_module(
+        self, name: str, meta: dict[str, Any], ir: str | None, addresses: dict[str, int], give: Callable[[], None],
+    ) -> None:
         self.modules[name] = addresses
 
-    def _object(self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any]) -> Any:
-        """From disk, or built: loaded, and handed to ``keep``. An entry that cannot be loaded counts as none."""
+    def _object(
+        self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any], us: float,
+    ) -> Any:
+        """From disk, or built: loaded, and handed to ``keep``. An entry that cannot be loaded, or not serve, counts as none."""
         entry = self.cache.read(name)
-        if entry is not None and _is_complete(entry.meta):
+        if entry is not None and _is_complete(entry.meta) and level_of(us, entry.meta["cost"]) <= entry.meta["level"]:
             try:
-                return self._loaded(name, entry.meta, entry.code, keep, hit=True)
+                return self._loaded(name, entry.meta, None, entry.code, keep, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
                 pass
         ir, meta = make()
-        code, exports = emit_object(ir)
-        meta = {**meta, "exports": exports, "llvm": not elf.supported()}
+        cost = cost_of(ir)
+        level = level_of(us, cost)
+        code, exports = emit_object(ir, level)
+        meta = {**meta, "exports": exports, "llvm": not elf.supported(), "level": level, "cost": cost}
         self.counts.compiles += 1
         try:
-            found = self._loaded(name, meta, code, keep)
+            found = self._loaded(name, meta, ir, code, keep)
         except elf.UnsupportedObject as error:  # LLVM's loader knows more
             meta["llvm"] = True
             try:
-                found = self._loaded(name, meta, code, keep)
+                found = self._loaded(name, meta, ir, code, keep)
             except RuntimeError as second:
                 raise RuntimeError(f"compiled code cannot be loaded: {error}") from second
         if sources_unchanged():
             self.cache.write(name, meta, code)
         return found
 
-    def _loaded(self, name: str, meta: dict[str, Any], code: bytes, keep: Callable[..., Any], hit: bool = False) -> Any:
+    def _loaded(
+        self, name: str, meta: dict[str, Any], ir: str | None, code: bytes, keep: Callable[..., Any], hit: bool = False,
+    ) -> Any:
         with uninterrupted():  # in memory and known, or neither
-            if meta["llvm"]:
-                addresses, give = self._load_llvm(name, code, meta["exports"])
-            else:
-                addresses, place = elf.load(code, self._resolve, self.memory)
-                give = partial(self.memory.give, place)
+            addresses, give = self._placed(name, meta, code)
             self.counts.loads += 1
             self.counts.cache_hits += hit
-            return keep(name, meta, addresses, give)
+            return keep(name, meta, ir, addresses, give)
+
+    def _placed(self, name: str, meta: dict[str, Any], code: bytes) -> tuple[dict[str, int], Callable[[], None]]:
+        if meta["llvm"]:
+            return self._load_llvm(name, code, meta["exports"])
+        addresses, place = elf.load(code, self._resolve, self.memory)
+        return addresses, partial(self.memory.give, place)
 
     def _resolve(self, name: str) -> int:
         return self.imports.get(name) or elf.process_symbol(name)
@@ -173,14 +256,14 @@ class Compiler:
     def _load_llvm(self, name: str, code: bytes, exports: list[str]) -> tuple[dict[str, int], Callable[[], None]]:
         llvm = _llvm()
         if self._jit is None:
-            self._jit = llvm.create_lljit_compiler(_machine())
+            self._jit = llvm.create_lljit_compiler(emission.machine(host().features, HIGH))
             _hold(self._jit)
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol, address in self.imports.items():
             builder.import_symbol(symbol, address)
         for symbol in exports:
             builder.export_symbol(symbol)
-        tracker = builder.link(self._jit, f"{name}-{self.counts.loads}")
+        tracker = builder.link(self._jit, f"{name}-{self.counts.loads}-{self.counts.improved}")
         _hold(tracker)
         return {symbol: tracker[symbol] for symbol in exports}, partial(_unload, tracker)
 
@@ -192,42 +275,18 @@ def _of_generated(generated: Any) -> tuple[str, dict[str, Any]]:
     }
 
 
-def emit_object(ir: str) -> tuple[bytes, list[str]]:
-    """Compile LLVM text for this CPU: locals into registers (SROA), then code generation, nothing else.
-
-    Returns the object file and the functions it exports.
-    """
+def emit_object(ir: str, level: int = HIGH) -> tuple[bytes, list[str]]:
+    """Compile LLVM text for this CPU; the object file and the functions it exports."""
     with uninterrupted():  # llvmlite frees what it made in destructors, where Ctrl-C would be lost
-        return _emitted(ir)
-
-
-def _emitted(ir: str) -> tuple[bytes, list[str]]:
-    llvm = _llvm()
-    passes, options = _passes()
-    with (
-        llvm.create_context() as context,  # one for all would keep types and numbers of every kernel for ever
-        _machine() as machine,
-        llvm.parse_assembly(ir, context) as module,
-        llvm.create_pass_builder(machine, options) as builder,  # for one run; 2 KB of each are never freed by llvmlite
-    ):
-        passes.run(module, builder)
-        exports = [f.name for f in module.functions if not f.is_declaration and f.linkage == llvm.Linkage.external]
-        return machine.emit_object(module), exports
-
-
-@lru_cache(maxsize=1)
-def _passes() -> tuple[Any, Any]:
-    """What every compilation runs; made once, for llvmlite does not free it."""
-    llvm = _llvm()
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_sroa_pass()
-    return passes, llvm.create_pipeline_tuning_options(speed_level=0)
+        return emission.emitted(ir, host().features, level)
 
 
 def _is_complete(meta: dict[str, Any]) -> bool:
     """Whether an entry says what loading it needs."""
     exports = meta.get("exports")
     if not isinstance(exports, list) or not all(isinstance(name, str) for name in exports) or type(meta.get("llvm")) is not bool:
+        return False
+    if meta.get("level") not in (LOW, HIGH) or type(meta["level"]) is not int or type(meta.get("cost")) is not float:
         return False
     if "symbol" not in meta:
         return True
@@ -242,6 +301,19 @@ def _hold(thing: Any) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
+def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()
+
+
+def _same(text: bytes) -> bytes:
+    return text
+
+
+def _packed(ir: str) -> bytes:
+    return zlib.compress(ir.encode(), 1)  # a tenth of it; it may have to be kept for long
+
+
 def _unload(tracker: Any) -> None:
     tracker.close()
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(tracker))
@@ -250,110 +322,13 @@ def _unload(tracker: Any) -> None:
 @lru_cache(maxsize=1)
 def _llvm() -> Any:
     with uninterrupted():
-        import llvmlite.binding as llvm
-
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()  # a module with inline assembly aborts the process without it
-        return llvm
-
-
-@lru_cache(maxsize=1)
-def host() -> Any:
-    """What the code generator must know of this CPU; the first time LLVM is asked, which is not to be interrupted."""
-    with uninterrupted():
-        from weft.devices.cpu.emit.isa import host_isa
-
-        return host_isa()
+        return emission.opened()
 
 
 def llvm_lock() -> Any:
     """The lock under which llvmlite enters LLVM, None where LLVM is not loaded (or keeps it elsewhere)."""
     loaded = sys.modules.get("llvmlite.binding.ffi")
     return getattr(getattr(getattr(loaded, "lib", None), "_lock", None), "_lock", None)
-
-
-def _machine() -> Any:
-    """A new target machine each time: it belongs to whoever uses it."""
-    return _llvm().Target.from_default_triple().create_target_machine(
-        cpu="", features=host().features, opt=3, reloc="pic", codemodel="small"
-    )
-
-
-@lru_cache(maxsize=1)
-def identity() -> str:
-    """All that code depends on besides its own text: CPU, LLVM, ABI, and the code that wrote it."""
-    import llvmlite
-
-    libraries = sorted((Path(llvmlite.__file__).parent / "binding").glob("*llvmlite*"))
-    stamp = " ".join(f"{p.name} {p.stat().st_size}" for p in libraries)  # which LLVM it carries
-    return "\n".join([ABI, cpu_identity(), f"llvmlite {llvmlite.__version__} {stamp}", source_hash(), ""])
-
-
-@lru_cache(maxsize=1)
-def _identified() -> Any:
-    return hashlib.sha256(identity().encode())
-
-
-def _name(text: str) -> str:
-    """Under which name an object is kept, in memory and on disk."""
-    digest = _identified().copy()
-    digest.update(text.encode())
-    return digest.hexdigest()
-
-
-@lru_cache(maxsize=1)
-def cpu_identity() -> str:
-    """The CPU's exact features and cache sizes, without asking LLVM."""
-    lines = [platform.system(), platform.machine()]
-    try:
-        wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
-        text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-        lines += [line for line in text.splitlines() if line.split(":")[0].strip() in wanted]
-        for size in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")):
-            lines.append(size.read_text().strip())
-    except OSError:
-        lines.append(platform.processor())
-    if len(lines) <= 3:  # not Linux: ask LLVM
-        lines.append(repr(host()))
-    return "\n".join(lines)
-
-
-def cpu_model() -> str:
-    """The name the CPU gives itself; never used to choose code."""
-    for line in cpu_identity().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-@lru_cache(maxsize=1)
-def source_hash() -> str:
-    """A digest of weft's own code that decides what a kernel's object code looks like."""
-    digest = hashlib.sha256()
-    for path in _sources():
-        digest.update(os.fsencode(path.relative_to(_PACKAGE)) + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def sources_unchanged() -> bool:
-    """Whether the files that :func:`source_hash` reads are still those this process imported.
-
-    While somebody edits weft, old code in memory must not be kept under the new files' name.
-    """
-    return not any(_STARTED < path.stat().st_mtime <= time.time() for path in _sources())
-
-
-@lru_cache(maxsize=1)
-def _sources() -> list[Path]:
-    files = [_PACKAGE / "formats.py", _PACKAGE / "graph" / "primitives" / "philox.py"]
-    for folder in (_PACKAGE / "kernel", _PACKAGE / "devices" / "cpu"):
-        files += sorted(folder.rglob("*.py"))
-    return files
-
-
-_PACKAGE = Path(__file__).resolve().parents[3]
-_STARTED = time.time()
 
 
 def function(address: int, *types: Any, result: Any = None) -> Any:

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cpu.native.compile import cpu_model, function, host
+from weft.devices.cpu.native.compile import function
+from weft.devices.cpu.native.identity import cpu_model
+from weft.devices.cpu.native.machine import host
 
 _CHAINS = 12  # independent sums: enough to hide an fma's latency on two units
 

@@ -13,7 +13,7 @@ from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.layouts import FLUSH, RELEASE
 from weft.devices.cpu.native.loops import Descriptor, describe, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
-from weft.devices.cpu.native.tables import TableRow
+from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
 from weft.errors import gib
 from weft.formats import Format
@@ -28,7 +28,7 @@ class CPUExecutable:
 
     def __init__(
         self, program: Program, kernels: list[Loaded], pool: Pool, allocator: Allocator, native: dict[str, int],
-        flush_denormals: bool = False,
+        flush_denormals: bool = False, hot: call.Hot | None = None,
     ) -> None:
         needs = program.arena + sum(nbytes(*output) for output in program.outputs)
         if needs >> 62:  # sizes are numbers of 64 bits from here on
@@ -40,6 +40,7 @@ class CPUExecutable:
         self._native = native
         self._kernels = kernels
         self._flush = flush_denormals
+        self._hot = hot
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
         self._slow = sum(self._times) > RELEASE_ABOVE_US
         self._loops = self._describe()
@@ -110,7 +111,8 @@ class CPUExecutable:
 
     def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
-        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address)
+        hot = self._hot if name == "weft_call" else None  # which every run enters once
+        table = call.Table(self._layout._replace(arena_home=home), steps, flags, threads, self._allocator.address, hot)
         self._tables.append(table)  # as long as this object: another thread may be inside
         return call.builtin(name, self._native[name], table.address)
 
@@ -136,7 +138,7 @@ class CPUExecutable:
                 site = next(first)
                 if step.sites:
                     args += (slots.record(),)
-                native = TableRow(next(kernels).address, args, check, site if step.sites else -1)
+                native = TableRow(next(kernels).cell, args, check, site if step.sites else -1)
                 since = 0.0 if check else since
             elif isinstance(step, Loop):
                 inside = calls(step.body)
@@ -144,11 +146,11 @@ class CPUExecutable:
                     next(kernels)
                     next(first)
                 checks = any(c.sites for c in inside)
-                native = TableRow(self._native["weft_loop"], slots.loop(step, loop), self._slow, 0 if checks else -1)
+                native = TableRow(cell(self._native["weft_loop"]), slots.loop(step, loop), self._slow, 0 if checks else -1)
                 since, loop = 0.0, loop + 1
             else:
                 size = slots.constant(slots.nbytes(step.target))
-                native = TableRow(self._native["weft_copy"], (slots.index(step.source), slots.index(step.target), size))
+                native = TableRow(cell(self._native["weft_copy"]), (slots.index(step.source), slots.index(step.target), size))
             out[-1].append(native)  # type: ignore[union-attr]
         return out
 

@@ -53,8 +53,9 @@ RELEASE, FLUSH = 1, 2  # flags of a call: give up the interpreter lock; flush de
 UNUSED, ADDRESS, FLOAT32, FLOAT64, INTEGER, BOOLEAN = range(6)
 # ni, no, na, nc, ns, nd: how many inputs, outputs, arena offsets, constants, steps, donations. workers: threads it is made
 # for. total: slots. most: arguments of a step. name: the attribute that holds a buffer's address. home: of the arena, or 0.
+# left: runs until ``hot`` is called, a Python object; 0: never. Of a step: where the address of its function lies.
 # behind it: kinds of inputs, bytes of outputs, homes of outputs, donations, arena offsets, constants, steps
-CALL = _words("ni no na nc ns flags workers total name most allocator home nd", pointers="name allocator home")
+CALL = _words("ni no na nc ns flags workers total name most allocator home nd left hot", pointers="name allocator home hot")
 # every: steps of the loop between two looks for signals, 0: never
 # behind it: a pair (has a tape, bytes) a carry, strides of operands, strides of results, arena offsets, numbers, steps
 LOOP = _words("length reverse carries xs ys constants na numbers ns total most every")

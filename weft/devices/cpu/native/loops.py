@@ -9,7 +9,7 @@ import numpy as np
 from weft.devices.cpu.native.compile import Loaded
 from weft.devices.cpu.native.layouts import LOOP, header
 from weft.devices.cpu.native.slots import Slots, nbytes
-from weft.devices.cpu.native.tables import TableRow, most_arguments, step_words
+from weft.devices.cpu.native.tables import TableRow, cell, most_arguments, step_words
 from weft.schedule.program import Call, Copy, Loop, Program, calls
 
 
@@ -43,12 +43,12 @@ def describe(
     for step in program.steps:
         if isinstance(step, Loop):
             inner.append(describe(step, kernels, native, 0, first))
-            functions.append((native["weft_loop"], 0 if any(c.sites for c in calls(step.body)) else -1))
+            functions.append((cell(native["weft_loop"]), 0 if any(c.sites for c in calls(step.body)) else -1))
         elif isinstance(step, Call):
             number = next(first)
-            functions.append((next(kernels).address, number if step.sites else -1))
+            functions.append((next(kernels).cell, number if step.sites else -1))
         else:
-            functions.append((native["weft_copy"], -1))
+            functions.append((cell(native["weft_copy"]), -1))
     slots = Slots(program, tuple(found[0].address for found in inner), body=True)
     steps, number = [], 0
     for (function, site), step in zip(functions, program.steps, strict=True):
@@ -89,4 +89,15 @@ def times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[fl
             out.append(step.length * (0.05 + sum(times(step.body, flops_per_us, bytes_per_us))))
         else:
             out.append(0.0)
+    return out
+
+
+def kernel_times(program: Program, flops_per_us: float, bytes_per_us: float) -> list[float]:
+    """Estimated microseconds that a run spends in each kernel, those of loops in all their steps, in the order of ``calls``."""
+    out: list[float] = []
+    for step, us in zip(program.steps, times(program, flops_per_us, bytes_per_us), strict=True):
+        if isinstance(step, Call):
+            out.append(us)
+        elif isinstance(step, Loop):
+            out += [step.length * inner for inner in kernel_times(step.body, flops_per_us, bytes_per_us)]
     return out

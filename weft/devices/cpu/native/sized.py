@@ -8,7 +8,8 @@ from typing import Any
 
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
-from weft.devices.cpu.native.compile import Compiler, host
+from weft.devices.cpu.native.compile import Compiler
+from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.sized import NEAR, SCRATCH
 from weft.formats import Format
 from weft.graph.primitives.table import Primitive

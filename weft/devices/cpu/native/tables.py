@@ -7,18 +7,28 @@ a site plus one; and the index. Kernels write numbers of their own, the walker a
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 
 class TableRow(NamedTuple):
-    """One native call. ``check``: look for signals (Ctrl-C) afterwards. ``first``: of its sites, -1: it checks no index; the
-    sites of a loop have their numbers already, so its first is 0."""
+    """One native call. ``function``: where its address lies, which may change. ``check``: look for signals (Ctrl-C) afterwards.
+    ``first``: of its sites, -1: it checks no index; the sites of a loop have their numbers already, so its first is 0."""
 
     function: int
     args: tuple[int, ...]
     check: bool = False
     first: int = -1
+
+
+@cache
+def cell(address: int) -> int:
+    """Where the address of a function lies that stays: memory that is never freed."""
+    word = ctypes.c_int64(address)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(word))
+    return ctypes.addressof(word)
 
 
 def most_arguments(steps: Sequence[TableRow]) -> int:

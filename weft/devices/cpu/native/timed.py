@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.devices.cpu.native.executable import CPUExecutable
-from weft.devices.cpu.native.tables import TableRow
+from weft.devices.cpu.native.tables import TableRow, cell
 
 # the clock that time.perf_counter_ns reads
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", getattr(time, "CLOCK_MONOTONIC", None))
@@ -49,7 +49,7 @@ class TimedExecutable(CPUExecutable):
     def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
         layout = self._layout
         slot = len(layout.kinds) + len(layout.outputs) + len(layout.arena) + 1 + len(layout.constants)
-        stamp = TableRow(self._native["weft_stamp"], (slot,))
+        stamp = TableRow(cell(self._native["weft_stamp"]), (slot,))
         for span in self._spans:
             if isinstance(span, _Native) and span.steps is steps:
                 steps = [*(s for step in steps for s in (stamp, step)), stamp, stamp]
