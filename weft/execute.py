@@ -42,19 +42,16 @@ def threads() -> int:
     return get_device().threads
 
 
-def known(key: tuple) -> bool:
-    """Whether a graph of this key was compiled lately."""
-    return PROGRAMS.get(key) is not None
+def known(key: tuple) -> Run | None:
+    """What runs graphs of this key, if one was compiled lately."""
+    return PROGRAMS.get(key)
 
 
-def executable(graph: Graph, key: tuple | None = None) -> Run:
-    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use.
-
-    key : what :func:`key_of` gives, where that is known
-    """
+def executable(graph: Graph) -> Run:
+    """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
-    device, key = get_device(), key_of(graph) if key is None else key
+    device, key = get_device(), key_of(graph)
     found = PROGRAMS.get(key)
     if found is None:
         from weft.schedule.build import build
@@ -80,10 +77,10 @@ def detached(graph: Graph) -> Graph:
     return Graph([known[n] for n in graph.inputs], [known[n] for n in graph.outputs])
 
 
-def run(graph: Graph, values: Sequence[Any], key: tuple | None = None) -> list[Any]:
+def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[Any]:
     """One buffer an output; ``values`` are the buffers and numbers of ``graph.inputs``.
 
-    key : see :func:`executable`
+    found : what :func:`executable` gives, where that is known
 
     Raises
     ------
@@ -92,11 +89,11 @@ def run(graph: Graph, values: Sequence[Any], key: tuple | None = None) -> list[A
     MemoryError
         It does not fit; the largest result is named.
     """
-    found: Any = executable(graph, key)
+    runs: Any = executable(graph) if found is None else found
     try:
-        return found(list(values))
+        return runs(list(values))
     except IndexFault as fault:
-        raise _told(fault, found.places, graph) from None
+        raise _told(fault, runs.places, graph) from None
     except MemoryError as error:
         largest = max(graph.outputs, key=lambda n: n.nbytes)
         raise MemoryError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import prod
 from sys import getrefcount
 from typing import Any
 
@@ -179,7 +180,7 @@ class _Search:
         return fresh
 
     def nbytes(self, nodes: Sequence[Node]) -> int:
-        self.bytes += sum([n.nbytes for n in nodes if n.value is None])
+        self.bytes += _nbytes([n for n in nodes if n.value is None])
         return self.bytes
 
 
@@ -214,12 +215,12 @@ def cut(node: Node) -> None:
     order = topological(waiting)
     pending = [n for n in order if n.value is None]
     handles.waits = False
-    total = sum([n.nbytes for n in pending])
+    total = _nbytes(pending)
     turns = _turns(pending)
     enough, most = (SHORT, ENOUGH) if turns else (ENOUGH, MOST_NODES)
     if known or len(pending) >= most or (len(pending) >= enough and handles.line is None):
         _compute(_known(waiting, order), line)
-    elif total >= MOST_BYTES and (total := sum([n.nbytes for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
+    elif total >= MOST_BYTES and (total := _nbytes([n for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
         _compute([node], line)
     else:  # again when half of what is left may be used up; where what is pending does not grow, seldom
         rate = (len(pending) - handles.known) / max(1, since)  # nodes an Array
@@ -231,6 +232,12 @@ def cut(node: Node) -> None:
         soon = max(FIRST, min(EVERY, int(left / rate))) if rate > 0.1 else max(EVERY, min(4 * EVERY, 4 * len(pending)))
         handles.until = len(handles) + soon
         handles.limit = len(handles) if handles.waits else handles.until
+
+
+def _nbytes(nodes: Sequence[Node]) -> int:
+    """Bytes of all; most are of a few shapes."""
+    kinds = Counter([(n.shape, n.dtype) for n in nodes])
+    return sum([prod(shape) * dtype.bytes * count for (shape, dtype), count in kinds.items()])
 
 
 def _turns(pending: Sequence[Node]) -> bool:

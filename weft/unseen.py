@@ -29,17 +29,18 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     if not (LOCAL.patience and small.possible() and execute.computes_at_once()):
         return execute.run(graph, values)
     key = execute.key_of(graph)
-    if execute.known(key) or not node_by_node.can(graph.order):
-        return execute.run(graph, values, key)
+    found = execute.known(key)
+    if found is not None or not node_by_node.can(graph.order):
+        return execute.run(graph, values, found)
     short = hash(key)
     lost = (_LOST.get(short) or 0.0) + _loses(graph, execute.threads())
     if lost > LOCAL.patience * _compiling(graph):
-        return execute.run(graph, values, key)
+        return execute.run(graph, values)
     _LOST.put(short, lost)
     try:
         return node_by_node.computed(graph.order, graph.outputs)
     except MemoryError:  # fused, it may need less
-        return execute.run(graph, values, key)
+        return execute.run(graph, values)
 
 
 def _pending(graph: Graph) -> list[Node]:

@@ -172,10 +172,10 @@ def test_a_failure_of_what_was_not_asked_for_fails_no_look(monkeypatch):
     del shared
     run = execute.run
 
-    def failing(graph, values, key=None):
+    def failing(graph, values, found=None):
         if len(graph.outputs) > 1:
             raise MemoryError("too much")
-        return run(graph, values, key)
+        return run(graph, values, found)
 
     monkeypatch.setattr(execute, "run", failing)
     np.testing.assert_allclose(float(asked), 2 * x.numpy().sum(), rtol=1e-5)
