@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from weft.devices.small import SmallWork, Surroundings
 from weft.devices.warm import WarmTable, World
 from weft.formats import Format
 
@@ -195,6 +196,13 @@ class AnySize(Protocol):
     def writable(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray | None:
         """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
         ...
+
+
+@runtime_checkable
+class DoesSmallWork(Protocol):
+    """A device that does small work on arrays without Python in between: see ``weft.devices.small``."""
+
+    def small_work(self, world: Surroundings) -> SmallWork: ...
 
 
 @dataclass(frozen=True, slots=True)
