@@ -116,8 +116,11 @@ def select(index: Any, shape: Shape) -> Selection:
 
 
 def at(index: Any, shape: Shape) -> Selection:
-    """As :func:`select`; integers are read once for each shape."""
+    """As :func:`select`; integers, and a slice alone, are read once for each shape."""
     kind = type(index)
+    if kind is slice:
+        parts = index.start, index.stop, index.step
+        return _sliced(*parts, shape) if {*map(type, parts)} <= _BOUND else select(index, shape)
     return _at(index, shape) if kind is int or (kind is tuple and {*map(type, index)} == _INT) else select(index, shape)
 
 
@@ -131,7 +134,9 @@ def is_element(index: Any, shape: Shape) -> bool:
 
 
 _at = memoised(select)
+_sliced = memoised(lambda start, stop, step, shape: select(slice(start, stop, step), shape))
 _INT = {int}
+_BOUND = {int, type(None)}
 
 
 def gathered(view: Node, chosen: Selection) -> Node:

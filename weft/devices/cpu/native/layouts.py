@@ -107,11 +107,11 @@ OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
 # formats: what each is in memory; array .. params: classes, offsets of slots, and what they hold; node, result: pairs (offset,
 # object) of what fresh ones always hold
 SMALL_STATE = _words(
-    "thread own local dict still stills limit usual homes formats format_count array scalar_type base content "
+    "thread own local dict still stills limit usual homes formats format_count array scalar_type base content source "
     "node_type value dtype shape op params leaf nothing empty reduced node node_slots result result_slots allocator",
-    pointers="own local dict still limit homes formats array scalar_type node_type leaf nothing empty reduced node result allocator",
+    pointers="own local dict still limit homes formats array scalar_type node_type leaf nothing empty reduced node result "
+    "allocator",
 )
-SMALL_HOMES = 57  # multiples of 64 bytes up to 1 KB, then four classes a doubling up to 1 MB
 # kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is written and read; least, most: of Python's integers beside it
 FORMAT = _words("dtype bytes kind least most", pointers="dtype")
 UNSIGNED = 6  # one more kind

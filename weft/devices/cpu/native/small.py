@@ -43,6 +43,7 @@ class CPUSmall:
             "formats": next(iter(self._formats.values())), "format_count": len(self._formats),
             "array": id(world.array), "scalar_type": id(world.value), "node_type": id(world.node),
             "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
+            "source": offset_in(world.array, "_source"),
             **{name: offset_in(world.node, name) for name in ("value", "dtype", "shape", "op", "params")},
             "leaf": id(world.leaf), "nothing": id(world.nothing), "empty": id(()), "reduced": id(world.reduced),
             "node": _words(node_slots), "node_slots": len(world.node_slots),
@@ -60,7 +61,8 @@ class CPUOperation:
     """See ``weft.devices.small.SmallOperation``."""
 
     def __init__(self, native: dict[str, int], arity: int, formats: dict[Format, int]) -> None:
-        self._formats, self._held = formats, []
+        self._formats = formats
+        self._held: list[tuple[Any, ...]] = []
         self._rows = permanent(_ROW * len(formats))
         self._table = _words([0, self._rows])
         name = "weft_one" if arity == 1 else "weft_two"

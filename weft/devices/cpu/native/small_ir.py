@@ -79,13 +79,16 @@ def limit(f: Body) -> None:
 
 @routine("ptr weft_small_content(ptr object)")
 def content(f: Body, object_: Value) -> None:
-    """The node of an array that holds its own content, which is computed; else null."""
+    """The node of an array whose content is computed; else null. A view has one where it was followed already."""
     state, none = _state(f), f.symbol("_Py_NoneStruct")
     its_type = f.record(object_, OBJECT)["type"]
     with f.unless((its_type == state["array"]) | (its_type == state["scalar_type"])):
         f.ret(None)
-    with f.unless(_slot(f, object_, "base")[0] == none):
-        f.ret(None)
+    base = _slot(f, object_, "base")[0]
+    with f.unless(base == none):
+        source = _slot(f, object_, "source")[0]
+        with f.when(source.null | ~(source == _slot(f, base, "content")[0])):
+            f.ret(None)
     node = _slot(f, object_, "content")[0]
     with f.when(node.null):
         f.ret(None)
@@ -98,6 +101,14 @@ def content(f: Body, object_: Value) -> None:
 
 def _address(f: Body, node: Value) -> Value:
     return f.record(_slot(f, node, "value")[0], BUFFER)["address"]
+
+
+@routine("i1 weft_small_own(ptr object)")
+def own(f: Body, object_: Value) -> None:
+    """Whether an array may be written into: it is no value, and holds its own content."""
+    state = _state(f)
+    is_array = f.record(object_, OBJECT)["type"] == state["array"]
+    f.ret(is_array & (_slot(f, object_, "base")[0] == f.symbol("_Py_NoneStruct")))
 
 
 @routine("i64 weft_small_size(ptr shape)")
@@ -315,7 +326,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     into = nargs == 3
     with f.when(into):
         whole = (given[2] == given[0]) & (like.now == x) & (row["result"] == dtype)
-        _none_unless(f, whole & (f.record(given[0], OBJECT)["type"] == _state(f)["array"]))
+        _none_unless(f, whole & f.call(own, given[0]))
     kept, kept_too = like.now, other.now
     f.call("Py_IncRef", kept)  # making objects may run Python, and other threads
     f.call("Py_IncRef", kept_too)
@@ -387,20 +398,29 @@ def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 @routine("ptr weft_store" + BUILTIN, exported=True)
 def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """(x, index, number) -> True where it is written, else None: where somebody else may be reading it, too"""
+    """(x, index, number) -> True where it is written, else None: where somebody else may be reading it, too
+
+    The number is Python's, or an array of this dtype without dimensions.
+    """
     given = f.array(args, "ptr")
     x = f.call(content, given[0])
     _none_unless(f, ~x.null & (nargs == 3))
     buffer = f.record(_slot(f, x, "value")[0], BUFFER)
     held = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
     alone = (held[0] == 1) & (held[1] == 1) & (buffer["exported"] == 0)
-    _none_unless(f, alone & (f.record(given[0], OBJECT)["type"] == _state(f)["array"]))
-    form, room = f.call(format_, _slot(f, x, "dtype")[0]), f.fixed_room("i64")
+    _none_unless(f, alone & f.call(own, given[0]))
+    dtype = _slot(f, x, "dtype")[0]
+    form, source = f.call(format_, dtype), f.variable("ptr", f.fixed_room("i64"))
     at = f.call(place, _slot(f, x, "shape")[0], given[1])
     _none_unless(f, (at >= 0) & ~form.null & (f.call(limit) > 0))
-    _none_unless(f, f.call(number, given[2], form, room))
+    y = f.call(content, given[2])
+    with f.when(y.null):
+        _none_unless(f, f.call(number, given[2], form, source.now))
+    with f.otherwise():
+        _none_unless(f, (_slot(f, y, "dtype")[0] == dtype) & (f.call("PyTuple_Size", _slot(f, y, "shape")[0]) == 0))
+        source.now = _address(f, y).to("ptr")
     nbytes = f.record(form, FORMAT)["bytes"]
-    f.copy((buffer["address"] + at * nbytes).to("ptr"), room, nbytes)
+    f.copy((buffer["address"] + at * nbytes).to("ptr"), source.now, nbytes)
     true = f.symbol("_Py_TrueStruct")
     f.call("Py_IncRef", true)
     f.ret(true)
@@ -430,5 +450,5 @@ def told(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 
 ROUTINES = (
-    limit, content, size, format_, number, made, node, array, row_of, run, one, two, place, element, store, told,
+    limit, content, own, size, format_, number, made, node, array, row_of, run, one, two, place, element, store, told,
 )
