@@ -52,15 +52,16 @@ def often(monkeypatch) -> None:
 def python() -> Iterator[None]:
     """Nothing is native."""
     names = ("element", "store", "number")
-    for short in natively._SHORT:
-        short.call = natively.never
+    ways = [*natively._SHORT, *natively._SHAPED]
+    for way in ways:
+        way.call = natively.never
     for name in names:
         setattr(natively.ELEMENTS, name, natively.never)
     try:
         yield
     finally:  # also of functions that were made meanwhile
-        for short in natively._SHORT:
-            short.call = natively.never if short.work is None else short.work.call
+        for way in (*natively._SHORT, *natively._SHAPED):
+            way.call = natively.never if way.work is None else way.work.call
         for name in names:
             setattr(natively.ELEMENTS, name, getattr(natively._WORK[0], name) if natively._WORK else natively.never)
 
@@ -369,3 +370,67 @@ def test_nothing_is_leaked(rng) -> None:
     assert all(abs(b - a) < 50 for a, b in zip(before, after, strict=True)), list(zip(watched, before, after, strict=True))
     assert abs(len(gc.get_objects()) - alive) < 100
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 4000  # KB
+
+
+PRODUCTS = [
+    ((4, 5), (5, 3)), ((4, 5), (5,)), ((5,), (5, 3)), ((5,), (5,)), ((1, 5), (5, 1)), ((1, 1), (1, 1)), ((20, 30), (30, 1)),
+    ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 5)), ((4,), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((0, 3), (3, 2)),
+    ((3, 0), (0, 2)), ((2, 600), (600, 2)), ((100, 100), (100, 9)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "bool"])
+def test_products(dtype: str, rng) -> None:
+    for left, right in PRODUCTS:
+        x, y = wf.array(content(rng, left, dtype)), wf.array(content(rng, right, dtype))
+        with python():
+            want = outcome(operator.matmul, x, y)
+        for _ in range(7):  # it is native when it was met some times
+            assert outcome(operator.matmul, x, y) == want
+        same(operator.matmul, wf.array(content(rng, left, dtype)), y)
+        same(operator.matmul, x, wf.array(content(rng, right, "float32")))
+        same(operator.matmul, x, y.numpy())
+        same(operator.matmul, x, 2.0)
+        same(operator.matmul, x, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "bool"])
+def test_sums(dtype: str, rng) -> None:
+    for shape in ((10,), (20, 30), (3, 4, 5), (1, 7), (7, 1), (), (0,), (0, 3), (1,)):
+        x = wf.array(content(rng, shape, dtype))
+        for axis, keepdims in (
+            (None, False), (0, False), (-1, False), (1, True), (None, True), ((0,), False), (5, False), (True, 1),
+        ):
+            with python():
+                want = outcome(lambda a, axis, keep: a.sum(axis=axis, keepdims=keep), x, axis, keepdims)
+            for _ in range(7):
+                assert outcome(lambda a, axis, keep: a.sum(axis=axis, keepdims=keep), x, axis, keepdims) == want
+        same(wf.sum, x.numpy())
+        same(lambda a: wf.sum(a, dtype="float64"), x)
+    grid = wf.array(content(rng, (20, 30), dtype))
+    for _ in range(7):
+        total = grid.sum(axis=1)
+    same(lambda a, b: a - b, grid, total)  # the error says where the axis went
+
+
+def test_products_and_sums_are_native_and_many_shapes_take_turns(rng) -> None:
+    for turn in range(3):
+        for n in range(1, 150):
+            x, y = content(rng, (n, 3), "float64"), content(rng, (3, 2), "float64")
+            a, b = wf.array(x), wf.array(y)
+            for _ in range(2 + turn):
+                with np.errstate(all="ignore"):
+                    np.testing.assert_allclose((a @ b).numpy(), x @ y, rtol=1e-9, atol=1e-9)
+    a, b = wf.array(content(rng, (9, 9), "float32")), wf.array(content(rng, (9,), "float32"))
+    for way in (lambda: a @ b, lambda: a.sum(), lambda: a.sum(axis=0), lambda: wf.sum(a, keepdims=True)):
+        for _ in range(8):
+            way()
+        entered = []
+        sys.setprofile(lambda frame, event, _, entered=entered: entered.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            way()
+        finally:
+            sys.setprofile(None)
+        assert len(entered) <= 2, entered
+    assert wf.grad(lambda x: (x @ b).sum())(a).shape == (9, 9)
+    assert wf.jit(lambda x: (x @ b).sum())(a).shape == ()

@@ -21,7 +21,7 @@ from weft.formats import BOOL, FLOATS, FORMATS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, constant
-from weft.natively import Short, never
+from weft.natively import Shaped, Short, never
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool))
@@ -123,11 +123,19 @@ def _hang(cls: type, name: str, function: Any) -> None:
 
 
 def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    shaped = Shaped(matmul)
+
     def forward(self: Any, other: Any) -> Any:
+        native = shaped.call
+        found = native(self, other)
+        if found is not None:
+            return found
         if type(other) is array:
             x, y = self.node, other.node
             if x.dtype is y.dtype:
-                return wrap(matmul(x, y))
+                out = matmul(x, y)
+                shaped.did(out, x, y)
+                return wrap(out)
         return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
 
     def reflected(self: Any, other: Any) -> Any:

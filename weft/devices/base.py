@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from weft.devices.small import SmallWork, Surroundings
+from weft.devices.small import Prepared, SmallWork, Surroundings
 from weft.devices.warm import WarmTable, World
 from weft.formats import Format
 
@@ -174,6 +174,19 @@ class Sized(Protocol):
         order: Order,
     ) -> None:
         """out[outer, inner] = sum over k of x[outer, inner, k]; x_outer, ... : strides. dtype is float32 or float64."""
+        ...
+
+    def prepared_product(
+        self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
+        b_batch: int = 0, order: Order | None = None,
+    ) -> Prepared | None:
+        """A product as :meth:`product` is told of it, but for addresses; None where it needs memory of its own."""
+        ...
+
+    def prepared_sum(
+        self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
+    ) -> Prepared:
+        """The same of a sum."""
         ...
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:

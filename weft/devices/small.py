@@ -6,7 +6,7 @@ of arrays that hold their own content, which is there, in a thread where the wor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from weft.formats import Format
@@ -37,6 +37,24 @@ class Surroundings(NamedTuple):
     array_slots: dict[str, Any]
 
 
+class Prepared(NamedTuple):
+    """A function whose sizes are arguments, and these arguments; operands, out : which of them are addresses."""
+
+    function: Callable[..., None]
+    words: tuple[int, ...]
+    operands: tuple[int, ...]
+    out: int
+
+
+class Result(NamedTuple):
+    """What the node of a result is like."""
+
+    shape: tuple[int, ...]
+    dtype: Format
+    nbytes: int
+    params: dict[str, Any]
+
+
 class SmallOperation(Protocol):
     """An operation on the elements of one array, or of two or of one and a number.
 
@@ -47,6 +65,16 @@ class SmallOperation(Protocol):
 
     def add(self, dtype: Format, function: Callable[..., None], op: Primitive, result: Format) -> None:
         """From now on for operands of a dtype, too: by a function that ``Sized.each`` gave; op: of the node that is made."""
+        ...
+
+
+class ShapedOperation(Protocol):
+    """An operation that goes by the shapes of its one or two operands. ``call``: (x) or (x, y) -> a new array."""
+
+    call: Callable[..., Any]
+
+    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
+        """From now on for operands of these shapes, too; of what is added the last is kept, and some before it."""
         ...
 
 
@@ -62,3 +90,4 @@ class SmallWork(Protocol):
     number: Callable[..., Any]
 
     def operation(self, arity: int) -> SmallOperation: ...
+    def shaped(self) -> ShapedOperation: ...

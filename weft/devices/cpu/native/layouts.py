@@ -102,6 +102,9 @@ ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be
 WARM_INPUT = _words("kind place node", pointers="node")  # place: among the arguments, or the object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
 
+MUCH = 1 << 16  # elements, or steps of a sum: for more a function of any size gives up the interpreter lock
+LARGEST = 1 << 20  # bytes: the homes for results of small work go so far
+
 # of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; still: pairs
 # (name, object) of words that must be so; limit: the word for how many bytes a result may have; homes: of each size class;
 # formats: what each is in memory; array .. params: classes, offsets of slots, and what they hold; node, result: pairs (offset,
@@ -117,3 +120,9 @@ FORMAT = _words("dtype bytes kind least most", pointers="dtype")
 UNSIGNED = 6  # one more kind
 OPERATION = _words("count rows", pointers="rows")  # for each format that has a function: a row
 OPERATION_ROW = _words("dtype function op result bytes format", pointers="dtype function op result format")
+# of a prepared call, in a table of PLACES by shapes: owner holds what is named here; first, second: places of addresses in words
+PLAN = _words(
+    "owner dtype left right function words count first second out nbytes result shape params",
+    pointers="owner dtype left right function words result shape params",
+)
+PLACES = 64

@@ -1,10 +1,12 @@
-"""Small work: tables for the functions of ``small_ir.py``. Nothing here knows what an Array is: the layers above say which slots
-hold what (``weft.devices.small``)."""
+"""Small work: tables for the functions of ``operators_ir.py`` and ``elements_ir.py``.
+
+Nothing here knows what an Array is: the layers above say which slots hold what (``weft.devices.small``).
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.threads import permanent
 from weft.devices.cpu.native.warm import offset_in
-from weft.devices.small import Surroundings
+from weft.devices.small import Prepared, Result, Surroundings
 from weft.formats import BOOL, FLOAT32, FLOAT64, FORMATS, Format
 from weft.graph.node import Primitive
 
@@ -57,6 +59,10 @@ class CPUSmall:
         return CPUOperation(self._native, arity, self._formats)
 
 
+    def shaped(self) -> CPUShaped:
+        return CPUShaped(self._native)
+
+
 class CPUOperation:
     """See ``weft.devices.small.SmallOperation``."""
 
@@ -79,6 +85,33 @@ class CPUOperation:
             "bytes": result.bytes, "format": self._formats[dtype],
         })
         ctypes.c_int64.from_address(self._table).value = place + 1  # which other threads may see once the row is there
+
+
+class CPUShaped:
+    """See ``weft.devices.small.ShapedOperation``."""
+
+    def __init__(self, native: dict[str, int]) -> None:
+        self._held: list[Any] = [None] * layouts.PLACES
+        self._table = permanent(8 * layouts.PLACES)
+        self.call = builtin("weft_shaped", native["weft_shaped"], self._table)
+
+    def add(self, dtype: Format, shapes: Sequence[tuple[int, ...]], prepared: Prepared, result: Result) -> None:
+        """See ``weft.devices.small``."""
+        if prepared.words[0] > layouts.MUCH or result.nbytes > layouts.LARGEST:
+            return
+        words, plan = np.array(prepared.words, np.int64), np.zeros(len(layouts.PLAN), np.int64)
+        owner = (dtype, tuple(shapes), prepared, result, words, plan)
+        left, right = owner[1][0], owner[1][-1]
+        plan[:] = layouts.filled(layouts.PLAN, {
+            "owner": id(owner), "dtype": id(dtype), "left": id(left), "right": id(right),
+            "function": prepared.function.__self__, "words": words.ctypes.data, "count": len(words),  # type: ignore[attr-defined]
+            "first": prepared.operands[0], "second": prepared.operands[-1], "out": prepared.out, "nbytes": result.nbytes,
+            "result": id(result.dtype), "shape": id(result.shape), "params": id(result.params),
+        })
+        place = (hash(left) * 3 + hash(right)) % layouts.PLACES
+        before, self._held[place] = self._held[place], owner
+        ctypes.c_int64.from_address(self._table + 8 * place).value = plan.ctypes.data
+        del before  # no earlier: until now it was the one that is found
 
 
 def _words(words: list[int]) -> int:
