@@ -19,7 +19,7 @@ from weft.graph.primitives.table import INPUT, input_leaf
 from weft.ready import prepared
 
 _NOTHING: dict[str, Any] = {}
-_CLASSES: list[type] = []
+_CLASSES: list[Any] = []
 _WORK: list[SmallWork | None] = []  # of the device, once that is known
 _STILL = {"inside": 0, "flush": False, "watch": None}  # what ``small.wanted`` asks, too
 
@@ -114,6 +114,14 @@ _SHAPED: list[Shaped] = []
 def introduce(array: type, value: type) -> None:
     """Tell the classes of arrays, and of those that are values."""
     _CLASSES[:] = array, value
+
+
+def followed(*operands: Any) -> bool:
+    """Follow those that are views, which native functions do not; whether there are any, for then they may be asked again."""
+    views = [x for x in operands if type(x) is _CLASSES[0] and x._base is not None]
+    for view in views:
+        view.node  # noqa: B018  remembered there
+    return bool(views)
 
 
 def start() -> None:

@@ -36,6 +36,9 @@ from weft.devices.cpu.native.small_ir import (
     state_of,
 )
 
+TIMES = 6  # where the words of a function of two operands end
+FEW = 32  # calls of a function, or elements of each: for less of both NumPy's loops are better
+
 
 @routine("ptr weft_small_row(ptr operation, ptr dtype)")
 def row_of(f: Body, operation: Value, dtype: Value) -> None:
@@ -53,7 +56,7 @@ def row_of(f: Body, operation: Value, dtype: Value) -> None:
 def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None:
     """Run a function: a node with the shape of ``like``, or null, with an exception set or because it is no small work.
 
-    words: for the function, without count and result
+    words: for the function, without count and result; behind them how often it is called, and bytes from call to call of x and y
     """
     row, words, state = f.record(row_, OPERATION_ROW), f.array(words_), state_of(f)
     shape = slot(f, like, "shape")[0]
@@ -65,9 +68,17 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     buffer = f.call(made, nbytes)
     with f.when(buffer.null):
         f.ret(None)
+    outer = words[TIMES]
     words[0] = count
     words[1] = f.record(buffer, BUFFER)["address"]
-    _run(f, row["function"], words.pointer)
+    with f.unless(outer == 1):
+        words[0] = count // outer
+    with f.each(outer) as k:
+        with f.unless(k == 0):
+            words[1] = words[1] + words[0] * row["bytes"]
+            words[2] = words[2] + words[TIMES + 1]
+            words[4] = words[4] + words[TIMES + 2]
+        _run(f, row["function"], words.pointer)
     params = f.variable("ptr", state["nothing"])
     its_params = slot(f, like, "params")[0]
     with f.unless(f.call("PyDict_Size", its_params) == 0):
@@ -91,9 +102,8 @@ def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
     row = f.call(row_of, operation, slot(f, x, "dtype")[0])
     most = f.call(limit)
     none_unless(f, ~row.null & (most > 0))
-    words = f.array(f.fixed_room("[4 x i64]"))
-    words[2] = address(f, x)
-    words[3] = 1
+    words = f.array(f.fixed_room(f"[{TIMES + 3} x i64]"))
+    words[2], words[3], words[TIMES] = address(f, x), f.constant("i64", 1), f.constant("i64", 1)
     f.call("Py_IncRef", x)  # making objects may run Python, and other threads
     _answer(f, f.call(run, row, x, words.pointer, most), x)
 
@@ -108,6 +118,50 @@ def _answer(f: Body, new: Value, like: Value) -> None:
     f.ret(f.call(array, new, value))
 
 
+@routine("i1 weft_small_spread(ptr shape, ptr its, ptr at, ptr words, i64 nbytes)")
+def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes: Value) -> None:
+    """Whether an operand goes over a larger shape as rows of it, or as columns, of which calls can be made; writes how.
+
+    at: its words, address and step
+    """
+    at, words = f.array(at_), f.array(words_)
+    dims, others = f.call("PyTuple_Size", shape), f.call("PyTuple_Size", its)
+    inner, outer = f.variable("i64", 1), f.variable("i64", 1)
+    rows, begun, turned = f.variable("i1", False), f.variable("i1", False), f.variable("i1", False)
+    with f.each(dims) as back:  # from the last dimension
+        n = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", shape, dims - 1 - back))
+        m = f.variable("i64", 1)
+        with f.when(back < others):
+            m.now = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", its, others - 1 - back))
+        with f.unless((m.now == n) | (m.now == 1)):
+            f.ret(False)
+        with f.when(n == 1):
+            f.again()
+        matches = m.now == n
+        with f.unless(begun.now):
+            begun.now = True
+            rows.now = matches
+        with f.when(matches == rows.now):
+            with f.when(turned.now):  # a third part
+                f.ret(False)
+            inner.now = inner.now * n
+        with f.otherwise():
+            turned.now = True
+            outer.now = outer.now * n
+    with f.unless((outer.now <= FEW) | (inner.now >= FEW)):
+        f.ret(False)
+    words[TIMES] = outer.now
+    step = inner.now * nbytes
+    words[TIMES + 1], words[TIMES + 2] = step, step
+    apart = rows.now.pick(0, nbytes)
+    with f.when(at_ == words.at(2)):
+        words[TIMES + 1] = apart
+    with f.otherwise():
+        words[TIMES + 2] = apart
+    at[1] = rows.now.to("i64")
+    f.ret(True)
+
+
 @routine("ptr weft_two" + BUILTIN, exported=True)
 def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     """self: an operation. (x, y) -> Array or None; (x, y, x): the result becomes the content of x. One may be a Python number"""
@@ -116,7 +170,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     none_unless(f, (most > 0) & (nargs >= 2))
     given = f.array(args, "ptr")
     x, y = f.call(content, given[0]), f.call(content, given[1])
-    words, room = f.array(f.fixed_room("[6 x i64]")), f.fixed_room("i64")
+    words, room = f.array(f.fixed_room(f"[{TIMES + 3} x i64]")), f.fixed_room("i64")
     like, other = f.variable("ptr", x), f.variable("ptr", y)
     with f.when(x.null):
         like.now = y
@@ -125,7 +179,8 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
     row_ = f.call(row_of, operation, dtype)
     none_unless(f, ~row_.null)
     row = f.record(row_, OPERATION_ROW)
-    words[3], words[5] = f.constant("i64", 1), f.constant("i64", 1)
+    for k in (3, 5, TIMES):
+        words[k] = 1
     with f.when(x.null | y.null):
         alone = x.null.pick(f.constant("i64", 0), f.constant("i64", 1))
         none_unless(f, f.call(number, given[alone], row["format"], room))
@@ -137,13 +192,15 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
         words[2], words[4] = address(f, x), address(f, y)
         shape, its = slot(f, x, "shape")[0], slot(f, y, "shape")[0]
         with f.unless(f.call(same, shape, its)):
-            with f.when(f.call("PyTuple_Size", its) == 0):
-                words[5] = 0
-            with f.otherwise():
-                none_unless(f, f.call("PyTuple_Size", shape) == 0)
-                words[3] = 0
+            dims, others = f.call("PyTuple_Size", shape), f.call("PyTuple_Size", its)
+            smaller = (dims == others) & (f.call(size, shape) < f.call(size, its))
+            with f.when((dims < others) | smaller):
                 like.now = y
                 other.now = x
+            at = f.array(words.at((like.now == x).pick(4, 2)))  # of the one that is spread
+            nbytes = f.record(row["format"], FORMAT)["bytes"]
+            shapes = [slot(f, x_.now, "shape")[0] for x_ in (like, other)]
+            none_unless(f, f.call(spread, *shapes, at.pointer, words.pointer, nbytes))
     into = nargs == 3
     with f.when(into):
         whole = (given[2] == given[0]) & (like.now == x) & (row["result"] == dtype)
@@ -204,4 +261,4 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
     f.ret(out)
 
 
-ROUTINES = (row_of, run, one, two, shaped)
+ROUTINES = (row_of, run, one, spread, two, shaped)
