@@ -116,21 +116,9 @@ def select(index: Any, shape: Shape) -> Selection:
 
 
 def at(index: Any, shape: Shape) -> Selection:
-    """As :func:`select`; integers and slices are read once for each shape."""
-    if type(index) is int:
-        return _at(index, shape)
-    parts: list[Any] = []
-    for i in index if type(index) is tuple else (index,):
-        if type(i) is slice:
-            part = i.start, i.stop, i.step
-            if not _BOUND.issuperset(map(type, part)):
-                return select(index, shape)
-            parts.append(part)
-        elif type(i) is int:
-            parts.append(i)
-        else:
-            return select(index, shape)
-    return _in_parts(tuple(parts), shape)
+    """As :func:`select`; integers are read once for each shape."""
+    kind = type(index)
+    return _at(index, shape) if kind is int or (kind is tuple and {*map(type, index)} == _INT) else select(index, shape)
 
 
 def is_element(index: Any, shape: Shape) -> bool:
@@ -143,8 +131,7 @@ def is_element(index: Any, shape: Shape) -> bool:
 
 
 _at = memoised(select)
-_in_parts = memoised(lambda parts, shape: select(tuple([slice(*p) if type(p) is tuple else p for p in parts]), shape))
-_BOUND = frozenset((int, type(None)))
+_INT = {int}
 
 
 def gathered(view: Node, chosen: Selection) -> Node:

@@ -230,7 +230,7 @@ class Array(Methods):
             self._set(fitted(assigned(value, node.dtype), node.shape))
             return
         mask = mask_of(index, node.shape)
-        chosen = at(index, node.shape) if mask is None else None  # a wrong index is told before a wrong value
+        chosen = select(index, node.shape) if mask is None else None  # a wrong index is told before a wrong value
         given = assigned(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
