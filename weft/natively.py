@@ -45,7 +45,7 @@ class Short:
     way : (primitive, dtype of the operands) -> dtype of the result, where the primitive is all that the operation does
     """
 
-    __slots__ = ("arity", "call", "leaf", "way", "work")
+    __slots__ = ("arity", "call", "way", "work")
 
     def __init__(self, arity: int, way: Callable[[Primitive, Format], Format | None]) -> None:
         self.arity, self.way = arity, way
@@ -93,7 +93,7 @@ class Shaped:
         if len(self.met) >= 1000:
             self.met.clear()
         times = self.met[dtype, shapes] = self.met.get((dtype, shapes), 0) + 1
-        if times % _AGAIN or _WORK[0] is None:
+        if times < _AGAIN or times & (times - 1) or _WORK[0] is None:  # ever more seldom: it may be none that the device does
             return
         leaves = tuple([input_leaf(shape, dtype) for shape in shapes])
         node = self.asked(*leaves)
