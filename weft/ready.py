@@ -7,14 +7,18 @@ operations of a loop are the same ones again, and then cost no more than a look-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import execute, small
+from weft.devices.small import Prepared
 from weft.formats import FLOATS
 from weft.graph.node import Node
 from weft.graph.primitives.index import IN_BOUNDS
+
+if TYPE_CHECKING:
+    from weft.kernel.ir import Order
 
 Run = Callable[[Sequence[Any]], Any]  # from the buffers of operands to the buffer of the result
 
@@ -73,7 +77,23 @@ def _elementwise(node: Node) -> Run | None:
 
 
 def _sum(node: Node) -> Run | None:
-    """Sums of floats that registers hold, over axes that lie together."""
+    words = _sum_words(node)
+    if words is None:
+        return None
+    sizes, order = words
+    allocate, nbytes, dtype = execute.allocator(), node.nbytes, node.dtype
+    total: Callable[..., None] = execute.sized().sum
+
+    def run(buffers: Sequence[Any]) -> Any:
+        out = allocate(nbytes)
+        total(dtype, buffers[0].address, out.address, *sizes, order)
+        return out
+
+    return run
+
+
+def _sum_words(node: Node) -> tuple[tuple[int, ...], Order] | None:
+    """What ``Sized.sum`` is told, for sums of floats that registers hold, over axes that lie together."""
     from weft.kernel.summation import order_over, spans
 
     (x,), axes, dtype = node.inputs, node.params["axes"], node.dtype
@@ -81,18 +101,27 @@ def _sum(node: Node) -> Run | None:
     if node.op.monoid != "sum" or dtype not in FLOATS or dtype.narrow or not node.size or span is None or span[1] < 2:
         return None
     outer, k, inner = span
-    order, allocate, total, nbytes = order_over(x.shape, axes), execute.allocator(), execute.sized().sum, node.nbytes
+    return (outer, inner, k, k * inner, 1, inner), order_over(x.shape, axes)
+
+
+def _product(node: Node) -> Run | None:
+    words = _product_words(node)
+    if words is None:
+        return None
+    sizes, order = words
+    allocate, nbytes, dtype = execute.allocator(), node.nbytes, node.dtype
+    product: Callable[..., None] = execute.sized().product
 
     def run(buffers: Sequence[Any]) -> Any:
         out = allocate(nbytes)
-        total(dtype, buffers[0].address, out.address, outer, inner, k, k * inner, 1, inner, order)
+        product(dtype, buffers[0].address, buffers[1].address, out.address, *sizes, order)
         return out
 
     return run
 
 
-def _product(node: Node) -> Run | None:
-    """Products of matrices of floats that registers hold, which no transposition has to copy."""
+def _product_words(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
+    """The same for products of matrices of floats that registers hold, which no transposition has to copy."""
     dtype = node.dtype
     if dtype not in FLOATS or dtype.narrow or not node.size:
         return None
@@ -100,15 +129,17 @@ def _product(node: Node) -> Run | None:
     left, right, order = small.as_matrices(node, a, b)
     if small.address(left) != small.address(a) or small.address(right) != small.address(b):
         return None
-    words, allocate, nbytes = small.extents_and_strides(left, right), execute.allocator(), node.nbytes
-    product: Callable[..., None] = execute.sized().product
+    return small.extents_and_strides(left, right), order
 
-    def run(buffers: Sequence[Any]) -> Any:
-        out = allocate(nbytes)
-        product(dtype, buffers[0].address, buffers[1].address, out.address, *words, order)
-        return out
 
-    return run
+def prepared(node: Node) -> Prepared | None:
+    """A product or a sum as one call of a function of the device, where it is one."""
+    if node.op.kind not in ("product", "reduce"):
+        return None
+    words = _product_words(node) if node.op.kind == "product" else _sum_words(node)
+    sized: Any = execute.sized()
+    prepare = sized.prepared_product if node.op.kind == "product" else sized.prepared_sum
+    return None if words is None else prepare(node.dtype, *words[0], words[1])
 
 
 _DIRECT: dict[str, Callable[[Node], Run | None]] = {"elementwise": _elementwise, "reduce": _sum, "product": _product}

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 OFTEN = 64  # operations on formats that NumPy computes before a function is made for them, which takes some milliseconds
 _NOTHING: dict[str, Any] = {}
 _ASKED: dict[tuple, int] = {}
-_MADE: dict[tuple, Callable[..., None]] = {}
+_MADE: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
+tell: list[Callable[..., None]] = []  # is called with ((primitive, dtypes), function) when one is made
 
 
 def wanted() -> bool:
@@ -83,7 +84,14 @@ def function(op: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any] =
             if asked <= OFTEN:
                 return None
         made = _MADE[key] = execute.sized().each(op, dtypes)
+        for told in tell:
+            told(key, made)
     return made
+
+
+def made() -> list[tuple[tuple[Primitive, tuple[Format, ...]], Callable[..., None]]]:
+    """The functions of elements that there are, by primitive and dtypes of the operands."""
+    return list(_MADE.items())
 
 
 def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

@@ -27,6 +27,7 @@ from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE
 from weft.held import cut, enlist
 from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
+from weft.natively import ELEMENTS, introduce, start
 from weft.views import Path, follow, put
 
 _new = object.__new__
@@ -197,9 +198,14 @@ class Array(Methods):
     # ---- indexing
 
     def __getitem__(self, index: Any) -> Array:
+        native = ELEMENTS.element
+        value = native(self, index)
+        if value is not None:
+            return value
         if self._base is None and is_element(index, self._node.shape):
             found = at_once.element(self, index)
             if found is not None:
+                start()
                 return wrap(found)
         node = self.node
         chosen = at(index, node.shape)
@@ -211,7 +217,11 @@ class Array(Methods):
         return wrap(follow(node, chosen.path)) if chosen.element else self._view(chosen.path)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        native = ELEMENTS.store
+        if native(self, index, value):
+            return
         if self._base is None and is_element(index, self._node.shape) and at_once.number_written(self, index, value):
+            start()
             return
         node = self.node
         if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
@@ -411,3 +421,4 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
 
 
 install(Array, Scalar, wrap)
+introduce(Array, Scalar)

@@ -10,6 +10,7 @@ from weft import look as looking
 from weft.cell import Cell
 from weft.formats import INTEGERS, converted
 from weft.graph.node import Node, Shape
+from weft.natively import ELEMENTS
 
 
 class Looks(Cell):
@@ -39,6 +40,11 @@ class Looks(Cell):
 
     def item(self, *index: int) -> Any:
         """The one element (or the one at ``index``) as a Python number."""
+        if not index:
+            native = ELEMENTS.number
+            found = native(self)
+            if found is not None:
+                return found
         return self.numpy().item(*index)
 
     def tolist(self) -> Any:
@@ -68,15 +74,27 @@ class Looks(Cell):
         return looking.one(node, free)
 
     def __float__(self) -> float:
+        native = ELEMENTS.number
+        found = native(self)
+        if found is not None:
+            return float(found)
         return float(self._one("a float"))
 
     def __int__(self) -> int:
+        native = ELEMENTS.number
+        found = native(self)
+        if found is not None:
+            return int(found)
         return int(self._one("an int"))
 
     def __complex__(self) -> complex:
         return complex(self._one("a complex number"))
 
     def __bool__(self) -> bool:
+        native = ELEMENTS.number
+        found = native(self)
+        if found is not None:
+            return bool(found)
         if self.node.size != 1:
             raise ValueError(f"the truth of an array of shape {self.shape} is ambiguous: use .any() or .all()")
         return bool(self._one("a bool", free=True))

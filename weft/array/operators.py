@@ -18,9 +18,10 @@ from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.errors import DTypeError
 from weft.formats import BOOL, FLOATS, FORMATS, Format
-from weft.graph.node import Node
+from weft.graph.node import Node, Primitive
 from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, constant
+from weft.natively import Shaped, Short, followed, never
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool))
@@ -122,11 +123,21 @@ def _hang(cls: type, name: str, function: Any) -> None:
 
 
 def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    shaped = Shaped(matmul)
+
     def forward(self: Any, other: Any) -> Any:
+        native = shaped.call
+        found = native(self, other)
+        if found is None and native is not never and followed(self, other):
+            found = native(self, other)
+        if found is not None:
+            return found
         if type(other) is array:
             x, y = self.node, other.node
             if x.dtype is y.dtype:
-                return wrap(matmul(x, y))
+                out = matmul(x, y)
+                shaped.did(out, x, y)
+                return wrap(out)
         return NotImplemented if foreign(other) else wrap(matmul(*operands(self, other)))
 
     def reflected(self: Any, other: Any) -> Any:
@@ -140,8 +151,15 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
 def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     ways, body = operation.ways, operation.body
+    short = Short(1, lambda op, dtype: _alone(operation, op, dtype))
 
     def function(x: Any) -> Any:
+        native = short.call
+        found = native(x)
+        if found is None and native is not never and followed(x):
+            found = native(x)
+        if found is not None:
+            return found
         if type(x) is array and body is None:
             node = x.node
             primitive, dtype = ways[node.dtype]
@@ -157,9 +175,15 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
 def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[..., Any]:
     """The short way of ``x ** 2``, which is ``x * x``."""
     square = TABLE["square"]
+    short = Short(1, lambda op, dtype: dtype if op is square and dtype is not BOOL else None)
 
     def raised(self: Any, other: Any) -> Any:
         if type(other) in (int, float) and other == 2:
+            native = short.call
+            plain = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
+            found = native(self) if plain else None
+            if found is not None:
+                return found
             node = self.node
             if node.dtype in FLOATS or (type(other) is int and node.dtype is not BOOL):
                 return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
@@ -173,6 +197,8 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
     name, op = operation.name, TABLE[operation.name]
     plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
     asked: list[bool] = []
+    short = Short(2, lambda op_, dtype: _plain(operation).get(dtype) if op_ is op else None)
+    shared = operation.body is None  # the function treats numbers as the operator does
 
     def slow(x1: Any, x2: Any) -> Any:
         """By the rule; the first to come here notes for which dtypes nobody has to."""
@@ -204,6 +230,12 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         return wrap(node, trace)
 
     def forward(self: Any, other: Any) -> Any:
+        native = short.call
+        found = native(self, other)
+        if found is None and native is not never and followed(self, other):
+            found = native(self, other)
+        if found is not None:
+            return found
         trace = LOCAL.trace  # outside of traces a cell's content is simply there
         x = self._node if trace is None and self._base is None else self.node
         dtype = plain.get(x.dtype)
@@ -222,6 +254,12 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         return NotImplemented if left_to(other, self) else slow(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
+        native = short.call
+        found = native(other, self)
+        if found is None and native is not never and followed(self):
+            found = native(other, self)
+        if found is not None:
+            return found
         if type(other) in _NUMBERS:
             x = self.node
             dtype = plain.get(x.dtype)
@@ -238,6 +276,10 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         return foreign(other)
 
     def in_place(self: Any, other: Any) -> Any:
+        native = short.call if shared else never
+        found = native(self, other, self)
+        if found is not None:
+            return found
         if isinstance(other, array):
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
@@ -245,6 +287,12 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         return NotImplemented if foreign(other) else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:
+        native = short.call if shared or (type(x1) is array and type(x2) is array) else never
+        found = native(x1, x2)
+        if found is None and native is not never and followed(x1, x2):
+            found = native(x1, x2)
+        if found is not None:
+            return found
         if type(x1) is array and type(x2) is array:
             x, y = x1.node, x2.node
             dtype = plain.get(x.dtype)
@@ -257,6 +305,16 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         return slow(x1, x2)
 
     return forward, reflected, in_place, function
+
+
+def _alone(operation: Operation, op: Primitive, dtype: Format) -> Format | None:
+    """The dtype of the result, where a primitive is all that an operation of one operand does."""
+    try:
+        if operation.body is not None or operation.ways[dtype] != (op, dtype):
+            return None
+    except DTypeError:
+        return None
+    return op.rule(Node(op, (), _NOTHING, (), dtype))[1]
 
 
 def _plain(operation: Operation) -> dict[Format, Format]:

@@ -1,8 +1,8 @@
 """Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there.
 
 ``base`` is all that is asked of a device. ``steps`` walks a Program for one that has no walker of its own, ``cache`` keeps
-object code on disk, ``warm`` and ``faults`` are the words in which devices and the layers above speak of warm calls and wrong
-indices.
+object code on disk, ``warm``, ``small`` and ``faults`` are the words in which devices and the layers above speak of warm calls,
+small work and wrong indices.
 
 A device is one folder. It imports from here, from ``schedule.program``, ``kernel`` and ``formats``.
 """

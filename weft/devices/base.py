@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from weft.devices.small import Prepared, SmallWork, Surroundings
 from weft.devices.warm import WarmTable, World
 from weft.formats import Format
 
@@ -175,6 +176,19 @@ class Sized(Protocol):
         """out[outer, inner] = sum over k of x[outer, inner, k]; x_outer, ... : strides. dtype is float32 or float64."""
         ...
 
+    def prepared_product(
+        self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
+        b_batch: int = 0, order: Order | None = None,
+    ) -> Prepared | None:
+        """A product as :meth:`product` is told of it, but for addresses; None where it needs memory of its own."""
+        ...
+
+    def prepared_sum(
+        self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
+    ) -> Prepared:
+        """The same of a sum."""
+        ...
+
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         """``f(count, out, x, step, ...)``: an element-wise primitive of operands of these dtypes; after the address of each
         operand 1, or 0 where one number stands for ``count`` of them. Memory beyond the elements is not touched."""
@@ -213,6 +227,13 @@ class Settling(Protocol):
     def settle(self) -> None:
         """Return when all code in memory is as good as it gets."""
         ...
+
+
+@runtime_checkable
+class DoesSmallWork(Protocol):
+    """A device that does small work on arrays without Python in between: see ``weft.devices.small``."""
+
+    def small_work(self, world: Surroundings) -> SmallWork: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.graph.node import Node, Shape
+from weft.natively import Shaped, followed, never
 from weft.spelling import spelled
 
 
@@ -81,7 +82,28 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = Non
     >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
-    return _fold("sum", x, axis, keepdims, out, dtype, additive=True)
+    if dtype is not None or out is not None or type(axis) not in _ONE or type(keepdims) is not bool:
+        return _fold("sum", x, axis, keepdims, out, dtype, additive=True)
+    shaped = _SUMS.get((axis, keepdims))
+    if shaped is None:
+        shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _summed(value, axis, keepdims))
+    native = shaped.call
+    found = native(x)
+    if found is None and native is not never and followed(x):
+        found = native(x)
+    if found is None:
+        found = _fold("sum", x, axis, keepdims, out, dtype, additive=True)
+        if isinstance(x, Array):
+            shaped.did(found.node, x.node)
+    return found
+
+
+_SUMS: dict[tuple[Any, bool], Shaped] = {}
+_ONE = (type(None), int)
+
+
+def _summed(value: Node, axis: Axis, keepdims: bool) -> Node:
+    return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), _axes(axis, value.shape, "sum"), keepdims)
 
 
 def prod(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:

@@ -15,19 +15,20 @@ import numpy as np
 
 from weft.devices.base import Code
 from weft.devices.cache import Cache
-from weft.devices.cpu.native import call, warm
+from weft.devices.cpu.native import call, small, warm
 from weft.devices.cpu.native.allocator import Allocator, Borrowed, view
 from weft.devices.cpu.native.compile import Compiler, Loaded, llvm_lock
 from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
 from weft.devices.cpu.native.foreign import OBJECT_SIZE
 from weft.devices.cpu.native.identity import cpu_identity, cpu_model
-from weft.devices.cpu.native.layouts import WARM_STATE, extent
+from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
 from weft.devices.cpu.native.levels import runs_until
 from weft.devices.cpu.native.loops import kernel_times
 from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.native.sized import CPUSized
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
+from weft.devices.small import Surroundings
 from weft.devices.warm import World
 from weft.formats import Format
 from weft.kernel.ir import Kernel
@@ -107,12 +108,21 @@ class CPUDevice:
             raise RuntimeError("weft needs the interpreter lock: start this Python with PYTHON_GIL=1 or -X gil=1")
         self.compiler.imports.update(self.pool.imports())
         pool = self.compiler.named_module("pool", pool_text)
-        self.compiler.imports.update(pool, weft_warm_state=self.warm_state, weft_index_fault=id(IndexFault))
+        self.compiler.imports.update(pool, weft_index_fault=id(IndexFault))
+        self.compiler.imports.update(weft_warm_state=self.warm_state, weft_small_state=self.small_state)
         return {**pool, **self.compiler.named_module(f"call {OBJECT_SIZE}", call.text)}
 
     @_Once
     def warm_state(self) -> int:
         return permanent(extent(WARM_STATE))
+
+    @_Once
+    def small_state(self) -> int:
+        return permanent(extent(SMALL_STATE))
+
+    def small_work(self, world: Surroundings) -> small.CPUSmall:
+        """See ``weft.devices.small``; for one world a process."""
+        return small.CPUSmall(world, self.native, self.allocator, self.small_state)
 
     def install_warm_calls(self, cls: type, table: str, world: World) -> None:
         """Make the native call the ``__call__`` of ``cls``, whose slot ``table`` holds what :meth:`warm_table` gives."""

@@ -99,8 +99,9 @@ def builtin(name: str, address: int, bound: Any) -> Any:
 
 
 def text() -> str:
-    """All that runs Programs: calls, warm calls, buffers, loops."""
-    from weft.devices.cpu.native import call_ir, loop_ir, memory_ir, walk_ir, warm_ir
+    """All that runs Programs: calls, warm calls, buffers, loops; and small work."""
+    from weft.devices.cpu.native import call_ir, elements_ir, loop_ir, memory_ir, operators_ir, small_ir, walk_ir, warm_ir
     from weft.devices.cpu.native.routine import text_of_all
 
-    return text_of_all(r for room in (walk_ir, call_ir, warm_ir, memory_ir, loop_ir) for r in room.ROUTINES)
+    rooms = (walk_ir, call_ir, warm_ir, memory_ir, loop_ir, small_ir, operators_ir, elements_ir)
+    return text_of_all(r for room in rooms for r in room.ROUTINES)

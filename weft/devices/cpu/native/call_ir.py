@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL, COUNTERS
+from weft.devices.cpu.native.layouts import ALLOCATOR, BUFFER, CALL, COUNTERS, MUCH
 from weft.devices.cpu.native.memory_ir import BUILTIN, block, give, make, misused, return_none
 from weft.devices.cpu.native.routine import Body, Value, routine
 from weft.devices.cpu.native.walk_ir import execute, parts
-
-MUCH = 1 << 16  # elements, or steps of a sum: for more the interpreter lock is given up
 
 
 @routine("ptr weft_run" + BUILTIN, exported=True)

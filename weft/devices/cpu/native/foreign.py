@@ -5,7 +5,7 @@ from __future__ import annotations
 # CPython, Include/: what tells the interpreter how something is called or laid out
 METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02  # methodobject.h: (self, args, nargs), and names of arguments behind
 OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: the count of references and the type; an object's own fields follow
-OBJECT = {"type": (OBJECT_SIZE - 8, "ptr")}
+OBJECT = {"count": (OBJECT_SIZE - 16, "i32"), "type": (OBJECT_SIZE - 8, "ptr")}
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
 BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: what a slot of a type's description is
 T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: the type of a member, and that Python does not set it
@@ -33,10 +33,18 @@ ptr PyLong_FromLongLong(i64)
 ptr PyLong_FromUnsignedLongLong(i64)
 i64 PyLong_AsUnsignedLongLong(ptr)
 i64 PyLong_AsUnsignedLongLongMask(ptr)
+i64 PyLong_AsLongLongAndOverflow(ptr, ptr)
 ptr PyLong_AsVoidPtr(ptr)
 double PyFloat_AsDouble(ptr)
+ptr PyFloat_FromDouble(double)
+ptr PyBool_FromLong(i64)
+ptr PyTuple_GetItem(ptr, i64)
+i64 PyDict_Size(ptr)
+i32 PyDict_Contains(ptr, ptr)
+ptr PyDict_GetItemWithError(ptr, ptr)
 i32 PyObject_IsTrue(ptr)
 ptr PyObject_GetAttr(ptr, ptr)
+i64 PyObject_Hash(ptr)
 i32 PyObject_RichCompareBool(ptr, ptr, i32)
 ptr PyObject_CallNoArgs(ptr)
 ptr PyObject_CallOneArg(ptr, ptr)
@@ -54,6 +62,8 @@ void PyErr_BadArgument()
 void PyErr_Clear()
 i32 PyErr_ExceptionMatches(ptr)
 void PyErr_SetObject(ptr, ptr)
+ptr PyThreadState_Get()
+i64 PyThreadState_GetID(ptr)
 ptr PyEval_SaveThread()
 void PyEval_RestoreThread(ptr)
 i32 PyGILState_Ensure()
@@ -64,6 +74,7 @@ i32 pthread_create(ptr, ptr, ptr, ptr)
 i32 pthread_detach(i64)
 i32 pthread_sigmask(i32, ptr, ptr)
 i32 sigfillset(ptr)
+i64 llvm.ctlz.i64(i64, i1)
 void llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 void llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 ptr llvm.thread.pointer()

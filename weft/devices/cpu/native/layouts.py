@@ -102,3 +102,28 @@ WARM_ROW = _words("kind first second", pointers="first second")  # an argument: 
 ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be
 WARM_INPUT = _words("kind place node", pointers="node")  # place: among the arguments, or the object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
+
+MUCH = 1 << 16  # elements, or steps of a sum: for more a function of any size gives up the interpreter lock
+LARGEST = 1 << 20  # bytes: the homes for results of small work go so far
+
+# of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; still: pairs
+# (name, object) of words that must be so; limit: the word for how many bytes a result may have; homes: of each size class;
+# formats: what each is in memory; array .. params: classes, offsets of slots, and what they hold; node, result: pairs (offset,
+# object) of what fresh ones always hold
+SMALL_STATE = _words(
+    "thread own local dict still stills limit usual homes formats format_count array scalar_type base content source "
+    "node_type value dtype shape op params leaf nothing empty reduced node node_slots result result_slots allocator",
+    pointers="own local dict still limit homes formats array scalar_type node_type leaf nothing empty reduced node result "
+    "allocator",
+)
+# kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is written and read; least, most: of Python's integers beside it
+FORMAT = _words("dtype bytes kind least most", pointers="dtype")
+UNSIGNED = 6  # one more kind
+OPERATION = _words("count rows", pointers="rows")  # for each format that has a function: a row
+OPERATION_ROW = _words("dtype function op result bytes format", pointers="dtype function op result format")
+# of a prepared call, in a table of PLACES by shapes: owner holds what is named here; first, second: places of addresses in words
+PLAN = _words(
+    "owner dtype left right function words count first second out nbytes result shape params",
+    pointers="owner dtype left right function words result shape params",
+)
+PLACES = 64

@@ -68,17 +68,20 @@ class Value:
     def __invert__(self) -> Value:
         return self._made("xor", True if self.type == "i1" else -1)
 
+    def _compared(self, how: str, other: Operand) -> Value:
+        return self._made(f"fcmp o{how}" if self.type in ("float", "double") else f"icmp s{how}", other, "i1")
+
     def __lt__(self, other: Operand) -> Value:
-        return self._made("icmp slt", other, "i1")
+        return self._compared("lt", other)
 
     def __le__(self, other: Operand) -> Value:
-        return self._made("icmp sle", other, "i1")
+        return self._compared("le", other)
 
     def __gt__(self, other: Operand) -> Value:
-        return self._made("icmp sgt", other, "i1")
+        return self._compared("gt", other)
 
     def __ge__(self, other: Operand) -> Value:
-        return self._made("icmp sge", other, "i1")
+        return self._compared("ge", other)
 
     def __eq__(self, other: Operand) -> Value:  # type: ignore[override]
         return self._made("fcmp oeq" if self.type in ("float", "double") else "icmp eq", other, "i1")
@@ -99,17 +102,23 @@ class Value:
         type_ = next((x.type for x in (yes, no) if isinstance(x, Value)), "i64")
         return self.f.made(type_, f"select i1 {self.name}, {type_} {text_of(yes, type_)}, {type_} {text_of(no, type_)}")
 
+    def signed(self) -> Value:
+        """An integer in 64 bits, widened with its sign."""
+        return self if self.type == "i64" else self.f.made("i64", f"sext {self.type} {self.name} to i64")
+
     def least(self, other: Value) -> Value:
         return (self < other).pick(self, other)
 
     def to(self, type_: str) -> Value:
-        """The same number in another type: widened with zeros, cut off, or as an address."""
+        """The same number in another type: widened with zeros, cut off, as an address, or as a float."""
         if type_ == self.type:
             return self
         if "ptr" in (type_, self.type):
             how = "ptrtoint" if self.type == "ptr" else "inttoptr"
-        elif type_ == "float":
-            how = "fptrunc"
+        elif type_ in ("float", "double") and self.type[0] == "i":
+            how = "sitofp"
+        elif type_ in ("float", "double"):
+            how = "fptrunc" if type_ == "float" else "fpext"
         else:
             how = "zext" if int(self.type[1:]) < int(type_[1:]) else "trunc"
         return self.f.made(type_, f"{how} {self.type} {self.name} to {type_}")

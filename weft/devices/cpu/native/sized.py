@@ -11,6 +11,7 @@ from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.compile import Compiler
 from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.sized import NEAR, SCRATCH
+from weft.devices.small import Prepared
 from weft.formats import Format
 from weft.graph.primitives.table import Primitive
 from weft.kernel.ir import Access, Axis, Buffer, Kernel, Order, Phase, Stage, Store, along
@@ -33,26 +34,42 @@ class CPUSized:
         self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
         batch: int = 1, a_batch: int = 0, b_batch: int = 0, order: Order | None = None,
     ) -> None:
-        lanes, block = _order(m, n, k) if order is None else (order.lanes, order.block)
-        run = self._products[lanes > 1].get(dtype) or self._product(dtype, lanes > 1)
+        run, lanes, block = self._product_for(dtype, m, n, k, order)
         room = self._allocator.allocate(k * SCRATCH) if k > NEAR else None
-        run(
-            m * n * k * batch, a, b, out, batch, a_batch, b_batch, m, n, k, a_m, a_k, b_k, b_n, lanes, block,
-            0 if room is None else room.address,
-        )
+        run(*_product_words(
+            a, b, out, m, n, k, a_m, a_k, b_k, b_n, batch, a_batch, b_batch, lanes, block, 0 if room is None else room.address,
+        ))
+
+    def prepared_product(
+        self, dtype: Format, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int = 1, a_batch: int = 0,
+        b_batch: int = 0, order: Order | None = None,
+    ) -> Prepared | None:
+        if k > NEAR:
+            return None
+        run, lanes, block = self._product_for(dtype, m, n, k, order)
+        words = _product_words(0, 0, 0, m, n, k, a_m, a_k, b_k, b_n, batch, a_batch, b_batch, lanes, block, 0)
+        return Prepared(run, words, (1, 2), 3)
 
     def sum(
         self, dtype: Format, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
         order: Order,
     ) -> None:
         run = self._sums.get(dtype) or self._sum(dtype)
-        if inner == 1:
-            outer, inner, x_outer, x_inner = 1, outer, 0, x_outer
-        run(outer * inner * k, x, out, outer, x_outer, inner, x_inner, k, x_k, order.lanes, order.block)
+        run(*_sum_words(order, x, out, outer, inner, k, x_outer, x_inner, x_k))
+
+    def prepared_sum(
+        self, dtype: Format, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int, order: Order,
+    ) -> Prepared:
+        words = _sum_words(order, 0, 0, outer, inner, k, x_outer, x_inner, x_k)
+        return Prepared(self._sums.get(dtype) or self._sum(dtype), words, (1,), 2)
 
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         key = (primitive, dtypes, *params.items())
         return self._functions.get(key) or self._function(key, primitive, dtypes, params)
+
+    def _product_for(self, dtype: Format, m: int, n: int, k: int, order: Order | None) -> tuple[Callable[..., None], int, int]:
+        lanes, block = _order(m, n, k) if order is None else (order.lanes, order.block)
+        return self._products[lanes > 1].get(dtype) or self._product(dtype, lanes > 1), lanes, block
 
     def _product(self, dtype: Format, in_lanes: bool) -> Callable[..., None]:
         def text() -> str:
@@ -86,6 +103,21 @@ class CPUSized:
     def _made(self, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
         made: Callable[..., None] = builtin("weft_apply", self._apply, self._compiler.named_module(what, text)[symbol])
         return made
+
+
+def _product_words(
+    a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int, batch: int, a_batch: int,
+    b_batch: int, lanes: int, block: int, scratch: int,
+) -> tuple[int, ...]:
+    return m * n * k * batch, a, b, out, batch, a_batch, b_batch, m, n, k, a_m, a_k, b_k, b_n, lanes, block, scratch
+
+
+def _sum_words(
+    order: Order, x: int, out: int, outer: int, inner: int, k: int, x_outer: int, x_inner: int, x_k: int,
+) -> tuple[int, ...]:
+    if inner == 1:
+        outer, inner, x_outer, x_inner = 1, outer, 0, x_outer
+    return outer * inner * k, x, out, outer, x_outer, inner, x_inner, k, x_k, order.lanes, order.block
 
 
 @lru_cache(maxsize=4096)

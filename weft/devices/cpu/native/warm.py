@@ -40,8 +40,8 @@ class WarmTable:
         self.held = (run, arguments, inputs, node, array)
         self.program, self.structures = program, structures
         self.cells = [y for kind, _, y in inputs if kind == "cell"]
-        node_slots = [(_offset(node_type, name), id(x)) for name, x in node.items()]
-        array_slots = [(_offset(array_type, name), id(x)) for name, x in array.items()]
+        node_slots = [(offset_in(node_type, name), id(x)) for name, x in node.items()]
+        array_slots = [(offset_in(array_type, name), id(x)) for name, x in array.items()]
         head = {
             "program": program, "arguments": len(arguments), "structures": id(structures), "inputs": len(inputs),
             "node": id(node_type), "node_slots": len(node_slots), "result": id(array_type), "array_slots": len(array_slots),
@@ -62,7 +62,7 @@ class WarmTable:
 
 
 @cache
-def _offset(cls: type, name: str) -> int:
+def offset_in(cls: type, name: str) -> int:
     """Where a slot lies within the instances of a class."""
     probe: Any = object.__new__(cls)
     mark = object()
@@ -74,13 +74,13 @@ def _offset(cls: type, name: str) -> int:
 def install(cls: type, table: str, world: World, address: int, state: int) -> None:
     """Make ``weft_warm`` at ``address`` the ``__call__`` of ``cls``, whose slot ``table`` holds a WarmTable."""
     at = {
-        "table": _offset(cls, table), "address": _offset(WarmTable, "address"), "local": id(world.local),
+        "table": offset_in(cls, table), "address": offset_in(WarmTable, "address"), "local": id(world.local),
         "inside": id(world.inside), "zero": id(0),
         "structure": id(world.structure), "count": id(world.counter), "slow": id(world.slow), "array": id(world.array),
         "scalar_type": id(world.value),
-        "base": _offset(world.array, "_base"), "content": _offset(world.array, "_node"),
-        "value": _offset(world.node, "value"), "dtype": _offset(world.node, "dtype"), "shape": _offset(world.node, "shape"),
-        "op": _offset(world.node, "op"), "scalar": id(world.scalar),
+        "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
+        "value": offset_in(world.node, "value"), "dtype": offset_in(world.node, "dtype"), "shape": offset_in(world.node, "shape"),
+        "op": offset_in(world.node, "op"), "scalar": id(world.scalar),
     }
     layouts.write(state, layouts.WARM_STATE, at)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(world))  # the state holds its parts without counting

@@ -1,0 +1,129 @@
+"""Elements in emitted code: reading and writing one of a small array, and telling Python the only one."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.native.foreign import OBJECT
+from weft.devices.cpu.native.layouts import BOOLEAN, BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, UNSIGNED
+from weft.devices.cpu.native.memory_ir import BUILTIN, return_none
+from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.small_ir import (
+    INTEGERS,
+    address,
+    array,
+    content,
+    format_,
+    limit,
+    made,
+    node,
+    none_unless,
+    number,
+    own,
+    size,
+    slot,
+    state_of,
+)
+
+
+@routine("i64 weft_small_place(ptr shape, ptr index)")
+def place(f: Body, shape: Value, index: Value) -> None:
+    """The number of the element that integers choose; -1 where they choose none, or something else is given."""
+    integers, overflow = f.symbol("PyLong_Type"), f.fixed_room("i64")
+    given = f.variable("i64", 1)
+    alone = f.record(index, OBJECT)["type"] == integers
+    with f.unless(alone):
+        with f.unless(f.record(index, OBJECT)["type"] == f.symbol("PyTuple_Type")):
+            f.ret(-1)
+        given.now = f.call("PyTuple_Size", index)
+    dims = f.call("PyTuple_Size", shape)
+    with f.unless(given.now == dims):
+        f.ret(-1)
+    out, item = f.variable("i64", 0), f.variable("ptr", index)
+    with f.each(dims) as k:
+        with f.unless(alone):
+            item.now = f.call("PyTuple_GetItem", index, k)
+        with f.unless(f.record(item.now, OBJECT)["type"] == integers):
+            f.ret(-1)
+        n = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", shape, k))
+        at = f.call("PyLong_AsLongLongAndOverflow", item.now, overflow)
+        with f.unless((f.array(overflow, "i32")[0] == 0) & (at < n) & (at + n >= 0)):
+            f.ret(-1)
+        out.now = out.now * n + at + (at < 0).pick(n, 0)
+    f.ret(out.now)
+
+
+@routine("ptr weft_element" + BUILTIN, exported=True)
+def element(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """(x, index) -> Scalar or None"""
+    given, state = f.array(args, "ptr"), state_of(f)
+    x = f.call(content, given[0])
+    none_unless(f, ~x.null & (nargs == 2))
+    at = f.call(place, slot(f, x, "shape")[0], given[1])
+    dtype = slot(f, x, "dtype")[0]
+    form = f.call(format_, dtype)
+    none_unless(f, (at >= 0) & ~form.null & (f.call(limit) > 0))
+    nbytes = f.record(form, FORMAT)["bytes"]
+    source = (address(f, x) + at * nbytes).to("ptr")
+    f.call("Py_IncRef", x)
+    buffer = f.call(made, nbytes)
+    with f.unless(buffer.null):
+        f.copy(f.record(buffer, BUFFER)["address"].to("ptr"), source, nbytes)
+    f.call("Py_DecRef", x)
+    with f.when(buffer.null):
+        f.ret(None)
+    f.ret(f.call(array, f.call(node, state["leaf"], state["nothing"], state["empty"], dtype, buffer), True))
+
+
+@routine("ptr weft_store" + BUILTIN, exported=True)
+def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """(x, index, number) -> True where it is written, else None: where somebody else may be reading it, too
+
+    The number is Python's, or an array of this dtype without dimensions.
+    """
+    given = f.array(args, "ptr")
+    x = f.call(content, given[0])
+    none_unless(f, ~x.null & (nargs == 3))
+    buffer = f.record(slot(f, x, "value")[0], BUFFER)
+    held = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
+    alone = (held[0] == 1) & (held[1] == 1) & (buffer["exported"] == 0)
+    none_unless(f, alone & f.call(own, given[0]))
+    dtype = slot(f, x, "dtype")[0]
+    form, source = f.call(format_, dtype), f.variable("ptr", f.fixed_room("i64"))
+    at = f.call(place, slot(f, x, "shape")[0], given[1])
+    none_unless(f, (at >= 0) & ~form.null & (f.call(limit) > 0))
+    y = f.call(content, given[2])
+    with f.when(y.null):
+        none_unless(f, f.call(number, given[2], form, source.now))
+    with f.otherwise():
+        none_unless(f, (slot(f, y, "dtype")[0] == dtype) & (f.call("PyTuple_Size", slot(f, y, "shape")[0]) == 0))
+        source.now = address(f, y).to("ptr")
+    nbytes = f.record(form, FORMAT)["bytes"]
+    f.copy((buffer["address"] + at * nbytes).to("ptr"), source.now, nbytes)
+    true = f.symbol("_Py_TrueStruct")
+    f.call("Py_IncRef", true)
+    f.ret(true)
+
+
+@routine("ptr weft_number" + BUILTIN, exported=True)
+def told(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """(x) -> the one element as a Python number, or None"""
+    x = f.call(content, f.array(args, "ptr")[0])
+    none_unless(f, ~x.null & (nargs == 1))
+    form_ = f.call(format_, slot(f, x, "dtype")[0])
+    none_unless(f, ~form_.null & (f.call(limit) > 0) & (f.call(size, slot(f, x, "shape")[0]) == 1))
+    form = f.record(form_, FORMAT)
+    kind, nbytes, at = form["kind"], form["bytes"], address(f, x).to("ptr")
+    with f.when(kind == FLOAT32):
+        f.ret(f.call("PyFloat_FromDouble", f.array(at, "float")[0].to("double")))
+    with f.when(kind == FLOAT64):
+        f.ret(f.call("PyFloat_FromDouble", f.array(at, "double")[0]))
+    with f.when(kind == BOOLEAN):
+        f.ret(f.call("PyBool_FromLong", f.array(at, "i8")[0].to("i64")))
+    for width, type_ in INTEGERS.items():
+        with f.when((kind == INTEGER) & (nbytes == width)):
+            f.ret(f.call("PyLong_FromLongLong", f.array(at, type_)[0].signed()))
+        with f.when((kind == UNSIGNED) & (nbytes == width)):
+            f.ret(f.call("PyLong_FromUnsignedLongLong", f.array(at, type_)[0].to("i64")))
+    return_none(f)
+
+
+ROUTINES = (place, element, store, told)

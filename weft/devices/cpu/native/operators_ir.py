@@ -1,0 +1,264 @@
+"""Operators in emitted code, on small arrays that have contents.
+
+An operation on elements is known by rows, one a dtype of its operands, of functions whose sizes are arguments; a row is there
+once Python has seen the function made. A product or a sum goes by shapes: it finds a prepared call in a table.
+"""
+
+from __future__ import annotations
+
+from weft.devices.cpu.native.layouts import (
+    BUFFER,
+    COUNTERS,
+    FORMAT,
+    LARGEST,
+    MUCH,
+    OPERATION,
+    OPERATION_ROW,
+    PLACES,
+    PLAN,
+    extent,
+)
+from weft.devices.cpu.native.memory_ir import BUILTIN
+from weft.devices.cpu.native.routine import Body, Value, routine
+from weft.devices.cpu.native.small_ir import (
+    address,
+    array,
+    content,
+    limit,
+    made,
+    node,
+    none_unless,
+    number,
+    own,
+    same,
+    size,
+    slot,
+    state_of,
+)
+
+TIMES = 6  # where the words of a function of two operands end
+FEW = 32  # calls of a function, or elements of each: for less of both NumPy's loops are better
+
+
+@routine("ptr weft_small_row(ptr operation, ptr dtype)")
+def row_of(f: Body, operation: Value, dtype: Value) -> None:
+    """What an operation does with operands of a dtype; null where nothing is known of that."""
+    head = f.record(operation, OPERATION)
+    rows = f.array(head["rows"], "i8")
+    with f.each(head["count"]) as k:
+        row = f.record(rows.at(k * extent(OPERATION_ROW)), OPERATION_ROW)
+        with f.when(row["dtype"] == dtype):
+            f.ret(row.pointer)
+    f.ret(None)
+
+
+@routine("ptr weft_small_run(ptr row, ptr like, ptr words, i64 limit)")
+def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None:
+    """Run a function: a node with the shape of ``like``, or null, with an exception set or because it is no small work.
+
+    words: for the function, without count and result; behind them how often it is called, and bytes from call to call of x and y
+    """
+    row, words, state = f.record(row_, OPERATION_ROW), f.array(words_), state_of(f)
+    shape = slot(f, like, "shape")[0]
+    count = f.call(size, shape)
+    nbytes = count * row["bytes"]
+    theirs = count * f.record(row["format"], FORMAT)["bytes"]  # Python goes by one of the two
+    with f.unless((count > 0) & (count <= MUCH) & (theirs <= limit_) & (nbytes <= limit_) & (nbytes <= LARGEST)):
+        f.ret(None)
+    buffer = f.call(made, nbytes)
+    with f.when(buffer.null):
+        f.ret(None)
+    outer = words[TIMES]
+    words[0] = count
+    words[1] = f.record(buffer, BUFFER)["address"]
+    with f.unless(outer == 1):
+        words[0] = count // outer
+    with f.each(outer) as k:
+        with f.unless(k == 0):
+            words[1] = words[1] + words[0] * row["bytes"]
+            words[2] = words[2] + words[TIMES + 1]
+            words[4] = words[4] + words[TIMES + 2]
+        _run(f, row["function"], words.pointer)
+    params = f.variable("ptr", state["nothing"])
+    its_params = slot(f, like, "params")[0]
+    with f.unless(f.call("PyDict_Size", its_params) == 0):
+        with f.unless(f.call("PyDict_Contains", its_params, state["reduced"]) == 0):
+            params.now = its_params
+    f.ret(f.call(node, row["op"], params.now, shape, row["result"], buffer))
+
+
+def _run(f: Body, function: Value, words: Value) -> None:
+    counters = f.record(f.symbol("weft_counters"), COUNTERS)
+    counters["sized"] = counters["sized"] + 1
+    f.call_address(function, words)
+
+
+@routine("ptr weft_one" + BUILTIN, exported=True)
+def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """self: an operation. (x) -> Array or None"""
+    operation = f.call("PyLong_AsVoidPtr", self)
+    x = f.call(content, f.array(args, "ptr")[0])
+    none_unless(f, ~x.null & (nargs == 1))
+    row = f.call(row_of, operation, slot(f, x, "dtype")[0])
+    most = f.call(limit)
+    none_unless(f, ~row.null & (most > 0))
+    words = f.array(f.fixed_room(f"[{TIMES + 3} x i64]"))
+    words[2], words[3], words[TIMES] = address(f, x), f.constant("i64", 1), f.constant("i64", 1)
+    f.call("Py_IncRef", x)  # making objects may run Python, and other threads
+    _answer(f, f.call(run, row, x, words.pointer, most), x)
+
+
+def _answer(f: Body, new: Value, like: Value) -> None:
+    """Give an Array of a node, or None where there is neither a node nor an exception; ``like`` is let go."""
+    value = f.call("PyTuple_Size", slot(f, like, "shape")[0]) == 0
+    f.call("Py_DecRef", like)
+    with f.when(new.null):
+        none_unless(f, ~f.call("PyErr_Occurred").null)
+        f.ret(None)
+    f.ret(f.call(array, new, value))
+
+
+@routine("i1 weft_small_spread(ptr shape, ptr its, ptr at, ptr words, i64 nbytes)")
+def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes: Value) -> None:
+    """Whether an operand goes over a larger shape as rows of it, or as columns, of which calls can be made; writes how.
+
+    at: its words, address and step
+    """
+    at, words = f.array(at_), f.array(words_)
+    dims, others = f.call("PyTuple_Size", shape), f.call("PyTuple_Size", its)
+    inner, outer = f.variable("i64", 1), f.variable("i64", 1)
+    rows, begun, turned = f.variable("i1", False), f.variable("i1", False), f.variable("i1", False)
+    with f.each(dims) as back:  # from the last dimension
+        n = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", shape, dims - 1 - back))
+        m = f.variable("i64", 1)
+        with f.when(back < others):
+            m.now = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", its, others - 1 - back))
+        with f.unless((m.now == n) | (m.now == 1)):
+            f.ret(False)
+        with f.when(n == 1):
+            f.again()
+        matches = m.now == n
+        with f.unless(begun.now):
+            begun.now = True
+            rows.now = matches
+        with f.when(matches == rows.now):
+            with f.when(turned.now):  # a third part
+                f.ret(False)
+            inner.now = inner.now * n
+        with f.otherwise():
+            turned.now = True
+            outer.now = outer.now * n
+    with f.unless((outer.now <= FEW) | (inner.now >= FEW)):
+        f.ret(False)
+    words[TIMES] = outer.now
+    step = inner.now * nbytes
+    words[TIMES + 1], words[TIMES + 2] = step, step
+    apart = rows.now.pick(0, nbytes)
+    with f.when(at_ == words.at(2)):
+        words[TIMES + 1] = apart
+    with f.otherwise():
+        words[TIMES + 2] = apart
+    at[1] = rows.now.to("i64")
+    f.ret(True)
+
+
+@routine("ptr weft_two" + BUILTIN, exported=True)
+def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """self: an operation. (x, y) -> Array or None; (x, y, x): the result becomes the content of x. One may be a Python number"""
+    operation = f.call("PyLong_AsVoidPtr", self)
+    most = f.call(limit)
+    none_unless(f, (most > 0) & (nargs >= 2))
+    given = f.array(args, "ptr")
+    x, y = f.call(content, given[0]), f.call(content, given[1])
+    words, room = f.array(f.fixed_room(f"[{TIMES + 3} x i64]")), f.fixed_room("i64")
+    like, other = f.variable("ptr", x), f.variable("ptr", y)
+    with f.when(x.null):
+        like.now = y
+    none_unless(f, ~like.now.null)
+    dtype = slot(f, like.now, "dtype")[0]
+    row_ = f.call(row_of, operation, dtype)
+    none_unless(f, ~row_.null)
+    row = f.record(row_, OPERATION_ROW)
+    for k in (3, 5, TIMES):
+        words[k] = 1
+    with f.when(x.null | y.null):
+        alone = x.null.pick(f.constant("i64", 0), f.constant("i64", 1))
+        none_unless(f, f.call(number, given[alone], row["format"], room))
+        words[(alone << 1) + 2] = room.to("i64")
+        words[(alone << 1) + 3] = 0
+        words[((f.constant("i64", 1) - alone) << 1) + 2] = address(f, like.now)
+    with f.otherwise():
+        none_unless(f, slot(f, y, "dtype")[0] == dtype)
+        words[2], words[4] = address(f, x), address(f, y)
+        shape, its = slot(f, x, "shape")[0], slot(f, y, "shape")[0]
+        with f.unless(f.call(same, shape, its)):
+            dims, others = f.call("PyTuple_Size", shape), f.call("PyTuple_Size", its)
+            smaller = (dims == others) & (f.call(size, shape) < f.call(size, its))
+            with f.when((dims < others) | smaller):
+                like.now = y
+                other.now = x
+            at = f.array(words.at((like.now == x).pick(4, 2)))  # of the one that is spread
+            nbytes = f.record(row["format"], FORMAT)["bytes"]
+            shapes = [slot(f, x_.now, "shape")[0] for x_ in (like, other)]
+            none_unless(f, f.call(spread, *shapes, at.pointer, words.pointer, nbytes))
+    into = nargs == 3
+    with f.when(into):
+        whole = (given[2] == given[0]) & (like.now == x) & (row["result"] == dtype)
+        none_unless(f, whole & f.call(own, given[0]))
+    kept, kept_too = like.now, other.now
+    f.call("Py_IncRef", kept)  # making objects may run Python, and other threads
+    f.call("Py_IncRef", kept_too)
+    new = f.call(run, row_, kept, words.pointer, most)
+    f.call("Py_DecRef", kept_too)
+    with f.when(into & ~new.null):
+        target = given[2]
+        content_ = slot(f, target, "content")
+        before = content_[0]
+        content_[0] = new
+        f.call("Py_IncRef", target)
+        f.call("Py_DecRef", before)
+        f.call("Py_DecRef", kept)
+        f.ret(target)
+    _answer(f, new, kept)
+
+
+@routine("ptr weft_shaped" + BUILTIN, exported=True)
+def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """self: a table of plans, by hashes of shapes. (x) or (x, y) -> Array or None"""
+    plans, given = f.array(f.call("PyLong_AsVoidPtr", self), "ptr"), f.array(args, "ptr")
+    most = f.call(limit)
+    none_unless(f, most > 0)
+    x = f.call(content, given[0])
+    y_ = f.variable("ptr", x)
+    with f.when(nargs == 2):
+        y_.now = f.call(content, given[1])
+    y = y_.now
+    none_unless(f, ~(x.null | y.null))
+    left, right = slot(f, x, "shape")[0], slot(f, y, "shape")[0]
+    found = plans[(f.call("PyObject_Hash", left) * 3 + f.call("PyObject_Hash", right)) & (PLACES - 1)]
+    none_unless(f, ~found.null)
+    plan = f.record(found, PLAN)
+    dtype = plan["dtype"]
+    none_unless(f, (slot(f, x, "dtype")[0] == dtype) & (slot(f, y, "dtype")[0] == dtype))
+    none_unless(f, f.call(same, left, plan["left"]) & f.call(same, right, plan["right"]))
+    nbytes = plan["nbytes"]
+    none_unless(f, nbytes <= most)
+    words, owner = f.room("i64", plan["count"]), plan["owner"]
+    f.copy(words.pointer, plan["words"], plan["count"] << 3)
+    words[plan["first"]] = address(f, x)
+    words[plan["second"]] = address(f, y)
+    for held in (owner, x, y):  # making objects may run Python, and other threads, which may replace the plan
+        f.call("Py_IncRef", held)
+    new, buffer = f.variable("ptr", None), f.call(made, nbytes)
+    with f.unless(buffer.null):
+        words[plan["out"]] = f.record(buffer, BUFFER)["address"]
+        _run(f, plan["function"], words.pointer)
+        new.now = f.call(node, state_of(f)["leaf"], plan["params"], plan["shape"], plan["result"], buffer)
+    value = f.call("PyTuple_Size", plan["shape"]) == 0
+    out = f.call(array, new.now, value)
+    for held in (owner, x, y):
+        f.call("Py_DecRef", held)
+    f.ret(out)
+
+
+ROUTINES = (row_of, run, one, spread, two, shaped)
