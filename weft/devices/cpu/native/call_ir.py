@@ -110,14 +110,16 @@ def copy(f: Body, args: Value) -> None:
 
 @routine("ptr weft_apply" + BUILTIN, exported=True)
 def apply(f: Body, self: Value, args: Value, nargs: Value) -> None:
-    """self: where a function lies whose sizes are arguments. (words...): run it on them; the first says how much work it is"""
+    """self: where the address of a function lies whose sizes are arguments. (words...): run it on them; the first says how much
+    work it is"""
     given, words = f.array(args, "ptr"), f.room("i64", nargs + 1)
     words[0] = 0
     with f.each(nargs) as k:
         words[k] = f.call("PyLong_AsUnsignedLongLongMask", given[k])
-    function = f.call("PyLong_AsVoidPtr", self)
+    cell = f.call("PyLong_AsVoidPtr", self)
     with f.unless(f.call("PyErr_Occurred").null):
         f.ret(None)
+    function = f.array(cell, "ptr")[0]
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters["sized"] = counters["sized"] + 1
     release = words[0] > MUCH

@@ -87,10 +87,11 @@ def run(f: Body, row_: Value, like: Value, words_: Value, limit_: Value) -> None
     f.ret(f.call(node, row["op"], params.now, shape, row["result"], buffer))
 
 
-def _run(f: Body, function: Value, words: Value) -> None:
+def _run(f: Body, cell: Value, words: Value) -> None:
+    """cell: where the function's address lies"""
     counters = f.record(f.symbol("weft_counters"), COUNTERS)
     counters["sized"] = counters["sized"] + 1
-    f.call_address(function, words)
+    f.call_address(f.array(cell, "ptr")[0], words)
 
 
 @routine("ptr weft_one" + BUILTIN, exported=True)

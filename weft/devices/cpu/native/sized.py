@@ -6,9 +6,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
-from weft.devices.cpu.native.compile import Compiler
+from weft.devices.cpu.native.compile import Compiler, Loaded
 from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.sized import NEAR, SCRATCH
 from weft.devices.small import Prepared
@@ -29,6 +30,7 @@ class CPUSized:
         self._products: tuple[dict[Format, Callable[..., None]], ...] = {}, {}  # summed in one lane, in several
         self._sums: dict[Format, Callable[..., None]] = {}
         self._functions: dict[tuple, Callable[..., None]] = {}
+        self._held: list[Loaded] = []
 
     def product(
         self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
@@ -101,7 +103,11 @@ class CPUSized:
         return self._functions.setdefault(key, self._made(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
 
     def _made(self, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
-        made: Callable[..., None] = builtin("weft_apply", self._apply, self._compiler.named_module(what, text)[symbol])
+        """Compiled quickly, and again, better, while it is used."""
+        loaded = self._compiler.kernel(what, lambda: Generated(symbol, text(), 0, 0), 0.0)
+        self._held.append(loaded)
+        self._compiler.improve([loaded])
+        made: Callable[..., None] = builtin("weft_apply", self._apply, loaded.cell)
         return made
 
 
