@@ -18,12 +18,13 @@ from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.errors import DTypeError
 from weft.formats import BOOL, FLOATS, FORMATS, Format
+from weft.given import Given
 from weft.graph.node import Node
 from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, constant
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_NUMBERS = frozenset((float, int, bool))
+_NUMBERS = frozenset((float, int, bool, Given))
 _ASKING = PACKAGE  # operators written in files that begin with this ask user_frame where they stand
 _frame = sys._getframe
 _new = object.__new__
