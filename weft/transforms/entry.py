@@ -59,7 +59,7 @@ class Entry:
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
-        "tree", "_specs", "quick", "watched", "held", "_tape",
+        "tree", "_specs", "quick", "watched", "held", "_ints", "_tape",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -74,6 +74,7 @@ class Entry:
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any, moving: Collection[int] = ()) -> None:
         graph = traced.graph
         self._tape = traced.tape
+        self._ints = bool(moving or traced.tape)
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
@@ -151,9 +152,9 @@ class Entry:
 
     def warm(self, structures: int) -> Any:
         """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
-        if not self._single or self.tree is not None or not self.quick or self.watched:
+        if self._ints or not self._single or self.tree is not None or not self.quick or self.watched:
             return None
-        if self._writes or self._survivors or self._shown or any(s[0] is _INT for s in self._specs) or self._tape:
+        if self._writes or self._survivors or self._shown:
             return None
         program = self._run.direct()
         if not program:

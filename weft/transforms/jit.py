@@ -295,8 +295,9 @@ def jit(
 
     Parameters
     ----------
-    f : function of Arrays, numbers and trees of them (dicts, lists, tuples, dataclasses, modules). Integers, bools,
-        strings and None are static: a new value traces again. Floats are run-time numbers.
+    f : function of Arrays, numbers and trees of them (dicts, lists, tuples, dataclasses, modules). Bools, strings and
+        None are static: a new value traces again. Floats are run-time numbers, and integers are from their second value on,
+        but where ``f`` needs the value itself (a shape, an index, ``range``): then they are static.
     static_argnums, static_argnames : further arguments (hashable) that are static
 
     Returns
