@@ -163,8 +163,10 @@ def _signbit(operation: Operation, x: Any) -> Node:
 def _power(operation: Operation, x: Any, y: Any) -> Node:
     """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
     if type(y) is Given:
-        y = y.told()  # what a power is computed by depends on its exponent, and so do the last digits
+        y = y.told()
     a, b = operands(x, y)
+    if type(y) is int:
+        b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
     if b.dtype not in FLOATS:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:

@@ -21,7 +21,7 @@ from weft.formats import BOOL, FLOATS, FORMATS, Format
 from weft.given import Given
 from weft.graph.node import Node
 from weft.graph.origin import PACKAGE, user_frame
-from weft.graph.primitives.table import TABLE, constant, scalar_leaf
+from weft.graph.primitives.table import TABLE, constant
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool, Given))
@@ -36,20 +36,14 @@ _CLASSES: list[Any] = []  # what install was given
 
 
 def _number(value: Any, dtype: Format) -> Node | None:
-    """A Python number beside an array of ``dtype``, where that keeps the dtype.
-
-    Beside floats an int is an argument of the Program, as floats are; -1 to 2 belong to its text, where rules look for them.
-    Beside integers all do: a division by what is known takes a tenth of the time.
-    """
-    if type(value) is int:
-        if dtype in FLOATS and not -1 <= value <= 2 and -65504 <= value <= 65504 and LOCAL.trace is None:
-            return scalar_leaf(float(value), dtype)
-        return _text(value, dtype)
-    return number_node(value, dtype) if type(value) is float and dtype in FLOATS else None
+    """A Python number beside an array of ``dtype``, where that keeps the dtype."""
+    if type(value) is int and dtype in FLOATS and not -1 <= value <= 2:
+        return number_node(value, dtype)
+    return _text(value, dtype)
 
 
 def _text(value: Any, dtype: Format) -> Node | None:
-    """The same of an exponent: what a power is computed by, and its derivative, depend on it."""
+    """The same of an integer that belongs to the program's text, as exponents do: what computes a power depends on them."""
     if type(value) is int:
         node = _SMALL.get((value, dtype))
         if node is None:
