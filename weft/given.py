@@ -78,6 +78,14 @@ class Tape:
             self.nodes.append((self.apply(held, (number,), held(number.value)), node))
         return self._nodes[key]
 
+    def close(self) -> None:
+        """The trace is over."""
+        for number in self.left():  # in an attribute or a list, where without jit it would be another at each call
+            number.told()
+        self.over = True
+        self._made.clear()
+        self._nodes.clear()
+
     def left(self) -> list[Given]:
         """The numbers that somebody still holds."""
         return [x for x in (ref() for ref in self._made) if x is not None]

@@ -122,9 +122,7 @@ def trace(
         ]
         del handles, cells, seen, results, out
         alive = _alive(inner, collect)
-        for left in inner.tape.left():  # in an attribute or a list, where without jit it would be another at each call
-            left.told()
-        inner.tape.over = True
+        inner.tape.close()
         ends, places_of = found.settled(alive)
         kinds += [Array] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
