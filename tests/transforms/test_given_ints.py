@@ -226,6 +226,17 @@ def test_who_needs_the_value_gets_it(way):
     same_with_all(NEEDS[way], wf.array(np.arange(6.0)), values, programs=5)
 
 
+def test_static_ints_cost_a_call_nothing():
+    f = wf.jit(lambda x, n: x.reshape(n, -1) * 2)
+    for n in (1, 2, 3, 6):
+        assert f(wf.ones(6), n).shape[0] == n
+        assert not f._last._ints  # so native calls are made of it
+    g = wf.jit(lambda x, n: (x.reshape(n, -1) * n, n + 1))
+    for n in (1, 2, 3, 6, 2, 1):
+        scaled, more = g(wf.ones(6), n)
+        assert scaled.shape[0] == n == scaled[0, 0] == more - 1
+
+
 TESTS = {
     "isinstance": lambda i: isinstance(i, int) and not isinstance(i, float | str | wf.Array), "bool": lambda i: bool(i),
     "not": lambda i: not i,

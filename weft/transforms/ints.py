@@ -66,5 +66,9 @@ def traced_with(
         except Exception:
             pass  # an error of the function's own comes again, and is no consequence of this one
         else:
-            return traced, moving.difference(traced.tape.static if traced.tape else ()), False
+            still = moving.difference(traced.tape.static if traced.tape else ())
+            made = any(kind == "leaf" and k >= len(leaves) for kind, k in traced.results)
+            if not still and not made and traced.tape and not traced.tape.nodes:
+                traced.tape = None  # it would find what the key has told
+            return traced, still, False
     return trace(f, leaves, rebuild, states, together, collect), frozenset(), bool(moving)
