@@ -25,7 +25,7 @@ _NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL}
 def number_node(value: float | int | bool, dtype: Format) -> Node:
     """A Python number in ``dtype``: floats, and integers beside floats, are arguments of the Program, so that new ones compile
     nothing. The rest belongs to its text: bools, -1 to 2, where rules look for them, integers beside integers, since a
-    division by what is known takes a fifth of the time, and (inside a traced function) all numbers."""
+    division by what is known takes a quarter of the time, and (inside a traced function) all numbers."""
     kind, small = type(value), -65504 <= value <= 65504
     if not small:
         warn_of_overflow(value, dtype)
