@@ -14,6 +14,7 @@ from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, warn
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
+from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.spelling import spelled
@@ -22,18 +23,27 @@ _NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL}
 
 
 def number_node(value: float | int | bool, dtype: Format) -> Node:
-    """A Python number in ``dtype``: floats are arguments of the Program, so that new ones compile nothing; integers,
-    bools and (inside a traced function) all numbers belong to its text."""
-    if not -65504 <= value <= 65504:
+    """A Python number in ``dtype``: floats, and integers beside floats, are arguments of the Program, so that new ones compile
+    nothing. The rest belongs to its text: bools, -1 to 2, where rules look for them, integers beside integers, since a
+    division by what is known takes a quarter of the time, and (inside a traced function) all numbers."""
+    kind, small = type(value), -65504 <= value <= 65504
+    if not small:
         warn_of_overflow(value, dtype)
-    if type(value) is float:
+    if kind is float or (small and kind is int and dtype in FLOATS and not -1 <= value <= 2):
         trace = LOCAL.trace
         if trace is None or not trace.fixes_numbers:
-            return scalar_leaf(value, dtype)
+            return scalar_leaf(float(value), dtype)
     try:
         return constant(value, dtype)
     except OverflowError:
         raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first") from None
+
+
+def given_node(x: Given, dtype: Format) -> Node:
+    """The same of an int of which only the call tells the value: an argument, too, where ``dtype`` holds it."""
+    if x.tape.over or not fits(x.value, dtype):
+        return number_node(x.here(), dtype)
+    return x.tape.node(x, dtype)
 
 
 def warn_of_overflow(value: Any, dtype: Format) -> None:
@@ -44,7 +54,7 @@ def warn_of_overflow(value: Any, dtype: Format) -> None:
     except OverflowError:  # an integer beyond all floats, which constant refuses
         return
     with np.errstate(over="ignore"):
-        infinite = np.isinf(np.asarray(value).astype(dtype.numpy))
+        infinite = np.isinf(np.asarray(float(value)).astype(dtype.numpy))
     if infinite:
         warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes infinite")
 
@@ -72,6 +82,8 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     kind = type(x)
     if kind in _NUMBER_DTYPES:
         return number_node(x, weak(kind, like) if like is not None else _NUMBER_DTYPES[kind])
+    if kind is Given:
+        return given_node(x, weak(type(x.value), like) if like is not None else _NUMBER_DTYPES[type(x.value)])
     if isinstance(x, np.ndarray | np.generic):
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
@@ -123,12 +135,15 @@ def assigned(value: Any, dtype: Format) -> Node:
         if kind is not float or dtype in FLOATS:
             return number_node(value, dtype)
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
+    if kind is Given:
+        return given_node(value, dtype) if dtype in FLOATS or fits(value.value, dtype) else assigned(value.here(), dtype)
     if isinstance(value, Cell):
         held: Any = value
         return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf" and dtype not in FLOATS:
         return assigned(value.item(), dtype)
     if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in _leaves(value)):
+        value = asked(value)
         try:
             return numpy_node(np.asarray(value, dtype.numpy))
         except (ValueError, TypeError, OverflowError):
@@ -169,6 +184,7 @@ def _listed(x: Any) -> Any:
     """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
     (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
     foreign = varying = typed = False
+    x = asked(x)
     for leaf in _leaves(x):
         if isinstance(leaf, Cell):
             varying = True
@@ -240,6 +256,10 @@ def common(
             kinds.add(kind)
             found.append(x)
             continue
+        if kind is Given:
+            kinds.add(type(x.value))
+            found.append(x)
+            continue
         if isinstance(x, Cell) and getattr(x, "weak", False):
             kinds.add(float)
             found.append(x)
@@ -261,4 +281,6 @@ def in_dtype(x: Any, dtype: Format) -> Node:
         return cast(x, dtype)
     if type(x) in _NUMBER_DTYPES:
         return number_node(x, dtype)
+    if type(x) is Given:
+        return given_node(x, dtype)
     return numpy_node(converted(x, dtype.numpy)) if type(x) is np.ndarray else x.as_dtype_node(dtype)

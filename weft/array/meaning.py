@@ -14,6 +14,7 @@ from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.errors import DTypeError
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT8, INTEGERS, UINT64, Format, compared, promote, weak, weak_compared
+from weft.given import Given, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look
@@ -161,7 +162,11 @@ def _signbit(operation: Operation, x: Any) -> Node:
 
 def _power(operation: Operation, x: Any, y: Any) -> Node:
     """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
+    if type(y) is Given:
+        y = y.told()
     a, b = operands(x, y)
+    if type(y) is int:
+        b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
     if b.dtype not in FLOATS:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
@@ -190,8 +195,8 @@ _PYTHON = {
 def _compare(operation: Operation, x: Any, y: Any) -> Node:
     """By value, as in NumPy: integers meet floats in float64, and numbers that no element can equal are compared all the same."""
     (a, b), dtype = common((x, y), compared, weak_compared)
-    if dtype in INTEGERS and (type(a) is int or type(b) is int):
-        number, array = (a, b) if type(a) is int else (b, a)
+    if dtype in INTEGERS and (is_int(a) or is_int(b)):
+        number, array = (a, b) if is_int(a) else (b, a)
         if type(array) is Node and not dtype.least <= number <= dtype.greatest:
             below = -1 if number > 0 else 1  # every element as seen from the number
             answer = _PYTHON[operation.name](below, 0) if array is a else _PYTHON[operation.name](0, below)

@@ -11,6 +11,7 @@ from weft.array.operators import install_weak
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
 from weft.formats import BOOL, FLOAT32, FLOAT64, Format
+from weft.given import Given
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
 
@@ -42,8 +43,12 @@ class Number(Scalar):
         return number(as_node(Scalar.round(self._new(self._node), digits)))
 
     def _weakly(self, operation: Operation, *xs: Any) -> Array:
-        out = operation.of(*(x._node if isinstance(x, Number) else as_node(float(x), FLOAT64) for x in xs))
+        out = operation.of(*map(_exactly, xs))
         return self._new(out) if out.dtype == BOOL else number(out)
+
+
+def _exactly(x: Any) -> Node:
+    return x._node if isinstance(x, Number) else as_node(x if type(x) is Given else float(x), FLOAT64)
 
 
 def number(node: Node) -> Number:

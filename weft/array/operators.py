@@ -18,13 +18,14 @@ from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.errors import DTypeError
 from weft.formats import BOOL, FLOATS, FORMATS, Format
+from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, constant
 from weft.natively import Shaped, Short, followed, never
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-_NUMBERS = frozenset((float, int, bool))
+_NUMBERS = frozenset((float, int, bool, Given))
 _ASKING = PACKAGE  # operators written in files that begin with this ask user_frame where they stand
 _frame = sys._getframe
 _new = object.__new__
@@ -37,6 +38,13 @@ _CLASSES: list[Any] = []  # what install was given
 
 def _number(value: Any, dtype: Format) -> Node | None:
     """A Python number beside an array of ``dtype``, where that keeps the dtype."""
+    if type(value) is int and dtype in FLOATS and not -1 <= value <= 2:
+        return number_node(value, dtype)
+    return _text(value, dtype)
+
+
+def _text(value: Any, dtype: Format) -> Node | None:
+    """The same of an integer that belongs to the program's text, as exponents do: what computes a power depends on them."""
     if type(value) is int:
         node = _SMALL.get((value, dtype))
         if node is None:
@@ -195,6 +203,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
 def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
     """``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two of scalars, too), and the function."""
     name, op = operation.name, TABLE[operation.name]
+    number = _text if name == "pow" else _number
     plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
     asked: list[bool] = []
     short = Short(2, lambda op_, dtype: _plain(operation).get(dtype) if op_ is op else None)
@@ -248,7 +257,7 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
                         return joined(x, y, x, dtype, trace)
                     return joined(x, y, y, dtype, trace) if not x.shape else wrap(bind(op, x, y))
             elif kind in _NUMBERS:
-                y = _number(other, x.dtype)
+                y = number(other, x.dtype)
                 if y is not None:
                     return joined(x, y, x, dtype, trace)
         return NotImplemented if left_to(other, self) else slow(self, other)
@@ -264,7 +273,7 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
             x = self.node
             dtype = plain.get(x.dtype)
             if dtype is not None:
-                y = _number(other, x.dtype)
+                y = number(other, x.dtype)
                 if y is not None:
                     return joined(y, x, x, dtype, LOCAL.trace)
         return NotImplemented if left_to(other, self) else slow(other, self)

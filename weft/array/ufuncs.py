@@ -14,18 +14,19 @@ from weft.array.meaning import UFUNCS
 from weft.bind import bind
 from weft.convert import assigned, numpy_node
 from weft.formats import FLOAT64
+from weft.given import Given
 from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
 
-_NUMBERS = (float, int, bool)
+_NUMBERS = (float, int, bool, Given)
 _FUNCTIONS = ("matmul", "vecdot")  # ufuncs that are functions of wf by the same name
 _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
 
 
 def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: N807
     """What NumPy's ufuncs ask of an Array; those that weft does not have run in NumPy."""
-    if self.weak and all(getattr(x, "weak", type(x) in _NUMBERS) for x in inputs):
+    if self.weak and all(type(x) in _NUMBERS or getattr(x, "weak", False) for x in inputs):
         inputs = tuple(wrap(x.as_dtype_node(FLOAT64)) if isinstance(x, Array) else x for x in inputs)  # as NumPy's own: float64
     outs = kwargs.pop("out", ())
     if method == "at" and isinstance(inputs[0], Array):

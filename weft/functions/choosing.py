@@ -13,6 +13,7 @@ from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.elementwise import equal
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
+from weft.given import is_int
 from weft.graph.primitives.table import TABLE
 
 
@@ -95,7 +96,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
 
 def _bound(value: Node, bound: Any, name: str) -> Any:
     """A bound, None where no element of the dtype can be beyond it."""
-    if type(bound) is int:
+    if is_int(bound):
         if bound <= value.dtype.least if name == "min" else bound >= value.dtype.greatest:
             return None
     return bound

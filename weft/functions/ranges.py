@@ -13,6 +13,7 @@ from weft.convert import number_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import FLOAT32, FLOAT64, FLOATS, INT64
 from weft.functions.common import NUMBERS, broadcast, cast, node, op, reshaped
+from weft.given import asked
 from weft.spelling import spelled
 
 
@@ -42,7 +43,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
     """
     if stop is None:
         start, stop = 0, start
-    given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else x for x in (start, stop, step)]
+    given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
     if not all(type(x) in NUMBERS for x in given):
         raise DTypeError(f"arange: start, stop and step must be numbers, not {start!r}, {stop!r}, {step!r}")
     first, last, by = given

@@ -14,6 +14,7 @@ from weft.errors import ShapeError
 from weft.formats import FLOATS, INT64, compared, weak_compared
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped
 from weft.functions.elementwise import equal, isnan, less, less_equal
+from weft.given import is_int
 from weft.indexing import bounded
 
 
@@ -144,7 +145,7 @@ def _comparable(x: Any, y: Any) -> tuple[Node, Any]:
     """Operands for a comparison, which says itself in which dtype: nodes, but for a second one that is a Python integer, which
     may be larger than any that an array holds."""
     (a, b), dtype = common((x, y), compared, weak_compared)
-    return a if type(a) is Node else in_dtype(a, dtype), b if type(b) in (Node, int) else in_dtype(b, dtype)
+    return a if type(a) is Node else in_dtype(a, dtype), b if type(b) is Node or is_int(b) else in_dtype(b, dtype)
 
 
 def _column(x: Any) -> Any:

@@ -15,6 +15,7 @@ from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import INT64, promote, weak
+from weft.given import Given
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.shape import IOTA
@@ -215,9 +216,10 @@ def _named(structure: Any) -> str:
 
 def _widened(start: Any, before: Node, after: Node) -> Node:
     """A first carry that is a Python number takes the dtype that a step gives it, if that can hold it."""
-    if type(start) not in (float, int, bool) or after.shape != before.shape or after.dtype == before.dtype:
+    kind = type(start.value if type(start) is Given else start)
+    if kind not in (float, int, bool) or after.shape != before.shape or after.dtype == before.dtype:
         return before
-    fits = weak(type(start), after.dtype) == after.dtype
+    fits = weak(kind, after.dtype) == after.dtype
     return as_node(start, after.dtype) if fits else before
 
 

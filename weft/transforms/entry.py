@@ -7,7 +7,7 @@ Each node has a buffer of its own, so whoever keeps a content keeps its node, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from sys import getrefcount
 from typing import Any
@@ -27,7 +27,7 @@ MISS = object()
 # what a result is, see ``results.py``: an output, an input's content, or what exists already (the object, or the leaf's number);
 # LATER: what is made of other results
 OUT, IN, STATIC, LEAF, LATER = range(5)
-_FLOAT, _SAME = "float", "same"  # kinds of arguments that are no Arrays
+_FLOAT, _INT, _SAME = "float", "int", "same"  # kinds of arguments that are no Arrays
 _EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 _NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
@@ -59,7 +59,7 @@ class Entry:
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
-        "tree", "_specs", "quick", "watched", "held",
+        "tree", "_specs", "quick", "watched", "held", "_ints", "_tape",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -71,8 +71,10 @@ class Entry:
         "_writes", "lands", "_survivors",
     )
 
-    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any) -> None:
+    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any, moving: Collection[int] = ()) -> None:
         graph = traced.graph
+        self._tape = traced.tape
+        self._ints = bool(moving or traced.tape)
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
@@ -86,7 +88,7 @@ class Entry:
         self._structure = traced.structure
         self.tree: Any = None if isinstance(structure, int) else structure[0]
         static = self.tree is not None and structure[1]
-        self._guard(graph.inputs, leaves)
+        self._guard(graph.inputs, leaves, moving)
         # the long way sees static arguments, and an Array that is another argument too
         turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)  # plain arrays are other calls, see _keys
         self.quick = not static and None not in self._specs and not self._bases and not turned
@@ -111,14 +113,15 @@ class Entry:
         self.watched: tuple[Any, ...] = ()
         self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
 
-    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any]) -> None:
+    def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
         specs: dict[int, Any] = {
             k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else Array)
             for k, n in zip(self._arrays, inputs, strict=False)
         }
         given: list[Any] = []
         for k, leaf in enumerate(leaves):
-            given.append((_FLOAT, None) if type(leaf) is float else (_SAME, leaf) if is_static(leaf) else specs.get(k))
+            number = (_FLOAT, None) if type(leaf) is float else (_INT, None) if k in moving else None
+            given.append(number or ((_SAME, leaf) if is_static(leaf) else specs.get(k)))
         self._specs = tuple(given)
 
     def _prepare_state(self, traced: Traced) -> None:
@@ -149,7 +152,7 @@ class Entry:
 
     def warm(self, structures: int) -> Any:
         """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
-        if not self._single or self.tree is not None or not self.quick or self.watched:
+        if self._ints or not self._single or self.tree is not None or not self.quick or self.watched:
             return None
         if self._writes or self._survivors or self._shown:
             return None
@@ -166,7 +169,7 @@ class Entry:
         return known
 
     def fast(self, args: Sequence[Any]) -> Any:
-        """Run with leaves that are Arrays and floats, or MISS where anything is not as it was."""
+        """Run with leaves that are Arrays and numbers, or MISS where anything is not as it was."""
         specs = self._specs
         if len(args) != len(specs):
             return MISS
@@ -175,7 +178,7 @@ class Entry:
             given = type(arg)
             if given is not Array and given is not Scalar:
                 kind = spec[0]
-                if (kind is _FLOAT and given is float) or (kind is _SAME and arg is spec[1]):
+                if (kind is _FLOAT and given is float) or (kind is _INT and given is int) or (kind is _SAME and arg is spec[1]):
                     continue
                 return MISS
             if arg._base is not None:
@@ -189,6 +192,11 @@ class Entry:
             return MISS  # what is written through one argument would have to show in another
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in a captured cell
+        if self._tape is not None:
+            numbers = self._tape.played(args)
+            if numbers is None:
+                return MISS
+            args = numbers
         if self._pure:
             _, k, shape, dtype = self._results[0]
             return holding(self._run(inputs)[k], shape, dtype, self._kinds[0])
@@ -212,6 +220,11 @@ class Entry:
         """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
         if not self._renew():
             return MISS
+        if self._tape is not None:
+            numbers = self._tape.played(leaves)
+            if numbers is None:
+                return MISS
+            leaves = numbers
         cells = leaves if not self._bases else [
             concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
         ]

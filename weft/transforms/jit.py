@@ -8,7 +8,7 @@ optimizer state, random state) are Cells: they become inputs and outputs of the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,14 @@ from weft.transforms import warm
 from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
 from weft.transforms.content import Content, has_content, unchanged
 from weft.transforms.entry import MISS, Entry
+from weft.transforms.ints import Ints, ints_of, traced_with
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import concrete, is_static, trace
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
 
 _PLAIN = (int, bool, str, bytes, type(None))
 ALIKE = 64  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
+VARIANTS = 8  # programs kept that differ only in conditions on ints: one more, and those are part of the key
 KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
 
 
@@ -59,6 +61,7 @@ class Jitted:
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
         self._alive: list[Any] = []  # these cells: no other object may get their numbers
         self._writing = Recent(KINDS)  # by key: the arguments that are written
+        self._ints = Recent(KINDS)  # by types of arguments: Ints
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
@@ -94,7 +97,9 @@ class Jitted:
         content = Content()
         given, rebuild, structure = self._flat(args, kwargs, content)
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
-        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states, content))
+        ints = ints_of(self._ints, structure, leaves)
+        moving = ints.moving
+        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states, content, moving))
         full = key
         written = self._writing.get(key)
         if written is not None:
@@ -108,10 +113,11 @@ class Jitted:
                     self._last = entry
                 write_back(given, leaves, entry.lands)
                 return out
-        return self._first(key, given, leaves, rebuild, structure, content)
+        return self._first(key, given, leaves, rebuild, structure, content, ints, moving)
 
     def _first(
-        self, key: Any, given: list[Any], leaves: list[Any], rebuild: Callable, structure: Any, content: Content,
+        self, key: Any, given: list[Any], leaves: list[Any], rebuild: Callable, structure: Any, content: Content, ints: Ints,
+        moving: frozenset[int],
     ) -> Any:
         self.traces += 1
         count, modules = Structure.count, self._module_content
@@ -120,7 +126,8 @@ class Jitted:
         kind = _kind(key, leaves)
         leaks = self._leaky.get(kind) or 0
         collect = leaks < 3  # not for ever: it takes its time
-        traced = trace(self.f, leaves, rebuild, states, together, collect)
+        traced, still, more = traced_with(moving, self.f, leaves, rebuild, states, together, collect)
+        self.traces += more
         captured = {*map(id, traced.captured)} if traced.writes else set()
         if not together:
             written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
@@ -128,15 +135,18 @@ class Jitted:
         # one content by two ways, an argument and a captured cell or two arguments: what is written shows in both
         if together and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
             states = states | captured
-            key = (*key[:3], *_keys(leaves, states, content, key[3:]))
+            key = (*key[:3], *_keys(leaves, states, content, moving, key[3:]))
             together = shared(leaves, written, states)
-            traced = trace(self.f, leaves, rebuild, states, together, collect)
+            traced, still, _ = traced_with(still, self.f, leaves, rebuild, states, together, collect)
+        if still != moving:
+            ints.pin(moving - still)
+            key = (*key[:3], *_keys(leaves, states, content, still, key[3:]))
         if written:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, together))
         _materialise_cells(traced.captured)
         run = execute.located(execute.executable(traced.graph), traced.graph)
-        entry = Entry(traced, leaves, run, structure)
+        entry = Entry(traced, leaves, run, structure, still)
         warm.install(Jitted, _slow)
         check_writes(given, entry.lands, self.f)
         out = entry.run_with(leaves)
@@ -152,16 +162,18 @@ class Jitted:
         self._states |= captured
         entry.held = (modules.held, content.held)
         entry.watched = (*modules.watched, *content.watched)
-        self._keep(kind, key, entry)
+        if self._keep(kind, key, entry) > VARIANTS and traced.tape:
+            ints.pin(traced.tape.conditions)
         same_still = Structure.count == count and unchanged(entry.watched)  # else the next call looks what it is now
         self._last = entry if entry.quick and same_still else None
         return out
 
-    def _keep(self, kind: Any, key: Any, entry: Entry) -> None:
+    def _keep(self, kind: Any, key: Any, entry: Entry) -> int:
+        """How many there are of this key now."""
         same = self._entries.get(key)
         if same:
             same.append(entry)
-            return
+            return len(same)
         self._entries.put(key, [entry])
         if entry.watched:
             alike = self._alike.get(kind) or []
@@ -169,6 +181,7 @@ class Jitted:
             self._alike.put(kind, alike)
             if len(alike) > ALIKE:
                 self._entries.put(alike.pop(0), [])
+        return 1
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
@@ -239,8 +252,10 @@ def _as_array(x: Any) -> Array:
     return x if isinstance(x, Array) else concrete(x)
 
 
-def _keys(leaves: list[Any], states: set[int], content: Content, static: Sequence[Any] = ()) -> list[Any]:
-    """The key of each leaf. ``static``: where those of static leaves are known."""
+def _keys(
+    leaves: list[Any], states: set[int], content: Content, moving: Collection[int], static: Sequence[Any] = (),
+) -> list[Any]:
+    """The key of each leaf. ``moving``: ints that each call tells. ``static``: where those of static leaves are known."""
     seen: dict[int, int] = {}
     keys: list[Any] = []
     for k, leaf in enumerate(leaves):
@@ -250,10 +265,10 @@ def _keys(leaves: list[Any], states: set[int], content: Content, static: Sequenc
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
             keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
-        elif type(leaf) is float:
-            keys.append(float)
+        elif type(leaf) is float or k in moving:
+            keys.append(type(leaf))
         else:
-            keys.append(static[k] if static else _static_key(leaf, content))
+            keys.append(static[k] if static and static[k] is not int else _static_key(leaf, content))
     return keys
 
 
@@ -280,8 +295,9 @@ def jit(
 
     Parameters
     ----------
-    f : function of Arrays, numbers and trees of them (dicts, lists, tuples, dataclasses, modules). Integers, bools,
-        strings and None are static: a new value traces again. Floats are run-time numbers.
+    f : function of Arrays, numbers and trees of them (dicts, lists, tuples, dataclasses, modules). Bools, strings and
+        None are static: a new value traces again. Floats are run-time numbers, and integers are from their second value on,
+        but where ``f`` needs the value itself (a shape, an index, ``range``): then they are static.
     static_argnums, static_argnames : further arguments (hashable) that are static
 
     Returns

@@ -3,7 +3,8 @@
 A jitted function gives what it gives without jit. An argument that is returned is that very argument, two results that share
 memory share it still. So a result is not only a value of the Program: it may be a handle that exists, or a view of one.
 
-An end is a pair: ("node", node) an array of its own, ("static", value) what exists already, ("leaf", k) an argument,
+An end is a pair: ("node", node) an array of its own, ("static", value) what exists already, ("leaf", k) an argument
+(or what the tape has in slot k, see ``weft/given.py``),
 ("same", j) the very Array that another result is, ("view", (owner, path)), where the owner is an end as well: of kind
 leaf, static, same, or base (k): the cell of which an argument is a view.
 """
@@ -18,6 +19,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import as_node
+from weft.given import Given
 from weft.graph.node import Node
 from weft.transforms.trace import Trace
 from weft.views import Path, overlap
@@ -76,6 +78,8 @@ def _end(
         if isinstance(result, np.ndarray):
             node = as_node(result)
             return ("node", node), node
+        if type(result) is Given and not result.tape.over:
+            return ("leaf", result.slot), result.value  # computed by Python at each call
         return ("static", result), result
     if id(result) in handles and not result.weak:
         return ("leaf", handles[id(result)]), result.node

@@ -12,6 +12,7 @@ from typing import Any
 from weft.array import Array
 from weft.cell import LOCAL, Cell
 from weft.formats import Format
+from weft.given import Tape
 from weft.graph.node import Node
 from weft.graph.primitives.table import input_leaf, scalar_leaf
 
@@ -77,8 +78,9 @@ class JitTrace(Trace):
     looks = "a function traced by wf.jit"
     fixes_numbers = True
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: int) -> None:
         super().__init__()
+        self.tape = Tape(leaves)
         self.captured: list[tuple[Array, Node]] = []  # cell, placeholder
         self.scalars: dict[Node, dict[Format, Node]] = {}
 

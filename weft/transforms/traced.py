@@ -16,6 +16,7 @@ from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.errors import TraceError
 from weft.formats import FLOAT64
+from weft.given import Tape
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
@@ -30,8 +31,8 @@ class Traced:
     """A traced call.
 
     ``graph.inputs`` are, in order: the Array leaves of the arguments (of leaves in ``bases`` the whole cell of which they
-    are views); float arguments (``scalars``: leaf numbers, a leaf once for each dtype it is used in); captured cells; fixed
-    buffers that were made while tracing.
+    are views); numbers (``scalars``: leaf numbers of float arguments, each once for each dtype it is used in, and slots of
+    the tape); captured cells; fixed buffers that were made while tracing.
     ``results`` are ends (see ``results.py``), the first ``len(shows)`` of them those of the function; in place of nodes they
     have sources: ``("out", k)`` a Program output, ``("in", k)`` an input unchanged. ``writes`` have sources too.
     ``shows``: the node of each result, or what it is where it is no array of the trace.
@@ -49,6 +50,7 @@ class Traced:
     structure: Any
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number | "cell", Array, source)
     survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # the result that each is, or -1
+    tape: Tape | None = None  # what is computed of int arguments at each call
 
 
 def is_static(leaf: Any) -> bool:
@@ -58,7 +60,7 @@ def is_static(leaf: Any) -> bool:
 
 def trace(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
-    together: Sequence[Sequence[int]] = (), collect: bool = True,
+    together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (),
 ) -> Traced:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not done.
@@ -66,9 +68,10 @@ def trace(
     rebuild : makes (args, kwargs) of leaves
     states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
     together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
+    moving : numbers of int leaves of which each call tells the value, see ``weft/given.py``; other ints are static
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     """
-    inner = JitTrace()
+    inner = JitTrace(len(leaves))
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
     cells: dict[int, Array] = {}  # leaf number -> the Array whose content the placeholder is
@@ -83,7 +86,9 @@ def trace(
             places[k] = input_leaf(node.shape, node.dtype)
             cells[k] = own(places[k])
         for k, leaf in enumerate(leaves):
-            if is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
+            if k in moving:
+                handles.append(inner.tape.number(leaf, k))
+            elif is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
                 handles.append(leaf)
             elif type(leaf) is float:
                 places[k] = scalar_leaf(None, FLOAT64)
@@ -117,6 +122,7 @@ def trace(
         ]
         del handles, cells, seen, results, out
         alive = _alive(inner, collect)
+        inner.tape.close()
         ends, places_of = found.settled(alive)
         kinds += [Array] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
@@ -129,7 +135,7 @@ def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:
     def found() -> dict[int, Array]:
         return {id(cell): cell for cell in (ref() for ref in inner.made) if cell is not None and cell._base is None}
 
-    if collect and any(ref() is not None for ref in inner.made):
+    if collect and (any(ref() is not None for ref in inner.made) or inner.tape.left()):
         gc.collect()
     return found()
 
@@ -149,6 +155,9 @@ def _assemble(
             if node not in inner.scalars:
                 inputs.append(node)
                 scalars.append(k)
+    for slot, node in inner.tape.nodes:
+        inputs.append(node)
+        scalars.append(slot)
     captured = [(cell, node) for cell, node in inner.captured]
     inputs += [node for _, node in captured]
     wanted = [n for kind, n in ends if kind == "node"] + [n for _, _, n in writes] + [n for _, n, _ in survivors]
@@ -177,7 +186,7 @@ def _assemble(
     left = [(cell, source(node), k) for cell, node, k in survivors]
     return Traced(
         Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in captured),
-        tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, left,
+        tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, left, inner.tape if inner.tape.steps else None,
     )
 
 

@@ -73,5 +73,7 @@ def constant(value: Any, dtype: Format) -> Node:
     """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
     if -65504 <= value <= 65504:  # float16's largest
         return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
+    if dtype.kind == "float":
+        value = float(value)  # bfloat16 takes no int of more than 64 bits
     with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
         return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)

@@ -1,0 +1,307 @@
+"""Given: an int that a traced function is given, whose value each call tells anew.
+
+It behaves as the int it stands for, to the last digit: what is computed of it beside Python's other numbers is noted on the
+trace's tape and computed by Python again at each call, without bounds and with Python's own errors; where it meets an array,
+that result becomes a run-time number of the Program. Whoever needs the value itself (a shape, an index, ``range``, a format)
+gets it: then the argument is static, as it was before there was a tape. A condition only has to come out as it did.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.cell import Cell
+from weft.formats import FLOATS, Format
+from weft.graph.node import Node
+from weft.graph.primitives.table import scalar_leaf
+
+MOST = 4096  # steps: what computes more than so many numbers in Python is static
+_ANY = object()
+Step = tuple[Callable[..., Any], tuple[int, ...], type, Any]  # what computes it, of which slots, its type, what it must be
+
+
+class Tape:
+    """What a trace computes of the ints it is given. Slots hold numbers: the leaves of the arguments, then one for each step.
+
+    nodes: slot and the ``scalar`` leaf that it is given to. static: leaves of which the value was asked for. conditions: those
+    behind steps that must come out as they did. over: the trace is, so what is left of it are plain numbers.
+    """
+
+    __slots__ = ("_made", "_nodes", "_roots", "conditions", "nodes", "over", "static", "steps")
+
+    def __init__(self, leaves: int) -> None:
+        self._made: list[weakref.ref] = []
+        self._nodes: dict[tuple[int, Format], Node] = {}
+        self._roots: list[frozenset[int]] = [frozenset((k,)) for k in range(leaves)]  # of each slot: the leaves behind it
+        self.nodes: list[tuple[int, Node]] = []
+        self.static: set[int] = set()
+        self.steps: list[Step] = []
+        self.conditions: set[int] = set()
+        self.over = False
+
+    def number(self, value: Any, slot: int) -> Given:
+        out = object.__new__(Given)
+        out.value, out.slot, out.tape = value, slot, self
+        self._made.append(weakref.ref(out))
+        return out
+
+    def apply(self, function: Callable[..., Any], operands: Sequence[Any], result: Any, wanted: Any = _ANY) -> int:
+        """Note a step; the slot of its result."""
+        mine = [k for k, x in enumerate(operands) if type(x) is Given and x.tape is self]
+        slots = tuple([operands[k].slot for k in mine])
+        if len(mine) < len(operands):
+            function = _with(function, [_plain(x) for x in operands], mine)
+        self.steps.append((function, slots, type(result), wanted))
+        self._roots.append(frozenset().union(*[self._roots[s] for s in slots]))
+        return len(self._roots) - 1
+
+    def guard(self, number: Given) -> None:
+        """The program is right only where this number is what it is now."""
+        self.conditions |= self._roots[number.slot]
+        self.apply(_itself, (number,), number.value, number.value)
+
+    def pin(self, number: Given) -> None:
+        """The leaves behind a number are static."""
+        self.guard(number)
+        self.static |= self._roots[number.slot]
+
+    def node(self, number: Given, dtype: Format) -> Node:
+        """The run-time number in ``dtype``, which holds it."""
+        key = number.slot, dtype
+        if key not in self._nodes:
+            held = _held(dtype)
+            node = self._nodes[key] = scalar_leaf(None, dtype)
+            self.nodes.append((self.apply(held, (number,), held(number.value)), node))
+        return self._nodes[key]
+
+    def close(self) -> None:
+        """The trace is over."""
+        for number in self.left():  # in an attribute or a list, where without jit it would be another at each call
+            number.told()
+        self.over = True
+        self._made.clear()
+        self._nodes.clear()
+
+    def left(self) -> list[Given]:
+        """The numbers that somebody still holds."""
+        return [x for x in (ref() for ref in self._made) if x is not None]
+
+    def played(self, leaves: Sequence[Any]) -> list[Any] | None:
+        """The numbers in all slots for other leaves; None where they are of another type, or not what they must be.
+
+        What Python refuses is such a case too: the function is traced again then, and it is told to the user where it stands.
+        """
+        values = list(leaves)
+        try:
+            for function, slots, kind, wanted in self.steps:
+                found = function(*[values[s] for s in slots])
+                if type(found) is not kind or (wanted is not _ANY and not _same(found, wanted)):
+                    return None
+                values.append(found)
+        except Exception:
+            return None
+        return values
+
+
+def _with(function: Callable[..., Any], operands: list[Any], places: list[int]) -> Callable[..., Any]:
+    """A function of the operands at ``places`` only; the others stay."""
+    if len(operands) == 2 and len(places) == 1:
+        x, y = operands
+        return (lambda x: function(x, y)) if places == [0] else (lambda y: function(x, y))
+
+    def of_some(*some: Any) -> Any:
+        full = operands.copy()
+        for k, x in zip(places, some, strict=True):
+            full[k] = x
+        return function(*full)
+
+    return of_some
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+def _same(a: Any, b: Any) -> bool:
+    return repr(a) == repr(b) if type(a) is float else a == b  # there are NaN and two zeros
+
+
+def fits(value: Any, dtype: Format) -> bool:
+    """Whether a number becomes one of ``dtype`` without a word: within its range, and of its kind."""
+    if type(value) is bool:
+        return True
+    if dtype in FLOATS:
+        return abs(value) <= dtype.largest or (type(value) is float and not math.isfinite(value))
+    return type(value) is int and dtype.kind != "bool" and dtype.least <= value <= dtype.greatest
+
+
+def is_int(x: Any) -> bool:
+    """Whether something is a Python int, of which the value may be told later."""
+    return type(x) is int or (type(x) is Given and type(x.value) is int)
+
+
+def _held(dtype: Format) -> Callable[[Any], Any]:
+    kind = float if dtype in FLOATS else bool if dtype.kind == "bool" else int
+    small = 127 if kind is int else 65504 if kind is float else -1
+
+    def held(value: Any) -> Any:
+        if not 0 <= value <= small and not fits(value, dtype):
+            raise OverflowError
+        return kind(value)
+
+    return held
+
+
+def _plain(x: Any) -> Any:
+    return x.value if type(x) is Given else x
+
+
+def _computed(function: Callable[..., Any], *operands: Any) -> Any:
+    """What Python gives, as a number that the tape computes again."""
+    result = function(*map(_plain, operands))
+    tape = next((x.tape for x in operands if type(x) is Given and not x.tape.over), None)
+    if tape is None:
+        return result
+    if type(result) in (int, float, bool) and len(tape.steps) < MOST:
+        return tape.number(result, tape.apply(function, operands, result))
+    return function(*[x.told() if type(x) is Given else x for x in operands])
+
+
+class Given:
+    """An int argument of a traced function, or what Python computes of some."""
+
+    __slots__ = ("__weakref__", "slot", "tape", "value")
+
+    value: Any
+    slot: int
+    tape: Tape
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # so isinstance(i, int) is what it is without jit
+        return type(self.value)
+
+    def told(self) -> Any:
+        """The value itself; the argument becomes static."""
+        if not self.tape.over:
+            self.tape.pin(self)
+        return self.value
+
+    def here(self) -> Any:
+        """The value itself, for a program that is right for no other."""
+        if not self.tape.over:
+            self.tape.guard(self)
+        return self.value
+
+    def __bool__(self) -> bool:
+        truth: Any = self if type(self.value) is bool else _computed(operator.truth, self)
+        return truth.here() if type(truth) is Given else truth
+
+    def __getattr__(self, name: str) -> Any:
+        getattr(self.value, name)  # raises as a number does
+        return getattr(self.told(), name)
+
+    def __hash__(self) -> int:
+        return hash(self.told())
+
+    def __repr__(self) -> str:
+        return repr(self.told())
+
+    def __str__(self) -> str:
+        return str(self.told())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.told(), spec)
+
+    def __index__(self) -> int:
+        return operator.index(self.told())
+
+    def __int__(self) -> int:
+        return int(self.told())
+
+    def __float__(self) -> float:
+        return float(self.told())
+
+    def __complex__(self) -> complex:
+        return complex(self.told())
+
+    def __copy__(self) -> Given:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Given:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self.value), (self.told(),)
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is None:
+            return _joined(operator.pow, self, other, self, other)
+        return pow(self.told(), asked(other), asked(modulus))
+
+    def __rpow__(self, other: Any) -> Any:
+        return _joined(operator.pow, other, self, self, other)
+
+    def __divmod__(self, other: Any) -> Any:
+        return NotImplemented if isinstance(other, Cell) else (self // other, self % other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def __round__(self, digits: Any = None) -> Any:
+        return _computed(round, self) if digits is None else _computed(round, self, asked(digits))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        import numpy as np
+
+        return np.asarray(self.told(), dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(x, Cell) for x in (*inputs, *options.get("out", ()))):
+            return NotImplemented  # weft's arrays answer
+        return getattr(ufunc, method)(*map(asked, inputs), **{k: asked(v) for k, v in options.items()})
+
+
+def asked(x: Any) -> Any:
+    """``x``, or a list or tuple, with numbers themselves where it is one of which only the call tells the value."""
+    if type(x) is list or type(x) is tuple:
+        return type(x)(map(asked, x))
+    return x.told() if type(x) is Given else x
+
+
+_NUMBERS = (int, float, bool, Given)
+
+
+def _joined(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any) -> Any:
+    if type(other) in _NUMBERS:
+        return _computed(function, x, y)
+    if isinstance(other, Cell):
+        return NotImplemented  # it knows what a number beside it means
+    return function(asked(x), asked(y))
+
+
+def _install() -> None:
+    def unary(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self: _computed(function, self)
+
+    def forward(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, other: _joined(function, self, other, self, other)
+
+    def reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda self, other: _joined(function, other, self, self, other)
+
+    for name in ("neg", "pos", "abs", "invert"):
+        setattr(Given, f"__{name}__", unary(getattr(operator, name)))
+    for name in ("trunc", "floor", "ceil"):
+        setattr(Given, f"__{name}__", unary(getattr(math, name)))
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        setattr(Given, f"__{name}__", forward(getattr(operator, name)))
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor"):
+        setattr(Given, f"__{name.strip('_')}__", forward(getattr(operator, name)))
+        setattr(Given, f"__r{name.strip('_')}__", reflected(getattr(operator, name)))
+
+
+_install()
