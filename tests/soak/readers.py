@@ -246,7 +246,10 @@ def cache(r: random.Random, times: int, folder: Path) -> Outcome:
     from weft.devices.cpu.native.compile import _is_complete, emit_object
 
     code, exports = emit_object("define i64 @k(i64 %x) nounwind {\n  %y = mul i64 %x, 3\n  ret i64 %y\n}")
-    meta = {"exports": exports, "llvm": False, "symbol": "k", "scratch": 0, "worker_scratch": 64, "parallel": False, "name": "ab"}
+    meta = {
+        "exports": exports, "llvm": False, "symbol": "k", "scratch": 0, "worker_scratch": 64, "parallel": False, "name": "ab",
+        "level": 3, "cost": 12.5,
+    }
     good, out, memory, store = encode(Entry(meta, code)), Outcome(), CodeMemory(), Cache(folder / "cache")
     store.write("ab", meta, code)
     for _ in range(times):
