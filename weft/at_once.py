@@ -7,6 +7,7 @@ asked for in a trace, in a gradient, while denormals are flushed and while a pro
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from sys import getrefcount
 from typing import Any
@@ -15,14 +16,15 @@ import numpy as np
 
 from weft import execute, node_by_node, small
 from weft.bind import large
-from weft.cell import LOCAL
-from weft.formats import FLOAT32, FLOATS, Format
+from weft.cell import LOCAL, WRITING
+from weft.formats import BOOL, FLOAT32, FLOATS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
 from weft.look import materialise
 from weft.views import Path, shown
 
+_NUMBERS = frozenset((float, int, bool))
 _MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
 
 
@@ -128,21 +130,22 @@ def written(cell: Any, path: Path, value: Node) -> bool:
 
 def number_written(cell: Any, index: Any, value: Any) -> bool:
     """The same for a Python number and an index of integers: what they mean NumPy knows."""
-    kind = type(value)
-    if kind is not float and kind is not int:
+    if type(value) not in _NUMBERS or not _fits(value, cell._node.dtype):
         return False
-    dtype = cell._node.dtype
-    if (dtype not in FLOATS and (kind is float or not _fits(value, dtype))) or not -65504 <= value <= 65504:
-        return False
-    memory = _own_memory(cell)
-    if memory is None:
-        return False
-    memory[index] = value
+    with WRITING:
+        memory = _own_memory(cell)
+        if memory is None:
+            return False
+        memory[index] = value
     return True
 
 
-def _fits(value: int, dtype: Format) -> bool:
-    return dtype.kind != "bool" and max(dtype.least, -128) <= value < 128
+def _fits(value: Any, dtype: Format) -> bool:
+    """Whether a number becomes one of ``dtype`` without a warning or an error, and as arrays of it would take it."""
+    kind = type(value)
+    if dtype in FLOATS:
+        return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and -65504 <= value <= 65504
+    return kind is bool if dtype is BOOL else kind is int and dtype.least <= value <= dtype.greatest
 
 
 def _own_memory(cell: Any) -> np.ndarray | None:

@@ -9,6 +9,7 @@ While a function is traced its cells are not touched: the trace keeps what was r
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, Protocol
 
@@ -65,6 +66,9 @@ class _Local(threading.local):
 
 
 LOCAL = _Local()
+WRITING = threading.RLock()  # a part of an array is written by one thread at a time: others may be writing other parts
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
 
 
 class Cell:

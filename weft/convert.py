@@ -16,7 +16,7 @@ from weft.errors import DTypeError, warn
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
-from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
+from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
 from weft.spelling import spelled
 
 _NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL}
@@ -192,7 +192,12 @@ def _listed(x: Any) -> Any:
         else:
             foreign = foreign or isinstance(leaf, np.generic | np.ndarray)
     if varying:
-        return _rows(x, iter(operands(*_leaves(x)))) if typed or foreign else _Varying(x)
+        if not (typed or foreign):
+            return _Varying(x)
+        nodes = operands(*_leaves(x))
+        if len(nodes) == len(x) and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
+            return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
+        return _rows(x, iter(nodes))
     array = _from_list(x)
     if array.dtype != np.float64 or foreign or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet

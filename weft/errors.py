@@ -34,6 +34,10 @@ class TraceError(TypeError):
     """The content of an array was needed where only its shape and dtype are known."""
 
 
+# What a run can raise by itself. Other exceptions come from outside, such as a signal's handler, and are never passed over.
+OF_RUNS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, RuntimeError)
+
+
 def gib(nbytes: int) -> str:
     """A number of bytes, for messages about memory: ``17.2 GiB``."""
     return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"

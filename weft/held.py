@@ -14,6 +14,7 @@ from sys import getrefcount
 from typing import Any
 
 from weft.cell import LOCAL, Handles
+from weft.errors import OF_RUNS
 from weft.graph.node import Node, topological
 from weft.graph.primitives.table import INPUT, is_placeholder
 
@@ -261,7 +262,7 @@ def _computed(nodes: Sequence[Node]) -> list[Node]:
     """Compute these; what fails is given back. Nobody asked for it yet: whoever does will hear why, and it is not tried again."""
     try:
         compute[0](nodes)
-    except Exception:
+    except OF_RUNS:
         half = len(nodes) // 2
         return [*_computed(nodes[:half]), *_computed(nodes[half:])] if half else list(nodes)
     return []

@@ -23,14 +23,15 @@ def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
 
     order : the nodes behind the outputs, operands first; leaves have values
     """
-    pending = [n for n in order if n.value is None and n.op is not CONSTANT]
-    readers = Counter([i for n in pending for i in n.inputs])
+    asked = [(n, n.inputs) for n in order]  # inputs first: another thread may give a node its value now, and drop them
+    pending = [(n, inputs) for n, inputs in asked if n.value is None and n.op is not CONSTANT]
+    readers = Counter([i for _, inputs in pending for i in inputs])
     readers.update(outputs)
     contents: dict[Node, np.ndarray] = {}
     buffers: dict[Node, Any] = {}
     with np.errstate(all="ignore"):
-        for node in pending:
-            operands = [contents[i] if i in contents else content(i) for i in node.inputs]
+        for node, inputs in pending:
+            operands = [contents[i] if i in contents else content(i) for i in inputs]
             if node.op.view:
                 assert node.op.reference is not None
                 contents[node] = node.op.reference(*operands, **node.params)
@@ -39,7 +40,7 @@ def computed(order: Iterable[Node], outputs: Sequence[Node]) -> list[Any]:
                 contents[node] = out = execute.memory(buffer, node.shape, node.dtype)
                 small.one(node, operands, out)
             del operands
-            for i in node.inputs:
+            for i in inputs:
                 readers[i] -= 1
                 if not readers[i]:
                     contents.pop(i, None)

@@ -160,6 +160,8 @@ def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
             out[...] = found
     elif not x.size:
         _in_numpy(node, operands, out)
+    elif monoid in ("sum", "prod") and wide not in FLOATS:  # in any order
+        out[...] = (np.add if monoid == "sum" else np.multiply).reduce(x, axis=axes, dtype=wide.numpy).reshape(out.shape)
     else:
         flat = x.transpose(*kept, *axes).reshape(*[x.shape[d] for d in kept], -1)
         out[...] = np.asarray(reduced(flat.astype(wide.numpy, copy=False), monoid, wide.numpy, order)).reshape(out.shape)

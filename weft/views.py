@@ -6,7 +6,6 @@ Reading follows the path forwards; writing goes back along it, each step put bac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -30,7 +29,7 @@ def follow(node: Node, path: Path) -> Node:
         return node
     if small.wanted():
         if node.value is None and _part(node, path):
-            _computed(node)
+            materialise((node,))
         if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
             found = _there(node, path)
             if found is not None:
@@ -47,11 +46,6 @@ def _part(node: Node, path: Path) -> bool:
     name, params = path[-1]
     size = node.size if name == "permute" else prod(params["shape"])
     return 8 * size <= node.size and size * node.dtype.bytes <= LOCAL.at_once < node.nbytes
-
-
-def _computed(node: Node) -> None:
-    with suppress(Exception):  # whoever looks at it will be told
-        materialise((node,))
 
 
 def _there(node: Node, path: Path) -> Node | None:
@@ -91,6 +85,27 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
     for position, axis in enumerate(axes):
         out[axis] = position
     return tuple(out)
+
+
+def onward(path: Path, more: Path) -> Path:
+    """A path and what follows it. Neighbours of a kind become one, so views of views of views cost no more than views."""
+    while path and more and path[-1][0] == more[0][0]:
+        path, more = path[:-1], (*_one(path[-1], more[0]), *more[1:])
+    return path + more
+
+
+def _one(first: ViewStep, second: ViewStep) -> Path:
+    """Two steps of a kind as one, or none."""
+    (name, before), (_, after) = first, second
+    if name == "reshape":
+        return (second,)
+    if name == "permute":
+        axes = tuple([before["axes"][a] for a in after["axes"]])
+        return () if axes == tuple(range(len(axes))) else (permute_step(axes),)
+    steps = tuple([p * q for p, q in zip(before["step"], after["step"], strict=True)])
+    places = zip(before["start"], before["step"], after["start"], after["shape"], strict=True)
+    starts = tuple([a + p * b if n else 0 for a, p, b, n in places])
+    return (("slice", {"start": starts, "step": steps, "shape": after["shape"]}),)
 
 
 def reshape_step(shape: Shape) -> ViewStep:

@@ -19,7 +19,7 @@ from weft import look as looking
 from weft.array.methods import Methods
 from weft.array.operators import install
 from weft.bind import bind
-from weft.cell import LOCAL, read, write
+from weft.cell import LOCAL, WRITING, read, write
 from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import Format, same_kind
@@ -28,7 +28,7 @@ from weft.graph.primitives.table import INPUT, TABLE
 from weft.held import cut, enlist
 from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
-from weft.views import Path, follow, put
+from weft.views import Path, follow, onward, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -140,14 +140,15 @@ class Array(Methods):
                 if LOCAL.trace is None:
                     enlist(held, node)
         else:
-            if not at_once.written(base, self._path, node):
-                base._set(put(read(base), self._path, node))
+            with WRITING:
+                if not at_once.written(base, self._path, node):
+                    base._set(put(read(base), self._path, node))
 
     def _view(self, path: Path) -> Array:
         out = _new(Array)
         base = self._base
         out._base = self if base is None else base
-        out._path = path if base is None else self._path + path
+        out._path = path if base is None else onward(self._path, path)
         out._trace = LOCAL.trace
         return out
 
@@ -223,6 +224,10 @@ class Array(Methods):
         if self._base is None and is_element(index, self._node.shape) and at_once.number_written(self, index, value):
             start()
             return
+        with WRITING:
+            self._write(index, value)
+
+    def _write(self, index: Any, value: Any) -> None:
         node = self.node
         if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
             return  # the second half of a[i] += b: the view has been written
@@ -244,7 +249,7 @@ class Array(Methods):
         else:
             fresh = fitted(given, view.shape)
             del node, view  # nobody but the cell holds its content
-            if at_once.written(self.cell, (*self._path, *chosen.path) if self._base is not None else chosen.path, fresh):
+            if at_once.written(self.cell, onward(self._path, chosen.path) if self._base is not None else chosen.path, fresh):
                 return
             node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
@@ -256,7 +261,7 @@ class Array(Methods):
     def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
         """Whether a view of the same content is what ``self[index]`` is."""
         chosen = at(index, shape)
-        return not chosen.axes and view._path == (chosen.path if self._base is None else self._path + chosen.path)
+        return not chosen.axes and view._path == (chosen.path if self._base is None else onward(self._path, chosen.path))
 
     def __len__(self) -> int:
         shape = self.node.shape

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.cell import LOCAL
+from weft.cell import LOCAL, WRITING
 from weft.convert import numpy_node
 from weft.errors import DTypeError
 from weft.formats import FLOAT64, UINT32, UINT64, Format
@@ -203,6 +203,13 @@ class Words:
         self.key, self.base, self.state = key, base, state
 
     def take(self, shape: Shape) -> Node:
+        if self.state is None or LOCAL.trace is not None:
+            return self._taken(shape)
+        with WRITING:  # no other thread gets the same words
+            self.base = self.state.node
+            return self._taken(shape)
+
+    def _taken(self, shape: Shape) -> Node:
         bits = op("random_bits", self.key, self.base, shape=shape)
         blocks = (math.prod(shape) + 3) // 4
         if not blocks:
