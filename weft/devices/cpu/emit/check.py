@@ -33,7 +33,7 @@ def emit_check(e: Emitter, v: Value, vector: bool) -> str:
         bad = f.let(f"and {bits} {bad}, {e.in_lanes(matters, vector)}")
     if vector:
         bad = both_masks(e, bad, e.env.mask) or bad
-    some = bad if lanes is None else e.m.any_lane(f, bad, lanes)
+    some = bad if lanes is None else f.let(f"extractelement {bits} {bad}, i64 0") if lanes == 1 else e.m.any_lane(f, bad, lanes)
     with f.when(some):
         if lanes == 1:  # LLVM 22 aborts on a single bit that is handed over as a vector
             alone = f.let(f"extractelement {type_} {name}, i64 0")
