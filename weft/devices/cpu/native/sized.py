@@ -31,6 +31,7 @@ class CPUSized:
         self._sums: dict[Format, Callable[..., None]] = {}
         self._functions: dict[tuple, Callable[..., None]] = {}
         self._held: list[Loaded] = []
+        self._lesser: list[Loaded] = []  # for which better code has not been asked for
 
     def product(
         self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
@@ -103,10 +104,13 @@ class CPUSized:
         return self._functions.setdefault(key, self._made(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
 
     def _made(self, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
-        """Compiled quickly, and again, better, while it is used."""
+        """Compiled quickly, and again, better, while it is used. A process that finds all code on disk leaves LLVM shut."""
         loaded = self._compiler.kernel(what, lambda: Generated(symbol, text(), 0, 0), 0.0)
         self._held.append(loaded)
-        self._compiler.improve([loaded])
+        self._lesser.append(loaded)
+        if self._compiler.counts.compiles:
+            self._compiler.improve(self._lesser)
+            self._lesser = []
         made: Callable[..., None] = builtin("weft_apply", self._apply, loaded.cell)
         return made
 
