@@ -144,7 +144,7 @@ def number_written(cell: Any, index: Any, value: Any) -> bool:
 
 
 def number_fits(value: Any, dtype: Format) -> bool:
-    """Whether this is a Python number that becomes one of ``dtype`` without a warning or an error, and as arrays of it take it."""
+    """Whether this is a Python number that becomes one of ``dtype`` without a word, and as arrays of ``dtype`` take it."""
     kind = type(value)
     if kind not in _NUMBERS:
         return False

@@ -57,7 +57,7 @@ def written(array: Any, index: Any, value: Any) -> bool:
             if seen is None or _moved(key, seen) > LOCAL.at_once:
                 return False
             seen[key] = content
-        except (IndexError, ValueError):
+        except (IndexError, TypeError, ValueError):  # told by others, or NumPy takes less than they
             return False
     return True
 

@@ -388,7 +388,8 @@ def test_every_machine(isa: str, rng) -> None:
                 places = a.ctypes.data, right.ctypes.data, out.address
                 for text in [texts[order.lanes > 1]] + [quick] * (order.lanes == 1):
                     out.array[...] = 0
-                    run(text, "weft_product", 0, *places, 1, 0, 0, m, n, k, k, 1, *steps, order.lanes, order.block, room.ctypes.data)
+                    run(text, "weft_product", 0, *places, 1, 0, 0, m, n, k, k, 1, *steps, order.lanes, order.block,
+                        room.ctypes.data)
                     same(out.checked(), want)
         for shape, axes in [((3, 700), (1,)), ((130, 21), (0,)), ((9, 8), (1,))]:
             x, order = wild(rng, shape, dtype), order_over(shape, axes)
