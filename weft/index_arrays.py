@@ -80,7 +80,7 @@ def _key(index: Any, looks: bool) -> tuple | None:
             found = node_by_node.content(node) if _is_there(node, looks) else None
         else:
             found = np.asarray(part) if type(part) in (list, np.ndarray) else None
-        if found is None or found.dtype.kind not in "iub":
+        if found is None or found.dtype.kind not in "iub" or found.dtype == np.uint64:  # NumPy takes its largest for -1
             return None
         key.append(found)
     return tuple(key)
