@@ -1,5 +1,6 @@
 """weft's errors: subclasses of Python's own, raised at the user's line, naming argument, shapes, dtypes and the fix."""
 
+import reprlib
 import sys
 import warnings
 from pathlib import Path
@@ -36,6 +37,11 @@ class TraceError(TypeError):
 
 # What a run can raise by itself. Other exceptions come from outside, such as a signal's handler, and are never passed over.
 OF_RUNS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, RuntimeError)
+
+
+def short(value: Any) -> str:
+    """What a user gave, for a message: its text, of long ones the beginning."""
+    return reprlib.repr(value)
 
 
 def gib(nbytes: int) -> str:
