@@ -49,6 +49,14 @@ def gib(nbytes: int) -> str:
     return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"
 
 
+def seconds(s: float) -> str:
+    """A time, for messages: ``1.32 ms``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if s >= size:
+            return f"{s / size:.3g} {unit}" if s < 999.5 * size else f"{s / size:.0f} {unit}"
+    return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
+
+
 def out_of_bounds(index: int, axis: int, size: int, where: str = "") -> IndexError:
     """NumPy's error of an index out of range; ``where``: the user's line."""
     return IndexError(f"index {index} is out of bounds for axis {axis} with size {size}" + (f" ({where})" if where else ""))
