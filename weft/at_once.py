@@ -8,6 +8,7 @@ asked for in a trace, in a gradient, while denormals are flushed and while a pro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from sys import getrefcount
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from weft import execute, node_by_node, small
 from weft.bind import large
-from weft.cell import LOCAL, WRITING
+from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.formats import BOOL, FLOAT32, FLOATS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
@@ -114,33 +115,108 @@ def element(cell: Any, index: Any) -> Node | None:
 # ---- writes
 
 
-def written(cell: Any, path: Path, value: Node) -> bool:
-    """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done.
+def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
+    """``write(memory)``, given what a cell holds (computed, if it was pending), where nobody else holds that; whether it wrote.
 
-    Then only what is written is touched, however large the array is, and its node stays: whoever had read it would hold it.
+    So only what is written is touched, however large the array is. Who reads meanwhile in another thread finds a leaf that gets
+    its content when the write is done: to be called under ``WRITING``, and looks wait for that. Nobody can get at the memory
+    once it is known that nobody has it, and whoever followed a view of it before follows it again.
     """
+    if LOCAL.trace is not None or not (small.wanted() and execute.computes_at_once()):
+        return False
+    if cell._node.value is None:
+        materialise((cell._node,))
+    shape, dtype, params = cell._node.shape, cell._node.dtype, cell._node.params
+    if cell._node.op is SCALAR:
+        return False
+    after, done = input_leaf(shape, dtype), False
+    after.params = params
+    BEING_WRITTEN.add(after)
+    before = cell._node
+    cell._node = after
+    try:
+        if _holders(before) == _alone():
+            memory = execute.writable(before.value, shape, dtype)
+            done = memory is not None and write(memory)
+    finally:
+        after.value = before.value
+        if not done:
+            cell._node = before  # which others hold, maybe to compare it
+        BEING_WRITTEN.discard(after)
+    return done
+
+
+def _holders(node: Node) -> tuple[int, int]:
+    """What getrefcount tells, over map, of a node and of its buffer."""
+    (own,) = map(getrefcount, [node])
+    (buffer,) = map(getrefcount, [node.value])
+    return own, buffer
+
+
+@cache
+def _alone() -> tuple[int, int]:
+    """The same of a node that only a variable holds, and a buffer that only its node holds; Pythons differ."""
+    node = input_leaf((), FLOAT32, object())
+    return _holders(node)
+
+
+def written(cell: Any, path: Path, value: Node) -> bool:
+    """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done."""
     if value.nbytes > LOCAL.at_once or (value.value is None and value.op is not CONSTANT and not computed(value)):
         return False
-    memory = own_memory(cell)
-    if memory is None:
+    return _put(cell, path, node_by_node.content(value))
+
+
+def part_written(array: Any, path: Path, value: Any) -> bool:
+    """The same through a handle, of what users assign: a number, or an array of this dtype; NumPy knows how it is repeated.
+
+    To be called under ``WRITING``.
+    """
+    content = plain_content(value, array.cell._node.dtype)
+    if content is None:
         return False
-    target = shown(memory, path)
-    if target is None:
+    try:
+        return _put(array.cell, path, content)
+    except ValueError:  # it does not fit: told by others, who know the line
         return False
-    target[...] = node_by_node.content(value)
-    return True
+
+
+def plain_content(value: Any, dtype: Format) -> Any:
+    """What is to be written, if NumPy puts it as it is into an array of ``dtype``; else None."""
+    if number_fits(value, dtype):
+        return value
+    if not isinstance(value, Cell):
+        return None
+    node = value.node  # type: ignore[attr-defined]
+    if node.dtype is not dtype or node.nbytes > LOCAL.at_once:
+        return None
+    if node.value is None and node.op is not CONSTANT and not computed(node):
+        return None
+    return node_by_node.content(node)
+
+
+def _put(cell: Any, path: Path, content: Any) -> bool:
+    def write(memory: np.ndarray) -> bool:
+        target = shown(memory, path)
+        if target is None:
+            return False
+        target[...] = content
+        return True
+
+    return in_own_memory(cell, write)
 
 
 def number_written(cell: Any, index: Any, value: Any) -> bool:
     """The same for a Python number and an index of integers: what they mean NumPy knows."""
     if not number_fits(value, cell._node.dtype):
         return False
-    with WRITING:
-        memory = own_memory(cell)
-        if memory is None:
-            return False
+
+    def write(memory: np.ndarray) -> bool:
         memory[index] = value
-    return True
+        return True
+
+    with WRITING:
+        return in_own_memory(cell, write)
 
 
 def number_fits(value: Any, dtype: Format) -> bool:
@@ -151,35 +227,3 @@ def number_fits(value: Any, dtype: Format) -> bool:
     if dtype in FLOATS:
         return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and -65504 <= value <= 65504
     return kind is bool if dtype is BOOL else kind is int and dtype.least <= value <= dtype.greatest
-
-
-def own_memory(cell: Any) -> np.ndarray | None:
-    """What a cell holds, computed if it was pending, as memory to write into; None where somebody else holds it too."""
-    if LOCAL.trace is not None or not small.wanted():
-        return None
-    if cell._node.value is None:
-        materialise((cell._node,))
-    if cell._node.op is SCALAR or _holders(cell) != _alone():
-        return None
-    node = cell._node
-    return execute.writable(node.value, node.shape, node.dtype)
-
-
-def _holders(cell: Any) -> tuple[int, int]:
-    """What getrefcount tells, over map, of a cell's node and of its buffer."""
-    (node,) = map(getrefcount, [cell._node])
-    (buffer,) = map(getrefcount, [cell._node.value])
-    return node, buffer
-
-
-class _Probe:
-    """As little of a cell as :func:`_holders` looks at."""
-
-    def __init__(self) -> None:
-        self._node = input_leaf((), FLOAT32, object())
-
-
-@cache
-def _alone() -> tuple[int, int]:
-    """The same of a node that only its cell holds, and a buffer that only its node holds; Pythons differ."""
-    return _holders(_Probe())

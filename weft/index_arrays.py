@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from weft import at_once, execute, node_by_node, small
-from weft.cell import LOCAL, WRITING, Cell
-from weft.formats import BOOL, Format
+from weft.cell import LOCAL, Cell
+from weft.formats import BOOL
 from weft.graph.node import Node
-from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
+from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.look import materialise
 from weft.views import shown
 
@@ -42,24 +42,29 @@ def read(array: Any, index: Any) -> Node | None:
 
 
 def written(array: Any, index: Any, value: Any) -> bool:
-    """Write where an index with arrays chooses; whether it is done. Nothing is written where it is not."""
+    """Write where an index with arrays chooses; whether it is done. Nothing is written where it is not.
+
+    To be called under ``WRITING``.
+    """
     key = _key(index, looks=False)
     if key is None:
         return False
     cell = array.cell
-    content = None if cell._node.value is None else _content(value, cell._node.dtype)
+    content = None if cell._node.value is None else at_once.plain_content(value, cell._node.dtype)
     if content is None:
         return False
-    with WRITING:
-        memory = at_once.own_memory(cell)
-        seen = None if memory is None else _seen(memory, array)
-        try:
-            if seen is None or _moved(key, seen) > LOCAL.at_once:
-                return False
-            seen[key] = content
-        except (IndexError, TypeError, ValueError):  # told by others, or NumPy takes less than they
+
+    def write(memory: np.ndarray) -> bool:
+        seen = _seen(memory, array)
+        if seen is None or _moved(key, seen) > LOCAL.at_once:
             return False
-    return True
+        seen[key] = content
+        return True
+
+    try:
+        return at_once.in_own_memory(cell, write)
+    except (IndexError, TypeError, ValueError):  # told by others, or NumPy takes less than they
+        return False
 
 
 def _key(index: Any, looks: bool) -> tuple | None:
@@ -118,17 +123,3 @@ def _moved(key: tuple, seen: np.ndarray) -> int:
             kept *= prod(seen.shape[dim : dim + 1]) if isinstance(part, slice) else 1
             dim += 1
     return kept * prod(seen.shape[dim:]) * seen.itemsize
-
-
-def _content(value: Any, dtype: Format) -> Any:
-    """What is to be written, if NumPy puts it as it is into an array of ``dtype``."""
-    if at_once.number_fits(value, dtype):
-        return value
-    if not isinstance(value, Cell):
-        return None
-    node = value.node  # type: ignore[attr-defined]
-    if node.dtype is not dtype:
-        return None
-    if node.value is None and node.op is not CONSTANT and not at_once.computed(node):
-        return None
-    return node_by_node.content(node)

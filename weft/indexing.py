@@ -123,6 +123,14 @@ def at(index: Any, shape: Shape) -> Selection:
     return select(index, shape) if parts is None else _at(parts, shape)
 
 
+def basic(index: Any, shape: Shape) -> Path | None:
+    """The path of an index of integers and slices, read once for each shape; None of another one."""
+    if index is Ellipsis:
+        return ()
+    parts = _parts(index)
+    return None if parts is None else _at(parts, shape).path
+
+
 def _parts(index: Any) -> tuple | None:
     """An index of integers and slices of them, as something that can be a key; None of another one."""
     if type(index) is int:

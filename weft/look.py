@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import execute, held, unseen
-from weft.cell import LOCAL, Cell
+from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.errors import OF_RUNS, TraceError
 from weft.formats import FLOATS
 from weft.graph.loops import SCAN
@@ -29,6 +29,10 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     order : what ``topological`` gives for them, where it is known
     """
     wanted = [n for n in nodes if n.value is None]
+    if BEING_WRITTEN:
+        for node in [n for n in wanted if is_placeholder(n)]:
+            _awaited(node)
+            wanted.remove(node)
     if not wanted:
         return
     order = topological(wanted) if order is None else order
@@ -54,7 +58,8 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
         if node.value is not None:
             leaves.append(node)
         elif is_placeholder(node):
-            raise TraceError(_refusal(node))
+            _awaited(node)
+            leaves.append(node)
         elif node in asked or held.holds(node):
             outputs.append(node)
     buffers = unseen.run(Graph(leaves, outputs, order), [n.value for n in leaves])
@@ -74,7 +79,7 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
     order = topological(nodes)
     for node in order:
         if is_placeholder(node):
-            raise TraceError(_refusal(node))
+            _awaited(node)
     if not free and any(map(varies, nodes)):
         raise TraceError(
             f"{user_line(user_frame())}: the value of this array depends on what is differentiated by: float(), numpy() and "
@@ -84,6 +89,15 @@ def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:
         )
     leaves = [n for n in order if n.value is not None]
     return unseen.run(Graph(leaves, nodes), [n.value for n in leaves])
+
+
+def _awaited(node: Node) -> None:
+    """Wait for the content of a leaf that another thread is writing, or say why there is none."""
+    if node in BEING_WRITTEN:
+        with WRITING:
+            pass
+    if node.value is None:
+        raise TraceError(_refusal(node))
 
 
 def varies(node: Node) -> bool:
@@ -136,7 +150,7 @@ def known(node: Node) -> bool:
     """Whether the node can be computed here: it rests on no placeholder of a trace."""
     if node.value is not None:
         return True
-    return not any(map(is_placeholder, topological((node,))))
+    return not any([is_placeholder(n) and n not in BEING_WRITTEN for n in topological((node,))])
 
 
 def evaluate(*trees: Any) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,3 +158,80 @@ def test_a_list_of_scalars() -> None:
     kept = [x[k] * 2 for k in range(6)]
     assert wf.array(kept).tolist() == [0, 2, 4, 6, 8, 10] and wf.array(kept).dtype == np.float32
     assert wf.array([x[1], 2.5, 3]).tolist() == [1.0, 2.5, 3.0]
+
+
+WRITES: dict[str, Any] = {
+    "mask": lambda a, mask, rows, k: a.__setitem__(mask, k),
+    "rows": lambda a, mask, rows, k: a.__setitem__(rows, k),
+    "slice": lambda a, mask, rows, k: a.__setitem__(slice(None), k),
+    "view": lambda a, mask, rows, k: a[:].__setitem__(slice(None), k),
+    "array": lambda a, mask, rows, k: a.__setitem__(slice(None), a[::-1] + 1),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_was_taken_stays_while_another_thread_writes(name: str) -> None:
+    """And it is of one moment: a write of all elements is not half seen."""
+    a, mask, rows, stop = wf.zeros(1000, dtype="int64"), wf.ones(1000, dtype="bool"), np.arange(1000), threading.Event()
+
+    def write() -> None:
+        k = 0
+        while not stop.is_set():
+            k += 1
+            WRITES[name](a, mask, rows, k)
+
+    takes = [
+        np.asarray, lambda a: a.copy().numpy(), lambda a: (a + 0).numpy(), lambda a: a[3:].numpy(), lambda a: (a[::2] * 1).numpy(),
+    ]
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        until, k = time.monotonic() + 0.5, 0
+        while time.monotonic() < until or k < 50:
+            taken = takes[k % len(takes)](a)
+            before = np.array(taken)
+            time.sleep(0.0002)
+            k += 1
+            assert np.array_equal(taken, before) and before.min() == before.max(), takes[k % len(takes)]
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_views_that_live_see_every_write(rng: np.random.Generator) -> None:
+    """Elements, slices, masks and rows, written through the array and through views of it, in any order; NumPy is asked, too."""
+    for _ in range(30):
+        shape = tuple(rng.integers(2, 6, 2).tolist())
+        theirs = rng.standard_normal(shape).astype(np.float32)
+        ours = wf.array(theirs)
+        look_at = [
+            lambda x: x, lambda x: x[1], lambda x: x.T, lambda x: x[::-1, 1:], lambda x: x.reshape(-1), lambda x: x.T[1:][::-1],
+        ]
+        views = [(f(theirs), f(ours)) for f in look_at]
+        for _ in range(40):
+            view, mine = views[rng.integers(len(views))]
+            value = float(np.float32(rng.standard_normal()))
+            kind = rng.integers(6)
+            if kind == 0:
+                at = tuple([int(rng.integers(n)) for n in view.shape])
+                view[at], mine[at] = value, value
+            elif kind == 1:
+                view[1:], mine[1:] = value, value
+            elif kind == 2:
+                mask = rng.random(view.shape) < 0.5
+                view[mask], mine[wf.array(mask)] = value, value
+            elif kind == 3:
+                row = int(rng.integers(len(view)))
+                view[row] *= 2
+                mine[row] *= 2
+            elif kind == 4:
+                rows = rng.integers(0, len(view), 3)
+                view[rows], mine[rows] = value, value
+            else:
+                view += 1
+                mine += 1
+            for want, got in views:
+                if rng.random() < 0.5:
+                    np.testing.assert_array_equal(got.numpy(), want)
+                elif want.ndim == 1 and rng.random() < 0.5:
+                    assert float(got[0]) == want[0]

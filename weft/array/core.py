@@ -26,7 +26,7 @@ from weft.formats import Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE
 from weft.held import cut, enlist
-from weft.indexing import at, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
+from weft.indexing import at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
 from weft.views import Path, follow, onward, put
 
@@ -95,7 +95,7 @@ class Array(Methods):
 
     _base: Array | None
     _path: Path
-    _source: Node
+    _source: weakref.ref[Node]
     _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
     weak = False
 
@@ -116,12 +116,12 @@ class Array(Methods):
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
         try:
-            if self._source is source:
+            if self._source is _ref(source):  # there is one of each object
                 return self._node
         except AttributeError:
             pass
         self._node = node = follow(source, self._path)
-        self._source = source
+        self._source = _ref(source)  # does not hold it: what nobody else holds is written in place
         node.holder = _ref(self)
         return node
 
@@ -230,10 +230,18 @@ class Array(Methods):
             if not index_arrays.written(self, index, value):
                 self._write(index, value)
 
+    def _onward(self, path: Path) -> Path:
+        """A path from here, as one from the cell."""
+        return path if self._base is None else onward(self._path, path)
+
     def _write(self, index: Any, value: Any) -> None:
-        node = self.node
-        if type(value) is Array and value._base is self.cell and self._shows(value, index, node.shape):
+        shape = self._node.shape if self._base is None else self.node.shape
+        if type(value) is Array and value._base is self.cell and self._shows(value, index, shape):
             return  # the second half of a[i] += b: the view has been written
+        path = basic(index, shape)
+        if path is not None and LOCAL.trace is None and at_once.part_written(self, self._onward(path), value):
+            return
+        node = self.node
         if index is Ellipsis:
             self._set(fitted(assigned(value, node.dtype), node.shape))
             return
@@ -252,7 +260,7 @@ class Array(Methods):
         else:
             fresh = fitted(given, view.shape)
             del node, view  # nobody but the cell holds its content
-            if at_once.written(self.cell, onward(self._path, chosen.path) if self._base is not None else chosen.path, fresh):
+            if at_once.written(self.cell, self._onward(chosen.path), fresh):
                 return
             node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
@@ -264,7 +272,7 @@ class Array(Methods):
     def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
         """Whether a view of the same content is what ``self[index]`` is."""
         chosen = at(index, shape)
-        return not chosen.axes and view._path == (chosen.path if self._base is None else onward(self._path, chosen.path))
+        return not chosen.axes and view._path == self._onward(chosen.path)
 
     def __len__(self) -> int:
         shape = self.node.shape

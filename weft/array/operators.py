@@ -289,6 +289,10 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         found = native(self, other, self)
         if found is not None:
             return found
+        if self._base is not None:  # what a view shows is made anew, and written where it lies
+            found = asked_again(native, self, other)
+            if found is not None:
+                return self._in_place(found._node, f"{name} in place")
         if isinstance(other, array):
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:

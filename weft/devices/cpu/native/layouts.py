@@ -109,10 +109,10 @@ LARGEST = 1 << 20  # bytes: the homes for results of small work go so far
 # of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; still: pairs
 # (name, object) of words that must be so; limit: the word for how many bytes a result may have; homes: of each size class;
 # formats: what each is in memory; array .. params: classes, offsets of slots, and what they hold; node, result: pairs (offset,
-# object) of what fresh ones always hold
+# object) of what fresh ones always hold; weak: where a node has its weak references
 SMALL_STATE = _words(
     "thread own local dict still stills limit usual homes formats format_count array scalar_type base content source "
-    "node_type value dtype shape op params leaf nothing empty reduced node node_slots result result_slots allocator",
+    "node_type value dtype shape op params weak leaf nothing empty reduced node node_slots result result_slots allocator",
     pointers="own local dict still limit homes formats array scalar_type node_type leaf nothing empty reduced node result "
     "allocator",
 )

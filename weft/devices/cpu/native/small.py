@@ -47,6 +47,7 @@ class CPUSmall:
             "base": offset_in(world.array, "_base"), "content": offset_in(world.array, "_node"),
             "source": offset_in(world.array, "_source"),
             **{name: offset_in(world.node, name) for name in ("value", "dtype", "shape", "op", "params")},
+            "weak": world.node.__weakrefoffset__,
             "leaf": id(world.leaf), "nothing": id(world.nothing), "empty": id(()), "reduced": id(world.reduced),
             "node": _words(node_slots), "node_slots": len(world.node_slots),
             "result": _words(array_slots), "result_slots": len(world.array_slots), "allocator": allocator.address,

@@ -7,7 +7,7 @@ the tables.
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.foreign import OBJECT, PY_EQ
+from weft.devices.cpu.native.foreign import OBJECT, PY_EQ, WEAKREF
 from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent
 from weft.devices.cpu.native.memory_ir import make, return_none
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
@@ -69,7 +69,9 @@ def content(f: Body, object_: Value) -> None:
     base = slot(f, object_, "base")[0]
     with f.unless(base == none):
         source = slot(f, object_, "source")[0]
-        with f.when(source.null | ~(source == slot(f, base, "content")[0])):
+        with f.when(source.null):
+            f.ret(None)
+        with f.unless(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0]):
             f.ret(None)
     node = slot(f, object_, "content")[0]
     with f.when(node.null):
