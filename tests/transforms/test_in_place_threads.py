@@ -181,7 +181,8 @@ def test_what_was_taken_stays_while_another_thread_writes(name: str) -> None:
             WRITES[name](a, mask, rows, k)
 
     takes = [
-        np.asarray, lambda a: a.copy().numpy(), lambda a: (a + 0).numpy(), lambda a: a[3:].numpy(), lambda a: (a[::2] * 1).numpy(),
+        np.asarray, lambda a: a.copy().numpy(), lambda a: (a + 0).numpy(), lambda a: a[3:].numpy(),
+        lambda a: (a[::2] * 1).numpy(),
     ]
     thread = threading.Thread(target=write)
     thread.start()
