@@ -139,11 +139,27 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
             memory = execute.writable(before.value, shape, dtype)
             done = memory is not None and write(memory)
     finally:
-        after.value = before.value
-        if not done:
-            cell._node = before  # which others hold, maybe to compare it
+        if done:
+            after.value = before.value
+        else:  # which others hold
+            cell._node = before
+            if _held(after) != _unheld():  # a node has a buffer of its own
+                after.value = execute.to_buffer(execute.memory(before.value, shape, dtype))
         BEING_WRITTEN.discard(after)
     return done
+
+
+def _held(leaf: Node) -> int:
+    (count,) = map(getrefcount, [leaf])
+    return count
+
+
+@cache
+def _unheld() -> int:
+    """What :func:`_held` tells of a leaf that only a variable and a set hold."""
+    leaf = input_leaf((), FLOAT32)
+    held = {leaf}
+    return _held(leaf) if held else 0
 
 
 def _holders(node: Node) -> tuple[int, int]:

@@ -160,7 +160,7 @@ def test_a_list_of_scalars() -> None:
     assert wf.array([x[1], 2.5, 3]).tolist() == [1.0, 2.5, 3.0]
 
 
-WRITES: dict[str, Any] = {
+CHANGES: dict[str, Any] = {
     "mask": lambda a, mask, rows, k: a.__setitem__(mask, k),
     "rows": lambda a, mask, rows, k: a.__setitem__(rows, k),
     "slice": lambda a, mask, rows, k: a.__setitem__(slice(None), k),
@@ -169,7 +169,7 @@ WRITES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", CHANGES)
 def test_what_was_taken_stays_while_another_thread_writes(name: str) -> None:
     """And it is of one moment: a write of all elements is not half seen."""
     a, mask, rows, stop = wf.zeros(1000, dtype="int64"), wf.ones(1000, dtype="bool"), np.arange(1000), threading.Event()
@@ -178,7 +178,7 @@ def test_what_was_taken_stays_while_another_thread_writes(name: str) -> None:
         k = 0
         while not stop.is_set():
             k += 1
-            WRITES[name](a, mask, rows, k)
+            CHANGES[name](a, mask, rows, k)
 
     takes = [
         np.asarray, lambda a: a.copy().numpy(), lambda a: (a + 0).numpy(), lambda a: a[3:].numpy(),

@@ -19,7 +19,7 @@ from weft import look as looking
 from weft.array.methods import Methods
 from weft.array.operators import install
 from weft.bind import bind
-from weft.cell import LOCAL, WRITING, read, write
+from weft.cell import FOLLOWED, LOCAL, WRITING, read, write
 from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import Format, same_kind
@@ -122,6 +122,7 @@ class Array(Methods):
             pass
         self._node = node = follow(source, self._path)
         self._source = _ref(source)  # does not hold it: what nobody else holds is written in place
+        FOLLOWED[0] += 1
         node.holder = _ref(self)
         return node
 

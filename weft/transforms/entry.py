@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from sys import getrefcount
 from typing import Any
+from weakref import getweakrefcount
 
 from weft.array import Array, Scalar, holding, own, wrap
 from weft.array.shapes import lies
+from weft.cell import FOLLOWED
 from weft.convert import as_node
 from weft.devices.base import Run
 from weft.graph.node import Node
@@ -64,7 +66,8 @@ class Entry:
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
         # the run; the cells that it changes, and whether their memory is free for it
-        "_run", "_warm", "_state", "_states", "_held", "_own", "_expected", "_free", "_tail",
+        "_run", "_warm", "_state", "_states", "_held", "_own", "_expected", "_followed", "_free",
+        "_tail",
         # its results, as the caller gets them
         "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
         # what is written when it has run
@@ -142,7 +145,7 @@ class Entry:
         if self._state:
             own = {self._start + i for i, _ in self._state}
             self._held = [i not in own for i in range(self._inputs)]
-        self._expected = [_FREE] * len(self._state)
+        self._expected, self._followed = [_FREE] * len(self._state), -1
         self._gather()
 
     def _gather(self) -> None:
@@ -257,10 +260,11 @@ class Entry:
         ``cells``: the leaves, or the cells that stand for them where the function was traced with these.
         """
         held = self._held
-        if held is not None and list(map(getrefcount, self._own)) != self._expected:
-            held = held.copy()
-            for count, (i, _) in zip(map(getrefcount, self._own), self._state, strict=True):
-                held[self._start + i] = count != _FREE
+        if held is not None and (self._followed != FOLLOWED[0] or list(map(getrefcount, self._own)) != self._expected):
+            self._followed, held = FOLLOWED[0], held.copy()
+            views = list(map(getweakrefcount, self._own))  # which know by the node whether the content is still the same
+            for count, seen, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
+                held[self._start + i] = count != _FREE or seen > 0
         unchanged = self._unchanged(inputs, cells) if self._shown else {}
         outputs = self._run(inputs, held)
         if self._tail >= 0 and outputs[self._tail :] == self._free:
