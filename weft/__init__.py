@@ -25,7 +25,7 @@ pi = 3.141592653589793
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar",
     "weft.dtypes": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128
         can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
@@ -35,6 +35,7 @@ _NAMES: dict[str, str] = {
         maximum minimum mod multiply negative nextafter not_equal positive pow power reciprocal remainder right_shift
         rint round sign signbit sin sinh sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.special": "erfc",
+    "weft.functions.complexes": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
         all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",

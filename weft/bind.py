@@ -81,7 +81,7 @@ def large(node: Node) -> bool:
     op = node.op
     if op.kind == "product":
         return op.cost is not None and op.cost(node).flops > 2 * WORK
-    return op.kind in ("reduce", "running", "host") and node.inputs[0].size > WORK
+    return op.kind in ("reduce", "running", "host") and bool(node.inputs) and node.inputs[0].size > WORK
 
 
 def at_once_of(graph: Graph) -> list[Node]:

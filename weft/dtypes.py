@@ -21,13 +21,15 @@ from weft.spelling import spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
-ALL = tuple(formats.FROM_NUMPY)
+COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
+ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
 bool = formats.BOOL.numpy  # noqa: A001  the array API's name
 int8, int16, int32, int64 = SIGNED
 uint8, uint16, uint32, uint64 = UNSIGNED
 float16, bfloat16, float32, float64 = FLOATS
+complex64, complex128 = COMPLEX
 
-_NAMES = tuple(formats.FORMATS)
+_NAMES = tuple(formats.EVERY)
 
 
 def as_dtype(dtype: Any) -> np.dtype:
@@ -69,6 +71,20 @@ def is_float(dtype: np.dtype) -> Any:
     bool
     """
     return dtype in FLOATS
+
+
+def is_inexact(dtype: np.dtype) -> Any:
+    """Whether ``dtype`` is a float or a complex one: what derivatives are taken by.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    bool
+    """
+    return dtype in FLOATS or dtype in COMPLEX
 
 
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -120,7 +136,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
 
     Parameters
     ----------
-    kind : bool, int or float
+    kind : bool, int, float or complex
     dtype : numpy.dtype
 
     Returns
@@ -131,7 +147,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
-    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float.
+    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float < complex.
 
     Parameters
     ----------
@@ -149,7 +165,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
 
     Parameters
     ----------
-    kind : bool, int or float
+    kind : bool, int, float or complex
     dtype : numpy.dtype
 
     Returns
@@ -160,7 +176,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """What true division, means and roots of ``dtype`` give: itself for floats, float32 for the rest.
+    """What true division, means and roots of ``dtype`` give: itself for floats and complex numbers, float32 for the rest.
 
     Parameters
     ----------
@@ -210,9 +226,9 @@ def result_type(*operands: Any) -> np.dtype:
     dtype('float32')
     """
     found: Format | None = None
-    numbers = [x for x in operands if type(x) in (int, float, _PYBOOL)]
+    numbers = [x for x in operands if type(x) in _PYTHON]
     for x in operands:
-        if type(x) in (int, float, _PYBOOL):
+        if type(x) in _PYTHON:
             continue
         own = spelled(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
         found = own if found is None else formats.promote(found, own)
@@ -223,7 +239,7 @@ def result_type(*operands: Any) -> np.dtype:
     return found.numpy
 
 
-_PYBOOL = builtins.bool
+_PYTHON = (int, float, builtins.bool, complex)
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
@@ -255,7 +271,7 @@ def can_cast(from_: Any, to: Any, /) -> Any:
 
 _KINDS: dict[str, tuple[np.dtype, ...]] = {
     "bool": (bool,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
-    "real floating": FLOATS, "complex floating": (), "numeric": SIGNED + UNSIGNED + FLOATS,
+    "real floating": FLOATS, "complex floating": COMPLEX, "numeric": SIGNED + UNSIGNED + FLOATS + COMPLEX,
 }
 
 
@@ -266,7 +282,8 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     ----------
     dtype : dtype
     kind : str, dtype, or tuple of these
-        A name of the array API: "bool", "signed integer", "unsigned integer", "integral", "real floating", "numeric".
+        A name of the array API: "bool", "signed integer", "unsigned integer", "integral", "real floating",
+        "complex floating", "numeric".
 
     Returns
     -------

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT32, FLOAT64, FLOATS, INT64
+from weft.formats import COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INT64, Format
 from weft.functions.common import NUMBERS, broadcast, cast, node, op, reshaped
 from weft.given import asked
 from weft.spelling import spelled
@@ -89,7 +89,10 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     count = operator.index(num)
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
-    wanted = FLOAT32 if dtype is None else spelled(dtype)
+    varied = isinstance(start, complex) or isinstance(stop, complex)
+    wanted = (COMPLEX64 if varied else FLOAT32) if dtype is None else spelled(dtype)
+    if varied or wanted in COMPLEX:
+        return _complex_line(complex(start), complex(stop), num, endpoint, wanted)
     first, last = float(start), float(stop)
     gaps = count - 1 if endpoint else count
     place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
@@ -100,6 +103,11 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     if wanted not in FLOATS:
         values = op("floor", values)
     return wrap(cast(values, wanted))
+
+
+def _complex_line(start: complex, stop: complex, num: int, endpoint: bool, wanted: Format) -> Array:
+    parts = [linspace(a, b, num, endpoint, FLOAT64).node for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
+    return wrap(cast(op("complex", *parts), wanted))
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:

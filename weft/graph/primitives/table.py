@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ShapeError, gib
-from weft.formats import Format
+from weft.formats import COMPLEX, Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.origin import user_frame, user_function
 
@@ -29,10 +29,24 @@ def register(primitive: Primitive) -> Primitive:
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """Ask for one operation: checks shapes and dtypes now, computes nothing."""
+    for i in inputs:
+        if i.dtype in COMPLEX:
+            op = _hosted().twin(op, *inputs, **params)
+            break
+    else:
+        if params and params.get("dtype") in COMPLEX:
+            op = _hosted().twin(op, *inputs, **params)
     shape, dtype = op.rule(*inputs, **params)
     if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MOST:
         refuse_too_large(op.name, shape, dtype)
     return Node(op, inputs, params, shape, dtype, user_frame())
+
+
+def _hosted() -> Any:
+    """What complex numbers need, loaded when there are any."""
+    from weft.graph.primitives import complexes
+
+    return complexes
 
 
 def refuse_too_large(name: str, shape: Shape, dtype: Format) -> None:
@@ -71,6 +85,8 @@ def scalar_leaf(value: float | int | bool | None, dtype: Format) -> Node:
 
 def constant(value: Any, dtype: Format) -> Node:
     """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
+    if dtype in COMPLEX:
+        return _hosted().constant(value, dtype)
     if -65504 <= value <= 65504:  # float16's largest
         return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
     if dtype.kind == "float":
