@@ -74,7 +74,7 @@ _MODULES = {
         name: f"weft.{name}"
         for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
-    **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
+    **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
 }
 
 __all__ = sorted(["__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])

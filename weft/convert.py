@@ -13,7 +13,7 @@ from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, warn
-from weft.formats import BOOL, COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
+from weft.formats import BOOL, COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INEXACT, INT64, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
@@ -131,8 +131,8 @@ def numpy_node(array: np.ndarray) -> Node:
         dtype = spelled(array.dtype)
     except DTypeError:
         raise DTypeError(
-            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32, float64, complex64 "
-            "and complex128"
+            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32, "
+            "float64, complex64 and complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
@@ -147,11 +147,12 @@ def assigned(value: Any, dtype: Format) -> Node:
     """
     kind = type(value)
     if kind in _NUMBER_DTYPES:
-        if kind is not float or dtype in FLOATS or dtype in COMPLEX:
+        if kind is not float or dtype in INEXACT:
             return number_node(value, dtype)
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
     if kind is Given:
-        return given_node(value, dtype) if dtype in FLOATS or dtype in COMPLEX or fits(value.value, dtype) else assigned(value.here(), dtype)
+        fine = dtype in INEXACT or fits(value.value, dtype)
+        return given_node(value, dtype) if fine else assigned(value.here(), dtype)
     if isinstance(value, Cell):
         held: Any = value
         return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
@@ -174,7 +175,7 @@ def assigned(value: Any, dtype: Format) -> Node:
 
 def _exact(dtype: Format) -> Format:
     """In which dtype a run-time number goes into an array of ``dtype``: integers get it whole, from float64."""
-    return dtype if dtype in FLOATS or dtype in COMPLEX else FLOAT64
+    return dtype if dtype in INEXACT else FLOAT64
 
 
 def _whole(value: float, dtype: Format) -> int:
@@ -214,7 +215,8 @@ def _listed(x: Any) -> Any:
             return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
         return _rows(x, iter(nodes))
     array = _from_list(x)
-    if array.dtype not in (np.float64, np.complex128) or foreign or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
+    weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
+    if not weak_floats or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
     return array
 

@@ -13,7 +13,22 @@ from typing import Any
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.errors import DTypeError
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, FLOATS, INEXACT, INT8, INTEGERS, UINT64, Format, compared, promote, weak, weak_compared
+from weft.formats import (
+    BOOL,
+    COMPLEX,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    INEXACT,
+    INT8,
+    INTEGERS,
+    UINT64,
+    Format,
+    compared,
+    promote,
+    weak,
+    weak_compared,
+)
 from weft.given import Given, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant

@@ -49,6 +49,12 @@ def number(value: Any, dtype: Format) -> Node:
     return constant(value, dtype)
 
 
+def on_cpu(device: Any, function: str) -> None:
+    """Refuse a device that is not there."""
+    if device is not None and device != "cpu":
+        raise ValueError(f"{function}: there is no device {device!r}, only 'cpu'")
+
+
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:
     """One axis as a number from 0 to ``ndim - 1``."""
     try:

@@ -36,10 +36,11 @@ _LAPACK = {
 }
 _HOME = {name: module for module, names in _LAPACK.items() for name in names.split()}
 
-__all__ = sorted([
+__all__ = [
     "LinAlgError", "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace",
-    "vdot", "vecdot", "vector_norm", *_HOME,
-])
+    "vdot", "vecdot", "vector_norm",
+]
+__all__ += _HOME
 
 
 def __getattr__(name: str) -> Any:

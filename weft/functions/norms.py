@@ -128,8 +128,6 @@ def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -
 
 def _of_singular_values(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
     """Their sum, the largest, or the smallest."""
-    import weft.graph.primitives.factors  # noqa: F401  whose entries few programs need
-
     rest = [a for a in range(len(value.shape)) if a not in (row, column)]
     values = op("svdvals", permuted(value, (*rest, row, column)))
     name = "reduce_sum" if ord == "nuc" else "reduce_max" if ord == 2 else "reduce_min"

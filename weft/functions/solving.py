@@ -16,8 +16,8 @@ from weft.functions.common import Node, axis_tuple, broadcast, cast, conjugated,
 from weft.functions.common import sliced as part
 from weft.graph.primitives.factors import svd_parts
 from weft.graph.primitives.matrices import MatrixError, check, unpacked
-from weft.graph.primitives.solving import EXPM as _EXPM  # noqa: F401  its entries are what is bound here
 from weft.look import known, look
+
 
 class SlogdetResult(NamedTuple):
     """What :func:`slogdet` gives."""

@@ -53,15 +53,11 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
     out = []
     for step, f in zip(steps, fused, strict=False):  # copies at the end check nothing
         if isinstance(step, Loop):
-            out.append(bool(sites(step.body)) or _refuses(step.body))
+            out.append(bool(sites(step.body)))  # a loop runs nothing in Python
         else:
             out.append(any(n not in seen for n in f.sites) or (isinstance(step, Host) and step.raises))
         seen |= f.covered
     return out
-
-
-def _refuses(program: Program) -> bool:
-    return any(s.raises if isinstance(s, Host) else isinstance(s, Loop) and _refuses(s.body) for s in program.steps)
 
 
 def _last(kernel: Kernel) -> int:

@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what the slots hold."""
+    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what they hold."""
 
     name: str
     fn: Callable[..., np.ndarray]

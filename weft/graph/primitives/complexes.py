@@ -75,8 +75,8 @@ _BINARY = """
     add subtract multiply divide maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or
     logical_xor""".split()
 _REST = """
-    where reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max reduce_min argmax
-    argmin cumulative_sum dot_general sort argsort""".split()
+    where reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max reduce_min
+    argmax argmin cumulative_sum dot_general sort argsort""".split()
 _OWN: dict[str, Callable[..., Any]] = {
     "abs": _abs_vjp, "sign": _sign_vjp, "acosh": _acosh_vjp, "pow": _pow_vjp, "cast": _cast_vjp,
 }
@@ -176,8 +176,8 @@ def constant(value: Any, dtype: Format) -> Node:
         return Node(_CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
 
 
-def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> Primitive:
-    return register(Primitive(
+def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
+    register(Primitive(
         name, "host", rule, reference, None, vjp, batch_elementwise(name), per_element(1), getattr(draw, name),
         getattr(draw, f"{name}_errors"), True,
     ))

@@ -113,5 +113,6 @@ def pinv(rng: np.random.Generator) -> Iterable[Sample]:
 def pinv_errors() -> Iterable[ErrorSample]:
     x, r = np.ones((4, 2, 3), np.float32), np.ones((), np.float32)
     yield ErrorSample((x[0, 0], r), {}, MatrixError, r"pinv: x has shape \(3,\)")
-    yield ErrorSample((x, np.ones(3, np.float32)), {}, ShapeError, r"pinv: rcond has shape \(3,\), which does not broadcast to \(4,\)")
+    wide = np.ones(3, np.float32)
+    yield ErrorSample((x, wide), {}, ShapeError, r"pinv: rcond has shape \(3,\), which does not broadcast to \(4,\)")
     yield ErrorSample((x.astype(np.float16), r), {}, DTypeError, r"pinv: x is float16")

@@ -168,9 +168,9 @@ def _expm_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     return (call.slice(whole, start=start, step=(1,) * (last + 1), shape=x.shape),)
 
 
-def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any = None) -> Primitive:
+def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any = None) -> None:
     samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
-    return register(Primitive(
+    register(Primitive(
         name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic, samples, errors, raises=True,
     ))
 
@@ -181,4 +181,4 @@ _entry("det", _det_rule, np.linalg.det, _det_vjp)
 _entry("cofactors", _cofactors_rule, _cofactors, _cofactors_vjp)
 _entry("slogdet", _slogdet_rule, _slogdet, _slogdet_vjp)
 _entry("pinv", _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
-EXPM = _entry("expm", _expm_rule, _expm, _expm_vjp)
+_entry("expm", _expm_rule, _expm, _expm_vjp)

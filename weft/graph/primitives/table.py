@@ -6,6 +6,7 @@ batching rule, cost, and the samples its tests are made from. To add one, add on
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -16,7 +17,26 @@ from weft.formats import COMPLEX, Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.origin import user_frame, user_function
 
-TABLE: dict[str, Primitive] = {}
+LATER = {  # files whose entries few programs need, loaded when one is asked for
+    "complexes": "complex complex_constant conj imag real",
+    "factors": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
+    "solving": "cofactors det expm inv pinv slogdet solve",
+    "spectrum": "fft irfft rfft",
+}
+_HOME = {name: module for module, names in LATER.items() for name in names.split()}
+
+
+class _Table(dict[str, Primitive]):
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> Primitive:
+        if name not in _HOME:
+            raise KeyError(name)
+        import_module(f"weft.graph.primitives.{_HOME[name]}")
+        return self[name]
+
+
+TABLE: dict[str, Primitive] = _Table()
 MOST = 1 << 57  # elements: no machine's addresses have more bits, and their bytes are a number of 64 bits in every dtype
 
 
