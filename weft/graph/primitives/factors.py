@@ -123,8 +123,8 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
     """Giles, 2008; of the full matrices the added vectors are free to turn, so they have no derivative."""
     m, n = x.shape[-2:]
     if full and m != n:
-        raise NotImplementedError(
-            f"svd: with full_matrices=True the factors of x {x.shape} have no derivative, for they are not determined: "
+        raise TypeError(
+            f"grad: svd with full_matrices=True the factors of x {x.shape} have no derivative, for they are not determined: "
             "use full_matrices=False."
         )
     (u, s, vh), (gu, gs, gvh) = (unpacked(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
@@ -181,8 +181,8 @@ def _qr(x: np.ndarray, mode: str) -> np.ndarray:
 def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
     m, n = x.shape[-2:]
     if mode == "complete" and m > n:
-        raise NotImplementedError(
-            f"qr: with mode='complete' the factors of x {x.shape} have no derivative, for they are not determined: use 'reduced'."
+        raise TypeError(
+            f"grad: qr with mode='complete' the factors of x {x.shape} have no derivative, for they are not determined: use 'reduced'."
         )
     (q, r), (gq, gr) = (unpacked(p, *qr_parts(x.shape, mode)) for p in (out, conj(g)))
     if m >= n:
