@@ -15,6 +15,7 @@ from weft.loading import install
 from weft.signals import uninterrupted
 
 __version__ = "0.1.0"
+__array_api_version__ = "2025.12"
 
 e = 2.718281828459045
 inf = float("inf")
@@ -54,6 +55,7 @@ _NAMES: dict[str, str] = {
         array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
     "weft.functions.ranges": "arange linspace meshgrid",
     "weft.functions.matrices": "eye identity tri",
+    "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """
         argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",
     "weft.transforms.jit": "jit",
@@ -77,7 +79,7 @@ _MODULES = {
     **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
 }
 
-__all__ = sorted(["__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])
+__all__ = sorted(["__array_api_version__", "__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:

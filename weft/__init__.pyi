@@ -75,6 +75,7 @@ from weft.functions.creation import (
 )
 from weft.functions.ranges import arange as arange, linspace as linspace, meshgrid as meshgrid
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
+from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__
 from weft.functions.sorting import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,
     unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,
@@ -96,6 +97,7 @@ from weft import (
 )
 from weft.functions import fft as fft, linalg as linalg, random as random
 
+__array_api_version__: str
 __version__: str
 e: float
 inf: float

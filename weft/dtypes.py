@@ -311,20 +311,21 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 
 
 def finfo(dtype: Any) -> Any:
-    """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included.
+    """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included; of a complex one those of its parts.
 
     Parameters
     ----------
-    dtype : float dtype, or an array of one
+    dtype : float or complex dtype, or an array of one
 
     Returns
     -------
-    finfo of NumPy or ml_dtypes
+    Limits
+        Its numbers are Python's; what else NumPy's ``finfo`` has, it has too.
 
     Raises
     ------
     DTypeError
-        No float dtype.
+        No float or complex dtype.
 
     Examples
     --------
@@ -333,9 +334,39 @@ def finfo(dtype: Any) -> Any:
     1.1920928955078125e-07
     """
     found = as_dtype(getattr(dtype, "dtype", dtype))
-    if found not in FLOATS:
+    if not is_inexact(found):
         raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
-    return ml_dtypes.finfo(found) if found == bfloat16 else np.finfo(found)
+    return Limits(FROM_NUMPY[found].part.numpy)
+
+
+class Limits:
+    """What :func:`finfo` gives.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        A float one.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> limits = wf.finfo(wf.bfloat16)
+    >>> limits.bits, limits.max > 3e38, limits.dtype
+    (16, True, dtype(bfloat16))
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = dtype
+        self._found: Any = ml_dtypes.finfo(dtype) if dtype == bfloat16 else np.finfo(dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._found, name)
+        return float(found) if hasattr(found, "dtype") else found
+
+    def __repr__(self) -> str:
+        return f"finfo(min={self.min}, max={self.max}, eps={self.eps}, dtype={self.dtype.name})"
 
 
 def iinfo(dtype: Any) -> np.iinfo:

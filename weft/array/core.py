@@ -32,6 +32,7 @@ from weft.views import Path, follow, onward, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
+STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 _ASK = object()
 _ref = weakref.ref
 
@@ -304,6 +305,8 @@ class Array(Methods):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         import weft
 
+        if api_version not in (None, *STANDARDS):
+            raise ValueError(f"__array_namespace__: weft knows the array API of {', '.join(STANDARDS)}, not {api_version!r}")
         return weft
 
     def __reduce__(self) -> Any:

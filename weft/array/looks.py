@@ -59,10 +59,16 @@ class Looks(Cell):
             return converted(found, np.dtype(dtype))
         return found.copy() if copy else found
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         from weft.dlpack import exported
 
-        return exported(self.numpy(), kwargs)
+        if stream is not None:
+            raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
+        asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return exported(self.numpy(), {name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)

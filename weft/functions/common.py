@@ -49,9 +49,9 @@ def number(value: Any, dtype: Format) -> Node:
     return constant(value, dtype)
 
 
-def on_cpu(device: Any, function: str) -> None:
-    """Refuse a device that is not there."""
-    if device is not None and device != "cpu":
+def on_cpu(function: str, device: Any) -> None:
+    """Refuse a device that there is not."""
+    if device not in (None, "cpu"):
         raise ValueError(f"{function}: there is no device {device!r}, only 'cpu'")
 
 

@@ -89,7 +89,7 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None
 
 
 def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, whole: bool) -> Array:
-    on_cpu(device, function)
+    on_cpu(function, device)
     count = operator.index(n)
     if count < 1:
         raise ShapeError(f"{function}: n={n} must be positive")

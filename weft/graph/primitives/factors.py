@@ -124,7 +124,7 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
     m, n = x.shape[-2:]
     if full and m != n:
         raise TypeError(
-            f"grad: svd with full_matrices=True the factors of x {x.shape} have no derivative, for they are not determined: "
+            f"grad: svd with full_matrices=True: the factors of x {x.shape} have no derivative, for they are not determined: "
             "use full_matrices=False."
         )
     (u, s, vh), (gu, gs, gvh) = (unpacked(p, *svd_parts(x.shape, False)) for p in (out, conj(g)))
@@ -182,7 +182,8 @@ def _qr_vjp(g: Node, out: Node, x: Node, mode: str) -> tuple[Node]:
     m, n = x.shape[-2:]
     if mode == "complete" and m > n:
         raise TypeError(
-            f"grad: qr with mode='complete' the factors of x {x.shape} have no derivative, for they are not determined: use 'reduced'."
+            f"grad: qr with mode='complete': the factors of x {x.shape} have no derivative, for they are not determined: use "
+            "mode='reduced'."
         )
     (q, r), (gq, gr) = (unpacked(p, *qr_parts(x.shape, mode)) for p in (out, conj(g)))
     if m >= n:

@@ -64,9 +64,7 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
 
 def _hosted() -> Any:
     """What complex numbers need, loaded when there are any."""
-    from weft.graph.primitives import complexes
-
-    return complexes
+    return import_module("weft.graph.primitives.complexes")
 
 
 def refuse_too_large(name: str, shape: Shape, dtype: Format) -> None:
