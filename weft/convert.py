@@ -211,7 +211,8 @@ def _listed(x: Any) -> Any:
         if not (typed or foreign):
             return _Varying(x)
         nodes = operands(*_leaves(x))
-        if len(nodes) == len(x) and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
+        flat = not any([isinstance(item, list | tuple) for item in x])
+        if flat and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
             return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
         return _rows(x, iter(nodes))
     array = _from_list(x)

@@ -133,8 +133,10 @@ def promote(a: Format, b: Format) -> Format:
         return a
     if a is BOOL:
         return b
-    if a.kind == "complex" or b.kind == "complex":
-        return complexed(promote(a.part, b.part) if a.kind == b.kind else b if b.kind == "float" else a)
+    if b.kind == "complex":
+        a, b = b, a
+    if a.kind == "complex":
+        return complexed(promote(a.part, b.part)) if b in INEXACT else a
     if a.kind == "float" != b.kind:
         return a if b.bits == 8 else a.computed
     if b.kind == "float" != a.kind:

@@ -41,9 +41,9 @@ class Info:
         """Where arrays are made."""
         return "cpu"
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """All devices."""
-        return ["cpu"]
+        return ("cpu",)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes of what is made without one."""
