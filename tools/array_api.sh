@@ -17,7 +17,7 @@ grep -v '^ *#' "$here/tools/array_api_skips.txt" | grep . > "$skips"
 run() {
     echo "== $1, $examples examples"
     (cd "$suite" && PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" ARRAY_API_TESTS_MODULE="$1" ARRAY_API_TESTS_VERSION=2025.12 \
-        "$python" -m pytest -q -p no:cacheprovider --tb=short --disable-warnings --disable-deadline --max-examples="$examples" \
+        "$python" -m pytest -q -p no:cacheprovider --tb=short --disable-warnings --disable-deadline --derandomize --max-examples="$examples" \
         array_api_tests --skips-file="$2" > "$skips.$1" 2>&1)
     status=$?
     grep '^FAILED' "$skips.$1"

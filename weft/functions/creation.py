@@ -283,7 +283,8 @@ def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any =
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
-    return zeros(*_like(x, "zeros_like", dtype, shape), device=device)
+    on_cpu("zeros_like", device)
+    return zeros(*_like(x, "zeros_like", dtype, shape))
 
 
 def ones_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
@@ -308,7 +309,8 @@ def ones_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = 
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
-    return ones(*_like(x, "ones_like", dtype, shape), device=device)
+    on_cpu("ones_like", device)
+    return ones(*_like(x, "ones_like", dtype, shape))
 
 
 def empty_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
@@ -333,7 +335,8 @@ def empty_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any =
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
-    return zeros_like(x, dtype, shape, device=device)
+    on_cpu("empty_like", device)
+    return zeros_like(x, dtype, shape)
 
 
 def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
@@ -359,8 +362,9 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None, 
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
+    on_cpu("full_like", device)
     extents, wanted = _like(x, "full_like", dtype, shape)
-    return full(extents, fill_value, wanted, device=device)
+    return full(extents, fill_value, wanted)
 
 
 def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> Array:

@@ -127,10 +127,11 @@ def fftshift(x: Any, /, axes: Any = None) -> Array:
     >>> wf.fft.fftshift(wf.array([0, 1, -2, -1])).tolist()
     [-2, -1, 0, 1]
     """
-    shape = node(x, "fftshift").shape
+    value = node(x, "fftshift")
+    shape = value.shape
     places = tuple(range(len(shape))) if axes is None else axes if isinstance(axes, tuple | list) else (axes,)
     places = tuple(axis_index(a, len(shape), "fftshift", "axes") for a in places)
-    return roll(x, tuple(shape[a] // 2 for a in places), places)
+    return wrap(value) if not places else roll(x, tuple(shape[a] // 2 for a in places), places)
 
 
 def ifftshift(x: Any, /, axes: Any = None) -> Array:
@@ -157,7 +158,8 @@ def ifftshift(x: Any, /, axes: Any = None) -> Array:
     >>> wf.fft.ifftshift(wf.array([-2, -1, 0, 1])).tolist()
     [0, 1, -2, -1]
     """
-    shape = node(x, "ifftshift").shape
+    value = node(x, "ifftshift")
+    shape = value.shape
     places = tuple(range(len(shape))) if axes is None else axes if isinstance(axes, tuple | list) else (axes,)
     places = tuple(axis_index(a, len(shape), "ifftshift", "axes") for a in places)
-    return roll(x, tuple(-(shape[a] // 2) for a in places), places)
+    return wrap(value) if not places else roll(x, tuple(-(shape[a] // 2) for a in places), places)

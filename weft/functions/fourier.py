@@ -54,7 +54,7 @@ def _places(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, .
         return found, [None] * len(found)
     if len(sizes) != len(found):
         raise ShapeError(f"{function}: s={tuple(sizes)} and axes={tuple(axes)} must have one entry an axis")
-    return found, [None if n == -1 else n for n in sizes]
+    return found, [value.shape[axis] if n == -1 else n for axis, n in zip(found, sizes, strict=True)]
 
 
 def transformed(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Node:
