@@ -34,8 +34,8 @@ def close(got: Any, want: Any, ulps: float = 64) -> None:
 
 
 UNARY = {
-    **{n: n for n in """negative positive square sqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh abs conj
-        sign isnan isinf isfinite logical_not real imag angle isreal iscomplex exp2 rint""".split()},
+    **{n: n for n in """negative positive square sqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh abs
+        conj sign isnan isinf isfinite logical_not real imag angle isreal iscomplex exp2 rint""".split()},
     **{n: f"arc{n[1:]}" for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
 }
 BINARY = """add subtract multiply divide pow equal not_equal less greater_equal maximum minimum logical_and logical_or
@@ -257,17 +257,19 @@ def scalar(y: Any) -> Any:
 W = np.random.default_rng(5).normal(size=(3, 3)) + 1j * np.random.default_rng(6).normal(size=(3, 3))
 H = W @ W.conj().T + 3 * np.eye(3)
 SMOOTH: dict[str, Callable[[Any], Any]] = {
-    **{n: getattr(wf, n) for n in """negative square sqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin
-        acos atan asinh acosh atanh abs sign conj real imag angle exp2""".split()},
+    **{n: getattr(wf, n) for n in """negative square sqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh
+        asin acos atan asinh acosh atanh abs sign conj real imag angle exp2""".split()},
     "add": lambda z: z + z * 2j, "multiply": lambda z: z * wf.conj(z) * z, "divide": lambda z: (1 + z) / (z * z + 3j),
-    "power": lambda z: z**3, "real power": lambda z: z**2.5, "complex power": lambda z: (2 + 1j) ** z, "z to the z": lambda z: z**z,
+    "power": lambda z: z**3, "real power": lambda z: z**2.5, "complex power": lambda z: (2 + 1j) ** z,
+    "z to the z": lambda z: z**z,
     "sum": lambda z: z.sum(axis=0), "mean": lambda z: z.mean(axis=1), "prod": lambda z: z.prod(axis=0),
     "cumsum": lambda z: wf.cumsum(z, axis=1), "var": lambda z: z.var(axis=0), "matmul": lambda z: z @ W @ z,
     "where": lambda z: wf.where(wf.real(z) > 0, z * z, 1j), "concat": lambda z: wf.concat([z, z * 1j])[1:, ::2],
     "gather": lambda z: z[np.array([0, 2, 0])] * 1j, "cast": lambda z: wf.abs(z).astype("complex128") * z,
     "norm": wf.linalg.norm, "joined": lambda z: wf.real(z) * 1j + wf.imag(z) ** 2,
     "fft": wf.fft.fft, "ifftn": lambda z: wf.fft.ifftn(z, norm="ortho"), "irfft": lambda z: wf.fft.irfft(z, 5),
-    "irfft2": lambda z: wf.fft.irfft2(z), "rfft": lambda z: wf.fft.rfft(wf.abs(z), 5), "hfft": lambda z: wf.fft.hfft(z, norm="forward"),
+    "irfft2": lambda z: wf.fft.irfft2(z), "rfft": lambda z: wf.fft.rfft(wf.abs(z), 5),
+    "hfft": lambda z: wf.fft.hfft(z, norm="forward"),
     "ihfft": lambda z: wf.fft.ihfft(wf.real(z) ** 2), "padded fft": lambda z: wf.fft.fft2(z, (2, 5)),
     "solve": lambda z: wf.linalg.solve(z, W), "inv": wf.linalg.inv, "det": wf.linalg.det,
     "slogdet": lambda z: wf.linalg.slogdet(z).logabsdet, "sign of det": lambda z: wf.linalg.slogdet(z).sign,
@@ -346,7 +348,8 @@ def test_transforms() -> None:
     x = numbers((4, 3), "complex64")
     a = wf.array(x)
     close(wf.vmap(lambda v: v * v.sum() + 1j)(a), x * x.sum(axis=1, keepdims=True) + np.complex64(1j))
-    close(wf.vmap(lambda v, w: wf.concat([v, w[:1]]), in_axes=(0, None))(a, a[0]), np.concatenate([x, np.repeat(x[:1, :1], 4, 0)], 1))
+    joined = wf.vmap(lambda v, w: wf.concat([v, w[:1]]), in_axes=(0, None))(a, a[0])
+    close(joined, np.concatenate([x, np.repeat(x[:1, :1], 4, 0)], 1))
     f = wf.jit(lambda z, t, n: z * t + n)
     for t, n in ((1.5, 2), (2.5, 3), (1j, 4)):
         close(f(a, t, n), x * np.complex64(t) + n)

@@ -52,7 +52,8 @@ def both(name: str, *args: Any, **options: Any) -> Iterable[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", ["inv", "det", "slogdet", "cond", "matrix_rank", "matrix_power", "svdvals", "qr", "svd", "eig", "eigvals"])
+@pytest.mark.parametrize("name", """
+    inv det slogdet cond matrix_rank matrix_power svdvals qr svd eig eigvals""".split())
 def test_square_matrices(name: str, dtype: str) -> None:
     for shape in SQUARE:
         x = matrices(shape, dtype)
@@ -83,7 +84,8 @@ def test_symmetric_matrices(name: str, dtype: str) -> None:
 def test_oblong_matrices(dtype: str) -> None:
     for shape in OBLONG:
         x = matrices(shape, dtype)
-        calls = [("svd", {"full_matrices": f}) for f in (True, False)] + [("qr", {"mode": m}) for m in ("reduced", "complete", "r")]
+        calls: list[tuple[str, dict[str, Any]]] = [("svd", {"full_matrices": f}) for f in (True, False)]
+        calls += [("qr", {"mode": m}) for m in ("reduced", "complete", "r")]
         for name, options in [*calls, ("svdvals", {}), ("matrix_rank", {}), ("svd", {"compute_uv": False})]:
             for pair in both(name, x, **options):
                 close(*pair)
@@ -102,7 +104,8 @@ def test_systems(dtype: str) -> None:
         b = np.asarray(oracle.rng().normal(size=right), dtype)
         for pair in both("solve", a, b):
             close(*pair)
-    for shape, low in (((5, 3), None), ((3, 5), None), ((4, 4), None), ((4, 4), 0.5), ((5, 3), 0.6), ((3, 1), None), ((0, 2), None)):
+    cases = (((5, 3), None), ((3, 5), None), ((4, 4), None), ((4, 4), 0.5), ((5, 3), 0.6), ((3, 1), None), ((0, 2), None))
+    for shape, low in cases:
         a = matrices(shape, dtype)
         for columns in ((), (2,)):
             b = np.asarray(oracle.rng().normal(size=(shape[0], *columns)), dtype)
@@ -248,7 +251,8 @@ def test_transforms() -> None:
     x = wf.array(matrices((4, 3, 3), "float64"))
     b = wf.array(oracle.rng().normal(size=(3,)))
     for f in (wf.linalg.inv, wf.linalg.det, lambda a: wf.linalg.svd(a).S, lambda a: wf.linalg.solve(a, b),
-              lambda a: wf.linalg.eigh(a @ a.T).eigenvalues, lambda a: wf.linalg.slogdet(a).logabsdet, wf.linalg.pinv, wf.linalg.expm):
+              lambda a: wf.linalg.eigh(a @ a.T).eigenvalues, lambda a: wf.linalg.slogdet(a).logabsdet, wf.linalg.pinv,
+              wf.linalg.expm):
         want = np.stack([f(m).numpy() for m in x])
         np.testing.assert_allclose(wf.vmap(f)(x).numpy(), want, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(wf.jit(wf.vmap(f))(x).numpy(), want, rtol=1e-9, atol=1e-9)
@@ -295,11 +299,11 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "power": (lambda: wf.linalg.matrix_power(A, 2), LA.LinAlgError, r"matrix_power: x has shape \(2, 3\)"),
     "half a power": (lambda: wf.linalg.matrix_power(wf.eye(2), 0.5), TypeError, "integer"),
     "multi_dot": (lambda: wf.linalg.multi_dot([A]), ValueError, "multi_dot: at least two arrays"),
-    "multi_dot of stacks": (lambda: wf.linalg.multi_dot([A, wf.ones((3, 2, 2))]), LA.LinAlgError, "multi_dot: matrices are needed"),
+    "multi_dot of stacks": (lambda: wf.linalg.multi_dot([A, wf.ones((3, 2, 2))]), LA.LinAlgError, "multi_dot: matrices are"),
     "tensorsolve": (lambda: wf.linalg.tensorsolve(A, wf.ones(2)), LA.LinAlgError, r"tensorsolve: a \(2, 3\) and b \(2,\)"),
     "tensorinv": (lambda: wf.linalg.tensorinv(A, 1), LA.LinAlgError, r"tensorinv: x \(2, 3\) with ind=1 is no square"),
     "ind": (lambda: wf.linalg.tensorinv(A, 0), ValueError, "tensorinv: ind=0 must be positive"),
-    "cross": (lambda: wf.linalg.cross(wf.ones(2), wf.ones(3)), ShapeError, r"cross: x1 has shape \(2,\); 3 elements along axis -1"),
+    "cross": (lambda: wf.linalg.cross(wf.ones(2), wf.ones(3)), ShapeError, r"cross: x1 has shape \(2,\); 3 elements along"),
     "axis": (lambda: wf.linalg.cross(A, A, axis=2), AxisError, "cross: axis=2, but the array has axes -2 to 1"),
     "norm": (lambda: wf.linalg.matrix_norm(A, ord=3), ValueError, "norm: ord=3 is not a norm of matrices"),
     "empty": (lambda: wf.linalg.cond(wf.zeros((0, 0))), ShapeError, "cond: x has shape"),

@@ -303,14 +303,14 @@ def matrix_power(x: Any, n: int, /) -> Array:
         if not times:
             return wrap(broadcast(eye(value.shape[-1], dtype=value.dtype.numpy).node, value.shape))
         value, times = op("inv", floating(value)), -times
-    found: Node | None = None
-    while True:  # by its binary digits
-        if times & 1:
-            found = value if found is None else product(found, value)
-        times >>= 1
-        if not times:
-            return wrap(found)
+    while not times & 1:  # by its binary digits
+        value, times = product(value, value), times >> 1
+    found = value
+    while times := times >> 1:
         value = product(value, value)
+        if times & 1:
+            found = product(found, value)
+    return wrap(found)
 
 
 def multi_dot(arrays: Sequence[Any], /) -> Array:

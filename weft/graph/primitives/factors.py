@@ -174,7 +174,7 @@ def _qr_rule(x: Node, mode: str) -> tuple[Shape, Format]:
     return (*lead, width(*qr_parts(x.shape, mode))), x.dtype
 
 
-def _qr(x: np.ndarray, mode: str) -> np.ndarray:
+def _qr(x: np.ndarray, mode: Any) -> np.ndarray:
     return together(np.linalg.qr(x, mode), x.ndim - 2)
 
 

@@ -49,7 +49,7 @@ def _fft_rule(x: Node, axes: tuple[int, ...], inverse: bool, norm: str) -> tuple
     return x.shape, x.dtype
 
 
-def _fft(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: str) -> np.ndarray:
+def _fft(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> np.ndarray:
     if not x.size:
         return x
     return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm).astype(x.dtype, copy=False)
@@ -71,7 +71,7 @@ def _rfft_rule(x: Node, axis: int, norm: str) -> tuple[Shape, Format]:
     return (*x.shape[:axis], x.shape[axis] // 2 + 1, *x.shape[axis + 1:]), complexed(x.dtype)
 
 
-def _rfft(x: np.ndarray, axis: int, norm: str) -> np.ndarray:
+def _rfft(x: np.ndarray, axis: int, norm: Any) -> np.ndarray:
     return np.fft.rfft(x, axis=axis, norm=norm).astype(np.result_type(x.dtype, np.complex64), copy=False)
 
 
@@ -92,7 +92,7 @@ def _irfft_rule(x: Node, axis: int, n: int, norm: str) -> tuple[Shape, Format]:
     return (*x.shape[:axis], n, *x.shape[axis + 1:]), x.dtype.part
 
 
-def _irfft(x: np.ndarray, axis: int, n: int, norm: str) -> np.ndarray:
+def _irfft(x: np.ndarray, axis: int, n: int, norm: Any) -> np.ndarray:
     return np.fft.irfft(x, n, axis=axis, norm=norm).astype(x.real.dtype, copy=False)
 
 
