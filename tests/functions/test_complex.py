@@ -274,6 +274,7 @@ SMOOTH: dict[str, Callable[[Any], Any]] = {
     "solve": lambda z: wf.linalg.solve(z, W), "inv": wf.linalg.inv, "det": wf.linalg.det,
     "slogdet": lambda z: wf.linalg.slogdet(z).logabsdet, "sign of det": lambda z: wf.linalg.slogdet(z).sign,
     "pinv": lambda z: wf.linalg.pinv(z[:, :2]), "expm": wf.linalg.expm, "matrix_power": lambda z: wf.linalg.matrix_power(z, -2),
+    "lstsq": lambda z: wf.linalg.lstsq(z, W).x, "tall lstsq": lambda z: wf.linalg.lstsq(z[:, :2], z[:, 2:] * W).x,
     "svdvals": wf.linalg.svdvals, "nuclear norm": lambda z: wf.linalg.norm(z, "nuc"),
     "projector of svd": lambda z: _outer(wf.linalg.svd(z[:, :2], full_matrices=False)),
     "qr": lambda z: wf.linalg.qr(z).R * 1.0, "wide qr": lambda z: _product(wf.linalg.qr(z[:2])),

@@ -29,6 +29,7 @@ from weft.graph.primitives.matrices import (
     matmul,
     quietly,
     real_format,
+    real_part,
     row,
     symmetric,
     together,
@@ -77,7 +78,7 @@ def _eigh_vjp(g: Node, out: Node, x: Node, lower: bool) -> tuple[Node]:
     apart = call.subtract(row(w), column(w))
     equal = call.equal(apart, number(0, apart))
     over = call.where(equal, number(0, apart), call.divide(number(1, apart), call.where(equal, number(1, apart), apart)))
-    inner = call.add(diagonal_matrix(gw), call.multiply(over, matmul(adjoint(v), gv)))
+    inner = call.add(diagonal_matrix(real_part(gw)), call.multiply(over, matmul(adjoint(v), gv)))
     return (conj(symmetric(matmul(v, matmul(inner, adjoint(v))))),)
 
 
@@ -136,7 +137,7 @@ def _svd_vjp(g: Node, out: Node, x: Node, full: bool) -> tuple[Node]:
     of_u, of_v = _skew(matmul(adjoint(u), gu)), _skew(matmul(vh, gv))
     inner = call.add(
         call.add(call.multiply(call.multiply(of_u, over), row(s)), call.multiply(column(s), call.multiply(of_v, over))),
-        diagonal_matrix(gs),
+        diagonal_matrix(real_part(gs)),
     )
     if x.dtype in COMPLEX:  # the phases, of functions that do not depend on how they are shared out
         inner = call.add(inner, diagonal_matrix(call.divide(call.multiply(diagonal_of(of_u), number(0.5, s)), s)))
@@ -204,10 +205,8 @@ def _tall(q: Node, r: Node, gq: Node, gr: Node) -> Node:
     """Of a matrix of as many rows as columns, or more."""
     inner = call.subtract(matmul(r, adjoint(gr)), matmul(adjoint(gq), q))
     mirrored = call.add(kept(inner, "greater"), adjoint(kept(inner, "greater")))
-    middle = diagonal_of(inner)
-    if r.dtype in COMPLEX:
-        middle = cast(call.real(middle), r.dtype)
-    total = call.add(gq, matmul(q, call.add(mirrored, diagonal_matrix(middle))))
+    middle = diagonal_matrix(real_part(diagonal_of(inner)))
+    total = call.add(gq, matmul(q, call.add(mirrored, middle)))
     return adjoint(call.solve(r, adjoint(total)))
 
 
@@ -237,7 +236,7 @@ def _eig_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     over = call.where(none, number(0, apart), call.divide(number(1, apart), call.where(none, number(1, apart), apart)))
     gram = matmul(adjoint(v), v)
     inner = matmul(adjoint(v), gv)
-    along = cast(call.real(diagonal_of(inner)), w.dtype)
+    along = real_part(diagonal_of(inner))
     inner = call.multiply(over, call.subtract(inner, call.multiply(gram, row(along))))
     found = call.solve(adjoint(v), matmul(call.add(diagonal_matrix(gw), inner), adjoint(v)))
     return (as_of(conj(found), x),)

@@ -155,6 +155,11 @@ def real_format(dtype: Format) -> Format:
     return dtype.part
 
 
+def real_part(x: Node) -> Node:
+    """The real part, in the format of ``x``: of what is complex only because other parts of a packed result are."""
+    return cast(call.real(x), x.dtype) if x.dtype in COMPLEX else x
+
+
 def as_of(found: Node, x: Node) -> Node:
     """A complex derivative as that of an operand, which may be real."""
     return found if x.dtype in COMPLEX else cast(call.real(found), x.dtype)
