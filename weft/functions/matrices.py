@@ -83,7 +83,7 @@ def lower_mask(rows: int, columns: int, k: int) -> Node:
     return op("less_equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
 
 
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Array:
+def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
     """Ones on and below a diagonal, zeros above it.
 
     Parameters
