@@ -26,6 +26,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.linalg": "Products and diagonals",
     "weft.functions.norms": "Norms",
     "weft.functions.solving": "Solving, inverting, determinants",
+    "weft.functions.powers": "Powers, chains, cross products",
     "weft.functions.factors": "Factorisations, eigenvalues, singular values",
     "weft.functions.fourier": "Along one axis",
     "weft.functions.fourier_axes": "Along several",

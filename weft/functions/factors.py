@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from weft.array import Array, wrap
-from weft.convert import operands
 from weft.errors import ShapeError
 from weft.formats import COMPLEX, INT64
-from weft.functions.common import Node, axis_index, cast, conjugated, node, number, op, reduced, reshaped, sliced
+from weft.functions.common import Node, cast, conjugated, node, number, op, reduced, reshaped
 from weft.functions.norms import norm
 from weft.functions.solving import inv, matrix
 from weft.graph.primitives.factors import qr_parts, svd_parts
@@ -377,41 +376,3 @@ def cond(x: Any, /, p: Any = None) -> Array:
         high, low = (reduced(f"reduce_{name}", values, (last,)) for name in ("max", "min"))
         return wrap(op("divide", low, high) if p == -2 else op("divide", high, low))
     return norm(wrap(value), ord=p, axis=(-2, -1)) * norm(inv(wrap(value)), ord=p, axis=(-2, -1))
-
-
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
-    """Cross products of vectors in three dimensions.
-
-    Parameters
-    ----------
-    x1, x2 : array_like, with 3 elements along ``axis``; the other axes broadcast
-    axis : int
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ShapeError, AxisError
-        Not 3 elements; no such axis.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.linalg.cross(wf.array([1, 0, 0]), wf.array([0, 1, 0])).tolist()
-    [0, 0, 1]
-    """
-    a, b = operands(x1, x2)
-    for value, name in ((a, "x1"), (b, "x2")):
-        if value.shape[axis_index(axis, len(value.shape), "cross")] != 3:
-            raise ShapeError(f"cross: {name} has shape {value.shape}; 3 elements along axis {axis} are needed")
-    forward = op("multiply", _turned(a, axis, 1), _turned(b, axis, 2))
-    return wrap(op("subtract", forward, op("multiply", _turned(a, axis, 2), _turned(b, axis, 1))))
-
-
-def _turned(value: Node, axis: int, by: int) -> Node:
-    """The elements along an axis moved up in a circle."""
-    at = axis % len(value.shape)
-    return op("concat", sliced(value, at, by, 3), sliced(value, at, 0, by), axis=at)
-

@@ -29,9 +29,10 @@ from weft.functions.norms import matrix_norm, norm, vector_norm
 
 _LAPACK = {
     "weft.functions.solving": """
-        det expm inv lstsq matrix_power multi_dot pinv slogdet solve tensorinv tensorsolve""",
+        det expm inv lstsq pinv slogdet solve tensorinv tensorsolve""",
     "weft.functions.factors": """
-        cholesky cond cross eig eigh eigvals eigvalsh matrix_rank qr svd svdvals""",
+        cholesky cond eig eigh eigvals eigvalsh matrix_rank qr svd svdvals""",
+    "weft.functions.powers": "cross matrix_power multi_dot",
     "weft.functions.manipulation": "matrix_transpose",
 }
 _HOME = {name: module for module, names in _LAPACK.items() for name in names.split()}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft.array import Array, wrap
@@ -12,7 +10,7 @@ from weft.array.products import matmul as product
 from weft.convert import operands
 from weft.errors import ShapeError
 from weft.formats import INT64
-from weft.functions.common import Node, axis_tuple, broadcast, cast, conjugated, floating, node, number, op, permuted, reshaped
+from weft.functions.common import Node, axis_tuple, cast, conjugated, floating, node, number, op, permuted, reshaped
 from weft.functions.common import sliced as part
 from weft.graph.primitives.factors import svd_parts
 from weft.graph.primitives.matrices import MatrixError, check, unpacked
@@ -269,102 +267,6 @@ def expm(x: Any, /) -> Array:
     [[1.0, 3.0], [0.0, 1.0]]
     """
     return wrap(op("expm", matrix(x, "expm")))
-
-
-def matrix_power(x: Any, n: int, /) -> Array:
-    """Square matrices multiplied by themselves; for negative ``n`` their inverses.
-
-    Parameters
-    ----------
-    x : (..., M, M)
-    n : int
-
-    Returns
-    -------
-    Array of the shape of ``x``
-
-    Raises
-    ------
-    LinAlgError, TypeError
-        No square matrix; ``n`` is no integer.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
-    [[1, 5], [0, 1]]
-    """
-    value, times = node(x, "matrix_power"), operator.index(n)
-    if len(value.shape) < 2 or value.shape[-1] != value.shape[-2]:
-        raise MatrixError(f"matrix_power: x has shape {value.shape}; a square matrix, or a stack of them, is needed.")
-    if times <= 0:
-        from weft.functions.matrices import eye
-
-        if not times:
-            return wrap(broadcast(eye(value.shape[-1], dtype=value.dtype.numpy).node, value.shape))
-        value, times = op("inv", floating(value)), -times
-    while not times & 1:  # by its binary digits
-        value, times = product(value, value), times >> 1
-    found = value
-    while times := times >> 1:
-        value = product(value, value)
-        if times & 1:
-            found = product(found, value)
-    return wrap(found)
-
-
-def multi_dot(arrays: Sequence[Any], /) -> Array:
-    """The product of several matrices, in the order that takes the fewest multiplications.
-
-    Parameters
-    ----------
-    arrays : two matrices or more
-        The first and the last may be vectors.
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ValueError, ShapeError
-        Fewer than two; shapes that do not fit.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
-    [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
-    """
-    nodes = list(operands(*arrays)) if len(arrays) > 1 else []
-    if not nodes:
-        raise ValueError("multi_dot: at least two arrays are needed")
-    ends = [len(nodes[0].shape) == 1, len(nodes[-1].shape) == 1]
-    if ends[0]:
-        nodes[0] = reshaped(nodes[0], (1, *nodes[0].shape))
-    if ends[1]:
-        nodes[-1] = reshaped(nodes[-1], (*nodes[-1].shape, 1))
-    if any(len(n.shape) != 2 for n in nodes):
-        raise MatrixError(f"multi_dot: matrices are needed, not shapes {', '.join(str(n.shape) for n in nodes)}.")
-    found = _cheapest(nodes)
-    return wrap(reshaped(found, tuple(n for n, end in zip(found.shape, ends, strict=True) if not end)))
-
-
-def _cheapest(nodes: list[Node]) -> Node:
-    """Cut where the two halves and their product cost least; every span of matrices is asked for once."""
-    extents = [n.shape[0] for n in nodes] + [nodes[-1].shape[1]]
-    best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(nodes))}
-    for span in range(1, len(nodes)):
-        for i in range(len(nodes) - span):
-            j = i + span
-            best[i, j] = min(
-                (best[i, k][0] + best[k + 1, j][0] + extents[i] * extents[k + 1] * extents[j + 1], k) for k in range(i, j)
-            )
-
-    def made(i: int, j: int) -> Node:
-        return nodes[i] if i == j else product(made(i, best[i, j][1]), made(best[i, j][1] + 1, j))
-
-    return made(0, len(nodes) - 1)
 
 
 def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Array:
