@@ -25,6 +25,14 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.averages": "Averages",
     "weft.functions.linalg": "Products and diagonals",
     "weft.functions.norms": "Norms",
+    "weft.functions.solving": "Solving, inverting, determinants",
+    "weft.functions.powers": "Powers, chains, cross products",
+    "weft.functions.factors": "Factorisations, eigenvalues, singular values",
+    "weft.functions.fourier": "Along one axis",
+    "weft.functions.fourier_axes": "Along several",
+    "weft.functions.fft": "Frequencies and shifts",
+    "weft.functions.complexes": "Complex numbers",
+    "weft.functions.namespace_info": "The array API",
     "weft.functions.manipulation": "Shapes and axes",
     "weft.functions.broadcasting": "Broadcasting",
     "weft.functions.joining": "Joining, splitting, repeating",
@@ -62,7 +70,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.optim.bound": "AdaBound and AMSBound",
     "weft.optim.large": "Lion and LAMB",
 }
-_OWN = ("weft.e", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__")
+_OWN = ("weft.e", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__", "weft.__array_api_version__")
 
 
 class Name(NamedTuple):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weft as wf
@@ -151,10 +152,15 @@ def missing(value: Any, name: str = "") -> list[str]:
         out.append("Returns")
     if name not in NEVER and raises(value) and not have.get("Raises"):
         out.append("Raises")
-    said = {error: getattr(wf.errors, error, None) or getattr(builtins, error, None) for error in entries(have.get("Raises", []))}
+    said = {error: _error(error) for error in entries(have.get("Raises", []))}
     out += [f"no error {n}" for n, e in said.items() if not (inspect.isclass(e) and issubclass(e, BaseException))]
     known = tuple(e for e in said.values() if inspect.isclass(e))
     return out + [f"{error.__name__} in Raises" for error in _own(value) if known and not issubclass(error, known)]
+
+
+def _error(name: str) -> Any:
+    """weft's error of a name, Python's or LAPACK's."""
+    return next((e for room in (wf.errors, builtins, np.linalg) if (e := getattr(room, name, None)) is not None), None)
 
 
 def _own(value: Any) -> set[type[BaseException]]:

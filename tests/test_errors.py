@@ -80,7 +80,10 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         ShapeError, r"^conv2d: stride must be at least 1, not -1",
     ),
     # dtypes
-    "complex": (lambda: wf.ones(3, dtype="complex64"), DTypeError, "no dtype 'complex64'; it has bool, .*float64"),
+    "long double": (lambda: wf.ones(3, dtype="longdouble"), DTypeError, "no dtype '.*'; it has bool, .*float64, complex64"),
+    "complex": (lambda: wf.floor(wf.array([1j])), DTypeError, "floor: x is complex64, but floor takes no complex numbers"),
+    "square": (lambda: wf.linalg.det(A), ShapeError, r"det: x has shape \(3, 4\); .*a square matrix"),
+    "transform": (lambda: wf.fft.fft(A, axis=2), AxisError, "fft: axes=2, but the array has axes -2 to 1"),
     "unknown dtype": (lambda: A.astype("float31"), DTypeError, "'float31' is not a dtype; weft has bool"),
     "objects": (lambda: wf.array([1], dtype=object), DTypeError, "no dtype 'object'"),
     "strings": (lambda: wf.array(["a"]), DTypeError, "<U1 cannot be held: weft has"),

@@ -19,7 +19,7 @@ import weft as wf
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "weft").rglob("*.py"))
-MODULES = ("nn", "losses", "optim", "train", "io", "random", "linalg")
+MODULES = ("nn", "losses", "optim", "train", "io", "random", "linalg", "fft")
 
 
 def loaded(code: str) -> set[str]:

@@ -16,7 +16,10 @@ Written by ``python tools/stub.py`` from the lists there.
 # ruff: noqa: I001  one name a line would be 300 lines
 
 '''
-TYPES = {"__version__": "str", "e": "float", "inf": "float", "nan": "float", "newaxis": "None", "pi": "float"}
+TYPES = {
+    "__array_api_version__": "str", "__version__": "str",
+    "e": "float", "inf": "float", "nan": "float", "newaxis": "None", "pi": "float",
+}
 
 
 def line(module: str, names: list[str]) -> str:

@@ -15,6 +15,7 @@ from weft.loading import install
 from weft.signals import uninterrupted
 
 __version__ = "0.1.0"
+__array_api_version__ = "2025.12"
 
 e = 2.718281828459045
 inf = float("inf")
@@ -25,7 +26,7 @@ pi = 3.141592653589793
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar",
     "weft.dtypes": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128
         can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
@@ -35,6 +36,7 @@ _NAMES: dict[str, str] = {
         maximum minimum mod multiply negative nextafter not_equal positive pow power reciprocal remainder right_shift
         rint round sign signbit sin sinh sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.special": "erfc",
+    "weft.functions.complexes": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
         all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",
@@ -53,6 +55,7 @@ _NAMES: dict[str, str] = {
         array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
     "weft.functions.ranges": "arange linspace meshgrid",
     "weft.functions.matrices": "eye identity tri",
+    "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """
         argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",
     "weft.transforms.jit": "jit",
@@ -73,10 +76,10 @@ _MODULES = {
         name: f"weft.{name}"
         for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
-    **{name: f"weft.functions.{name}" for name in ("linalg", "random")},
+    **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
 }
 
-__all__ = sorted(["__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])
+__all__ = sorted(["__array_api_version__", "__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:

@@ -9,8 +9,8 @@ from weft.array import Array as Array, Scalar as Scalar
 from weft.dtypes import (
     bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
     uint32 as uint32, uint64 as uint64, float16 as float16, bfloat16 as bfloat16, float32 as float32,
-    float64 as float64, can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype,
-    result_type as result_type,
+    float64 as float64, complex64 as complex64, complex128 as complex128, can_cast as can_cast, finfo as finfo,
+    iinfo as iinfo, isdtype as isdtype, result_type as result_type,
 )
 from weft.functions.elementwise import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,
@@ -31,6 +31,10 @@ from weft.functions.elementwise import (
     true_divide as true_divide, trunc as trunc,
 )
 from weft.functions.special import erfc as erfc
+from weft.functions.complexes import (
+    angle as angle, conj as conj, conjugate as conjugate, imag as imag, iscomplex as iscomplex,
+    iscomplexobj as iscomplexobj, isreal as isreal, isrealobj as isrealobj, real as real,
+)
 from weft.functions.choosing import (
     allclose as allclose, array_equal as array_equal, clip as clip, isclose as isclose, nan_to_num as nan_to_num,
     where as where,
@@ -71,6 +75,7 @@ from weft.functions.creation import (
 )
 from weft.functions.ranges import arange as arange, linspace as linspace, meshgrid as meshgrid
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
+from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__
 from weft.functions.sorting import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,
     unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,
@@ -90,8 +95,9 @@ from weft import (
     data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
     optim as optim, tools as tools, train as train,
 )
-from weft.functions import linalg as linalg, random as random
+from weft.functions import fft as fft, linalg as linalg, random as random
 
+__array_api_version__: str
 __version__: str
 e: float
 inf: float

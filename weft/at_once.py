@@ -18,7 +18,7 @@ import numpy as np
 from weft import execute, node_by_node, small
 from weft.bind import large
 from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
-from weft.formats import BOOL, FLOAT32, FLOATS, Format
+from weft.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
@@ -242,4 +242,4 @@ def number_fits(value: Any, dtype: Format) -> bool:
         return False
     if dtype in FLOATS:
         return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and -65504 <= value <= 65504
-    return kind is bool if dtype is BOOL else kind is int and dtype.least <= value <= dtype.greatest
+    return kind is bool if dtype is BOOL else kind is int and dtype in INTEGERS and dtype.least <= value <= dtype.greatest

@@ -83,7 +83,7 @@ def large(node: Node) -> bool:
         return any([i.nbytes > LOCAL.at_once for i in node.inputs])
     if op.kind == "product":
         return op.cost is not None and op.cost(node).flops > 2 * WORK
-    return op.kind in ("reduce", "running", "host") and node.inputs[0].size > WORK
+    return op.kind in ("reduce", "running", "host") and bool(node.inputs) and node.inputs[0].size > WORK
 
 
 def at_once_of(graph: Graph) -> list[Node]:

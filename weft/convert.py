@@ -13,20 +13,23 @@ from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, short, warn
-from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
+from weft.formats import BOOL, COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INEXACT, INT64, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
 from weft.spelling import spelled
 
-_NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL}
+_NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL, complex: COMPLEX64}
 
 
 def number_node(value: float | int | bool, dtype: Format) -> Node:
     """A Python number in ``dtype``: floats, and integers beside floats, are arguments of the Program, so that new ones compile
     nothing. The rest belongs to its text: bools, -1 to 2, where rules look for them, integers beside integers, since a
     division by what is known takes a quarter of the time, and (inside a traced function) all numbers."""
-    kind, small = type(value), -65504 <= value <= 65504
+    kind = type(value)
+    if kind is complex or dtype in COMPLEX:
+        return _complex_node(value, dtype)
+    small = -65504 <= value <= 65504
     if not small:
         warn_of_overflow(value, dtype)
     if kind is float or (small and kind is int and dtype in FLOATS and not -1 <= value <= 2):
@@ -39,8 +42,19 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
         raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first") from None
 
 
+def _complex_node(value: complex, dtype: Format) -> Node:
+    """A number for complex arrays: a content of its own outside of traces, so that new numbers compile nothing."""
+    if dtype not in COMPLEX:
+        raise DTypeError(f"the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first")
+    if LOCAL.trace is not None:
+        return constant(value, dtype)
+    return input_leaf((), dtype, execute.to_buffer(np.asarray(value).astype(dtype.numpy)))
+
+
 def given_node(x: Given, dtype: Format) -> Node:
     """The same of an int of which only the call tells the value: an argument, too, where ``dtype`` holds it."""
+    if dtype in COMPLEX:
+        return cast(given_node(x, dtype.part), dtype)
     if x.tape.over or not fits(x.value, dtype):
         return number_node(x.here(), dtype)
     return x.tape.node(x, dtype)
@@ -88,7 +102,7 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
         found = _listed(x)
-        return found if isinstance(found, Node) else in_dtype(found, FLOAT32)
+        return found if isinstance(found, Node) else in_dtype(found, _default(found))
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
@@ -117,7 +131,8 @@ def numpy_node(array: np.ndarray) -> Node:
         dtype = spelled(array.dtype)
     except DTypeError:
         raise DTypeError(
-            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32 and float64"
+            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32, "
+            "float64, complex64 and complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
@@ -132,11 +147,12 @@ def assigned(value: Any, dtype: Format) -> Node:
     """
     kind = type(value)
     if kind in _NUMBER_DTYPES:
-        if kind is not float or dtype in FLOATS:
+        if kind is not float or dtype in INEXACT:
             return number_node(value, dtype)
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
     if kind is Given:
-        return given_node(value, dtype) if dtype in FLOATS or fits(value.value, dtype) else assigned(value.here(), dtype)
+        fine = dtype in INEXACT or fits(value.value, dtype)
+        return given_node(value, dtype) if fine else assigned(value.here(), dtype)
     if isinstance(value, Cell):
         held: Any = value
         return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
@@ -159,7 +175,7 @@ def assigned(value: Any, dtype: Format) -> Node:
 
 def _exact(dtype: Format) -> Format:
     """In which dtype a run-time number goes into an array of ``dtype``: integers get it whole, from float64."""
-    return dtype if dtype in FLOATS else FLOAT64
+    return dtype if dtype in INEXACT else FLOAT64
 
 
 def _whole(value: float, dtype: Format) -> int:
@@ -195,13 +211,20 @@ def _listed(x: Any) -> Any:
         if not (typed or foreign):
             return _Varying(x)
         nodes = operands(*_leaves(x))
-        if len(nodes) == len(x) and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
+        flat = not any([isinstance(item, list | tuple) for item in x])
+        if flat and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
             return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
         return _rows(x, iter(nodes))
     array = _from_list(x)
-    if array.dtype != np.float64 or foreign or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
+    weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
+    if not weak_floats or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
     return array
+
+
+def _default(found: Any) -> Format:
+    """The dtype of a list of numbers, read by :func:`_listed`, that meets no array."""
+    return COMPLEX64 if type(found) is np.ndarray and found.dtype.kind == "c" else FLOAT32
 
 
 class _Varying:
@@ -270,11 +293,11 @@ def common(
             found.append(x)
             continue
         node = x if kind is Node else _listed(x) if kind is list or kind is tuple else as_node(x)
-        own = node.dtype if type(node) is Node else FLOAT32
+        own = node.dtype if type(node) is Node else _default(node)
         dtype = own if dtype is None or dtype is own else both(dtype, own)
         found.append(node)
     if kinds:
-        strongest = float if float in kinds else int if int in kinds else bool
+        strongest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
         dtype = beside(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
     assert dtype is not None
     return found, dtype

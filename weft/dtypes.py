@@ -21,13 +21,15 @@ from weft.spelling import spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
-ALL = tuple(formats.FROM_NUMPY)
+COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
+ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
 bool = formats.BOOL.numpy  # noqa: A001  the array API's name
 int8, int16, int32, int64 = SIGNED
 uint8, uint16, uint32, uint64 = UNSIGNED
 float16, bfloat16, float32, float64 = FLOATS
+complex64, complex128 = COMPLEX
 
-_NAMES = tuple(formats.FORMATS)
+_NAMES = tuple(formats.EVERY)
 
 
 def as_dtype(dtype: Any) -> np.dtype:
@@ -69,6 +71,20 @@ def is_float(dtype: np.dtype) -> Any:
     bool
     """
     return dtype in FLOATS
+
+
+def is_inexact(dtype: np.dtype) -> Any:
+    """Whether ``dtype`` is a float or a complex one: what derivatives are taken by.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Returns
+    -------
+    bool
+    """
+    return dtype in FLOATS or dtype in COMPLEX
 
 
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -120,7 +136,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
 
     Parameters
     ----------
-    kind : bool, int or float
+    kind : bool, int, float or complex
     dtype : numpy.dtype
 
     Returns
@@ -131,7 +147,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
-    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float.
+    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float < complex.
 
     Parameters
     ----------
@@ -149,7 +165,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
 
     Parameters
     ----------
-    kind : bool, int or float
+    kind : bool, int, float or complex
     dtype : numpy.dtype
 
     Returns
@@ -160,7 +176,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
 
 
 def floating(dtype: np.dtype) -> np.dtype:
-    """What true division, means and roots of ``dtype`` give: itself for floats, float32 for the rest.
+    """What true division, means and roots of ``dtype`` give: itself for floats and complex numbers, float32 for the rest.
 
     Parameters
     ----------
@@ -210,9 +226,9 @@ def result_type(*operands: Any) -> np.dtype:
     dtype('float32')
     """
     found: Format | None = None
-    numbers = [x for x in operands if type(x) in (int, float, _PYBOOL)]
+    numbers = [x for x in operands if type(x) in _PYTHON]
     for x in operands:
-        if type(x) in (int, float, _PYBOOL):
+        if type(x) in _PYTHON:
             continue
         own = spelled(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
         found = own if found is None else formats.promote(found, own)
@@ -223,7 +239,7 @@ def result_type(*operands: Any) -> np.dtype:
     return found.numpy
 
 
-_PYBOOL = builtins.bool
+_PYTHON = (int, float, builtins.bool, complex)
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
@@ -255,7 +271,7 @@ def can_cast(from_: Any, to: Any, /) -> Any:
 
 _KINDS: dict[str, tuple[np.dtype, ...]] = {
     "bool": (bool,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
-    "real floating": FLOATS, "complex floating": (), "numeric": SIGNED + UNSIGNED + FLOATS,
+    "real floating": FLOATS, "complex floating": COMPLEX, "numeric": SIGNED + UNSIGNED + FLOATS + COMPLEX,
 }
 
 
@@ -266,7 +282,8 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     ----------
     dtype : dtype
     kind : str, dtype, or tuple of these
-        A name of the array API: "bool", "signed integer", "unsigned integer", "integral", "real floating", "numeric".
+        A name of the array API: "bool", "signed integer", "unsigned integer", "integral", "real floating",
+        "complex floating", "numeric".
 
     Returns
     -------
@@ -294,20 +311,21 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 
 
 def finfo(dtype: Any) -> Any:
-    """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included.
+    """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included; of a complex one those of its parts.
 
     Parameters
     ----------
-    dtype : float dtype, or an array of one
+    dtype : float or complex dtype, or an array of one
 
     Returns
     -------
-    finfo of NumPy or ml_dtypes
+    Limits
+        Its numbers are Python's; what else NumPy's ``finfo`` has, it has too.
 
     Raises
     ------
     DTypeError
-        No float dtype.
+        No float or complex dtype.
 
     Examples
     --------
@@ -316,9 +334,39 @@ def finfo(dtype: Any) -> Any:
     1.1920928955078125e-07
     """
     found = as_dtype(getattr(dtype, "dtype", dtype))
-    if found not in FLOATS:
+    if not is_inexact(found):
         raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
-    return ml_dtypes.finfo(found) if found == bfloat16 else np.finfo(found)
+    return Limits(FROM_NUMPY[found].part.numpy)
+
+
+class Limits:
+    """What :func:`finfo` gives.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        A float one.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> limits = wf.finfo(wf.bfloat16)
+    >>> limits.bits, limits.max > 3e38, limits.dtype
+    (16, True, dtype(bfloat16))
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = dtype
+        self._found: Any = ml_dtypes.finfo(dtype) if dtype == bfloat16 else np.finfo(dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._found, name)
+        return float(found) if hasattr(found, "dtype") else found
+
+    def __repr__(self) -> str:
+        return f"finfo(min={self.min}, max={self.max}, eps={self.eps}, dtype={self.dtype.name})"
 
 
 def iinfo(dtype: Any) -> np.iinfo:

@@ -19,13 +19,14 @@ class Format:
     """How numbers lie in memory and in registers. There is one object a format, so formats are compared by identity.
 
     name : what users, printed kernels and messages call it
-    kind : "bool", "signed", "unsigned" or "float"
+    kind : "bool", "signed", "unsigned", "float" or "complex"
     bits : of an element in memory
-    code : what weight files (safetensors) call it
+    code : what weight files (safetensors) call it; "" where they have no word for it
     numpy : NumPy's word for it
     exponent, mantissa : stored bits of each, of floats
     bias : what is added to a float's exponent before it is stored
     computed : the format in which registers hold and compute it, what is stored is rounded; itself for most
+    part : of a complex number's real and imaginary part; itself for the rest
     """
 
     name: str
@@ -37,10 +38,12 @@ class Format:
     mantissa: int = 0
     bias: int = 0
     computed: Format = None  # type: ignore[assignment]  # itself, which no default can say
+    part: Format = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.computed is None:
-            object.__setattr__(self, "computed", self)
+        for own in ("computed", "part"):
+            if getattr(self, own) is None:
+                object.__setattr__(self, own, self)
 
     def __repr__(self) -> str:
         return self.name
@@ -80,6 +83,7 @@ class Format:
 
 
 _FLOAT32 = Format("float32", "float", 32, "F32", np.dtype(np.float32), 8, 23, 127)
+_FLOAT64 = Format("float64", "float", 64, "F64", np.dtype(np.float64), 11, 52, 1023)
 FORMATS: dict[str, Format] = {
     f.name: f for f in (
         Format("bool", "bool", 8, "BOOL", np.dtype(np.bool_)),
@@ -88,26 +92,35 @@ FORMATS: dict[str, Format] = {
         Format("float16", "float", 16, "F16", np.dtype(np.float16), 5, 10, 15, _FLOAT32),
         Format("bfloat16", "float", 16, "BF16", np.dtype(ml_dtypes.bfloat16), 8, 7, 127, _FLOAT32),
         _FLOAT32,
-        Format("float64", "float", 64, "F64", np.dtype(np.float64), 11, 52, 1023),
+        _FLOAT64,
     )
-}
-FROM_NUMPY: dict[np.dtype, Format] = {f.numpy: f for f in FORMATS.values()}
+}  # what kernels compute with
+HOSTED: dict[str, Format] = {
+    f.name: f for f in (
+        Format("complex64", "complex", 64, "C64", np.dtype(np.complex64), part=_FLOAT32),
+        Format("complex128", "complex", 128, "", np.dtype(np.complex128), part=_FLOAT64),
+    )
+}  # what NumPy computes with on the host: graph/primitives/complexes.py
+EVERY = {**FORMATS, **HOSTED}
+FROM_NUMPY: dict[np.dtype, Format] = {f.numpy: f for f in EVERY.values()}
 
 
 def named(name: str) -> Format:
-    return FORMATS[name]
+    return EVERY[name]
 
 
 def of_kind(*kinds: str) -> tuple[Format, ...]:
     """The formats of some kinds, in the table's order."""
-    return tuple(f for f in FORMATS.values() if f.kind in kinds)
+    return tuple(f for f in EVERY.values() if f.kind in kinds)
 
 
 (BOOL,) = of_kind("bool")
 INT8, INT16, INT32, INT64 = of_kind("signed")
 UINT8, UINT16, UINT32, UINT64 = of_kind("unsigned")
 FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
-INTEGERS, FLOATS = frozenset(of_kind("signed", "unsigned")), frozenset(of_kind("float"))
+COMPLEX64, COMPLEX128 = of_kind("complex")
+INTEGERS, FLOATS, COMPLEX = frozenset(of_kind("signed", "unsigned")), frozenset(of_kind("float")), frozenset(of_kind("complex"))
+INEXACT = FLOATS | COMPLEX  # what derivatives are taken by
 
 
 # ---- how formats mix: NumPy's answers, but that floats made out of integers are float32
@@ -120,6 +133,10 @@ def promote(a: Format, b: Format) -> Format:
         return a
     if a is BOOL:
         return b
+    if b.kind == "complex":
+        a, b = b, a
+    if a.kind == "complex":
+        return complexed(promote(a.part, b.part)) if b in INEXACT else a
     if a.kind == "float" != b.kind:
         return a if b.bits == 8 else a.computed
     if b.kind == "float" != a.kind:
@@ -128,11 +145,20 @@ def promote(a: Format, b: Format) -> Format:
     return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 beside signed: float32 holds neither
 
 
+def complexed(form: Format) -> Format:
+    """The complex format for numbers of ``form``: complex128 where its parts are float64, else complex64."""
+    return COMPLEX128 if form.part is FLOAT64 else COMPLEX64
+
+
 def holds(wide: Format, narrow: Format) -> bool:
     """Whether every value of ``narrow`` is exactly one of ``wide``."""
     if wide is narrow or narrow is BOOL:
         return True
     if wide is BOOL:
+        return False
+    if wide.kind == "complex":
+        return holds(wide.part, narrow.part)
+    if narrow.kind == "complex":
         return False
     if narrow.kind == "float":
         return wide.kind == "float" and wide.mantissa >= narrow.mantissa and wide.exponent >= narrow.exponent
@@ -145,34 +171,40 @@ def holds(wide: Format, narrow: Format) -> bool:
 def compared(a: Format, b: Format) -> Format:
     """In which format arrays of ``a`` and ``b`` are compared: float64 for integers of more than 16 bits with floats."""
     found = promote(a, b)
-    return FLOAT64 if found in FLOATS and any(f in INTEGERS and f.bits > 16 for f in (a, b)) else found
+    if found in INEXACT and any(f in INTEGERS and f.bits > 16 for f in (a, b)):
+        return FLOAT64 if found in FLOATS else COMPLEX128
+    return found
 
 
 def weak(kind: type, form: Format) -> Format:
     """The format of a Python number of type ``kind`` with an array of ``form``."""
     if kind is float:
         return floating(form)
+    if kind is complex:
+        return complexed(form)
     return INT64 if kind is int and form is BOOL else form
 
 
 def weak_compared(kind: type, form: Format) -> Format:
     """In which format a Python number of type ``kind`` is compared with an array of ``form``."""
-    return FLOAT64 if kind is float and form in INTEGERS else weak(kind, form)
+    if form in INTEGERS and kind in (float, complex):
+        return FLOAT64 if kind is float else COMPLEX128
+    return weak(kind, form)
 
 
 def floating(form: Format) -> Format:
-    """What true division, means and roots give: itself for floats, float32 for the rest."""
-    return form if form.kind == "float" else FLOAT32
+    """What true division, means and roots give: itself for floats and complex numbers, float32 for the rest."""
+    return form if form in INEXACT else FLOAT32
 
 
 def summed(form: Format) -> Format:
     """What a sum or product gives: 64 bits for integers and bool."""
-    return {"float": form, "unsigned": UINT64}.get(form.kind, INT64)
+    return {"float": form, "complex": form, "unsigned": UINT64}.get(form.kind, INT64)
 
 
 def same_kind(source: Format, target: Format) -> bool:
-    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float."""
-    order = ("bool", "unsigned", "signed", "float")
+    """Whether ``source`` may be written into ``target``, by ``out=`` and in place: bool < unsigned < signed < float < complex."""
+    order = ("bool", "unsigned", "signed", "float", "complex")
     return order.index(source.kind) <= order.index(target.kind)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from weft import execute, held, unseen
 from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.errors import OF_RUNS, TraceError
-from weft.formats import FLOATS
+from weft.formats import INEXACT
 from weft.graph.loops import SCAN
 from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line
@@ -112,7 +112,7 @@ def varies(node: Node) -> bool:
         n = stack.pop()
         if n in variables:
             return True
-        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (n.dtype in FLOATS or n.op is SCAN):
+        if n in seen or n.value is not None or n.op.vjp is zero_vjp or not (n.dtype in INEXACT or n.op is SCAN):
             continue
         seen.add(n)
         stack += n.inputs

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError
-from weft.formats import BOOL, FLOAT32, FORMATS, FROM_NUMPY, INT64, Format
+from weft.formats import BOOL, COMPLEX64, EVERY, FLOAT32, FROM_NUMPY, INT64, Format
 
 _SPELLED: dict[Any, Format] = {
-    **FORMATS, **FROM_NUMPY, **{f.numpy.type: f for f in FORMATS.values()}, **{f: f for f in FORMATS.values()},
-    float: FLOAT32, "float": FLOAT32, int: INT64, bool: BOOL,
+    **EVERY, **FROM_NUMPY, **{f.numpy.type: f for f in EVERY.values()}, **{f: f for f in EVERY.values()},
+    float: FLOAT32, "float": FLOAT32, complex: COMPLEX64, "complex": COMPLEX64, int: INT64, bool: BOOL,
 }
 
 
@@ -24,8 +24,8 @@ def spelled(dtype: Any) -> Format:
     try:
         found = np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{dtype!r} is not a dtype; weft has {', '.join(FORMATS)}") from None
+        raise DTypeError(f"{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
     native = found.newbyteorder("=")
     if native in FROM_NUMPY:
         return FROM_NUMPY[native]
-    raise DTypeError(f"weft has no dtype {found.name!r}; it has {', '.join(FORMATS)}")
+    raise DTypeError(f"weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")

@@ -14,6 +14,7 @@ import numpy as np
 from weft import execute, small
 from weft.bind import bind
 from weft.cell import LOCAL
+from weft.formats import COMPLEX
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.graph.primitives.table import SCALAR, TABLE, input_leaf
@@ -35,6 +36,10 @@ def follow(node: Node, path: Path) -> Node:
             if found is not None:
                 return found
     where = user_frame()
+    if node.dtype in COMPLEX:
+        for name, params in path:
+            node = bind(TABLE[name], node, **params)
+        return node
     for name, params in path:
         shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
         node = Node(TABLE[name], (node,), params, shape, node.dtype, where)

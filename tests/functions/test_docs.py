@@ -14,8 +14,9 @@ NAMES = sorted(wf._HOME)
 FUNCTIONS = [n for n in NAMES if wf._HOME[n].startswith("weft.functions.")]
 OWN = {
     f"{m}.{n}": f"weft.functions.{m}"
-    for m in ("random", "linalg")
+    for m in ("random", "linalg", "fft")
     for n in importlib.import_module(f"weft.functions.{m}").__all__
+    if not inspect.isclass(getattr(importlib.import_module(f"weft.functions.{m}"), n))
 }
 
 

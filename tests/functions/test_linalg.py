@@ -193,7 +193,7 @@ ERRORS = [
     (lambda x: wf.einsum("ij"), wf.errors.ShapeError, "einsum"),
     (lambda x: wf.diag(3.0), wf.errors.ShapeError, "diag"),
     (lambda x: wf.trace(x[0]), wf.errors.ShapeError, "trace"),
-    (lambda x: wf.linalg.norm(x, "nuc"), ValueError, "ord='nuc'"),
+    (lambda x: wf.linalg.norm(x, "none"), ValueError, "ord='none'"),
     (lambda x: wf.linalg.norm(x, axis=(0, 0)), wf.errors.ShapeError, "norm: axis"),
 ]
 

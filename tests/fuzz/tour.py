@@ -29,6 +29,15 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(
         ("random.seed", "random.get_state", "random.set_state"), "the hidden state; modules and draws without a key use it",
     ),
+    **dict.fromkeys(("iscomplexobj", "isrealobj", "__array_namespace_info__"), "about dtypes and the library, not arrays"),
+    **dict.fromkeys(
+        ("real", "imag", "conj", "conjugate", "angle", "isreal", "iscomplex"),
+        "programs have no complex numbers, of which no kernels are made: tests/functions/test_complex.py",
+    ),
+    **dict.fromkeys(
+        (f"linalg.{n}" for n in ("LinAlgError", *wf.linalg._HOME)),
+        "LAPACK's, run by NumPy, and products by other names: no kernels are made for them; tests/functions/test_lapack.py",
+    ),
     "random.shuffle": "writes; the same order as permutation",
     "losses.check_labels": "raises or not; computes nothing",
     **dict.fromkeys(

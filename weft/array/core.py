@@ -22,9 +22,9 @@ from weft.bind import bind
 from weft.cell import FOLLOWED, LOCAL, WRITING, read, write
 from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
-from weft.formats import Format, same_kind
+from weft.formats import COMPLEX, Format, same_kind
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import INPUT, TABLE
+from weft.graph.primitives.table import INPUT, TABLE, constant
 from weft.held import cut, enlist
 from weft.indexing import at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
@@ -32,6 +32,7 @@ from weft.views import Path, follow, onward, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
+STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 _ASK = object()
 _ref = weakref.ref
 
@@ -197,6 +198,28 @@ class Array(Methods):
             raise ValueError(f"to_device: there is no device {device!r}, only 'cpu'")
         return self
 
+    @property
+    def real(self) -> Array:
+        """The real parts: a copy of them, itself where the dtype is real. What is assigned to it is written."""
+        node = self.node
+        return wrap(bind(TABLE["real"], node)) if node.dtype in COMPLEX else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self[...] = wrap(_joined(value, self.imag)) if self.node.dtype in COMPLEX else value
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary parts: a copy of them, zeros where the dtype is real. What is assigned to it is written."""
+        node = self.node
+        return wrap(bind(TABLE["imag"], node) if node.dtype in COMPLEX else _spread(constant(0, node.dtype), node.shape))
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.node.dtype not in COMPLEX:
+            raise TypeError(f"a {self.dtype.name} array has no imaginary part to be set; cast it with .astype('complex64')")
+        self[...] = wrap(_joined(self.real, value))
+
     # ---- indexing
 
     def __getitem__(self, index: Any) -> Array:
@@ -294,6 +317,8 @@ class Array(Methods):
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         import weft
 
+        if api_version not in (None, *STANDARDS):
+            raise ValueError(f"__array_namespace__: weft knows the array API of {', '.join(STANDARDS)}, not {api_version!r}")
         return weft
 
     def __reduce__(self) -> Any:
@@ -412,6 +437,12 @@ numbers.Number.register(Scalar)  # as NumPy's scalars are
 
 def _spread(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else bind(TABLE["broadcast_to"], node, shape=shape)
+
+
+def _joined(real: Any, imag: Any) -> Node:
+    """Complex numbers of two parts, of which one is an Array that a complex one was taken apart into."""
+    dtype = (real if isinstance(real, Array) else imag).node.dtype
+    return bind(TABLE["complex"], *[assigned(x, dtype) for x in (real, imag)])
 
 
 def _unpickle(content: np.ndarray) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import look as looking
 from weft.cell import Cell
-from weft.formats import INTEGERS, converted
+from weft.formats import COMPLEX, INTEGERS, converted
 from weft.graph.node import Node, Shape
 from weft.natively import ELEMENTS
 
@@ -59,10 +59,16 @@ class Looks(Cell):
             return converted(found, np.dtype(dtype))
         return found.copy() if copy else found
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
         from weft.dlpack import exported
 
-        return exported(self.numpy(), kwargs)
+        if stream is not None:
+            raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
+        asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        return exported(self.numpy(), {name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
@@ -73,19 +79,24 @@ class Looks(Cell):
             raise TypeError(f"only an array of one element can become {kind}, this one has shape {node.shape}")
         return looking.one(node, free)
 
+    def _real(self, kind: str) -> Any:
+        if self.node.dtype in COMPLEX:
+            raise TypeError(f"a complex number cannot become {kind}: take its .real, its .imag or its abs")
+        return self._one(kind)
+
     def __float__(self) -> float:
         native = ELEMENTS.number
         found = native(self)
         if found is not None:
             return float(found)
-        return float(self._one("a float"))
+        return float(self._real("a float"))
 
     def __int__(self) -> int:
         native = ELEMENTS.number
         found = native(self)
         if found is not None:
             return int(found)
-        return int(self._one("an int"))
+        return int(self._real("an int"))
 
     def __complex__(self) -> complex:
         return complex(self._one("a complex number"))

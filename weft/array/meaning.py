@@ -13,7 +13,22 @@ from typing import Any
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.errors import DTypeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT8, INTEGERS, UINT64, Format, compared, promote, weak, weak_compared
+from weft.formats import (
+    BOOL,
+    COMPLEX,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    INEXACT,
+    INT8,
+    INTEGERS,
+    UINT64,
+    Format,
+    compared,
+    promote,
+    weak,
+    weak_compared,
+)
 from weft.given import Given, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
@@ -83,7 +98,7 @@ def _same(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, dtype if dtype in FLOATS else FLOAT32
+    return name, dtype if dtype in INEXACT else FLOAT32
 
 
 def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -107,7 +122,7 @@ def _bool_as(other: str) -> Rule:
 
 def _of_floats(name: str, dtype: Format) -> tuple[str | None, Format]:
     """Integers and bools are whole already."""
-    return name if dtype in FLOATS else None, dtype
+    return name if dtype in INEXACT else None, dtype
 
 
 def _absolute(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -118,6 +133,17 @@ def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype in FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, INT8 if dtype == BOOL and "shift" in name else dtype
+
+
+def _real(rule: Rule) -> Rule:
+    """Of what NumPy refuses complex numbers, although the primitive takes them."""
+
+    def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
+        if dtype in COMPLEX:
+            raise DTypeError(f"{name}: the dtype {dtype} has no {name}; use wf.abs, or take wf.real(x)")
+        return rule(name, dtype)
+
+    return checked
 
 
 def _as(primitive: str, rule: Rule) -> Rule:
@@ -145,7 +171,7 @@ def _exp2(operation: Operation, x: Any) -> Node:
 def _reciprocal(operation: Operation, x: Any) -> Node:
     """Of integers the whole part, as in NumPy: 1 and -1 stay, the rest is 0."""
     node = as_node(x)
-    if node.dtype in FLOATS:
+    if node.dtype in INEXACT:
         return operation.of(node)
     node = cast(node, _bool_as_int8("", node.dtype)[1])
     unit = bind(TABLE["equal"], bind(TABLE["abs"], node), constant(1, node.dtype))
@@ -154,7 +180,7 @@ def _reciprocal(operation: Operation, x: Any) -> Node:
 
 def _signbit(operation: Operation, x: Any) -> Node:
     node = as_node(x)
-    if node.dtype in FLOATS:
+    if node.dtype in INEXACT:
         return operation.of(node)
     node = cast(node, _bool_as_int8("", node.dtype)[1])
     return bind(TABLE["less"], node, constant(0, node.dtype))
@@ -233,7 +259,7 @@ _RECORDS = (
     Operation("negative", 1, _numeric, "neg"),
     Operation("positive", 1, _itself, "pos"),
     Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
-    Operation("fabs", 1, _as("abs", floating)),
+    Operation("fabs", 1, _real(_as("abs", floating))),
     Operation("sign", 1, _numeric),
     Operation("square", 1, _bool_as_int8),
     Operation("sqrt", 1, floating),

@@ -6,6 +6,7 @@ from weft.array.shapes import Shapes
 from weft.functions import (
     averages,
     choosing,
+    complexes,
     creation,
     diagonals,
     elementwise,
@@ -34,6 +35,8 @@ class Methods(Shapes):
     var = averages.var
     clip = choosing.clip
     round = elementwise.round
+    conj = complexes.conj
+    conjugate = complexes.conj
     astype = creation.astype
     copy = creation.copy
     nonzero = indexing.nonzero

@@ -10,7 +10,7 @@ from weft.array.meaning import Operation
 from weft.array.operators import install_weak
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
-from weft.formats import BOOL, FLOAT32, FLOAT64, Format
+from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, Format
 from weft.given import Given
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
@@ -32,6 +32,8 @@ class Number(Scalar):
 
     def as_dtype_node(self, dtype: Format) -> Node:
         """The number in ``dtype``."""
+        if dtype in COMPLEX:
+            return cast(self.as_dtype_node(dtype.part), dtype)
         node = self._node
         if node.op is SCALAR and self._trace is not None:  # None: it was left behind by its trace
             return self._trace.scalar(node, dtype)

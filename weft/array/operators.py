@@ -17,7 +17,7 @@ from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.errors import DTypeError
-from weft.formats import BOOL, FLOATS, FORMATS, Format
+from weft.formats import BOOL, FLOATS, FORMATS, INTEGERS, Format
 from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import PACKAGE, user_frame
@@ -193,7 +193,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
             if found is not None:
                 return found
             node = self.node
-            if node.dtype in FLOATS or (type(other) is int and node.dtype is not BOOL):
+            if node.dtype in FLOATS or (type(other) is int and node.dtype in INTEGERS):
                 return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
         return power(self, other)
 

@@ -102,7 +102,7 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
     """What NumPy's other functions ask of an Array: weft's function of that name, else what NumPy does with an Array."""
     import weft
 
-    home = {"numpy": weft, "numpy.linalg": weft.linalg}.get(func.__module__)
+    home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
     found = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
     return func._implementation(*args, **kwargs) if found is None else found(*args, **kwargs)
 

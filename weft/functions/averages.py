@@ -12,13 +12,14 @@ from weft.array import Array
 from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT32, FLOAT64, FLOATS, Format, promote, weak
+from weft.formats import FLOAT64, FLOATS, INEXACT, Format, floating, promote, weak
 from weft.functions.common import (
     Axis,
     axis_tuple,
     cast,
     extent_of,
     finish,
+    magnitude,
     node,
     number,
     op,
@@ -32,17 +33,17 @@ from weft.spelling import spelled
 
 def _working(function: str, value: Node, dtype: Any) -> tuple[Node, Format]:
     """The operand in the dtype a mean is computed in, and the dtype of the result."""
-    result = value.dtype if value.dtype in FLOATS else FLOAT32
+    result = floating(value.dtype)
     if dtype is not None:
         result = spelled(dtype)
-        if result not in FLOATS:
+        if result not in INEXACT:
             raise DTypeError(f"{function}: dtype={result} cannot hold a mean; use a float dtype")
     return cast(value, _within(value.dtype, result)), result
 
 
 def _within(have: Format, result: Format) -> Format:
     """What means of ``have`` that are to be ``result`` are computed in."""
-    return FLOAT64 if have not in FLOATS else result.computed
+    return FLOAT64 if have not in INEXACT and result in FLOATS else result.computed
 
 
 def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
@@ -88,9 +89,9 @@ def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdi
     value, result = _working(function, node(x, function), dtype)
     axes = axis_tuple(axis, len(value.shape), function)
     distance = bind(TABLE["subtract"], value, _mean(value, axes, True))
-    total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
+    total = reduced("reduce_sum", bind(TABLE["square"], magnitude(distance)), axes, keepdims)
     freedom = extent_of(value.shape, axes) - ddof
-    return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result
+    return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result.part
 
 
 def var(
@@ -183,7 +184,7 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
         return mean(x, axis, keepdims=keepdims)
     pair, dtype = common((x, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
-    result = dtype if dtype in FLOATS else FLOAT32
+    result = floating(dtype)
     within = _within(dtype, result)
     value, weight = cast(value, within), cast(weight, within)
     axes = axis_tuple(axis, len(value.shape), "average")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.formats import BOOL, FLOAT64, FLOATS, INTEGERS, compared, weak_compared
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, compared, weak_compared
 from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.elementwise import equal
 from weft.functions.indexing import nonzero
@@ -122,6 +122,9 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
     [0.0, 1.0]
     """
     value = node(x, "nan_to_num")
+    if value.dtype in COMPLEX:
+        parts = [nan_to_num(wrap(op(part, value)), nan, posinf, neginf).node for part in ("real", "imag")]
+        return finish(op("complex", *parts))
     if value.dtype not in FLOATS:
         return finish(value)
     high = number(value.dtype.largest if posinf is None else posinf, value.dtype)
@@ -159,12 +162,12 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
     [True, False]
     """
     pair, dtype = common((x1, x2), compared, weak_compared)
-    a, b = (in_dtype(n, dtype if dtype in FLOATS else FLOAT64) for n in pair)
+    a, b = (in_dtype(n, dtype if dtype in INEXACT else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
         raise renamed(error, "isclose") from None
-    bound = op("add", number(atol, b.dtype), op("multiply", number(rtol, b.dtype), op("abs", b)))
+    bound = op("add", number(atol, b.dtype.part), op("multiply", number(rtol, b.dtype.part), op("abs", b)))
     both = op("logical_and", op("isfinite", a), op("isfinite", b))
     close = op("where", both, op("less_equal", distance, bound), op("equal", a, b))
     if equal_nan:

@@ -13,7 +13,7 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import as_node, assigned, cast
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import FLOAT32, FLOATS, INT64, INTEGERS, Format, same_kind
+from weft.formats import COMPLEX, FLOAT32, INEXACT, INT64, INTEGERS, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
@@ -30,13 +30,29 @@ def op(name: str, *nodes: Node, **params: Any) -> Node:
 
 
 def floating(node: Node) -> Node:
-    """``node`` as a float: integers and bools become float32, where NumPy would make float64."""
-    return node if node.dtype in FLOATS else cast(node, FLOAT32)
+    """``node`` as a float or complex: integers and bools become float32, where NumPy would make float64."""
+    return node if node.dtype in INEXACT else cast(node, FLOAT32)
+
+
+def magnitude(node: Node) -> Node:
+    """The size of complex numbers; real ones as they are."""
+    return op("abs", node) if node.dtype in COMPLEX else node
+
+
+def conjugated(node: Node) -> Node:
+    """Complex numbers conjugated; real ones as they are."""
+    return op("conj", node) if node.dtype in COMPLEX else node
 
 
 def number(value: Any, dtype: Format) -> Node:
     """A number that belongs to the formula, such as the 2 in a variance's square."""
     return constant(value, dtype)
+
+
+def on_cpu(function: str, device: Any) -> None:
+    """Refuse a device that there is not."""
+    if device not in (None, "cpu"):
+        raise ValueError(f"{function}: there is no device {device!r}, only 'cpu'")
 
 
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:

@@ -17,6 +17,7 @@ from weft.functions.common import (
     cast,
     held,
     node,
+    on_cpu,
     shape_tuple,
 )
 from weft.spelling import spelled
@@ -59,14 +60,15 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     return own(node(obj, "array", "obj") if wanted is None else held(obj, wanted, "array", "obj"))
 
 
-def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None) -> Array:
+def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Array:
     """``obj`` as an array; an Array of that dtype is handed back as it is.
 
     Parameters
     ----------
     obj, dtype : as in :func:`array`
     copy : bool, optional
-        True: always a copy.
+        True: always a copy. False: never one; what is not an Array of that dtype is refused.
+    device : "cpu", optional
 
     Returns
     -------
@@ -76,6 +78,8 @@ def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None) -> Array:
     ------
     DTypeError
         As :func:`array`.
+    ValueError
+        With ``copy=False``, where a copy is needed; an unknown device.
 
     Examples
     --------
@@ -84,16 +88,22 @@ def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None) -> Array:
     >>> wf.asarray(x) is x
     True
     """
+    on_cpu("asarray", device)
+    if copy is False and not (isinstance(obj, Array) and (dtype is None or spelled(dtype) is obj.node.dtype)):
+        raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
     return array(obj, dtype, copy=bool(copy))
 
 
-def from_dlpack(x: Any, /) -> Array:
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array with a copy of what another library's array holds.
 
     Parameters
     ----------
     x : object with ``__dlpack__``
         On the CPU, such as a NumPy array or a PyTorch tensor.
+    device : "cpu", optional
+    copy : bool, optional
+        False: never a copy, so anything but an Array of weft is refused.
 
     Returns
     -------
@@ -103,6 +113,8 @@ def from_dlpack(x: Any, /) -> Array:
     ------
     DTypeError
         ``x`` has no ``__dlpack__``.
+    BufferError, ValueError
+        With ``copy=False``, where a copy is needed; an unknown device.
 
     Examples
     --------
@@ -112,6 +124,11 @@ def from_dlpack(x: Any, /) -> Array:
     """
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
+    on_cpu("from_dlpack", device)
+    if copy is False:
+        if not isinstance(x, Array):
+            raise BufferError("from_dlpack: with copy=False only an Array can be taken; weft's arrays have memory of their own")
+        return own(x.node)
     return own(node(taken(x), "from_dlpack"))
 
 
@@ -122,7 +139,7 @@ def _filled(value: Any, shape: Any, dtype: Any, function: str, default: Format =
     return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 
-def zeros(shape: Any, dtype: Any = None) -> Array:
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of zeros, float32 unless told otherwise.
 
     Parameters
@@ -130,6 +147,7 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
     shape : int or tuple of int
     dtype : dtype, optional
         float32 by default.
+    device : "cpu", optional
 
     Returns
     -------
@@ -139,6 +157,8 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
     ------
     ShapeError, DTypeError
         A negative extent; a shape that is no integers, or an unknown dtype.
+    ValueError
+        An unknown device.
 
     Examples
     --------
@@ -146,15 +166,16 @@ def zeros(shape: Any, dtype: Any = None) -> Array:
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
+    on_cpu("zeros", device)
     return _filled(0, shape, dtype, "zeros")
 
 
-def ones(shape: Any, dtype: Any = None) -> Array:
+def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array of ones, float32 unless told otherwise.
 
     Parameters
     ----------
-    shape, dtype : as in :func:`zeros`
+    shape, dtype, device : as in :func:`zeros`
 
     Returns
     -------
@@ -162,7 +183,7 @@ def ones(shape: Any, dtype: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`zeros`.
 
     Examples
@@ -171,15 +192,16 @@ def ones(shape: Any, dtype: Any = None) -> Array:
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
+    on_cpu("ones", device)
     return _filled(1, shape, dtype, "ones")
 
 
-def empty(shape: Any, dtype: Any = None) -> Array:
+def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array to be written to; it holds zeros.
 
     Parameters
     ----------
-    shape, dtype : as in :func:`zeros`
+    shape, dtype, device : as in :func:`zeros`
 
     Returns
     -------
@@ -187,7 +209,7 @@ def empty(shape: Any, dtype: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`zeros`.
 
     Examples
@@ -196,10 +218,11 @@ def empty(shape: Any, dtype: Any = None) -> Array:
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
+    on_cpu("empty", device)
     return _filled(0, shape, dtype, "empty")
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Array:
     """An array filled with a number, or with an array that broadcasts.
 
     Parameters
@@ -208,6 +231,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     fill_value : number or array
     dtype : dtype, optional
         By default that of :func:`array` of ``fill_value``.
+    device : "cpu", optional
 
     Returns
     -------
@@ -215,7 +239,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`zeros`; a ``fill_value`` that does not broadcast to ``shape``.
 
     Examples
@@ -224,6 +248,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Array:
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
+    on_cpu("full", device)
     value = array(fill_value, dtype).node
     extents = shape_tuple(shape, "full")
     return own(broadcast(value, extents))
@@ -234,13 +259,14 @@ def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, Format]
     return (found.shape if shape is None else shape_tuple(shape, function)), (found.dtype if dtype is None else spelled(dtype))
 
 
-def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
+def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """Zeros in the shape and dtype of ``x``.
 
     Parameters
     ----------
     x : array_like
     dtype, shape : default those of ``x``
+    device : "cpu", optional
 
     Returns
     -------
@@ -248,7 +274,7 @@ def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`zeros`.
 
     Examples
@@ -257,15 +283,16 @@ def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
+    on_cpu("zeros_like", device)
     return zeros(*_like(x, "zeros_like", dtype, shape))
 
 
-def ones_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
+def ones_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """Ones in the shape and dtype of ``x``.
 
     Parameters
     ----------
-    x, dtype, shape : as in :func:`zeros_like`
+    x, dtype, shape, device : as in :func:`zeros_like`
 
     Returns
     -------
@@ -273,7 +300,7 @@ def ones_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`zeros`.
 
     Examples
@@ -282,15 +309,16 @@ def ones_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
+    on_cpu("ones_like", device)
     return ones(*_like(x, "ones_like", dtype, shape))
 
 
-def empty_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
+def empty_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """An array to be written to, in the shape and dtype of ``x``; it holds zeros.
 
     Parameters
     ----------
-    x, dtype, shape : as in :func:`zeros_like`
+    x, dtype, shape, device : as in :func:`zeros_like`
 
     Returns
     -------
@@ -298,7 +326,7 @@ def empty_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`zeros`.
 
     Examples
@@ -307,15 +335,16 @@ def empty_like(x: Any, /, dtype: Any = None, shape: Any = None) -> Array:
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
+    on_cpu("empty_like", device)
     return zeros_like(x, dtype, shape)
 
 
-def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None) -> Array:
+def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
     """A filled array in the shape and dtype of ``x``.
 
     Parameters
     ----------
-    x, dtype, shape : as in :func:`zeros_like`
+    x, dtype, shape, device : as in :func:`zeros_like`
     fill_value : number or array
 
     Returns
@@ -324,7 +353,7 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None) 
 
     Raises
     ------
-    ShapeError, DTypeError
+    ShapeError, DTypeError, ValueError
         As :func:`full`.
 
     Examples
@@ -333,11 +362,12 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None) 
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
+    on_cpu("full_like", device)
     extents, wanted = _like(x, "full_like", dtype, shape)
     return full(extents, fill_value, wanted)
 
 
-def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
+def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> Array:
     """``x`` in another dtype.
 
     Parameters
@@ -346,6 +376,7 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
     dtype : dtype
     copy : bool
         False: an Array of that dtype is handed back as it is.
+    device : "cpu", optional
 
     Returns
     -------
@@ -353,8 +384,9 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
 
     Raises
     ------
-    DTypeError
-        An unknown dtype.
+    DTypeError, ValueError
+        An unknown dtype; complex numbers as real ones, whose imaginary parts would be lost (take ``wf.real(x)``); an unknown
+        device.
 
     Examples
     --------
@@ -362,6 +394,7 @@ def astype(x: Any, dtype: Any, /, copy: bool = True) -> Array:
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
+    on_cpu("astype", device)
     wanted = spelled(dtype)
     if not isinstance(x, Array) or x.weak:
         return like(x, held(x, wanted, "astype", "x"))

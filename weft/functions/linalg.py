@@ -1,9 +1,12 @@
-"""Products of vectors and matrices, and what ``wf.linalg`` has besides: einsum, diagonals, norms."""
+"""Products of vectors and matrices; and ``wf.linalg``: these, norms, and what needs LAPACK, loaded when it is first used."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
+
+from numpy.linalg import LinAlgError
 
 from weft.array import Array, products, wrap
 from weft.array.products import contracted
@@ -15,6 +18,7 @@ from weft.functions.common import (
     axis_index,
     axis_tuple,
     cast,
+    conjugated,
     finish,
     op,
     reshaped,
@@ -23,10 +27,28 @@ from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
 from weft.functions.norms import matrix_norm, norm, vector_norm
 
+_LAPACK = {
+    "weft.functions.solving": """
+        det expm inv lstsq pinv slogdet solve tensorinv tensorsolve""",
+    "weft.functions.factors": """
+        cholesky cond eig eigh eigvals eigvalsh matrix_rank qr svd svdvals""",
+    "weft.functions.powers": "cross matrix_power multi_dot",
+    "weft.functions.manipulation": "matrix_transpose",
+}
+_HOME = {name: module for module, names in _LAPACK.items() for name in names.split()}
+
 __all__ = [
-    "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace", "vdot",
-    "vecdot", "vector_norm",
+    "LinAlgError", "diag", "diagonal", "dot", "einsum", "inner", "matmul", "matrix_norm", "norm", "outer", "tensordot", "trace",
+    "vdot", "vecdot", "vector_norm",
 ]
+__all__ += _HOME
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return found
 
 
 def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
@@ -98,7 +120,7 @@ def _same_extent(function: str, a: Node, b: Node, a_axes: Sequence[int], b_axes:
 
 
 def vdot(x1: Any, x2: Any, /) -> Array:
-    """Sum of the products of all elements, both flattened.
+    """Sum of the products of all elements, both flattened; complex ones of ``x1`` are conjugated.
 
     Parameters
     ----------
@@ -122,7 +144,7 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     a, b = operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
-    return wrap(contracted(reshaped(a, (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
+    return wrap(contracted(reshaped(conjugated(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
 
 
 def inner(x1: Any, x2: Any, /) -> Array:
@@ -219,7 +241,7 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
 
 
 def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
-    """Sum of products along one axis; the others broadcast.
+    """Sum of products along one axis; the others broadcast. Complex numbers of ``x1`` are conjugated.
 
     Parameters
     ----------
@@ -246,7 +268,7 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
     place = axis_index(axis, ndim, "vecdot") - ndim
     if a.shape[place] != b.shape[place]:
         raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along axis {axis}")
-    product = op("multiply", a, b)
+    product = op("multiply", conjugated(a), b)
     terms = cast(product, INT64) if a.dtype == BOOL else product  # of bools: whether one product is true
     return wrap(cast(op("reduce_sum", terms, axes=(len(product.shape) + place,), keepdims=False), product.dtype))
 

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.formats import FLOAT32, INT64
-from weft.functions.common import Node, cast, op, shape_tuple
+from weft.functions.common import Node, cast, on_cpu, op, shape_tuple
 from weft.spelling import spelled
 
 
@@ -18,7 +18,7 @@ def diagonal_number(rows: int, columns: int) -> Node:
     return op("subtract", column, op("iota", shape=(rows, 1), dtype=INT64, axis=0))
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
+def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Array:
     """Ones on a diagonal, zeros elsewhere.
 
     Parameters
@@ -29,6 +29,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
         Which diagonal: above the main one when positive.
     dtype : dtype, optional
         float32 by default.
+    device : "cpu", optional
 
     Returns
     -------
@@ -36,8 +37,8 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
 
     Raises
     ------
-    ShapeError, DTypeError
-        A negative extent; an unknown dtype.
+    ShapeError, DTypeError, ValueError
+        A negative extent; an unknown dtype or device.
 
     Examples
     --------
@@ -45,6 +46,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     >>> wf.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    on_cpu("eye", device)
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
     hit = op("equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
     return wrap(cast(hit, FLOAT32 if dtype is None else spelled(dtype)))

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.errors import ShapeError
-from weft.formats import FLOAT64, FLOATS, Format
+from weft.formats import FLOAT64, INEXACT, Format
 from weft.functions.common import (
     Axis,
     Node,
@@ -15,9 +15,11 @@ from weft.functions.common import (
     axis_tuple,
     cast,
     floating,
+    magnitude,
     node,
     number,
     op,
+    permuted,
     reduced,
     reshaped,
 )
@@ -27,7 +29,7 @@ def _working(x: Any) -> tuple[Node, Format]:
     """The operand in the dtype that its norm is computed in, and the dtype of the result: as means have them."""
     value = node(x, "norm")
     result = floating(value).dtype
-    return cast(value, FLOAT64 if value.dtype not in FLOATS else result.computed), result
+    return cast(value, FLOAT64 if value.dtype not in INEXACT else result.computed), result.part
 
 
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
@@ -65,14 +67,14 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
     if isinstance(ord, str) or isinstance(ord, complex):
         raise ValueError(f"norm: ord={ord!r} is not a norm of vectors")
     if ord == 2:
-        return op("sqrt", reduced("reduce_sum", op("square", value), axes, keepdims))
-    size = op("abs", value)
+        return op("sqrt", reduced("reduce_sum", op("square", magnitude(value)), axes, keepdims))
+    if ord == 0:
+        return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype.part), axes, keepdims)
+    value = size = op("abs", value)
     if ord == 1:
         return reduced("reduce_sum", size, axes, keepdims)
     if math.isinf(ord):
         return reduced("reduce_max" if ord > 0 else "reduce_min", size, axes, keepdims)
-    if ord == 0:
-        return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype), axes, keepdims)
     total = reduced("reduce_sum", op("pow", size, number(ord, value.dtype)), axes, keepdims)
     return op("pow", total, number(1 / ord, value.dtype))
 
@@ -84,8 +86,9 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array
     ----------
     x : (..., M, N)
     keepdims : bool
-    ord : "fro", 1, -1, ``wf.inf`` or ``-wf.inf``
-        The root of the sum of squares; the largest or smallest sum of a column (1, -1) or of a row (the infinities).
+    ord : "fro", "nuc", 1, -1, 2, -2, ``wf.inf`` or ``-wf.inf``
+        The root of the sum of squares; the sum of the singular values, the largest (2) or the smallest (-2); the largest or
+        smallest sum of a column (1, -1) or of a row (the infinities).
 
     Returns
     -------
@@ -94,7 +97,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array
     Raises
     ------
     ShapeError, ValueError
-        ``x`` holds no matrix; an ``ord`` that weft does not have.
+        ``x`` holds no matrix; an ``ord`` that is no norm of matrices.
 
     Examples
     --------
@@ -111,14 +114,25 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array
 def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
     if ord == "fro":
         return _vector_norm(value, tuple(sorted((row, column))), keepdims, 2)
+    if ord in ("nuc", 2, -2):
+        return _of_singular_values(value, row, column, keepdims, ord)
     if ord not in (1, -1, math.inf, -math.inf):
-        raise ValueError(f"norm: ord={ord!r} of matrices is not available; use 'fro', 1, -1, inf or -inf")
+        raise ValueError(f"norm: ord={ord!r} is not a norm of matrices; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     summing, over = (row, column) if abs(ord) == 1 else (column, row)
     sums = op("reduce_sum", op("abs", value), axes=(summing,), keepdims=True)
     out = op("reduce_max" if ord > 0 else "reduce_min", sums, axes=(over,), keepdims=True)
     if keepdims:
         return out
     return reshaped(out, tuple(n for a, n in enumerate(out.shape) if a not in (row, column)))
+
+
+def _of_singular_values(value: Node, row: int, column: int, keepdims: bool, ord: Any) -> Node:
+    """Their sum, the largest, or the smallest."""
+    rest = [a for a in range(len(value.shape)) if a not in (row, column)]
+    values = op("svdvals", permuted(value, (*rest, row, column)))
+    name = "reduce_sum" if ord == "nuc" else "reduce_max" if ord == 2 else "reduce_min"
+    found = reduced(name, values, (len(rest),))
+    return reshaped(found, tuple(1 if a in (row, column) else n for a, n in enumerate(value.shape))) if keepdims else found
 
 
 def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -139,7 +153,7 @@ def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) 
     Raises
     ------
     ShapeError, AxisError, ValueError
-        Three or more axes, or one that ``x`` lacks; a norm that weft lacks ("nuc" and 2 of matrices need a decomposition).
+        Three or more axes, or one that ``x`` lacks; no norm.
 
     Examples
     --------

@@ -11,13 +11,13 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT32, FLOAT64, FLOATS, INT64
-from weft.functions.common import NUMBERS, broadcast, cast, node, op, reshaped
+from weft.formats import COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INT64, Format
+from weft.functions.common import NUMBERS, broadcast, cast, node, on_cpu, op, reshaped
 from weft.given import asked
 from weft.spelling import spelled
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) -> Array:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Array:
     """Numbers from ``start`` (0 where it is the only one given) up to and without ``stop``.
 
     Parameters
@@ -25,6 +25,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
     start, stop, step : number
     dtype : dtype, optional
         int64 for integers, else float32.
+    device : "cpu", optional
 
     Returns
     -------
@@ -41,6 +42,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
     >>> wf.arange(2, 8, 3).tolist()
     [2, 5]
     """
+    on_cpu("arange", device)
     if stop is None:
         start, stop = 0, start
     given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
@@ -60,7 +62,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None) ->
     return wrap(cast(op("add", scaled, number_node(int(first) if integers else float(first), within)), wanted))
 
 
-def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dtype: Any = None) -> Array:
+def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dtype: Any = None, *, device: Any = None) -> Array:
     """``num`` numbers at equal distances from ``start`` to ``stop``, computed in float64, float32 unless told otherwise.
 
     Parameters
@@ -70,6 +72,7 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     endpoint : bool
         Whether ``stop`` is the last of them.
     dtype : dtype, optional
+    device : "cpu", optional
 
     Returns
     -------
@@ -86,10 +89,14 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     >>> wf.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
+    on_cpu("linspace", device)
     count = operator.index(num)
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
-    wanted = FLOAT32 if dtype is None else spelled(dtype)
+    varied = isinstance(start, complex) or isinstance(stop, complex)
+    wanted = (COMPLEX64 if varied else FLOAT32) if dtype is None else spelled(dtype)
+    if varied or wanted in COMPLEX:
+        return _complex_line(complex(start), complex(stop), num, endpoint, wanted)
     first, last = float(start), float(stop)
     gaps = count - 1 if endpoint else count
     place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
@@ -100,6 +107,11 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     if wanted not in FLOATS:
         values = op("floor", values)
     return wrap(cast(values, wanted))
+
+
+def _complex_line(start: complex, stop: complex, num: int, endpoint: bool, wanted: Format) -> Array:
+    parts = [linspace(a, b, num, endpoint, FLOAT64).node for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
+    return wrap(cast(op("complex", *parts), wanted))
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:

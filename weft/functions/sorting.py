@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import common, in_dtype, numpy_node
 from weft.errors import ShapeError
-from weft.formats import FLOATS, INT64, compared, weak_compared
+from weft.formats import INEXACT, INT64, compared, weak_compared
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped
 from weft.functions.elementwise import equal, isnan, less, less_equal
 from weft.given import is_int
@@ -134,7 +134,7 @@ def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> A
         line = op("gather", line, places, axes=(0,))
     at: Any = _column(value)
     passed: Any = (less if side == "left" else less_equal)(wrap(line), at)
-    if type(value) is Node and value.dtype in FLOATS:  # NaN stands behind all numbers
+    if type(value) is Node and value.dtype in INEXACT:  # NaN stands behind all numbers
         last = isnan(at)
         passed = passed | (last & ~isnan(wrap(line)) if side == "left" else last)
     passed = passed.node

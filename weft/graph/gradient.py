@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.errors import DTypeError, ShapeError
+from weft.formats import INEXACT
 from weft.graph.node import Node, Shape, topological
 from weft.graph.origin import ORIGIN, derived
 from weft.graph.primitives.call import broadcast_to, call, full, reshape
-from weft.graph.primitives.kinds import FLOATS
 
 
 def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node]) -> list[Node]:
@@ -45,7 +45,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     """
     for what, nodes in (("output", outputs), ("argument", wrt)):
         for k, node in enumerate(nodes):
-            if node.dtype not in FLOATS:
+            if node.dtype not in INEXACT:
                 raise DTypeError(
                     f"grad: {what} {k} is {node.dtype.name}{list(node.shape)}, but must be float: cast it with astype."
                 )
@@ -53,7 +53,7 @@ def backward(outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[
     order = topological(outputs, stop=stop)
     reached: set[Node] = set()
     for node in order:
-        differentiable = node.value is None and (node.dtype in FLOATS or node.op.kind == "loop")
+        differentiable = node.value is None and (node.dtype in INEXACT or node.op.kind == "loop")
         if node in stop or (differentiable and any(i in reached for i in node.inputs)):
             reached.add(node)
 

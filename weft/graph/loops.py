@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError, ShapeError
-from weft.formats import Format
+from weft.formats import INEXACT, Format
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Shape, topological
 from weft.graph.primitives.call import broadcast_to, call, full, permute
 from weft.graph.primitives.common import front
-from weft.graph.primitives.kinds import BOOL, FLOATS
+from weft.graph.primitives.kinds import BOOL
 from weft.graph.primitives.shape import PERMUTE, RESHAPE
 from weft.graph.primitives.table import bind, input_leaf
 
@@ -125,7 +125,7 @@ def _vjp(
     graph = body.graph
     stacked = len(graph.outputs) - carries
     missing = [k for k in cotangents if k >= len(graph.outputs)]
-    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in FLOATS]
+    floats = [k for k, n in enumerate(graph.inputs) if n.dtype in INEXACT]
     moving = [k for k in floats if k < carries]
     sliced = [k for k in floats if carries <= k < carries + xs]
     fixed = [k for k in floats if k >= carries + xs]

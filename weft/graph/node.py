@@ -117,6 +117,8 @@ class Primitive:
         at how many places an index rule reads one operand.
     same_memory
         its result is its operand's memory under another shape.
+    raises
+        host only: it may fail on what its operands hold (a matrix without an inverse), as a checked index may.
     """
 
     name: str
@@ -138,6 +140,7 @@ class Primitive:
     moves: bool = False
     reads: int = 1
     same_memory: bool = False
+    raises: bool = False
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
     along: Callable[[Node], Along | None] | None = None
 

@@ -13,7 +13,7 @@ from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel, Phase
 from weft.kernel.walk import each, roots
 from weft.schedule.fuse import Fused
-from weft.schedule.program import Call, Loop, Program, Site, Step, calls
+from weft.schedule.program import Call, Host, Loop, Program, Site, Step, calls
 
 
 def site(node: Node) -> Site:
@@ -48,11 +48,14 @@ def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[in
 
 
 def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
-    """Whether a step checks what no step before it has checked as a whole."""
+    """Whether a step checks what no step before it has checked as a whole, or runs what may refuse its operands."""
     seen: set[Node] = set()
     out = []
     for step, f in zip(steps, fused, strict=False):  # copies at the end check nothing
-        out.append(bool(sites(step.body)) if isinstance(step, Loop) else any(n not in seen for n in f.sites))
+        if isinstance(step, Loop):
+            out.append(bool(sites(step.body)))  # a loop runs nothing in Python
+        else:
+            out.append(any(n not in seen for n in f.sites) or (isinstance(step, Host) and step.raises))
         seen |= f.covered
     return out
 

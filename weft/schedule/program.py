@@ -54,13 +54,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot."""
+    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what they hold."""
 
     name: str
     fn: Callable[..., np.ndarray]
     args: tuple[int, ...]
     out: int
     params: dict[str, Any] = field(default_factory=dict, hash=False)
+    raises: bool = False
 
 
 @dataclass(frozen=True, slots=True)

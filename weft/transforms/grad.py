@@ -16,9 +16,9 @@ from weft.array import Array, standing_for, wrap
 from weft.array.shapes import lies
 from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
-from weft.dtypes import is_float
+from weft.dtypes import is_inexact
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.formats import FLOAT32, FLOATS
+from weft.formats import COMPLEX, FLOAT32, FLOATS, INEXACT
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import Node
@@ -46,7 +46,7 @@ class _Argument:
         self.copies: list[tuple[Array, Array, Node]] = []  # array given, handle passed, the fresh node
         given: list[Any] = []
         for leaf in self.leaves:
-            if not isinstance(leaf, Array | float | np.ndarray) or not is_float(_dtype(leaf)):
+            if not isinstance(leaf, Array | float | complex | np.ndarray) or not is_inexact(_dtype(leaf)):
                 if self.structure is None:
                     raise DTypeError(f"{what} is {_describe(leaf)}, but must be float: cast it with .astype('float32')")
                 self.nodes.append(None)
@@ -132,7 +132,7 @@ def _rebuilt(value: Any, given: list[Any]) -> Any:
 
 
 def _dtype(leaf: Any) -> np.dtype:
-    return np.dtype(np.float32) if isinstance(leaf, float) else leaf.dtype
+    return np.dtype(np.float32) if isinstance(leaf, float | complex) else leaf.dtype
 
 
 def _describe(leaf: Any) -> str:
@@ -260,6 +260,10 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
         node = as_node(float(out) if isinstance(out, int) else out)
         if node.shape not in ((), (1,)) and node.size != 1:
             raise ShapeError(f"grad of {name}: the result has shape {node.shape}, but must be one number: take .sum() or .mean()")
+        if node.dtype in COMPLEX:
+            raise DTypeError(
+                f"grad of {name}: the result is {node.dtype.name}, but must be real: take wf.real(y) or wf.abs(y), or use wf.vjp"
+            )
         if node.dtype not in FLOATS:
             raise DTypeError(f"grad of {name}: the result is {node.dtype.name}, but must be float")
         wrt = [n for k in numbers for n in chosen[k].nodes if n is not None]
@@ -345,7 +349,7 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     out = _call(f, [c.value for c in chosen], {}, chosen, f"vjp of {name}")
     leaves, structure = flatten(out) if is_container(out) else ([out], None)
     nodes = [as_node(leaf) for leaf in leaves]
-    slots = [input_leaf(n.shape, n.dtype) if n.dtype in FLOATS else None for n in nodes]
+    slots = [input_leaf(n.shape, n.dtype) if n.dtype in INEXACT else None for n in nodes]
     pairs = [(n, s) for n, s in zip(nodes, slots, strict=True) if s is not None]
     wrt = [n for c in chosen for n in c.nodes if n is not None]
     for c in chosen:

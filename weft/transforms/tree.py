@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft.array import Array
-from weft.formats import FLOATS
+from weft.formats import INEXACT
 from weft.signals import uninterrupted
 
 _MODULES: set[type] = set()
@@ -60,7 +60,7 @@ def is_container(x: Any) -> bool:
 
 def _holds_arrays(value: Any) -> bool:
     if isinstance(value, Array):
-        return value.node.dtype in FLOATS
+        return value.node.dtype in INEXACT
     if is_module(value):
         return True
     if isinstance(value, dict):

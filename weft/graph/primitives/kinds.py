@@ -5,6 +5,7 @@ from __future__ import annotations
 from weft.formats import (
     BFLOAT16,
     BOOL,
+    COMPLEX,
     FLOAT16,
     FLOAT32,
     FLOAT64,
@@ -19,7 +20,7 @@ from weft.formats import (
 )
 
 __all__ = [
-    "ALL", "BFLOAT16", "BITS", "BOOL", "FLOAT16", "FLOAT32", "FLOAT64", "FLOATS", "INT32", "INT64", "INTEGERS",
+    "ALL", "BFLOAT16", "BITS", "BOOL", "COMPLEX", "FLOAT16", "FLOAT32", "FLOAT64", "FLOATS", "INT32", "INT64", "INTEGERS",
     "NUMBERS", "SIGNED", "UINT32", "UINT64", "UNSIGNED", "words",
 ]
 
@@ -31,6 +32,7 @@ ALL = NUMBERS | {BOOL}
 _WORDS = {
     BITS: "bool or an integer dtype", INTEGERS: "an integer dtype", FLOATS: "a float dtype",
     NUMBERS: "an integer or float dtype", ALL: "bool, an integer or a float dtype", frozenset((BOOL,)): "bool",
+    COMPLEX: "complex64 or complex128",
 }
 
 

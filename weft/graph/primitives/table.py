@@ -6,17 +6,37 @@ batching rule, cost, and the samples its tests are made from. To add one, add on
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.errors import ShapeError, gib
-from weft.formats import Format
+from weft.formats import COMPLEX, Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.origin import user_frame, user_function
 
-TABLE: dict[str, Primitive] = {}
+LATER = {  # files whose entries few programs need, loaded when one is asked for
+    "complexes": "complex complex_constant conj imag real",
+    "factors": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
+    "solving": "cofactors det expm inv pinv slogdet solve",
+    "spectrum": "fft irfft rfft",
+}
+_HOME = {name: module for module, names in LATER.items() for name in names.split()}
+
+
+class _Table(dict[str, Primitive]):
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> Primitive:
+        if name not in _HOME:
+            raise KeyError(name)
+        import_module(f"weft.graph.primitives.{_HOME[name]}")
+        return self[name]
+
+
+TABLE: dict[str, Primitive] = _Table()
 MOST = 1 << 57  # elements: no machine's addresses have more bits, and their bytes are a number of 64 bits in every dtype
 
 
@@ -29,10 +49,22 @@ def register(primitive: Primitive) -> Primitive:
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """Ask for one operation: checks shapes and dtypes now, computes nothing."""
+    for i in inputs:
+        if i.dtype in COMPLEX:
+            op = _hosted().twin(op, *inputs, **params)
+            break
+    else:
+        if params and params.get("dtype") in COMPLEX:
+            op = _hosted().twin(op, *inputs, **params)
     shape, dtype = op.rule(*inputs, **params)
     if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MOST:
         refuse_too_large(op.name, shape, dtype)
     return Node(op, inputs, params, shape, dtype, user_frame())
+
+
+def _hosted() -> Any:
+    """What complex numbers need, loaded when there are any."""
+    return import_module("weft.graph.primitives.complexes")
 
 
 def refuse_too_large(name: str, shape: Shape, dtype: Format) -> None:
@@ -71,6 +103,8 @@ def scalar_leaf(value: float | int | bool | None, dtype: Format) -> Node:
 
 def constant(value: Any, dtype: Format) -> Node:
     """A number that is part of the program's text. ``params['value']`` is a NumPy scalar of ``dtype``."""
+    if dtype in COMPLEX:
+        return _hosted().constant(value, dtype)
     if -65504 <= value <= 65504:  # float16's largest
         return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
     if dtype.kind == "float":

@@ -1,0 +1,249 @@
+"""Fourier transforms along several axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array
+from weft.functions.common import finish
+from weft.functions.fourier import Axes, from_real, operand, to_real, transformed
+
+
+def fft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+    """The discrete Fourier transform in two dimensions.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default the last two.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of complex64 or complex128
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.fft2(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return finish(transformed("fft2", x, s, axes, norm, False), out, "fft2")
+
+
+def ifft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+    """The inverse of :func:`fft2`.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default the last two.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of complex64 or complex128
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.ifft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return finish(transformed("ifft2", x, s, axes, norm, True), out, "ifft2")
+
+
+def rfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+    """The transform of real numbers in two dimensions: :func:`rfft` along the last axis, :func:`fft` along the others.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default the last two.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.rfft2(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return finish(from_real("rfft2", x, s, axes, norm), out, "rfft2")
+
+
+def irfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+    """The inverse of :func:`rfft2`.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default the last two.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of floats
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.irfft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return finish(to_real("irfft2", operand(x, "irfft2"), s, axes, norm), out, "irfft2")
+
+
+def fftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+    """The discrete Fourier transform in several dimensions.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default all, or as many of the last as ``s`` has entries.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of complex64 or complex128
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.fftn(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return finish(transformed("fftn", x, s, axes, norm, False), out, "fftn")
+
+
+def ifftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+    """The inverse of :func:`fftn`.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default all, or as many of the last as ``s`` has entries.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of complex64 or complex128
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.ifftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return finish(transformed("ifftn", x, s, axes, norm, True), out, "ifftn")
+
+
+def rfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+    """The transform of real numbers in several dimensions: :func:`rfft` along the last axis, :func:`fft` along the others.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default all, or as many of the last as ``s`` has entries.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of complex64 or complex128, with n // 2 + 1 elements along the last of the axes
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.rfftn(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
+    [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
+    """
+    return finish(from_real("rfftn", x, s, axes, norm), out, "rfftn")
+
+
+def irfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+    """The inverse of :func:`rfftn`.
+
+    Parameters
+    ----------
+    x : array_like
+    s : sequence of int, optional
+        How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
+    axes : sequence of int, optional
+        By default all, or as many of the last as ``s`` has entries.
+    norm, out : as in :func:`fft`
+
+    Returns
+    -------
+    Array of floats
+
+    Raises
+    ------
+    ShapeError, AxisError, ValueError, DTypeError
+        No elements to transform, or lengths, axes or an ``out`` that do not fit; no such axis; an unknown ``norm``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.round(wf.fft.irfftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    """
+    return finish(to_real("irfftn", operand(x, "irfftn"), s, axes, norm), out, "irfftn")

@@ -1,0 +1,59 @@
+"""What the array API's programs ask before they begin: dtypes, devices, and what a library can do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.dtypes import complex64, float32, int64, isdtype
+from weft.errors import DTypeError
+from weft.formats import EVERY
+from weft.functions.common import on_cpu
+
+_STANDARD = tuple(f for f in EVERY.values() if f.name not in ("float16", "bfloat16"))  # those that the standard names
+
+
+def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name
+    """What the array API asks of a library before it is used.
+
+    Returns
+    -------
+    Info
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.__array_namespace_info__().default_device()
+    'cpu'
+    """
+    return Info()
+
+
+class Info:
+    """The answers."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """What the library can do: masks as indices, shapes that depend on contents, and how many dimensions there may be."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """Where arrays are made."""
+        return "cpu"
+
+    def devices(self) -> tuple[str, ...]:
+        """All devices."""
+        return ("cpu",)
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
+        """The dtypes of what is made without one."""
+        on_cpu("default_dtypes", device)
+        return {"real floating": float32, "complex floating": complex64, "integral": int64, "indexing": int64}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
+        """The standard's dtypes by name, all or those of a kind (as in ``isdtype``)."""
+        on_cpu("dtypes", device)
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not all(k is None or isinstance(k, str) for k in kinds):
+            raise DTypeError(f"dtypes: kind={kind!r} must be the name of a kind, or a tuple of such")
+        return {f.name: f.numpy for f in _STANDARD if kind is None or isdtype(f.numpy, kind)}

@@ -1,0 +1,196 @@
+"""Complex numbers: the same primitives, run by NumPy on the host; and what takes them apart and puts them together.
+
+A node with a complex operand or result is bound to the *twin* of its primitive: its reference, batching and (where no other
+is given here) derivative, of kind ``host``. No pass of the scheduler meets complex numbers in a kernel, and what has no twin is
+refused by name. Derivatives have JAX's convention: the cotangent of z = x + iy stands for df/dx - i df/dy, so rules of
+holomorphic functions are those of reals as they stand, without a conjugate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError
+from weft.formats import BOOL, COMPLEX, FLOATS, FROM_NUMPY, INEXACT, Format, complexed
+from weft.graph.node import Node, Primitive, Shape
+from weft.graph.primitives.call import call, cast, number
+from weft.graph.primitives.common import Later, batch_elementwise, per_element, zero_vjp
+from weft.graph.primitives.kinds import words
+from weft.graph.primitives.rules import broadcast, dtype_error, shapes_error
+from weft.graph.primitives.table import INPUT, register
+
+draw = Later("draw_complex")
+mul, div, neg, sub = call.multiply, call.divide, call.negative, call.subtract
+
+
+# ---- derivatives that differ from those of reals
+
+
+def _wide(g: Node, like: Node) -> Node:
+    return cast(g, like.dtype)
+
+
+def _not_zero(x: Node) -> Node:
+    return call.where(call.equal(x, number(0, x)), number(1, x), x)
+
+
+def _abs_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    return (mul(_wide(div(g, _not_zero(out)), x), call.conj(x)),)
+
+
+def _sign_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    """Only the direction changes: along i times itself."""
+    turn = div(call.imag(mul(g, out)), _not_zero(call.abs(x)))
+    return (mul(call.complex(number(0, turn), turn), call.conj(out)),)
+
+
+def _acosh_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
+    one = number(1, x)
+    return (div(g, mul(call.sqrt(sub(x, one)), call.sqrt(call.add(x, one)))),)
+
+
+def _pow_vjp(g: Node, out: Node, x: Node, y: Node) -> tuple[Node, Node]:
+    zero, one = number(0, x), number(1, x)
+    at_zero, flat = call.equal(x, zero), call.equal(y, zero)
+    dx = mul(g, mul(y, call.pow(call.where(flat, one, x), sub(y, one))))
+    return dx, mul(g, call.where(at_zero, zero, mul(out, call.log(call.where(at_zero, one, x)))))
+
+
+def _cast_vjp(g: Node, out: Node, x: Node, dtype: Format) -> tuple[Node | None]:
+    if x.dtype in COMPLEX:
+        return (cast(g, x.dtype) if dtype in COMPLEX else None,)
+    return (cast(call.real(g), x.dtype) if x.dtype in FLOATS else None,)
+
+
+# ---- twins
+
+_UNARY = """
+    negative square sqrt reciprocal exp expm1 log log1p log2 log10 sin cos tan asin acos atan sinh cosh tanh asinh atanh identity
+    stop_gradient logical_not isnan isinf isfinite round""".split()
+_BINARY = """
+    add subtract multiply divide maximum minimum equal not_equal less less_equal greater greater_equal logical_and logical_or
+    logical_xor""".split()
+_REST = """
+    where reshape permute broadcast_to slice pad concat slice_set gather scatter reduce_sum reduce_prod reduce_max reduce_min
+    argmax argmin cumulative_sum dot_general sort argsort""".split()
+_OWN: dict[str, Callable[..., Any]] = {
+    "abs": _abs_vjp, "sign": _sign_vjp, "acosh": _acosh_vjp, "pow": _pow_vjp, "cast": _cast_vjp,
+}
+TWINNED = frozenset((*_UNARY, *_BINARY, *_REST, *_OWN))
+_TWINS: dict[Primitive, Primitive] = {}
+
+
+def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
+    """What a primitive is bound to where an operand or the result is complex: its twin, or itself if it is the host's.
+
+    Raises
+    ------
+    DTypeError
+        there is none.
+    """
+    found = _TWINS.get(op)
+    if found is None:
+        if op.kind == "host" and op.name not in TWINNED:  # these say in their rules what they take
+            found = op
+        elif op.name in TWINNED:
+            found = replace(
+                op, name=f"complex_{op.name}", kind="host", rule=_rule(op), formula=None, at=None, along=None, monoid="",
+                view=False, same_memory=False, moves=False, last=False, cheap=False, heavy=False,
+                vjp=_OWN.get(op.name, op.vjp),
+            )
+        else:
+            dtype = next((i.dtype for i in inputs if i.dtype in COMPLEX), params.get("dtype"))
+            raise DTypeError(
+                f"{op.name}: x is {dtype}, but {op.name} takes no complex numbers: take wf.real(x), wf.imag(x) or wf.abs(x)."
+            )
+        _TWINS[op] = found
+    return found
+
+
+def _rule(op: Primitive) -> Callable[..., tuple[Shape, Format]]:
+    """The primitive's own rule, told of the parts in place of the complex numbers."""
+    if op.name == "cast":
+        return _cast_rule
+
+    def rule(*inputs: Node, **params: Any) -> tuple[Shape, Format]:
+        own = next(i.dtype for i in inputs if i.dtype in COMPLEX)
+        mixed = [i for i in inputs if i.dtype in INEXACT and i.dtype is not own]
+        if mixed:
+            names = [f"x{k + 1}" for k in range(len(inputs))]
+            raise dtype_error(op.name, inputs, names, frozenset(i.dtype for i in inputs))
+        shape, dtype = op.rule(*[Node(INPUT, (), {}, i.shape, i.dtype.part) for i in inputs], **params)
+        return shape, own if dtype is own.part and op.name != "abs" else dtype
+
+    return rule
+
+
+def _cast_rule(x: Node, dtype: Format) -> tuple[Shape, Format]:
+    if dtype not in COMPLEX and dtype is not BOOL:
+        raise DTypeError(
+            f"cast: x is {x.dtype}, and {dtype} would lose its imaginary part: take wf.real(x), wf.imag(x) or wf.abs(x)."
+        )
+    return x.shape, dtype
+
+
+# ---- taken apart, put together
+
+
+def _parted(name: str, allowed: frozenset[Format], out: Callable[[Format], Format]) -> Callable[..., tuple[Shape, Format]]:
+    def rule(x: Node) -> tuple[Shape, Format]:
+        if x.dtype not in allowed:
+            raise DTypeError(f"{name}: x is {x.dtype}, but must be {words(allowed)}: cast it with astype.")
+        return x.shape, out(x.dtype)
+
+    return rule
+
+
+def _complex_rule(x1: Node, x2: Node) -> tuple[Shape, Format]:
+    parts = {f.part for f in COMPLEX}
+    if x1.dtype not in parts or x1.dtype is not x2.dtype:
+        raise dtype_error("complex", (x1, x2), ("x1", "x2"), frozenset(parts))
+    shape = broadcast(x1.shape, x2.shape)
+    if shape is None:
+        raise shapes_error("complex", (x1, x2), ("x1", "x2"))
+    return shape, complexed(x1.dtype)
+
+
+def _complex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    out = np.empty(np.broadcast_shapes(x.shape, y.shape), np.result_type(x.dtype, np.complex64))
+    out.real, out.imag = x, y
+    return out
+
+
+def _constant_rule(value: Any) -> tuple[Shape, Format]:
+    if not isinstance(value, np.complexfloating):
+        raise DTypeError(f"complex_constant: value {value!r} must be a complex number of NumPy.")
+    return (), FROM_NUMPY[value.dtype]
+
+
+def constant(value: Any, dtype: Format) -> Node:
+    """A complex number that belongs to the program's text."""
+    with np.errstate(over="ignore"):
+        return Node(_CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
+
+
+def _entry(name: str, rule: Any, reference: Any, vjp: Any) -> None:
+    register(Primitive(
+        name, "host", rule, reference, None, vjp, batch_elementwise(name), per_element(1), getattr(draw, name),
+        getattr(draw, f"{name}_errors"), True,
+    ))
+
+
+_entry("real", _parted("real", COMPLEX, lambda f: f.part), lambda x: x.real,
+       lambda g, out, x: (call.complex(g, number(0, g)),))
+_entry("imag", _parted("imag", COMPLEX, lambda f: f.part), lambda x: x.imag,
+       lambda g, out, x: (call.complex(number(0, g), neg(g)),))
+_entry("conj", _parted("conj", COMPLEX, lambda f: f), np.conj, lambda g, out, x: (call.conj(g),))
+_entry("complex", _complex_rule, _complex, lambda g, out, x, y: (call.real(g), neg(call.imag(g))))
+_CONSTANT = register(Primitive(
+    "complex_constant", "host", _constant_rule, lambda value: np.asarray(value), None, zero_vjp,
+    lambda inputs, dims, value: (constant(value, FROM_NUMPY[value.dtype]), None), per_element(0), draw.constants,
+    draw.constants_errors, True,
+))

@@ -1,0 +1,121 @@
+"""Discrete Fourier transforms, through NumPy's on the host: of complex numbers, from real ones, and to real ones.
+
+A transform is linear, and its matrix symmetric: the derivative of ``fft`` is an ``fft`` again (JAX's convention). ``rfft`` keeps
+the half of the frequencies that tells the other, so the derivative of what comes back from there counts most of them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import ShapeError
+from weft.formats import COMPLEX, FLOAT32, FLOAT64, Format, complexed
+from weft.graph.node import Cost, Node, Primitive, Shape
+from weft.graph.primitives.call import call, number, reshape
+from weft.graph.primitives.common import Batched, Later, front, traffic
+from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.rules import check_axis, dtype_error
+from weft.graph.primitives.table import register
+
+draw = Later("draw_spectrum")
+NORMS = ("backward", "ortho", "forward")
+SWAPPED = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+REAL = frozenset((FLOAT32, FLOAT64))
+
+
+def _checked(name: str, x: Node, allowed: frozenset[Format], axes: Sequence[int], norm: str) -> None:
+    if x.dtype not in allowed:
+        raise dtype_error(name, (x,), ("x",), allowed)
+    for axis in axes:
+        check_axis(name, axis, len(x.shape))
+        if not x.shape[axis]:
+            raise ShapeError(f"{name}: x {x.shape} has no elements along axis {axis}: at least one is needed.")
+    if norm not in NORMS:
+        raise ValueError(f"{name}: norm {norm!r} must be 'backward', 'ortho' or 'forward'.")
+
+
+def _cost(node: Node) -> Cost:
+    return Cost(5 * node.size * max(1, node.size.bit_length()), traffic(node))
+
+
+# ---- fft: (axes, inverse, norm)
+
+
+def _fft_rule(x: Node, axes: tuple[int, ...], inverse: bool, norm: str) -> tuple[Shape, Format]:
+    _checked("fft", x, COMPLEX, axes, norm)
+    return x.shape, x.dtype
+
+
+def _fft(x: np.ndarray, axes: tuple[int, ...], inverse: bool, norm: Any) -> np.ndarray:
+    if not x.size:
+        return x
+    return (np.fft.ifftn if inverse else np.fft.fftn)(x, axes=axes, norm=norm).astype(x.dtype, copy=False)
+
+
+def _fft_vjp(g: Node, out: Node, x: Node, axes: tuple[int, ...], inverse: bool, norm: str) -> tuple[Node]:
+    return (call.fft(g, axes=axes, inverse=inverse, norm=norm),)
+
+
+def _fft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axes: tuple[int, ...], inverse: bool, norm: str) -> Batched:
+    return call.fft(front(inputs[0], dims[0]), axes=tuple(a + 1 for a in axes), inverse=inverse, norm=norm), 0
+
+
+# ---- rfft, irfft: (axis, norm), and how many real numbers there are
+
+
+def _rfft_rule(x: Node, axis: int, norm: str) -> tuple[Shape, Format]:
+    _checked("rfft", x, REAL, (axis,), norm)
+    return (*x.shape[:axis], x.shape[axis] // 2 + 1, *x.shape[axis + 1:]), complexed(x.dtype)
+
+
+def _rfft(x: np.ndarray, axis: int, norm: Any) -> np.ndarray:
+    return np.fft.rfft(x, axis=axis, norm=norm).astype(np.result_type(x.dtype, np.complex64), copy=False)
+
+
+def _rfft_vjp(g: Node, out: Node, x: Node, axis: int, norm: str) -> tuple[Node]:
+    rest = tuple(x.shape[d] - n if d == axis else 0 for d, n in enumerate(g.shape))
+    whole = call.pad(g, low=(0,) * len(rest), high=rest, value=0)
+    return (call.real(call.fft(whole, axes=(axis,), inverse=False, norm=norm)),)
+
+
+def _rfft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, norm: str) -> Batched:
+    return call.rfft(front(inputs[0], dims[0]), axis=axis + 1, norm=norm), 0
+
+
+def _irfft_rule(x: Node, axis: int, n: int, norm: str) -> tuple[Shape, Format]:
+    _checked("irfft", x, COMPLEX, (axis,), norm)
+    if n < 1 or x.shape[axis] != n // 2 + 1:
+        raise ShapeError(f"irfft: x {x.shape} has {x.shape[axis]} elements along axis {axis}, but n={n} needs {n // 2 + 1}.")
+    return (*x.shape[:axis], n, *x.shape[axis + 1:]), x.dtype.part
+
+
+def _irfft(x: np.ndarray, axis: int, n: int, norm: Any) -> np.ndarray:
+    return np.fft.irfft(x, n, axis=axis, norm=norm).astype(x.real.dtype, copy=False)
+
+
+def _irfft_vjp(g: Node, out: Node, x: Node, axis: int, n: int, norm: str) -> tuple[Node]:
+    count = n // 2 + 1
+    place = call.iota(shape=(count,), dtype=INT64, axis=0)
+    once = call.equal(place, number(0, place))
+    if n % 2 == 0:
+        once = call.logical_or(once, call.equal(place, number(n // 2, place)))
+    times = call.where(once, number(1, x), number(2, x))
+    times = reshape(times, tuple(count if d == axis else 1 for d in range(len(x.shape))))
+    return (call.multiply(call.conj(call.rfft(g, axis=axis, norm=SWAPPED[norm])), times),)
+
+
+def _irfft_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int, n: int, norm: str) -> Batched:
+    return call.irfft(front(inputs[0], dims[0]), axis=axis + 1, n=n, norm=norm), 0
+
+
+def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any) -> None:
+    samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
+    register(Primitive(name, "host", rule, reference, None, vjp, batch, _cost, samples, errors))
+
+
+_entry("fft", _fft_rule, _fft, _fft_vjp, _fft_batch)
+_entry("rfft", _rfft_rule, _rfft, _rfft_vjp, _rfft_batch)
+_entry("irfft", _irfft_rule, _irfft, _irfft_vjp, _irfft_batch)
