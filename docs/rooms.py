@@ -62,7 +62,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.optim.bound": "AdaBound and AMSBound",
     "weft.optim.large": "Lion and LAMB",
 }
-_OWN = ("weft.e", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__")
+_OWN = ("weft.e", "weft.euler_gamma", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__")
 
 
 class Name(NamedTuple):

@@ -16,7 +16,7 @@ Written by ``python tools/stub.py`` from the lists there.
 # ruff: noqa: I001  one name a line would be 300 lines
 
 '''
-TYPES = {"__version__": "str", "e": "float", "inf": "float", "nan": "float", "newaxis": "None", "pi": "float"}
+TYPES = {"__version__": "str", **dict.fromkeys(("e", "euler_gamma", "inf", "nan"), "float"), "newaxis": "None", "pi": "float"}
 
 
 def line(module: str, names: list[str]) -> str:
