@@ -44,7 +44,7 @@ def public() -> dict[str, Any]:
     rooms, found = _rooms(), {}
     for room in rooms.rooms():
         for name in rooms.public(room):
-            plain = callable(name.value) and not (inspect.isclass(name.value) and issubclass(name.value, Exception))
+            plain = rooms._ours(name.value) and not (inspect.isclass(name.value) and issubclass(name.value, Exception))
             if plain and name.value not in (wf.Array, wf.Scalar) and name.value not in found.values():
                 found[name.path] = name.value
     return found

@@ -24,9 +24,10 @@ newaxis = None
 pi = 3.141592653589793
 
 _NAMES: dict[str, str] = {
-    "weft.array": "Array Scalar",
+    "weft.array": "Array Scalar ndarray",
     "weft.dtypes": """
         bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64
+        bool_ byte double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong ulonglong ushort dtype
         can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh

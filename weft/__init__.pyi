@@ -5,12 +5,14 @@ Written by ``python tools/stub.py`` from the lists there.
 
 # ruff: noqa: I001  one name a line would be 300 lines
 
-from weft.array import Array as Array, Scalar as Scalar
+from weft.array import Array as Array, Scalar as Scalar, ndarray as ndarray
 from weft.dtypes import (
     bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
     uint32 as uint32, uint64 as uint64, float16 as float16, bfloat16 as bfloat16, float32 as float32,
-    float64 as float64, can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype,
-    result_type as result_type,
+    float64 as float64, bool_ as bool_, byte as byte, double as double, half as half, int_ as int_, intc as intc,
+    intp as intp, long as long, longlong as longlong, short as short, single as single, ubyte as ubyte, uint as uint,
+    uintc as uintc, uintp as uintp, ulong as ulong, ulonglong as ulonglong, ushort as ushort, dtype as dtype,
+    can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type,
 )
 from weft.functions.elementwise import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,

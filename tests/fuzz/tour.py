@@ -15,6 +15,7 @@ from tests.fuzz.layers import LOOPS, MODULES, NETS
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program
 from weft.array import composed
+from weft.functions import random_distributions as distributions
 
 ROOMS = ("nn", "losses", "linalg", "random")
 COMPOSED = tuple(f"weft.functions.{room}" for room in (
@@ -44,6 +45,11 @@ NO_ARRAYS = {  # public names that programs need not call, and why
         "made of functions that programs call: tests/functions/test_meaning.py runs it beside NumPy",
     ),
     **dict.fromkeys(("around", "diagflat", "geomspace", "logspace"), "other names and forms of what programs call"),
+    **dict.fromkeys(
+        (f"random.{n}" for n in (*distributions.__all__, "Generator", "RandomState", "default_rng", "random_sample", "ranf",
+        "sample")),
+        "the same words by other formulas, or NumPy's: tests/functions/test_generators.py compares distributions",
+    ),
     "random.shuffle": "writes; the same order as permutation",
     "losses.check_labels": "raises or not; computes nothing",
     **dict.fromkeys(
