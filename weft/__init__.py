@@ -75,6 +75,7 @@ _NAMES: dict[str, str] = {
     "weft.functions.grids": """
         diag_indices diag_indices_from fromfunction indices ix_ mask_indices ndenumerate ndindex ravel_multi_index tril_indices
         tril_indices_from triu_indices triu_indices_from unravel_index""",
+    "weft.functions.walks": "nditer",
     "weft.functions.spans": "c_ index_exp mgrid ogrid r_ s_",
     "weft.functions.files": """
         frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed""",

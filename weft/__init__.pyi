@@ -127,6 +127,7 @@ from weft.functions.grids import (
     ravel_multi_index as ravel_multi_index, tril_indices as tril_indices, tril_indices_from as tril_indices_from,
     triu_indices as triu_indices, triu_indices_from as triu_indices_from, unravel_index as unravel_index,
 )
+from weft.functions.walks import nditer as nditer
 from weft.functions.spans import c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_
 from weft.functions.files import (
     frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,

@@ -96,7 +96,7 @@ def test_casts_and_other_names() -> None:
     assert wf.bool_ == np.bool_ and wf.int_ == wf.int64 == wf.intp and wf.single == wf.float32 and wf.double == wf.float64
     assert wf.half == wf.float16 and wf.byte == wf.int8 and wf.uint == wf.uint64 and isinstance(wf.ones(1).dtype, wf.dtype)
     with pytest.raises(AttributeError):
-        wf.float32.nothing
+        _ = wf.float32.nothing
 
 
 @pytest.mark.parametrize("kind", ["generic", "number", "integer", "signedinteger", "unsignedinteger", "inexact", "floating"])
@@ -108,3 +108,30 @@ def test_kinds(kind: str) -> None:
         assert isinstance(wf.ones(1, dtype)[0], ours) == want and issubclass(dtype.type, ours) == want
     assert wf.issubdtype(ours, wf.generic) and issubclass(ours, wf.generic) and wf.issubdtype(float, wf.floating)
     assert not isinstance(wf.ones(2), ours) and not isinstance(1, ours)
+
+
+# ---- nditer
+
+def test_walks_as_numpys() -> None:
+    ours, theirs = wf.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3)
+    for x, xp in ((ours, wf), (theirs, np)):
+        with xp.nditer(x.T, flags=["multi_index"], op_flags=["readwrite"], order="C") as walk:
+            for v in walk:
+                v[...] = v * 10 + walk.multi_index[0]
+    np.testing.assert_array_equal(ours.numpy(), theirs)
+    walk, seen = wf.nditer(ours, flags=["multi_index"]), []
+    while not walk.finished:
+        seen.append((walk.multi_index, int(walk[0])))
+        walk.iternext()
+    assert seen == [(place, int(theirs[place])) for place in np.ndindex(2, 3)]
+    pairs = [(int(a), int(b)) for a, b in wf.nditer([wf.arange(2).reshape(2, 1), wf.array([5, 6])])]
+    assert pairs == [(int(a), int(b)) for a, b in np.nditer([np.arange(2).reshape(2, 1), np.array([5, 6])])]
+    assert [float(v) for v in wf.nditer(wf.array(3.0))] == [3.0] and list(wf.nditer(wf.zeros((0, 2)))) == [] and len(walk) == 6
+    walk.reset()
+    assert walk.index == 0 and int(next(walk)) == int(theirs[0, 0])
+    with pytest.raises(ValueError, match="^nditer: the flag 'external_loop' is not offered"):
+        wf.nditer(ours, flags=["external_loop"])
+    with pytest.raises(ValueError, match="^nditer: order='F'"):
+        wf.nditer(ours, order="F")
+    with pytest.raises(wf.errors.ShapeError, match=r"^nditer: shapes \(2, 3\), \(2,\) do not broadcast"):
+        wf.nditer([ours, wf.ones(2)])

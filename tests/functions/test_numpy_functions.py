@@ -64,5 +64,5 @@ def test_what_needs_no_content_does_not_look() -> None:
 
 
 def test_an_argument_that_weft_has_not_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="where"):
-        np.sum(wf.ones(3), where=[True, False, True])
+    with pytest.raises(TypeError, match="returned"):
+        np.average(wf.ones(3), returned=True)

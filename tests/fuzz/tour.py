@@ -21,7 +21,7 @@ ROOMS = ("nn", "losses", "linalg", "random")
 COMPOSED = tuple(f"weft.functions.{room}" for room in (
     "bits", "calling", "differences", "editing", "files", "grids", "histograms", "kinds", "matrix_products", "moments", "nans",
     "ordering", "pairs", "polynomials", "products", "quantiles", "rows", "selecting", "sets", "signals", "spans", "texts",
-    "turning",
+    "turning", "walks",
 ))
 NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("can_cast", "finfo", "iinfo", "isdtype", "result_type"), "about dtypes, not arrays"),

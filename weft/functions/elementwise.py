@@ -7,18 +7,19 @@ Each takes arrays or numbers, broadcasts as NumPy does, and accepts ``out=``. Wh
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
+from weft.array.meaning import OPERATIONS
 from weft.array.operators import call
 from weft.bind import bind
 from weft.formats import BOOL, FLOAT32, FLOATS
 from weft.functions.common import Node, cast, finish, node, number, op
+from weft.functions.ufunc import Ufunc, equip, special
 from weft.graph.primitives.table import TABLE
 
-Unary = Callable[..., Array]
-Binary = Callable[..., Array]
+Unary = Ufunc
+Binary = Ufunc
 
 # ---- makers
 
@@ -33,6 +34,12 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
 {parameters}
     out : Array, optional
         Where to write the result; it needs the result's shape and a dtype that can hold it.
+    where : array of bools, optional
+        Elsewhere ``out`` stays as it is (zeros without an ``out``).
+    dtype : dtype, optional
+        What the operands are cast to first.
+    casting : str, optional
+        Which casts ``dtype`` may ask for: "same_kind", or "unsafe" for all.
 
     Returns
     -------
@@ -57,11 +64,16 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
     """A function of one operand that is an operation; ``example``: what it is called with, and the list that this shows."""
     ask = call(name, 1)
 
-    def function(x: Any, /, out: Array | None = None) -> Array:
+    def function(
+        x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+    ) -> Array:
         if x is None:
             node(x, name)
+        if where is not True or dtype is not None:
+            return special(ask, name, (x,), out, where, dtype, casting)
         return ask(x) if out is None else finish(ask(x).node, out, name)
 
+    equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
 
 
@@ -69,9 +81,14 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
     """The same of two operands."""
     ask = call(name, 2)
 
-    def function(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+    def function(
+        x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+    ) -> Array:
+        if where is not True or dtype is not None:
+            return special(ask, name, (x1, x2), out, where, dtype, casting)
         return ask(x1, x2) if out is None else finish(ask(x1, x2).node, out, name)
 
+    equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows, raises)
 
 
