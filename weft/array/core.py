@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once
+from weft import at_once, index_arrays
 from weft import look as looking
 from weft.array.habits import Habits
 from weft.array.operators import install
@@ -208,6 +208,8 @@ class Array(Habits):
             if found is not None:
                 start()
                 return wrap(found)
+        elif (found := index_arrays.read(self, index)) is not None:
+            return wrap(found)
         node = self.node
         chosen = at(index, node.shape)
         if chosen.axes:
@@ -225,7 +227,8 @@ class Array(Habits):
             start()
             return
         with WRITING:
-            self._write(index, value)
+            if not index_arrays.written(self, index, value):
+                self._write(index, value)
 
     def _write(self, index: Any, value: Any) -> None:
         node = self.node
