@@ -199,7 +199,7 @@ def polyder(p: Any, m: int = 1) -> Array:
     line = wrap(_line("polyder", p))
     for _ in range(_times("polyder", m)):
         powers = np.arange(line.size - 1, 0, -1)
-        line = line[:-1] * (powers if line.dtype == bool else powers.astype(line.dtype))
+        line = line[:-1] * (powers if line.dtype.kind in "biu" else powers.astype(line.dtype))
     return line
 
 
