@@ -38,7 +38,9 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.functions.joining": "Joining, splitting, repeating",
     "weft.functions.indexing": "Indexing",
     "weft.functions.sorting": "Sorting, searching, sets",
-    "weft.functions.random": "Draws",
+    "weft.functions.random_draws": "Draws",
+    "weft.functions.random_distributions": "More distributions",
+    "weft.functions.random_generator": "Generators",
     "weft.functions.random_order": "Orders and choices",
     "weft.functions.random_state": "Seeds and keys",
     "weft.transforms.jit": "Compiling",
@@ -70,7 +72,10 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.optim.bound": "AdaBound and AMSBound",
     "weft.optim.large": "Lion and LAMB",
 }
-_OWN = ("weft.e", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__", "weft.__array_api_version__")
+_OWN = (
+    "weft.e", "weft.euler_gamma", "weft.inf", "weft.nan", "weft.newaxis", "weft.pi", "weft.__version__",
+    "weft.__array_api_version__",
+)
 
 
 class Name(NamedTuple):
@@ -143,14 +148,20 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
     first = known.setdefault(id(value), name.path)
     if first != name.path and inspect.isroutine(value):
         return [f".. py:function:: {name.path}{_signature(value)}", "", f"   Another name of :func:`{first}`.", ""]
+    if not _ours(value):
+        return [f".. py:data:: {name.path}", f"   :value: {value!r}", ""]
     if inspect.isclass(value) and issubclass(value, Exception):
         return [f".. autoexception:: {name.path}", "   :show-inheritance:", ""]
     if inspect.isclass(value):
         more = ["   :inherited-members:"] if name.path in ("weft.Array", "weft.nn.Module") else []
         return [f".. autoclass:: {name.path}", "   :members:", *more, ""]
-    if callable(value):
-        return [f".. autofunction:: {name.path}", ""]
-    return [f".. py:data:: {name.path}", f"   :value: {value!r}", ""]
+    return [f".. autofunction:: {name.path}", ""]
+
+
+def _ours(value: Any) -> bool:
+    """Whether a value is documented where it is made: functions and classes of weft, but no dtypes."""
+    home = getattr(value, "__module__", "weft")
+    return callable(value) and not isinstance(value, weft.dtypes.DType) and home.startswith("weft")
 
 
 def _signature(value: Any) -> str:

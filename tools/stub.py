@@ -17,8 +17,8 @@ Written by ``python tools/stub.py`` from the lists there.
 
 '''
 TYPES = {
-    "__array_api_version__": "str", "__version__": "str",
-    "e": "float", "inf": "float", "nan": "float", "newaxis": "None", "pi": "float",
+    "__array_api_version__": "str", "__version__": "str", **dict.fromkeys(("e", "euler_gamma", "inf", "nan"), "float"),
+    "newaxis": "None", "pi": "float",
 }
 
 

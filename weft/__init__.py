@@ -18,46 +18,82 @@ __version__ = "0.1.0"
 __array_api_version__ = "2025.12"
 
 e = 2.718281828459045
+euler_gamma = 0.5772156649015329
 inf = float("inf")
 nan = float("nan")
 newaxis = None
 pi = 3.141592653589793
 
 _NAMES: dict[str, str] = {
-    "weft.array": "Array Scalar",
+    "weft.array": "Array Scalar ndarray",
     "weft.dtypes": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 csingle cdouble
+        bool_ byte double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong ulonglong ushort dtype
         can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
-        abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
-        bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil copysign
-        cos cosh divide equal erf exp exp2 expm1 fabs floor floor_divide greater greater_equal hypot invert isfinite isinf
-        isnan left_shift less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or logical_xor
-        maximum minimum mod multiply negative nextafter not_equal positive pow power reciprocal remainder right_shift
-        rint round sign signbit sin sinh sqrt square stop_gradient subtract tan tanh true_divide trunc""",
+        abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh
+        bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
+        cbrt ceil copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs floor floor_divide fmax fmin fmod
+        greater greater_equal heaviside hypot invert isfinite isinf isnan left_shift less less_equal log log10 log1p log2
+        logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter
+        not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round sign signbit sin sinh
+        spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.special": "erfc",
     "weft.functions.complexes": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
+    "weft.functions.pairs": "divmod fix float_power frexp gcd isneginf isposinf lcm ldexp modf",
+    "weft.functions.signals": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
+    "weft.functions.differences": "diff ediff1d gradient interp trapezoid unwrap",
+    "weft.functions.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
         all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",
     "weft.functions.averages": "average mean std var",
+    "weft.functions.products": "cumprod cumulative_prod",
+    "weft.functions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "weft.functions.nans": """
+        nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar""",
+    "weft.functions.moments": "corrcoef cov",
+    "weft.functions.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
     "weft.functions.manipulation": """
         atleast_1d atleast_2d atleast_3d expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape
         roll squeeze swapaxes transpose""",
+    "weft.functions.turning": "rollaxis rot90",
     "weft.functions.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",
     "weft.functions.joining": "array_split concat concatenate hstack pad repeat split stack tile unstack vstack",
+    "weft.functions.rows": "block column_stack dsplit dstack hsplit row_stack vsplit",
+    "weft.functions.editing": "append copyto delete fill_diagonal insert place put putmask resize trim_zeros",
+    "weft.functions.selecting": "choose compress piecewise select",
+    "weft.functions.calling": "apply_along_axis apply_over_axes frompyfunc vectorize",
+    "weft.functions.bits": "packbits unpackbits",
     "weft.functions.indexing": """
         argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
         tril triu""",
     "weft.functions.linalg": "dot einsum inner matmul outer tensordot vdot vecdot",
-    "weft.functions.diagonals": "diag diagonal trace",
+    "weft.functions.matrix_products": "cross kron matvec vecmat",
+    "weft.functions.diagonals": "diag diagflat diagonal trace",
     "weft.functions.creation": """
         array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
-    "weft.functions.ranges": "arange linspace meshgrid",
+    "weft.functions.ranges": "arange geomspace linspace logspace meshgrid",
+    "weft.functions.grids": """
+        diag_indices diag_indices_from fromfunction indices ix_ mask_indices ndenumerate ndindex ravel_multi_index tril_indices
+        tril_indices_from triu_indices triu_indices_from unravel_index""",
+    "weft.functions.walks": "nditer",
+    "weft.functions.spans": "c_ index_exp mgrid ogrid r_ s_",
+    "weft.functions.files": """
+        frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed""",
+    "weft.functions.texts": """
+        array2string array_repr array_str base_repr binary_repr errstate format_float_positional format_float_scientific
+        get_printoptions geterr printoptions set_printoptions seterr""",
+    "weft.functions.kinds": """
+        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray floating generic inexact integer isfortran
+        isscalar issubdtype iterable may_share_memory min_scalar_type ndim number promote_types require shape shares_memory
+        signedinteger size unsignedinteger""",
     "weft.functions.matrices": "eye identity tri",
     "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """
         argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",
+    "weft.functions.ordering": "argpartition lexsort partition",
+    "weft.functions.sets": "intersect1d setdiff1d setxor1d union1d",
     "weft.transforms.jit": "jit",
     "weft.transforms.grad": "grad value_and_grad vjp",
     "weft.transforms.vmap": "vmap",
@@ -79,7 +115,9 @@ _MODULES = {
     **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
 }
 
-__all__ = sorted(["__array_api_version__", "__version__", "e", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES])
+__all__ = sorted([
+    "__array_api_version__", "__version__", "e", "euler_gamma", "inf", "nan", "newaxis", "pi", *_HOME, *_MODULES,
+])
 
 
 def __getattr__(name: str) -> Any:

@@ -5,35 +5,55 @@ Written by ``python tools/stub.py`` from the lists there.
 
 # ruff: noqa: I001  one name a line would be 300 lines
 
-from weft.array import Array as Array, Scalar as Scalar
+from weft.array import Array as Array, Scalar as Scalar, ndarray as ndarray
 from weft.dtypes import (
     bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
     uint32 as uint32, uint64 as uint64, float16 as float16, bfloat16 as bfloat16, float32 as float32,
-    float64 as float64, complex64 as complex64, complex128 as complex128, can_cast as can_cast, finfo as finfo,
-    iinfo as iinfo, isdtype as isdtype, result_type as result_type,
+    float64 as float64, complex64 as complex64, complex128 as complex128, csingle as csingle, cdouble as cdouble,
+    bool_ as bool_, byte as byte, double as double, half as half, int_ as int_, intc as intc, intp as intp,
+    long as long, longlong as longlong, short as short, single as single, ubyte as ubyte, uint as uint, uintc as uintc,
+    uintp as uintp, ulong as ulong, ulonglong as ulonglong, ushort as ushort, dtype as dtype, can_cast as can_cast,
+    finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type,
 )
 from weft.functions.elementwise import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,
-    arcsin as arcsin, arcsinh as arcsinh, arctan as arctan, arctan2 as arctan2, arctanh as arctanh, asin as asin,
-    asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, bitwise_and as bitwise_and,
-    bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift, bitwise_not as bitwise_not,
-    bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift, bitwise_xor as bitwise_xor, ceil as ceil,
-    copysign as copysign, cos as cos, cosh as cosh, divide as divide, equal as equal, erf as erf, exp as exp,
-    exp2 as exp2, expm1 as expm1, fabs as fabs, floor as floor, floor_divide as floor_divide, greater as greater,
-    greater_equal as greater_equal, hypot as hypot, invert as invert, isfinite as isfinite, isinf as isinf,
-    isnan as isnan, left_shift as left_shift, less as less, less_equal as less_equal, log as log, log10 as log10,
-    log1p as log1p, log2 as log2, logaddexp as logaddexp, logical_and as logical_and, logical_not as logical_not,
-    logical_or as logical_or, logical_xor as logical_xor, maximum as maximum, minimum as minimum, mod as mod,
-    multiply as multiply, negative as negative, nextafter as nextafter, not_equal as not_equal, positive as positive,
-    pow as pow, power as power, reciprocal as reciprocal, remainder as remainder, right_shift as right_shift,
-    rint as rint, round as round, sign as sign, signbit as signbit, sin as sin, sinh as sinh, sqrt as sqrt,
-    square as square, stop_gradient as stop_gradient, subtract as subtract, tan as tan, tanh as tanh,
-    true_divide as true_divide, trunc as trunc,
+    arcsin as arcsin, arcsinh as arcsinh, arctan as arctan, arctan2 as arctan2, arctanh as arctanh, around as around,
+    asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, bitwise_and as bitwise_and,
+    bitwise_count as bitwise_count, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift,
+    bitwise_not as bitwise_not, bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift,
+    bitwise_xor as bitwise_xor, cbrt as cbrt, ceil as ceil, copysign as copysign, cos as cos, cosh as cosh,
+    deg2rad as deg2rad, degrees as degrees, divide as divide, equal as equal, erf as erf, exp as exp, exp2 as exp2,
+    expm1 as expm1, fabs as fabs, floor as floor, floor_divide as floor_divide, fmax as fmax, fmin as fmin,
+    fmod as fmod, greater as greater, greater_equal as greater_equal, heaviside as heaviside, hypot as hypot,
+    invert as invert, isfinite as isfinite, isinf as isinf, isnan as isnan, left_shift as left_shift, less as less,
+    less_equal as less_equal, log as log, log10 as log10, log1p as log1p, log2 as log2, logaddexp as logaddexp,
+    logaddexp2 as logaddexp2, logical_and as logical_and, logical_not as logical_not, logical_or as logical_or,
+    logical_xor as logical_xor, maximum as maximum, minimum as minimum, mod as mod, multiply as multiply,
+    negative as negative, nextafter as nextafter, not_equal as not_equal, positive as positive, pow as pow,
+    power as power, rad2deg as rad2deg, radians as radians, reciprocal as reciprocal, remainder as remainder,
+    right_shift as right_shift, rint as rint, round as round, sign as sign, signbit as signbit, sin as sin,
+    sinh as sinh, spacing as spacing, sqrt as sqrt, square as square, stop_gradient as stop_gradient,
+    subtract as subtract, tan as tan, tanh as tanh, true_divide as true_divide, trunc as trunc,
 )
 from weft.functions.special import erfc as erfc
 from weft.functions.complexes import (
     angle as angle, conj as conj, conjugate as conjugate, imag as imag, iscomplex as iscomplex,
     iscomplexobj as iscomplexobj, isreal as isreal, isrealobj as isrealobj, real as real,
+)
+from weft.functions.pairs import (
+    divmod as divmod, fix as fix, float_power as float_power, frexp as frexp, gcd as gcd, isneginf as isneginf,
+    isposinf as isposinf, lcm as lcm, ldexp as ldexp, modf as modf,
+)
+from weft.functions.signals import (
+    bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
+    hanning as hanning, i0 as i0, kaiser as kaiser, sinc as sinc,
+)
+from weft.functions.differences import (
+    diff as diff, ediff1d as ediff1d, gradient as gradient, interp as interp, trapezoid as trapezoid, unwrap as unwrap,
+)
+from weft.functions.polynomials import (
+    poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
+    polymul as polymul, polysub as polysub, polyval as polyval, vander as vander,
 )
 from weft.functions.choosing import (
     allclose as allclose, array_equal as array_equal, clip as clip, isclose as isclose, nan_to_num as nan_to_num,
@@ -45,12 +65,27 @@ from weft.functions.statistics import (
     prod as prod, ptp as ptp, sum as sum,
 )
 from weft.functions.averages import average as average, mean as mean, std as std, var as var
+from weft.functions.products import cumprod as cumprod, cumulative_prod as cumulative_prod
+from weft.functions.quantiles import (
+    median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
+    percentile as percentile, quantile as quantile,
+)
+from weft.functions.nans import (
+    nanargmax as nanargmax, nanargmin as nanargmin, nancumprod as nancumprod, nancumsum as nancumsum, nanmax as nanmax,
+    nanmean as nanmean, nanmin as nanmin, nanprod as nanprod, nanstd as nanstd, nansum as nansum, nanvar as nanvar,
+)
+from weft.functions.moments import corrcoef as corrcoef, cov as cov
+from weft.functions.histograms import (
+    bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
+    histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
+)
 from weft.functions.manipulation import (
     atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, expand_dims as expand_dims,
     flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
     permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll, squeeze as squeeze,
     swapaxes as swapaxes, transpose as transpose,
 )
+from weft.functions.turning import rollaxis as rollaxis, rot90 as rot90
 from weft.functions.broadcasting import (
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
 )
@@ -58,6 +93,20 @@ from weft.functions.joining import (
     array_split as array_split, concat as concat, concatenate as concatenate, hstack as hstack, pad as pad,
     repeat as repeat, split as split, stack as stack, tile as tile, unstack as unstack, vstack as vstack,
 )
+from weft.functions.rows import (
+    block as block, column_stack as column_stack, dsplit as dsplit, dstack as dstack, hsplit as hsplit,
+    row_stack as row_stack, vsplit as vsplit,
+)
+from weft.functions.editing import (
+    append as append, copyto as copyto, delete as delete, fill_diagonal as fill_diagonal, insert as insert,
+    place as place, put as put, putmask as putmask, resize as resize, trim_zeros as trim_zeros,
+)
+from weft.functions.selecting import choose as choose, compress as compress, piecewise as piecewise, select as select
+from weft.functions.calling import (
+    apply_along_axis as apply_along_axis, apply_over_axes as apply_over_axes, frompyfunc as frompyfunc,
+    vectorize as vectorize,
+)
+from weft.functions.bits import packbits as packbits, unpackbits as unpackbits
 from weft.functions.indexing import (
     argwhere as argwhere, extract as extract, flatnonzero as flatnonzero, gather as gather, nonzero as nonzero,
     one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
@@ -67,19 +116,53 @@ from weft.functions.linalg import (
     dot as dot, einsum as einsum, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot,
     vdot as vdot, vecdot as vecdot,
 )
-from weft.functions.diagonals import diag as diag, diagonal as diagonal, trace as trace
+from weft.functions.matrix_products import cross as cross, kron as kron, matvec as matvec, vecmat as vecmat
+from weft.functions.diagonals import diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace
 from weft.functions.creation import (
     array as array, asarray as asarray, astype as astype, copy as copy, empty as empty, empty_like as empty_like,
     from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones, ones_like as ones_like,
     zeros as zeros, zeros_like as zeros_like,
 )
-from weft.functions.ranges import arange as arange, linspace as linspace, meshgrid as meshgrid
+from weft.functions.ranges import (
+    arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace, meshgrid as meshgrid,
+)
+from weft.functions.grids import (
+    diag_indices as diag_indices, diag_indices_from as diag_indices_from, fromfunction as fromfunction,
+    indices as indices, ix_ as ix_, mask_indices as mask_indices, ndenumerate as ndenumerate, ndindex as ndindex,
+    ravel_multi_index as ravel_multi_index, tril_indices as tril_indices, tril_indices_from as tril_indices_from,
+    triu_indices as triu_indices, triu_indices_from as triu_indices_from, unravel_index as unravel_index,
+)
+from weft.functions.walks import nditer as nditer
+from weft.functions.spans import c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_
+from weft.functions.files import (
+    frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
+    genfromtxt as genfromtxt, load as load, loadtxt as loadtxt, save as save, savetxt as savetxt, savez as savez,
+    savez_compressed as savez_compressed,
+)
+from weft.functions.texts import (
+    array2string as array2string, array_repr as array_repr, array_str as array_str, base_repr as base_repr,
+    binary_repr as binary_repr, errstate as errstate, format_float_positional as format_float_positional,
+    format_float_scientific as format_float_scientific, get_printoptions as get_printoptions, geterr as geterr,
+    printoptions as printoptions, set_printoptions as set_printoptions, seterr as seterr,
+)
+from weft.functions.kinds import (
+    array_equiv as array_equiv, asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite,
+    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, floating as floating, generic as generic,
+    inexact as inexact, integer as integer, isfortran as isfortran, isscalar as isscalar, issubdtype as issubdtype,
+    iterable as iterable, may_share_memory as may_share_memory, min_scalar_type as min_scalar_type, ndim as ndim,
+    number as number, promote_types as promote_types, require as require, shape as shape,
+    shares_memory as shares_memory, signedinteger as signedinteger, size as size, unsignedinteger as unsignedinteger,
+)
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
 from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__
 from weft.functions.sorting import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,
     unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse,
     unique_values as unique_values,
+)
+from weft.functions.ordering import argpartition as argpartition, lexsort as lexsort, partition as partition
+from weft.functions.sets import (
+    intersect1d as intersect1d, setdiff1d as setdiff1d, setxor1d as setxor1d, union1d as union1d,
 )
 from weft.transforms.jit import jit as jit
 from weft.transforms.grad import grad as grad, value_and_grad as value_and_grad, vjp as vjp
@@ -100,6 +183,7 @@ from weft.functions import fft as fft, linalg as linalg, random as random
 __array_api_version__: str
 __version__: str
 e: float
+euler_gamma: float
 inf: float
 nan: float
 newaxis: None

@@ -23,11 +23,68 @@ SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for ki
 INTEGERS = frozenset(SIGNED + UNSIGNED)
 COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
 ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
-bool = formats.BOOL.numpy  # noqa: A001  the array API's name
-int8, int16, int32, int64 = SIGNED
-uint8, uint16, uint32, uint64 = UNSIGNED
-float16, bfloat16, float32, float64 = FLOATS
-complex64, complex128 = COMPLEX
+
+
+class DType:
+    """A dtype by its name in ``wf``: it is NumPy's dtype wherever one is asked for, and makes a scalar when it is called.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.float32(3), wf.ones(2).dtype == wf.float32, isinstance(wf.ones(2).sum(), wf.float32)
+    (float32(3.0), True, True)
+    """
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype: np.dtype = dtype
+
+    def __call__(self, x: Any = 0) -> Any:
+        import weft
+
+        found = weft.astype(x, self.dtype)
+        return found if found.ndim else found[()]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__doc__":  # nothing of what protocols ask for
+            raise AttributeError(name)
+        return getattr(self.dtype, name)
+
+    def __eq__(self, other: object) -> Any:
+        return self.dtype == (other.dtype if isinstance(other, DType) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __repr__(self) -> str:
+        return repr(self.dtype)
+
+    def __str__(self) -> str:
+        return str(self.dtype)
+
+    def __reduce__(self) -> Any:
+        return DType, (self.dtype,)
+
+    def __instancecheck__(self, x: Any) -> Any:
+        import weft
+
+        return isinstance(x, (weft.Scalar, np.generic)) and x.dtype == self.dtype
+
+
+bool = DType(formats.BOOL.numpy)  # noqa: A001  the array API's name
+int8, int16, int32, int64 = map(DType, SIGNED)
+uint8, uint16, uint32, uint64 = map(DType, UNSIGNED)
+float16, bfloat16, float32, float64 = map(DType, FLOATS)
+csingle, cdouble = complex64, complex128 = tuple(map(DType, COMPLEX))
+bool_, byte, ubyte, short, ushort, half, single, double = bool, int8, uint8, int16, uint16, float16, float32, float64
+intc, int_, intp, long, longlong = int32, int64, int64, int64, int64
+uintc, uint, uintp, ulong, ulonglong = uint32, uint64, uint64, uint64, uint64
+dtype = np.dtype
 
 _NAMES = tuple(formats.EVERY)
 
@@ -270,7 +327,7 @@ def can_cast(from_: Any, to: Any, /) -> Any:
 
 
 _KINDS: dict[str, tuple[np.dtype, ...]] = {
-    "bool": (bool,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
+    "bool": (bool.dtype,), "signed integer": SIGNED, "unsigned integer": UNSIGNED, "integral": SIGNED + UNSIGNED,
     "real floating": FLOATS, "complex floating": COMPLEX, "numeric": SIGNED + UNSIGNED + FLOATS + COMPLEX,
 }
 

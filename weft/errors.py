@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 __all__ = ["AxisError", "DTypeError", "DataError", "LabelError", "ShapeError", "TraceError"]
 
 _PACKAGE = str(Path(__file__).parent)
@@ -19,8 +21,8 @@ class DTypeError(TypeError):
     """A dtype that is unknown or does not fit."""
 
 
-class AxisError(IndexError, ValueError):
-    """An axis that the array does not have."""
+class AxisError(np.exceptions.AxisError):
+    """An axis that the array does not have: NumPy's error, an IndexError and a ValueError."""
 
 
 class LabelError(IndexError, ValueError):

@@ -123,8 +123,8 @@ def look(node: Node, free: bool = False) -> np.ndarray:
     """The content of a node as a read-only NumPy array; for ``free`` see :func:`values`."""
     value = node.value
     if value is None or LOCAL.keep:
-        value = values([node], free)[0]
-    if node.op is SCALAR:
+        value = values([node], free)[0]  # a buffer, of run-time numbers too
+    elif node.op is SCALAR:
         return np.asarray(value, dtype=node.dtype.numpy)
     return execute.to_numpy(value, node.shape, node.dtype)
 

@@ -25,7 +25,7 @@ def test_example_runs(name: str) -> None:
     function = wf
     for part in name.split("."):
         function = getattr(function, part)
-    assert callable(function)
+    assert callable(function) or hasattr(function, "__getitem__")  # as wf.r_[...] is
     document = inspect.getdoc(function)
     assert document and ">>> " in document, f"{name} has no example"
     test = doctest.DocTestParser().get_doctest(document, {}, name, None, 0)
@@ -47,7 +47,7 @@ def test_public_functions_are_exported(module: str) -> None:
     assert not missing, f"name them at {module!r} in _NAMES of weft/__init__.py, then run: python tools/stub.py"
 
 
-HELPERS = {"unary", "binary", "lower_mask", "diagonal_number", "line_of", "sum_of"}
+HELPERS = {"unary", "binary", "lower_mask", "diagonal_number", "line_of", "sum_of", "running"}
 
 
 def test_array_is_the_function_whatever_is_imported() -> None:

@@ -268,8 +268,15 @@ def test_out() -> None:
         wf.add(x, y, out=wf.zeros((2, 4)))
     with pytest.raises(wf.errors.DTypeError, match="add: out has dtype int32.*float32"):
         wf.add(x, y, out=wf.zeros((3, 4), dtype=wf.int32))
-    with pytest.raises(wf.errors.DTypeError, match="out must be a weft Array, not ndarray"):
-        wf.add(x, y, out=np.zeros((3, 4)))
+    with pytest.raises(wf.errors.DTypeError, match="out must be a weft Array, not list"):
+        wf.add(x, y, out=[0.0])
+    theirs = np.zeros((3, 4))
+    assert wf.add(x, y, out=theirs) is theirs
+    np.testing.assert_array_equal(theirs, x + y)
+    with pytest.raises(wf.errors.ShapeError, match=r"add: out has shape \(2,\).*\(3, 4\)"):
+        wf.add(x, y, out=np.zeros(2))
+    with pytest.raises(wf.errors.DTypeError, match="add: out has dtype int64.*float32"):
+        wf.add(x, y, out=np.zeros((3, 4), np.int64))
 
 
 ERRORS = [

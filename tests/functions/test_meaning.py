@@ -91,9 +91,11 @@ def numpys_answer(name: str, *xs: Any) -> Any:
         return raw
     dtype = wanted_dtype(np.asarray(raw).dtype, *xs)
     if is_float(dtype):  # of the operands in that dtype; computed without further rounding
-        within = dtype if name == "nextafter" else np.dtype(np.float64)
+        within = dtype if name in ("nextafter", "spacing") else np.dtype(np.float64)
         with np.errstate(all="ignore"):
             raw = f(*(np.asarray(x).astype(dtype).astype(within) for x in xs))
+        if name == "spacing":
+            raw = np.copysign(raw, np.where(np.less(xs[0], 0), -1, 1))  # NumPy's float16 has lost the sign
     elif name == "reciprocal":
         raw = np.where(xs[0] == 0, 0, raw)  # division by zero of integers is 0, whatever the dtype
     with np.errstate(all="ignore"):

@@ -12,7 +12,8 @@ RNG = np.random.default_rng()
 ALIKE = {
     **{name: getattr(np, name) for name in (
         "sum", "mean", "max", "min", "std", "var", "prod", "argmax", "cumsum", "any", "all", "ravel", "transpose", "sort", "copy",
-        "flip", "trace", "diagonal", "tril", "zeros_like", "atleast_3d", "round", "nan_to_num", "count_nonzero",
+        "flip", "trace", "median", "diff", "cumprod", "diagonal", "tril", "zeros_like", "atleast_3d", "round", "nan_to_num",
+        "count_nonzero",
     )},
     "mean of columns": lambda x: np.mean(x, axis=0, keepdims=True),
     "concatenate": lambda x: np.concatenate([x, x], axis=1),
@@ -29,7 +30,7 @@ ALIKE = {
     "split": lambda x: np.split(x, 2, axis=1)[1],
 }
 NUMPYS = {
-    "median": np.median, "interp": lambda x: np.interp(x[0], np.arange(3.0), np.arange(3.0)), "diff": np.diff,
+    "windows": lambda x: np.lib.stride_tricks.sliding_window_view(x[0], 2),
     "linspace": lambda x: np.linspace(x[0], x[1], 3),
 }
 
@@ -63,5 +64,5 @@ def test_what_needs_no_content_does_not_look() -> None:
 
 
 def test_an_argument_that_weft_has_not_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="where"):
-        np.sum(wf.ones(3), where=[True, False, True])
+    with pytest.raises(TypeError, match="returned"):
+        np.average(wf.ones(3), returned=True)

@@ -14,8 +14,15 @@ from tests.fuzz.grow import Growth, Table
 from tests.fuzz.layers import LOOPS, MODULES, NETS
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program
+from weft.array import composed
+from weft.functions import random_distributions as distributions
 
 ROOMS = ("nn", "losses", "linalg", "random")
+COMPOSED = tuple(f"weft.functions.{room}" for room in (
+    "bits", "calling", "differences", "editing", "files", "grids", "histograms", "kinds", "matrix_products", "moments", "nans",
+    "ordering", "pairs", "polynomials", "products", "quantiles", "rows", "selecting", "sets", "signals", "spans", "texts",
+    "turning", "walks",
+))
 NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("can_cast", "finfo", "iinfo", "isdtype", "result_type"), "about dtypes, not arrays"),
     "broadcast_shapes": "about shapes, not arrays",
@@ -37,6 +44,20 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(
         (f"linalg.{n}" for n in ("LinAlgError", *wf.linalg._HOME)),
         "LAPACK's, run by NumPy, and products by other names: no kernels are made for them; tests/functions/test_lapack.py",
+    ),
+    **dict.fromkeys(
+        (n for n, home in wf._HOME.items() if home in COMPOSED),
+        "made of functions that programs call, or computed by NumPy: tests/functions/test_as_numpy.py runs it beside NumPy",
+    ),
+    **dict.fromkeys(
+        (n for o in composed.RECORDS for n in (o.name, *o.aliases)),
+        "made of functions that programs call: tests/functions/test_meaning.py runs it beside NumPy",
+    ),
+    **dict.fromkeys(("around", "diagflat", "geomspace", "logspace"), "other names and forms of what programs call"),
+    **dict.fromkeys(
+        (f"random.{n}" for n in (*distributions.__all__, "Generator", "RandomState", "default_rng", "random_sample", "ranf",
+        "sample")),
+        "the same words by other formulas, or NumPy's: tests/functions/test_generators.py compares distributions",
     ),
     "random.shuffle": "writes; the same order as permutation",
     "losses.check_labels": "raises or not; computes nothing",

@@ -57,5 +57,5 @@ def test_nodes_carry_formats_and_arrays_answer_in_numpys_dtypes(form: Format) ->
     for x in (a, wf.where(a == a[::-1], a, a), *mixed):
         assert all(type(n.dtype) is Format for n in _all(x.node))
         assert type(x.dtype) is type(x.numpy().dtype) and x.dtype is x.node.dtype.numpy and x.dtype == x.numpy().dtype
-    assert a.dtype is form.numpy and getattr(wf, form.name) is form.numpy and a.itemsize == form.bytes
+    assert a.dtype is form.numpy and getattr(wf, form.name) == form.numpy and a.itemsize == form.bytes
     assert dtypes.as_dtype(form.name) is form.numpy

@@ -10,4 +10,6 @@ An Array holds a node of a graph and nothing of how it will be computed. What ca
 
 from weft.array.core import Array, Scalar, _unpickle, holding, like, own, standing_for, wrap
 
-__all__ = ["Array", "Scalar", "_unpickle", "holding", "like", "own", "standing_for", "wrap"]
+ndarray = Array  # NumPy's name, for isinstance
+
+__all__ = ["Array", "Scalar", "_unpickle", "holding", "like", "ndarray", "own", "standing_for", "wrap"]

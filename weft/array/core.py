@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import at_once, index_arrays
 from weft import look as looking
-from weft.array.methods import Methods
+from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.bind import bind
 from weft.cell import FOLLOWED, LOCAL, WRITING, read, write
@@ -81,7 +81,7 @@ def like(x: Any, node: Node) -> Array:
     return wrap(node) if isinstance(x, Scalar) else own(node)
 
 
-class Array(Methods):
+class Array(Habits):
     """An n-dimensional array. Made by ``wf.array``, ``wf.zeros`` and the like.
 
     Examples

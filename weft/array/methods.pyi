@@ -9,11 +9,15 @@ from weft.functions import (
     complexes,
     creation,
     diagonals,
+    editing,
     elementwise,
     indexing,
     joining,
     linalg,
     manipulation,
+    ordering,
+    products,
+    selecting,
     sorting,
     statistics,
 )
@@ -41,6 +45,10 @@ class Methods(Shapes):
     copy = creation.copy
     nonzero = indexing.nonzero
     take = indexing.take
+    cumprod = products.cumulative_prod
+    choose = selecting.choose
+    put = editing.put
+    argpartition = ordering.argpartition
     repeat = joining.repeat
     diagonal = diagonals.diagonal
     dot = linalg.dot

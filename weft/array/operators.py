@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import at_once
-from weft.array.meaning import OPERATIONS, Operation, floating
+from weft.array.composed import OPERATIONS
+from weft.array.meaning import Operation, floating
 from weft.array.products import matmul
 from weft.bind import bind
 from weft.cell import LOCAL
@@ -74,6 +75,9 @@ def _install(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Opera
         _CALLS[operation.name] = function = _unary(array, wrap, operation)
         if name:
             _hang(array, f"__{name}__", lambda self, _function=function: _function(self))
+        return
+    if operation.name not in TABLE:  # made of several
+        _CALLS[operation.name] = lambda x1, x2: wrap(operation.node(x1, x2))
         return
     forward, reflected, in_place, function = _binary(array, scalar, wrap, operation)
     _CALLS[operation.name] = function

@@ -12,10 +12,11 @@ from weft.array import Array
 from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT64, FLOATS, INEXACT, Format, floating, promote, weak
+from weft.formats import BOOL, FLOAT64, FLOATS, INEXACT, Format, floating, promote, weak
 from weft.functions.common import (
     Axis,
     axis_tuple,
+    broadcast,
     cast,
     extent_of,
     finish,
@@ -46,12 +47,23 @@ def _within(have: Format, result: Format) -> Format:
     return FLOAT64 if have not in INEXACT and result in FLOATS else result.computed
 
 
-def _mean(value: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+def _mask(function: str, where: Any, value: Node) -> Node | None:
+    """Which elements count, in the shape of all; None for all of them."""
+    return None if where is True else broadcast(cast(node(where, function, "where"), BOOL), value.shape)
+
+
+def _mean(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None = None) -> Node:
+    if mask is not None:
+        count = reduced("reduce_sum", cast(mask, value.dtype), axes, keepdims)
+        total = reduced("reduce_sum", op("where", mask, value, number(0, value.dtype)), axes, keepdims)
+        return bind(TABLE["divide"], total, count)
     total = reduced("reduce_sum", value, axes, keepdims)
     return bind(TABLE["divide"], total, number(extent_of(value.shape, axes), total.dtype))
 
 
-def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def mean(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+) -> Array:
     """Arithmetic mean along axes.
 
     Parameters
@@ -64,6 +76,8 @@ def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
     out : Array, optional
     keepdims : bool
         Keep the axes with extent 1.
+    where : array of bools, optional
+        Which elements count.
 
     Returns
     -------
@@ -82,27 +96,35 @@ def mean(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
     """
     value, result = _working("mean", node(x, "mean"), dtype)
     axes = axis_tuple(axis, len(value.shape), "mean")
-    return finish(cast(_mean(value, axes, bool(keepdims)), result), out, "mean")
+    return finish(cast(_mean(value, axes, bool(keepdims), _mask("mean", where, value)), result), out, "mean")
 
 
-def _variance(function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool) -> tuple[Node, Format]:
+def _variance(
+    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any,
+) -> tuple[Node, Format]:
     value, result = _working(function, node(x, function), dtype)
     axes = axis_tuple(axis, len(value.shape), function)
-    distance = bind(TABLE["subtract"], value, _mean(value, axes, True))
-    total = reduced("reduce_sum", bind(TABLE["square"], magnitude(distance)), axes, keepdims)
+    mask = _mask(function, where, value)
+    distance = magnitude(bind(TABLE["subtract"], value, _mean(value, axes, True, mask)))
+    if mask is not None:
+        zero = number(0, distance.dtype)
+        total = reduced("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
+        count = reduced("reduce_sum", cast(mask, distance.dtype), axes, keepdims)
+        return op("divide", total, op("maximum", op("subtract", count, number(ddof, distance.dtype)), zero)), result.part
+    total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
     freedom = extent_of(value.shape, axes) - ddof
     return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result.part
 
 
 def var(
     x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
-    *, correction: float | None = None,
+    *, where: Any = True, correction: float | None = None,
 ) -> Array:
     """Variance along axes: the mean squared distance from the mean, in two passes.
 
     Parameters
     ----------
-    x, axis, dtype, out, keepdims : as in :func:`mean`
+    x, axis, dtype, out, keepdims, where : as in :func:`mean`
     ddof, correction : float
         Taken from the count before dividing: 1 for the estimate from a sample. Two names for one thing.
 
@@ -121,19 +143,19 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims)
+    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
     return finish(cast(value, result), out, "var")
 
 
 def std(
     x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
-    *, correction: float | None = None,
+    *, where: Any = True, correction: float | None = None,
 ) -> Array:
     """Standard deviation along axes: the root of :func:`var`.
 
     Parameters
     ----------
-    x, axis, dtype, out, ddof, keepdims, correction : as in :func:`var`
+    x, axis, dtype, out, ddof, keepdims, where, correction : as in :func:`var`
 
     Returns
     -------
@@ -150,7 +172,7 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims)
+    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
     return finish(cast(op("sqrt", value), result), out, "std")
 
 

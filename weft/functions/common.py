@@ -11,9 +11,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.bind import bind
-from weft.convert import as_node, assigned, cast
+from weft.convert import as_node, assigned, cast, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import COMPLEX, FLOAT32, INEXACT, INT64, INTEGERS, Format, same_kind
+from weft.formats import COMPLEX, FLOAT32, INEXACT, INT64, INTEGERS, Format, converted, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
@@ -143,6 +143,8 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         return wrap(node)
     if isinstance(out, tuple):
         (out,) = out
+    if isinstance(out, np.ndarray):
+        return _into_numpy(node, out, function)
     if not isinstance(out, Array):
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
@@ -156,6 +158,18 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
     return out
 
 
+def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:
+    """The result computed, and written into an array of NumPy's."""
+    found = wrap(node).numpy()
+    if out.shape != found.shape:
+        raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {found.shape}")
+    try:
+        np.copyto(out, found, casting="same_kind")
+    except TypeError:
+        raise DTypeError(f"{function}: out has dtype {out.dtype}, which cannot hold a result of {found.dtype}") from None
+    return out
+
+
 def node(x: Any, function: str, argument: str = "x") -> Node:
     """An argument as a Node; None is refused by name."""
     if isinstance(x, Array):
@@ -163,6 +177,24 @@ def node(x: Any, function: str, argument: str = "x") -> Node:
     if x is None:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
     return x if isinstance(x, Node) else as_node(x)
+
+
+def arrays(function: str, **given: Any) -> tuple[Array, ...]:
+    """Arguments, by their names, as Arrays."""
+    return tuple([x if isinstance(x, Array) else wrap(node(x, function, name)) for name, x in given.items()])
+
+
+def looked(x: Any, function: str, argument: str = "x") -> Any:
+    """What an argument holds as a NumPy array, computed now; TraceError where that is not known."""
+    return wrap(node(x, function, argument)).numpy()
+
+
+def of_numpy(x: Any, like: Format | None = None) -> Array:
+    """NumPy's answer as an Array; ``like``: the float that its float64 becomes, where the operands were none."""
+    found = np.asarray(x)
+    if like is not None and found.dtype == np.float64:
+        found = converted(found, like.numpy)
+    return wrap(numpy_node(found))
 
 
 def held(x: Any, dtype: Format, function: str, argument: str) -> Node:

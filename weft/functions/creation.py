@@ -23,7 +23,10 @@ from weft.functions.common import (
 from weft.spelling import spelled
 
 
-def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
+def array(
+    obj: Any, /, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
+    device: Any = None,
+) -> Array:
     """An array with a copy of ``obj``.
 
     Parameters
@@ -33,6 +36,11 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     dtype : dtype, optional
     copy : bool
         False: an Array of that dtype is handed back as it is (:func:`asarray`).
+    order, subok
+        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
+    ndmin : int
+        The least number of dimensions; more of extent 1 are put in front.
+    device : "cpu", optional
 
     Returns
     -------
@@ -52,7 +60,11 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
+    on_cpu("array", device)
     wanted = None if dtype is None else spelled(dtype)
+    if ndmin:
+        found = array(obj, dtype, copy)
+        return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
     if isinstance(obj, Array) and not copy and not obj.weak and (wanted is None or wanted is obj.node.dtype):
         return own(obj.node) if type(obj) is Scalar else obj
     if isinstance(obj, memoryview):
@@ -60,12 +72,12 @@ def array(obj: Any, /, dtype: Any = None, copy: bool = True) -> Array:
     return own(node(obj, "array", "obj") if wanted is None else held(obj, wanted, "array", "obj"))
 
 
-def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Array:
+def asarray(obj: Any, /, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None) -> Array:
     """``obj`` as an array; an Array of that dtype is handed back as it is.
 
     Parameters
     ----------
-    obj, dtype : as in :func:`array`
+    obj, dtype, order, device : as in :func:`array`
     copy : bool, optional
         True: always a copy. False: never one; what is not an Array of that dtype is refused.
     device : "cpu", optional
@@ -91,7 +103,7 @@ def asarray(obj: Any, /, dtype: Any = None, copy: bool | None = None, *, device:
     on_cpu("asarray", device)
     if copy is False and not (isinstance(obj, Array) and (dtype is None or spelled(dtype) is obj.node.dtype)):
         raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
-    return array(obj, dtype, copy=bool(copy))
+    return array(obj, dtype, copy=bool(copy), device=device)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -132,14 +144,15 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return own(node(taken(x), "from_dlpack"))
 
 
-def _filled(value: Any, shape: Any, dtype: Any, function: str, default: Format = FLOAT32) -> Array:
+def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any, default: Format = FLOAT32) -> Array:
+    on_cpu(function, device)
     if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     wanted = default if dtype is None else spelled(dtype)
     return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
+def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
     """An array of zeros, float32 unless told otherwise.
 
     Parameters
@@ -147,6 +160,8 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     shape : int or tuple of int
     dtype : dtype, optional
         float32 by default.
+    order : any
+        Does nothing: arrays of weft lie row by row.
     device : "cpu", optional
 
     Returns
@@ -155,10 +170,8 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
-        A negative extent; a shape that is no integers, or an unknown dtype.
-    ValueError
-        An unknown device.
+    ShapeError, DTypeError, ValueError
+        Another device; a negative extent; a shape that is no integers, or an unknown dtype.
 
     Examples
     --------
@@ -166,16 +179,15 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    on_cpu("zeros", device)
-    return _filled(0, shape, dtype, "zeros")
+    return _filled(0, shape, dtype, "zeros", device)
 
 
-def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
+def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
     """An array of ones, float32 unless told otherwise.
 
     Parameters
     ----------
-    shape, dtype, device : as in :func:`zeros`
+    shape, dtype, order, device : as in :func:`zeros`
 
     Returns
     -------
@@ -192,16 +204,15 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
-    on_cpu("ones", device)
-    return _filled(1, shape, dtype, "ones")
+    return _filled(1, shape, dtype, "ones", device)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
+def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
     """An array to be written to; it holds zeros.
 
     Parameters
     ----------
-    shape, dtype, device : as in :func:`zeros`
+    shape, dtype, order, device : as in :func:`zeros`
 
     Returns
     -------
@@ -218,11 +229,10 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None) -> Array:
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
-    on_cpu("empty", device)
-    return _filled(0, shape, dtype, "empty")
+    return _filled(0, shape, dtype, "empty", device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
     """An array filled with a number, or with an array that broadcasts.
 
     Parameters
@@ -231,7 +241,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     fill_value : number or array
     dtype : dtype, optional
         By default that of :func:`array` of ``fill_value``.
-    device : "cpu", optional
+    order, device : as in :func:`zeros`
 
     Returns
     -------
@@ -248,8 +258,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
-    on_cpu("full", device)
-    value = array(fill_value, dtype).node
+    value = array(fill_value, dtype, device=device).node
     extents = shape_tuple(shape, "full")
     return own(broadcast(value, extents))
 
@@ -259,14 +268,16 @@ def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, Format]
     return (found.shape if shape is None else shape_tuple(shape, function)), (found.dtype if dtype is None else spelled(dtype))
 
 
-def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def zeros_like(
+    x: Any, /, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
+) -> Array:
     """Zeros in the shape and dtype of ``x``.
 
     Parameters
     ----------
     x : array_like
     dtype, shape : default those of ``x``
-    device : "cpu", optional
+    order, subok, device : as in :func:`array`
 
     Returns
     -------
@@ -283,16 +294,17 @@ def zeros_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any =
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
-    on_cpu("zeros_like", device)
-    return zeros(*_like(x, "zeros_like", dtype, shape))
+    return zeros(*_like(x, "zeros_like", dtype, shape), device=device)
 
 
-def ones_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def ones_like(
+    x: Any, /, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
+) -> Array:
     """Ones in the shape and dtype of ``x``.
 
     Parameters
     ----------
-    x, dtype, shape, device : as in :func:`zeros_like`
+    x, dtype, order, subok, shape, device : as in :func:`zeros_like`
 
     Returns
     -------
@@ -309,16 +321,17 @@ def ones_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = 
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
-    on_cpu("ones_like", device)
-    return ones(*_like(x, "ones_like", dtype, shape))
+    return ones(*_like(x, "ones_like", dtype, shape), device=device)
 
 
-def empty_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def empty_like(
+    x: Any, /, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
+) -> Array:
     """An array to be written to, in the shape and dtype of ``x``; it holds zeros.
 
     Parameters
     ----------
-    x, dtype, shape, device : as in :func:`zeros_like`
+    x, dtype, order, subok, shape, device : as in :func:`zeros_like`
 
     Returns
     -------
@@ -335,16 +348,18 @@ def empty_like(x: Any, /, dtype: Any = None, shape: Any = None, *, device: Any =
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
-    on_cpu("empty_like", device)
-    return zeros_like(x, dtype, shape)
+    return zeros_like(x, dtype, shape=shape, device=device)
 
 
-def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def full_like(
+    x: Any, /, fill_value: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Array:
     """A filled array in the shape and dtype of ``x``.
 
     Parameters
     ----------
-    x, dtype, shape, device : as in :func:`zeros_like`
+    x, dtype, order, subok, shape, device : as in :func:`zeros_like`
     fill_value : number or array
 
     Returns
@@ -364,7 +379,7 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, shape: Any = None, 
     """
     on_cpu("full_like", device)
     extents, wanted = _like(x, "full_like", dtype, shape)
-    return full(extents, fill_value, wanted)
+    return full(extents, fill_value, wanted, device=device)
 
 
 def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> Array:

@@ -99,6 +99,29 @@ def diag(x: Any, /, k: int = 0) -> Array:
     return wrap(op("where", op("equal", diagonal_number(extent, extent), number(k, INT64)), line, number(0, value.dtype)))
 
 
+def diagflat(v: Any, k: int = 0) -> Array:
+    """The matrix with the elements of an array, flattened, on its k-th diagonal.
+
+    Parameters
+    ----------
+    v : array
+    k : int
+        Above 0 to the right of the main diagonal.
+
+    Returns
+    -------
+    (v.size + abs(k), v.size + abs(k)) Array
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.diagflat([[1, 2]]).tolist()
+    [[1, 0], [0, 2]]
+    """
+    value = node(v, "diagflat", "v")
+    return diag(wrap(reshaped(value, (value.size,))), k)
+
+
 def trace(
     x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Array | None = None,
 ) -> Array:

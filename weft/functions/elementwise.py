@@ -7,18 +7,19 @@ Each takes arrays or numbers, broadcasts as NumPy does, and accepts ``out=``. Wh
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
+from weft.array.meaning import OPERATIONS
 from weft.array.operators import call
 from weft.bind import bind
 from weft.formats import BOOL, FLOAT32, FLOATS
 from weft.functions.common import Node, cast, finish, node, number, op
+from weft.functions.ufunc import Ufunc, equip, special
 from weft.graph.primitives.table import TABLE
 
-Unary = Callable[..., Array]
-Binary = Callable[..., Array]
+Unary = Ufunc
+Binary = Ufunc
 
 # ---- makers
 
@@ -33,6 +34,12 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
 {parameters}
     out : Array, optional
         Where to write the result; it needs the result's shape and a dtype that can hold it.
+    where : array of bools, optional
+        Elsewhere ``out`` stays as it is (zeros without an ``out``).
+    dtype : dtype, optional
+        What the operands are cast to first.
+    casting : str, optional
+        Which casts ``dtype`` may ask for: "same_kind", or "unsafe" for all.
 
     Returns
     -------
@@ -57,11 +64,16 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
     """A function of one operand that is an operation; ``example``: what it is called with, and the list that this shows."""
     ask = call(name, 1)
 
-    def function(x: Any, /, out: Array | None = None) -> Array:
+    def function(
+        x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+    ) -> Array:
         if x is None:
             node(x, name)
+        if where is not True or dtype is not None:
+            return special(ask, name, (x,), out, where, dtype, casting)
         return ask(x) if out is None else finish(ask(x).node, out, name)
 
+    equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
 
 
@@ -69,9 +81,14 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
     """The same of two operands."""
     ask = call(name, 2)
 
-    def function(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+    def function(
+        x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+    ) -> Array:
+        if where is not True or dtype is not None:
+            return special(ask, name, (x1, x2), out, where, dtype, casting)
         return ask(x1, x2) if out is None else finish(ask(x1, x2).node, out, name)
 
+    equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows, raises)
 
 
@@ -91,12 +108,17 @@ pow = binary(
 )
 maximum = binary("maximum", "The larger of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[3.0, 5.0]")
 minimum = binary("minimum", "The smaller of the two; NaN if either is NaN.", "wf.array([1.0, 5.0]), 3.0", "[1.0, 3.0]")
+fmax = binary("fmax", "The larger of the two; a NaN counts only beside a NaN.", "wf.array([1.0, wf.nan]), 3.0", "[3.0, 3.0]")
+fmin = binary("fmin", "The smaller of the two; a NaN counts only beside a NaN.", "wf.array([1.0, wf.nan]), 3.0", "[1.0, 3.0]")
+fmod = binary("fmod", "What is left of a division that is cut off: it has the sign of ``x1``.", "wf.array([7, -7]), 4", "[3, -3]")
+heaviside = binary("heaviside", "0 below zero, 1 above it, ``x2`` at zero.", "wf.array([-1.0, 0.0, 2.0]), 0.5", "[0.0, 0.5, 1.0]")
 negative = unary("negative", "``-x``.", "wf.array([1.0, -2.0])", "[-1.0, 2.0]")
 positive = unary("positive", "``+x``: the same numbers.", "wf.array([1.0, -2.0])", "[1.0, -2.0]")
 abs = unary("abs", "Absolute value.", "wf.array([1.0, -2.0])", "[1.0, 2.0]")
 sign = unary("sign", "-1, 0 or 1; NaN for NaN.", "wf.array([-3.0, 0.0, 2.0])", "[-1.0, 0.0, 1.0]")
 square = unary("square", "``x * x``.", "wf.array([-3.0, 2.0])", "[9.0, 4.0]")
 sqrt = unary("sqrt", "Square root; NaN below zero.", "wf.array([4.0, 9.0])", "[2.0, 3.0]")
+cbrt = unary("cbrt", "Cube root, of negative numbers too.", "wf.array([8.0, -27.0])", "[2.0, -3.0]")
 reciprocal = unary(
     "reciprocal", "``1 / x``; of integers the whole part: 1 and -1 stay, the rest is 0.", "wf.array([4.0, 0.5])", "[0.25, 2.0]"
 )
@@ -174,6 +196,7 @@ log1p = unary("log1p", "``log(1 + x)``, exact near zero.", "wf.array([0.0])", "[
 log2 = unary("log2", "Logarithm to base 2.", "wf.array([1.0])", "[0.0]")
 log10 = unary("log10", "Logarithm to base 10.", "wf.array([1.0])", "[0.0]")
 logaddexp = binary("logaddexp", "``log(exp(x1) + exp(x2))`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
+logaddexp2 = binary("logaddexp2", "``log2(2**x1 + 2**x2)`` without overflow.", "wf.array([-wf.inf]), 0.0", "[0.0]")
 
 # ---- trigonometry
 
@@ -191,6 +214,8 @@ asinh = unary("asinh", "Inverse hyperbolic sine.", "wf.array([0.0])", "[0.0]")
 acosh = unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", "wf.array([1.0])", "[0.0]")
 atanh = unary("atanh", "Inverse hyperbolic tangent; NaN outside -1 to 1.", "wf.array([0.0])", "[0.0]")
 hypot = binary("hypot", "``sqrt(x1**2 + x2**2)`` without overflow.", "wf.array([3.0]), 4.0", "[5.0]")
+degrees = unary("degrees", "Radians as degrees.", "wf.array([0.0])", "[0.0]")
+radians = unary("radians", "Degrees as radians.", "wf.array([0.0])", "[0.0]")
 
 erf = unary("erf", "The error function.", "wf.array([0.0])", "[0.0]")
 
@@ -198,6 +223,7 @@ erf = unary("erf", "The error function.", "wf.array([0.0])", "[0.0]")
 
 copysign = binary("copysign", "``x1`` with the sign of ``x2``.", "wf.array([3.0]), -0.0", "[-3.0]")
 nextafter = binary("nextafter", "The next number after ``x1`` towards ``x2``.", "wf.array([1.0]), 1.0", "[1.0]")
+spacing = unary("spacing", "The distance to the next number, away from zero.", "wf.array([2.0**23])", "[1.0]")
 signbit = unary("signbit", "Whether the sign is negative (true for -0.0).", "wf.array([-0.0, 1.0])", "[True, False]")
 isnan = unary("isnan", "Whether x is NaN.", "wf.array([wf.nan, 1.0])", "[True, False]")
 isinf = unary("isinf", "Whether x is infinite.", "wf.array([wf.inf, 1.0])", "[True, False]")
@@ -219,6 +245,7 @@ bitwise_and = binary("bitwise_and", "``x1 & x2``.", "wf.array([6, 3]), 2", "[2, 
 bitwise_or = binary("bitwise_or", "``x1 | x2``.", "wf.array([4, 3]), 2", "[6, 3]")
 bitwise_xor = binary("bitwise_xor", "``x1 ^ x2``.", "wf.array([6, 3]), 2", "[4, 1]")
 bitwise_invert = unary("bitwise_invert", "``~x``; for bools: not.", "wf.array([0, 1])", "[-1, -2]")
+bitwise_count = unary("bitwise_count", "How many bits of the absolute value are 1.", "wf.array([7, -8])", "[3, 1]")
 bitwise_left_shift = binary(
     "bitwise_left_shift", "``x1 << x2``; 0 when all bits have left.", "wf.array([1, 3]), 2", "[4, 12]"
 )
@@ -228,6 +255,8 @@ bitwise_right_shift = binary("bitwise_right_shift", "``x1 >> x2``, keeping the s
 
 absolute = abs
 arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
+rad2deg, deg2rad = degrees, radians
+around = round
 true_divide, mod, power = divide, remainder, pow
 bitwise_not = invert = bitwise_invert
 left_shift, right_shift = bitwise_left_shift, bitwise_right_shift

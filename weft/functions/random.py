@@ -1,389 +1,65 @@
-"""Random numbers: a hidden seedable state, and functions of a key.
-
-Element i of a draw is word ``i & 3`` of Philox4x32-10(key, base + (i >> 2)). Without ``key=`` the pair (key, base)
-comes from a state in two Cells, and a draw moves ``base`` on; so a jitted function draws new numbers at every
-call, and the same ones as without jit. With ``key=`` the numbers depend on the key alone: split it for more.
-"""
+"""Random numbers: a hidden seedable state, functions of a key, and generators under NumPy's names."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from weft.array import Array, wrap
-from weft.convert import number_node, operands
-from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT32, FLOATS, INT64, UINT64, Format
-from weft.functions.common import (
-    Node,
-    Shape,
-    broadcast_shapes,
-    cast,
-    held,
-    number,
-    op,
-    shape_tuple,
+from weft.functions.random_distributions import (
+    beta,
+    binomial,
+    bytes,
+    chisquare,
+    dirichlet,
+    f,
+    gamma,
+    geometric,
+    gumbel,
+    hypergeometric,
+    laplace,
+    logistic,
+    lognormal,
+    logseries,
+    multinomial,
+    multivariate_normal,
+    negative_binomial,
+    noncentral_chisquare,
+    noncentral_f,
+    pareto,
+    poisson,
+    power,
+    rayleigh,
+    standard_cauchy,
+    standard_exponential,
+    standard_gamma,
+    standard_t,
+    triangular,
+    vonmises,
+    wald,
+    weibull,
+    zipf,
 )
+from weft.functions.random_draws import (
+    bernoulli,
+    exponential,
+    integers,
+    normal,
+    rand,
+    randint,
+    randn,
+    random,
+    standard_normal,
+    uniform,
+)
+from weft.functions.random_generator import Generator, RandomState, default_rng
 from weft.functions.random_order import choice, permutation, shuffle
-from weft.functions.random_state import (
-    gauss,
-    get_state,
-    high_product,
-    key,
-    seed,
-    set_state,
-    split,
-    unit_interval,
-    wide,
-    words_of,
-)
-from weft.spelling import spelled
+from weft.functions.random_state import get_state, key, seed, set_state, split
+
+random_sample = ranf = sample = random
 
 __all__ = [
-    "bernoulli", "choice", "exponential", "get_state", "integers", "key", "normal", "permutation", "rand", "randint", "randn",
-    "random", "seed", "set_state", "shuffle", "split", "standard_normal", "uniform",
+    "Generator", "RandomState", "bernoulli", "beta", "binomial", "bytes", "chisquare", "choice", "default_rng", "dirichlet",
+    "exponential", "f", "gamma", "geometric", "get_state", "gumbel", "hypergeometric", "integers", "key", "laplace",
+    "logistic", "lognormal", "logseries", "multinomial", "multivariate_normal", "negative_binomial", "noncentral_chisquare",
+    "noncentral_f", "normal", "pareto", "permutation", "poisson", "power", "rand", "randint", "randn", "random",
+    "random_sample", "ranf", "rayleigh", "sample", "seed", "set_state", "shuffle", "split", "standard_cauchy",
+    "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "vonmises", "wald",
+    "weibull", "zipf",
 ]
-
-
-def _float_dtype(dtype: Any, function: str) -> Format:
-    found = FLOAT32 if dtype is None else spelled(dtype)
-    if found not in FLOATS:
-        raise DTypeError(f"{function}: dtype={found} must be a float dtype; use wf.random.integers for integers")
-    return found
-
-
-def _size(size: Any, function: str, *parameters: Any) -> Shape:
-    shapes = [np.shape(p) if not isinstance(p, Array) else p.shape for p in parameters]
-    shape = broadcast_shapes(function, *shapes)
-    if size is None:
-        return shape
-    wanted = shape_tuple(size, function, "size")
-    if broadcast_shapes(function, shape, wanted) != wanted:
-        raise ShapeError(f"{function}: size={wanted} does not hold parameters of shape {shape}")
-    return wanted
-
-
-def _scaled(unit: Node, offset: Any, scale: Any) -> Node:
-    """``offset + scale * unit`` in the dtype of the draw."""
-    if not (isinstance(scale, (int, float)) and scale == 1):
-        unit = op("multiply", unit, _parameter(scale, unit.dtype))
-    if not (isinstance(offset, (int, float)) and offset == 0):
-        unit = op("add", unit, _parameter(offset, unit.dtype))
-    return unit
-
-
-def _parameter(x: Any, dtype: Format) -> Node:
-    return number_node(float(x), dtype) if isinstance(x, (int, float)) else held(x, dtype, "random", "parameter")
-
-
-def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Numbers spread evenly over [low, high).
-
-    Parameters
-    ----------
-    low, high : number or array
-    size : int or tuple of int, optional
-        The shape; by default what ``low`` and ``high`` broadcast to.
-    key : Array, optional
-        Draw from this key and not from the hidden state.
-    dtype : dtype, optional
-        A float dtype, float32 by default.
-
-    Returns
-    -------
-    Array of that shape and dtype
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        No float dtype, or no key; a ``size`` that does not hold ``low`` and ``high``.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> x = wf.random.uniform(-1, 1, size=(2, 3), key=wf.random.key(0))
-    >>> x.shape, bool((abs(x) <= 1).all())
-    ((2, 3), True)
-    """
-    wanted = _float_dtype(dtype, "uniform")
-    shape = _size(size, "uniform", low, high)
-    unit = unit_interval(words_of(key, "uniform"), shape, wanted)
-    plain = isinstance(low, (int, float)) and isinstance(high, (int, float))
-    width = high - low if plain else wrap(op("subtract", _parameter(high, wanted), _parameter(low, wanted)))
-    return wrap(_scaled(unit, low, width))
-
-
-def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Uniform numbers in [0, 1).
-
-    Parameters
-    ----------
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.random.random((2, 2)).shape
-    (2, 2)
-    """
-    return uniform(0.0, 1.0, size, key=key, dtype=dtype)
-
-
-def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Normally distributed numbers (Box and Muller).
-
-    Parameters
-    ----------
-    loc, scale : number or array
-        Mean and standard deviation.
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> abs(float(wf.random.normal(5.0, 1.0, size=1000, key=wf.random.key(0)).mean()) - 5.0) < 0.2
-    True
-    """
-    wanted = _float_dtype(dtype, "normal")
-    shape = _size(size, "normal", loc, scale)
-    return wrap(_scaled(gauss(words_of(key, "normal"), shape, wanted), loc, scale))
-
-
-def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Normal numbers of mean 0 and standard deviation 1.
-
-    Parameters
-    ----------
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.random.standard_normal(3).shape
-    (3,)
-    """
-    return normal(0.0, 1.0, size, key=key, dtype=dtype)
-
-
-def randn(*shape: int, key: Any = None, dtype: Any = None) -> Array:
-    """:func:`standard_normal` with the extents as arguments.
-
-    Parameters
-    ----------
-    shape : int
-        The extents, one an argument.
-    key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.random.randn(2, 3).shape
-    (2, 3)
-    """
-    return normal(0.0, 1.0, shape, key=key, dtype=dtype)
-
-
-def rand(*shape: int, key: Any = None, dtype: Any = None) -> Array:
-    """:func:`random` with the extents as arguments.
-
-    Parameters
-    ----------
-    shape : int
-        The extents, one an argument.
-    key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array of that shape
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.random.rand(2, 3).shape
-    (2, 3)
-    """
-    return uniform(0.0, 1.0, shape, key=key, dtype=dtype)
-
-
-def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """Exponentially distributed numbers of mean ``scale``.
-
-    Parameters
-    ----------
-    scale : number or array
-        The mean.
-    size, key, dtype : as in :func:`uniform`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        As :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> bool((wf.random.exponential(2.0, size=5) >= 0).all())
-    True
-    """
-    wanted = _float_dtype(dtype, "exponential")
-    unit = unit_interval(words_of(key, "exponential"), _size(size, "exponential", scale), wanted)
-    return wrap(_scaled(op("negative", op("log1p", op("negative", unit))), 0.0, scale))
-
-
-def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
-    """True with probability ``p``, else False.
-
-    Parameters
-    ----------
-    p : number or array
-        From 0 to 1.
-    size, key : as in :func:`uniform`
-
-    Returns
-    -------
-    Array of bool
-
-    Raises
-    ------
-    ValueError, DTypeError, ShapeError
-        ``p`` is a number out of range; else as :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.random.bernoulli(0.3, size=4).dtype
-    dtype('bool')
-    """
-    shape = _size(size, "bernoulli", p)
-    unit = unit_interval(words_of(key, "bernoulli"), shape, FLOAT32)
-    if isinstance(p, (int, float)) and not 0 <= p <= 1:
-        raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
-    return wrap(op("less", unit, _parameter(p, FLOAT32)))
-
-
-def integers(
-    low: Any, high: Any = None, size: Any = None, *, endpoint: bool = False, key: Any = None, dtype: Any = None
-) -> Array:
-    """Whole numbers from ``low`` up to and without ``high``, all equally likely.
-
-    64 random bits times the width, shifted right by 64: each number's probability is right to 1 part in 2**64 / width.
-
-    Parameters
-    ----------
-    low, high : int or array of integers
-        With ``high`` missing: from 0 up to ``low``.
-    size, key : as in :func:`uniform`
-    endpoint : bool
-        ``high`` itself may be drawn too.
-    dtype : dtype, optional
-        An integer dtype, int64 by default.
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ValueError, DTypeError, ShapeError
-        There is no number to choose, or the dtype cannot hold them; no integer dtype; else as :func:`uniform`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> x = wf.random.integers(6, size=100) + 1
-    >>> int(x.min()) >= 1 and int(x.max()) <= 6
-    True
-    """
-    if high is None:
-        low, high = 0, low
-    wanted = INT64 if dtype is None else spelled(dtype)
-    if wanted in FLOATS or wanted == BOOL:
-        raise DTypeError(f"integers: dtype={wanted} must be an integer dtype")
-    shape = _size(size, "integers", low, high)
-    words = words_of(key, "integers")
-    if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
-        first, width = int(low), int(high) - int(low) + bool(endpoint)
-        if width < 1:
-            raise ValueError(f"integers: there is no integer from low={low} to high={high}")
-        if first < wanted.least or first + width - 1 > wanted.greatest:
-            raise ValueError(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype")
-        bits = wide(words, shape)
-        offset = bits if width == 2**64 else high_product(bits, number(width, UINT64), width < 2**32)
-        return wrap(cast(op("add", offset, number(first & (2**64 - 1), UINT64)), wanted))
-    start, stop = (cast(n, INT64) for n in operands(low, high))
-    span = op("subtract", stop, start)
-    if endpoint:
-        span = op("add", span, number(1, INT64))
-    offset = high_product(wide(words, shape), cast(span, UINT64), False)
-    return wrap(cast(op("add", cast(offset, INT64), start), wanted))
-
-
-def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
-    """:func:`integers` under NumPy's older name.
-
-    Parameters
-    ----------
-    low, high, size, key, dtype : as in :func:`integers`
-
-    Returns
-    -------
-    Array
-
-    Raises
-    ------
-    ValueError, DTypeError, ShapeError
-        As :func:`integers`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.random.randint(10, size=3).shape
-    (3,)
-    """
-    return integers(low, high, size, key=key, dtype=dtype)

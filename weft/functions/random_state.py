@@ -22,9 +22,16 @@ _SPLIT = 1 << 63  # where the words that keys are split into begin: no draw come
 
 
 @dataclass(frozen=True)
-class _State:
+class Stream:
+    """A sequence of words that goes on: a draw moves ``base``."""
+
     key: Array
     base: Array
+
+
+def stream_of(seed: int, function: str) -> Stream:
+    """The sequence that begins with a seed."""
+    return Stream(_outside(_mixed(seed, function)), _outside(0))
 
 
 def _outside(value: int) -> Array:
@@ -50,7 +57,7 @@ def _mixed(seed: Any, function: str) -> int:
     return x ^ (x >> 31)
 
 
-_STATE = _State(_outside(secrets.randbits(64)), _outside(0))
+_STATE = Stream(_outside(secrets.randbits(64)), _outside(0))
 
 
 def seed(seed: int, /) -> None:
@@ -224,6 +231,8 @@ class Words:
 
 
 def words_of(key: Any, function: str) -> Words:
+    if isinstance(key, Stream):
+        return Words(key.key.node, key.base.node, key.base)
     if key is None:
         return Words(_STATE.key.node, _STATE.base.node, _STATE.base)
     return Words(_key_node(key, function), number(0, UINT64), None)

@@ -9,10 +9,22 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node
+from weft.convert import number_node, operands
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INT64, Format
-from weft.functions.common import NUMBERS, broadcast, cast, node, on_cpu, op, reshaped
+from weft.functions.common import (
+    NUMBERS,
+    Node,
+    axis_index,
+    broadcast,
+    broadcast_shapes,
+    cast,
+    node,
+    on_cpu,
+    op,
+    permuted,
+    reshaped,
+)
 from weft.given import asked
 from weft.spelling import spelled
 
@@ -62,26 +74,33 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
     return wrap(cast(op("add", scaled, number_node(int(first) if integers else float(first), within)), wanted))
 
 
-def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dtype: Any = None, *, device: Any = None) -> Array:
+def linspace(
+    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *,
+    device: Any = None,
+) -> Any:
     """``num`` numbers at equal distances from ``start`` to ``stop``, computed in float64, float32 unless told otherwise.
 
     Parameters
     ----------
-    start, stop : number
+    start, stop : number or array
     num : int
     endpoint : bool
         Whether ``stop`` is the last of them.
+    retstep : bool
+        Also the distance.
     dtype : dtype, optional
+    axis : int
+        Where the numbers run, where start and stop are arrays.
     device : "cpu", optional
 
     Returns
     -------
-    (num,) Array
+    (num,) Array, or (num, ...) for arrays; with ``retstep`` a pair of it and the distance
 
     Raises
     ------
-    ShapeError, DTypeError
-        A negative ``num``; an unknown dtype.
+    ShapeError, DTypeError, AxisError, ValueError
+        A negative ``num``; an unknown dtype; no such axis; another device.
 
     Examples
     --------
@@ -94,33 +113,138 @@ def linspace(start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, dty
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
     varied = isinstance(start, complex) or isinstance(stop, complex)
-    wanted = (COMPLEX64 if varied else FLOAT32) if dtype is None else spelled(dtype)
-    if varied or wanted in COMPLEX:
-        return _complex_line(complex(start), complex(stop), num, endpoint, wanted)
-    first, last = float(start), float(stop)
+    if varied or (dtype is not None and spelled(dtype) in COMPLEX):
+        kept = COMPLEX64 if dtype is None else spelled(dtype)
+        return _complex_line(complex(start), complex(stop), count, endpoint, kept, retstep)
     gaps = count - 1 if endpoint else count
-    place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
-    by = (last - first) / gaps if gaps > 0 else 0.0
-    values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))
-    if endpoint and count > 1:
-        values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), number_node(last, FLOAT64), values)
+    shapes = [np.shape(x) for x in (start, stop)]
+    if shapes == [(), ()]:
+        wanted = FLOAT32 if dtype is None else spelled(dtype)
+        first, last = float(start), float(stop)
+        by = (last - first) / gaps if gaps > 0 else 0.0
+        place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
+        values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))
+        if endpoint and count > 1:
+            values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), number_node(last, FLOAT64), values)
+        step: Any = by if gaps > 0 else math.nan
+    else:
+        a, b = operands(start, stop)
+        wanted = (a.dtype if a.dtype in FLOATS else FLOAT32) if dtype is None else spelled(dtype)
+        a, b = cast(a, FLOAT64), cast(b, FLOAT64)
+        shape = broadcast_shapes("linspace", a.shape, b.shape)
+        low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
+        wide = op("divide", op("subtract", high, low), number_node(float(max(gaps, 1)), FLOAT64))
+        place = op("iota", shape=(count,) + (1,) * len(shape), dtype=FLOAT64, axis=0)
+        values = op("add", op("multiply", place, wide), low)
+        if endpoint and count > 1:
+            values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), high, values)
+        step = wrap(cast(reshaped(wide, shape), wanted if wanted in FLOATS else FLOAT32))
+        where_to = axis_index(axis, len(shape) + 1, "linspace")
+        values = permuted(values, (*range(1, where_to + 1), 0, *range(where_to + 1, len(shape) + 1)))
     if wanted not in FLOATS:
         values = op("floor", values)
-    return wrap(cast(values, wanted))
+    found = wrap(cast(values, wanted))
+    return (found, step) if retstep else found
 
 
-def _complex_line(start: complex, stop: complex, num: int, endpoint: bool, wanted: Format) -> Array:
-    parts = [linspace(a, b, num, endpoint, FLOAT64).node for a, b in ((start.real, stop.real), (start.imag, stop.imag))]
-    return wrap(cast(op("complex", *parts), wanted))
+def _complex_line(start: complex, stop: complex, num: int, endpoint: bool, wanted: Format, retstep: bool) -> Any:
+    ends = (start.real, stop.real), (start.imag, stop.imag)
+    found = wrap(cast(op("complex", *[linspace(a, b, num, endpoint, dtype=FLOAT64).node for a, b in ends]), wanted))
+    gaps = num - 1 if endpoint else num
+    return (found, (stop - start) / gaps if gaps > 0 else math.nan) if retstep else found
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0,
+) -> Array:
+    """Numbers from ``base**start`` to ``base**stop``, each the same factor larger than the one before it.
+
+    Parameters
+    ----------
+    start, stop : number or array
+        The exponents.
+    num, endpoint, dtype, axis : as in :func:`linspace`
+    base : number
+
+    Returns
+    -------
+    (num,) Array, or (num, ...) for arrays
+
+    Raises
+    ------
+    ShapeError, DTypeError, AxisError
+        As :func:`linspace`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.logspace(0, 2, 3).tolist()
+    [1.0, 10.0, 100.0]
+    """
+    exponents = linspace(start, stop, num, endpoint, False, FLOAT64, axis)
+    found = op("pow", cast(node(base, "logspace", "base"), FLOAT64), exponents.node)
+    return _rounded(found, (start, stop), dtype)
+
+
+def _rounded(found: Node, given: Any, dtype: Any) -> Array:
+    """From float64 to what was asked for, or what the ends make."""
+    wide = any(getattr(x, "dtype", None) == np.float64 and np.ndim(x) for x in given)
+    wanted = spelled(dtype) if dtype is not None else FLOAT64 if wide else FLOAT32
+    return wrap(cast(found, wanted))
+
+
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Array:
+    """Numbers from ``start`` to ``stop``, each the same factor larger than the one before it.
+
+    Parameters
+    ----------
+    start, stop : number or array
+        Not zero, and of one sign.
+    num, endpoint, dtype, axis : as in :func:`linspace`
+
+    Returns
+    -------
+    (num,) Array, or (num, ...) for arrays
+
+    Raises
+    ------
+    ValueError, ShapeError, DTypeError, AxisError
+        A zero; as :func:`linspace`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [round(x, 4) for x in wf.geomspace(1, 1000, 4).tolist()]
+    [1.0, 10.0, 100.0, 1000.0]
+    """
+    low, high = (cast(node(x, "geomspace", name), FLOAT64) for x, name in ((start, "start"), (stop, "stop")))
+    if any(type(x) in NUMBERS and x == 0 for x in (start, stop)):
+        raise ValueError(f"geomspace: start={start!r} and stop={stop!r} must not be zero")
+    sign = op("sign", low)
+    first, last = (wrap(op("log", op("abs", n))) for n in (low, high))
+    even = linspace(first, last, num, endpoint, False, FLOAT64, 0).node
+    found = op("multiply", op("exp", even), sign)
+    count = found.shape[0]
+    place = reshaped(op("iota", shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * (len(found.shape) - 1))
+    found = op("where", op("equal", place, number_node(0, INT64)), low, found)
+    if endpoint and count > 1:
+        found = op("where", op("equal", place, number_node(count - 1, INT64)), high, found)
+    where_to = axis_index(axis, len(found.shape), "geomspace")
+    found = permuted(found, (*range(1, where_to + 1), 0, *range(where_to + 1, len(found.shape))))
+    return _rounded(found, (start, stop), dtype)
+
+
+def meshgrid(*arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
     """The coordinates of a grid, one array a dimension.
 
     Parameters
     ----------
     *arrays : arrays
         Each in one dimension; those of more are flattened.
+    copy : bool
+        Does nothing: the results are no views.
+    sparse : bool
+        Leave them as long as they are along one axis each, so that they broadcast to the grid.
     indexing : "xy" or "ij"
         "xy": the first array runs along axis 1, as in pictures.
 
@@ -153,5 +277,5 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
     out = []
     for place, found in zip(places, nodes, strict=True):
         line = reshaped(found, tuple(found.size if a == place else 1 for a in range(len(nodes))))
-        out.append(wrap(broadcast(line, tuple(extents))))
+        out.append(wrap(line if sparse else broadcast(line, tuple(extents))))
     return tuple(out)

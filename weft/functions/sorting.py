@@ -18,7 +18,9 @@ from weft.given import is_int
 from weft.indexing import bounded
 
 
-def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(
+    x: Any, /, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
+) -> Array:
     """The indices that sort ``x`` along an axis: int64; equal elements keep their order, NaN comes last.
 
     Parameters
@@ -27,8 +29,8 @@ def argsort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: 
     axis : int, optional
         None: of the flattened array.
     descending : bool
-    stable : bool
-        Sorting is stable always.
+    kind, order, stable
+        Do nothing: sorting is stable always, and there are no fields.
 
     Returns
     -------
@@ -65,12 +67,14 @@ def _turned(x: Node, axis: int) -> Node:
     return op("slice", x, start=start, step=step, shape=x.shape)
 
 
-def sort(x: Any, /, axis: int | None = -1, descending: bool = False, stable: bool = True) -> Array:
+def sort(
+    x: Any, /, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
+) -> Array:
     """``x`` sorted along an axis; NaN comes last.
 
     Parameters
     ----------
-    x, axis, descending, stable : as in :func:`argsort`
+    x, axis, kind, order, descending, stable : as in :func:`argsort`
 
     Returns
     -------
@@ -152,12 +156,16 @@ def _column(x: Any) -> Any:
     return wrap(reshaped(x, (*x.shape, 1))) if type(x) is Node else x
 
 
-def isin(x1: Any, x2: Any, /, invert: bool = False) -> Array:
+def isin(
+    x1: Any, x2: Any, /, assume_unique: bool = False, invert: bool = False, *, kind: Any = None,
+) -> Array:
     """Whether each element of ``x1`` is one of ``x2``, found by comparing all with all.
 
     Parameters
     ----------
     x1, x2 : array_like
+    assume_unique, kind
+        Do nothing.
     invert : whether to ask for those that are not
 
     Returns
@@ -186,12 +194,15 @@ UniqueCounts = namedtuple("UniqueCounts", "values counts")
 UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
-def _unique(x: Any, function: str, **asked: bool) -> Any:
+def _unique(x: Any, function: str, **asked: Any) -> Any:
     found = np.unique(wrap(node(x, function)).numpy(), **asked)  # type: ignore[call-overload]
     return tuple(wrap(numpy_node(f)) for f in found) if isinstance(found, tuple) else wrap(numpy_node(found))
 
 
-def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def unique(
+    x: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None, *,
+    equal_nan: bool = True, sorted: bool = True,
+) -> Any:
     """The different elements, sorted; computes at once.
 
     Parameters
@@ -199,15 +210,21 @@ def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, 
     x : array
     return_index, return_inverse, return_counts : bool
         Add where each stands first, which of them each element is, and how many there are: a tuple then.
+    axis : int, optional
+        Of the slices that are compared; None: of the flattened array.
+    equal_nan : bool
+        Whether NaN are one element.
+    sorted : bool
+        Does nothing: they are sorted always.
 
     Returns
     -------
-    (K,) Array, or a tuple of it and the arrays of int64 asked for
+    (K,) Array (with ``axis``: of the shape of ``x`` but along it), or a tuple of it and the arrays of int64 asked for
 
     Raises
     ------
-    TraceError
-        Inside a traced function: the shape of the result depends on values.
+    TraceError, AxisError
+        Inside a traced function: the shape of the result depends on values; no such axis.
 
     Examples
     --------
@@ -215,7 +232,10 @@ def unique(x: Any, /, return_index: bool = False, return_inverse: bool = False, 
     >>> wf.unique(wf.array([3, 1, 3])).tolist()
     [1, 3]
     """
-    return _unique(x, "unique", return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
+    if axis is not None:
+        axis = axis_index(axis, len(node(x, "unique").shape), "unique")
+    asked: Any = dict(return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
+    return _unique(x, "unique", axis=axis, equal_nan=equal_nan, **asked)
 
 
 def unique_values(x: Any, /) -> Array:

@@ -14,8 +14,11 @@ from weft.functions.common import (
     Axis,
     axis_index,
     axis_tuple,
+    broadcast,
+    broadcast_shapes,
     cast,
     finish,
+    held,
     node,
     number,
     op,
@@ -39,9 +42,12 @@ def _axes(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
 
 
 def _fold(
-    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False
+    function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False,
+    initial: Any = None, where: Any = True,
 ) -> Array:
     value = node(x, function)
+    if initial is not None or where is not True:
+        return _begun(function, value, axis, keepdims, out, dtype, initial, where)
     axes = _axes(axis, value.shape, function)
     if additive and _sum_dtype(value, dtype) == BOOL:  # a sum of truths says whether one holds, a product whether all do
         return _truth("any" if function == "sum" else "all", value, axis, keepdims, out)
@@ -52,7 +58,37 @@ def _fold(
     return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
 
 
-def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+_NEUTRAL: dict[str, Any] = {"sum": 0, "prod": 1}
+_JOIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def _begun(
+    function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
+) -> Array:
+    """With a number to begin with, and without the elements that a mask leaves out."""
+    if function in _NEUTRAL:
+        value = cast(value, _sum_dtype(value, dtype))
+    begin = _NEUTRAL.get(function) if initial is None else initial
+    if begin is None:
+        raise ValueError(f"{function}: where= needs initial=, since a {function} of nothing is not defined")
+    first = held(begin, value.dtype, function, "initial")
+    if where is not True:
+        mask = cast(node(where, function, "where"), BOOL)
+        shape = broadcast_shapes(function, value.shape, mask.shape)
+        neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else first
+        value = op("where", broadcast(mask, shape), broadcast(value, shape), neutral)
+    axes = _axes(axis, value.shape, function)
+    if function not in _NEUTRAL and 0 in [value.shape[a] for a in axes]:
+        shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
+        return finish(broadcast(first, shape), out, function)
+    found = reduced(f"reduce_{function}", value, axes, keepdims)
+    return finish(op(_JOIN[function], found, first), out, function)
+
+
+def sum(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Array:
     """Sum along axes.
 
     Parameters
@@ -65,6 +101,10 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = Non
     out : Array, optional
     keepdims : bool
         Keep the summed axes with extent 1.
+    initial : number, optional
+        What to begin with.
+    where : array of bools, optional
+        Which elements count.
 
     Returns
     -------
@@ -82,8 +122,11 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = Non
     >>> wf.sum(wf.array([[1.0, 2.0], [3.0, 4.0]]), axis=0).tolist()
     [4.0, 6.0]
     """
-    if dtype is not None or out is not None or type(axis) not in _ONE or type(keepdims) is not bool:
-        return _fold("sum", x, axis, keepdims, out, dtype, additive=True)
+    if (
+        dtype is not None or out is not None or initial is not None or where is not True or type(axis) not in _ONE
+        or type(keepdims) is not bool
+    ):
+        return _fold("sum", x, axis, keepdims, out, dtype, True, initial, where)
     shaped = _SUMS.get((axis, keepdims))
     if shaped is None:
         shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _summed(value, axis, keepdims))
@@ -106,12 +149,15 @@ def _summed(value: Node, axis: Axis, keepdims: bool) -> Node:
     return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), _axes(axis, value.shape, "sum"), keepdims)
 
 
-def prod(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def prod(
+    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Array:
     """Product along axes.
 
     Parameters
     ----------
-    x, axis, dtype, out, keepdims : as in :func:`sum`
+    x, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
 
     Returns
     -------
@@ -128,15 +174,17 @@ def prod(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = No
     >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
     """
-    return _fold("prod", x, axis, keepdims, out, dtype, additive=True)
+    return _fold("prod", x, axis, keepdims, out, dtype, True, initial, where)
 
 
-def max(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def max(
+    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+) -> Array:
     """Largest element along axes; NaN if one of them is NaN.
 
     Parameters
     ----------
-    x, axis, out, keepdims : as in :func:`sum`
+    x, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
 
     Returns
     -------
@@ -145,8 +193,8 @@ def max(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
     Raises
     ------
-    ShapeError, AxisError
-        There is no element, or no such axis.
+    ShapeError, AxisError, ValueError
+        There is no element; no such axis; ``where`` without ``initial``.
 
     Examples
     --------
@@ -154,15 +202,17 @@ def max(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 5.0]
     """
-    return _fold("max", x, axis, keepdims, out)
+    return _fold("max", x, axis, keepdims, out, None, False, initial, where)
 
 
-def min(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def min(
+    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+) -> Array:
     """Smallest element along axes; NaN if one of them is NaN.
 
     Parameters
     ----------
-    x, axis, out, keepdims : as in :func:`sum`
+    x, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
 
     Returns
     -------
@@ -171,8 +221,8 @@ def min(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
     Raises
     ------
-    ShapeError, AxisError
-        There is no element, or no such axis.
+    ShapeError, AxisError, ValueError
+        There is no element; no such axis; ``where`` without ``initial``.
 
     Examples
     --------
@@ -180,7 +230,7 @@ def min(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
-    return _fold("min", x, axis, keepdims, out)
+    return _fold("min", x, axis, keepdims, out, None, False, initial, where)
 
 
 def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -213,8 +263,11 @@ def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     return finish(op("subtract", high, low), out, "ptp")
 
 
-def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None) -> Array:
+def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, where: Any = True) -> Array:
     value = cast(node(x, function), BOOL)
+    if where is not True:
+        mask = cast(node(where, function, "where"), BOOL)
+        value = op("where", mask, value, number(function == "all", BOOL))
     axes = _axes(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
@@ -223,12 +276,14 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None)
     return finish(reduced(name, value, axes, keepdims), out, function)
 
 
-def all(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def all(
+    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+) -> Array:
     """Whether all elements along axes are true (not zero); of no elements: True.
 
     Parameters
     ----------
-    x, axis, out, keepdims : as in :func:`sum`
+    x, axis, out, keepdims, where : as in :func:`sum`
 
     Returns
     -------
@@ -245,15 +300,17 @@ def all(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
     [False, True]
     """
-    return _truth("all", x, axis, keepdims, out)
+    return _truth("all", x, axis, keepdims, out, where)
 
 
-def any(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def any(
+    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+) -> Array:
     """Whether an element along axes is true (not zero); of no elements: False.
 
     Parameters
     ----------
-    x, axis, out, keepdims : as in :func:`sum`
+    x, axis, out, keepdims, where : as in :func:`sum`
 
     Returns
     -------
@@ -270,7 +327,7 @@ def any(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
     [False, True]
     """
-    return _truth("any", x, axis, keepdims, out)
+    return _truth("any", x, axis, keepdims, out, where)
 
 
 def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array:

@@ -150,7 +150,7 @@ class Stepper:
             out = net(x)
         else:
             with stored_as(net, self.dtype):
-                out = _floats(net(_floats(x, self.dtype)), float32)
+                out = _floats(net(_floats(x, self.dtype)), float32.dtype)
         value = self.loss(out, y)
         aux = (value, *(one_number(name, metric(out, y)) for name, metric in self.metrics.items()))
         return (value * self.arrays["scale"] if self.dtype == float16 else value), aux

@@ -1,0 +1,165 @@
+"""What NumPy's users ask an array beside its content: how it lies in memory, its bytes, one element after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.array.methods import Methods
+from weft.bind import bind
+from weft.convert import numpy_node
+from weft.graph.primitives.table import TABLE
+from weft.spelling import spelled
+
+
+class Flags:
+    """How an array lies in memory, as NumPy calls it: by attribute, or by name in brackets.
+
+    To its user an array lies row by row, and may be written to; views have no memory of their own.
+    """
+
+    __slots__ = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
+
+    def __init__(self, rows: bool, columns: bool, owns: bool, writeable: bool) -> None:
+        self.c_contiguous, self.f_contiguous, self.owndata, self.writeable, self.aligned = rows, columns, owns, writeable, True
+
+    def __getitem__(self, name: str) -> bool:
+        short = {"C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned"}
+        name = short.get(name, name.lower())
+        if name in ("contiguous", "fortran"):
+            name = f"{'c' if name == 'contiguous' else 'f'}_contiguous"
+        if name not in self.__slots__:
+            raise KeyError(f"flags: there is no {name!r}; known are {', '.join(self.__slots__)}")
+        return bool(getattr(self, name))
+
+    def __repr__(self) -> str:
+        return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self.__slots__)
+
+
+class Flat:
+    """The elements of an array in one row, what ``x.flat`` is: to iterate over, to read by index, and to write to."""
+
+    __slots__ = ("_array", "_next")
+
+    def __init__(self, array: Any) -> None:
+        self._array, self._next = array, 0
+
+    def __len__(self) -> int:
+        return self._array.size
+
+    def __iter__(self) -> Iterator[Any]:
+        line = self._array.flatten()
+        return (line[i] for i in range(len(line)))
+
+    def __next__(self) -> Any:
+        if self._next >= self._array.size:
+            raise StopIteration
+        self._next += 1
+        return self[self._next - 1]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._array.flatten()[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """A value that is too short is repeated, as NumPy repeats it."""
+        import weft
+
+        line = self._array.flatten()
+        given = weft.asarray(value)
+        chosen = line[index].shape
+        line[index] = weft.resize(given, chosen) if given.ndim and given.shape != chosen else value
+        self._array[...] = line.reshape(self._array.shape)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self._array.flatten().numpy(), dtype)
+
+    def copy(self) -> Any:
+        """The elements as an array of one dimension."""
+        return self._array.flatten()
+
+
+class Habits(Methods):
+    """Base of Array."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _base: Any
+
+        @property
+        def size(self) -> int: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def itemsize(self) -> int: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """How many bytes lie between neighbours along each axis, as NumPy would lay the array out."""
+        return tuple([s * self.itemsize for s in self._strides()])
+
+    @property
+    def base(self) -> Any:
+        """The array that this one is a view of; None where it is none."""
+        return self._base
+
+    @property
+    def flags(self) -> Flags:
+        """How the array lies in memory, under NumPy's names."""
+        turned = tuple(np.cumprod([1, *self.shape[:-1]]).tolist()) if self.shape else ()
+        columns = all(n == 1 or s == t for n, s, t in zip(self.shape, self._strides(), turned, strict=True))
+        return Flags(self._in_order(), columns, self._base is None, not self._is_value())
+
+    def _is_value(self) -> bool:
+        import weft
+
+        return isinstance(self, weft.Scalar)
+
+    @property
+    def flat(self) -> Flat:
+        """The elements in one row: to iterate over, to index, to write to."""
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.flat[:] = value
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The content's bytes, row by row (or column by column: "F"); computes now."""
+        return self.numpy().tobytes(order)  # type: ignore[arg-type]
+
+    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
+        """Write the content's bytes, or its numbers as text, to a file; computes now."""
+        self.numpy().tofile(fid, sep, format)
+
+    def view(self, dtype: Any = None) -> Any:
+        """A view of the same array; with a dtype, an array (no view) whose bytes are these, read as that dtype."""
+        if dtype is None:
+            return self[...]  # type: ignore[index]
+        wanted, node = spelled(dtype), self.node
+        if wanted is node.dtype:
+            return self[...]  # type: ignore[index]
+        if wanted.bits == node.dtype.bits and "bool" not in (wanted.kind, node.dtype.kind):
+            return self._own(bind(TABLE["bitcast"], node, dtype=wanted))
+        return self._own(numpy_node(np.ascontiguousarray(self.numpy()).view(wanted.numpy)))
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
+        """Sort in place along an axis; ``wf.sort`` makes a new array."""
+        import weft
+
+        self[...] = weft.sort(self, axis)
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+        """Order in place so that the element at ``kth`` is where a sort would put it; ``wf.partition`` makes a new array."""
+        import weft
+
+        self[...] = weft.partition(self, kth, axis)
+
+    def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+        """The slices along an axis where a condition holds, as ``wf.compress(condition, x, axis)``."""
+        import weft
+
+        return weft.compress(condition, self, axis, out)

@@ -1,0 +1,197 @@
+"""Python functions called with slices, or with elements: in Python, as often as there are some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.errors import ShapeError
+from weft.functions.common import arrays, axis_index, broadcast_shapes, looked, node, op
+from weft.functions.joining import stack
+from weft.spelling import spelled
+
+
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
+    """A function of vectors, called with each vector along an axis.
+
+    Parameters
+    ----------
+    func1d : callable
+        Takes an Array with one dimension.
+    axis : int
+    arr : array
+    args, kwargs
+        Handed to the function.
+
+    Returns
+    -------
+    Array : what the function gives stands in place of the axis
+
+    Raises
+    ------
+    AxisError, ValueError
+        No such axis; there is no vector.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.apply_along_axis(lambda row: row.max() - row, 1, wf.array([[1, 3], [5, 2]])).tolist()
+    [[2, 0], [0, 3]]
+    """
+    (value,) = arrays("apply_along_axis", arr=arr)
+    axis = axis_index(axis, value.ndim, "apply_along_axis")
+    lead = [n for a, n in enumerate(value.shape) if a != axis]
+    order = (*(a for a in range(value.ndim) if a != axis), axis)
+    rows = wrap(op("permute", value.node, axes=order)).reshape(-1, value.shape[axis])
+    if not rows.shape[0]:
+        raise ValueError("apply_along_axis: there is no vector to call the function with")
+    found = stack([wrap(node(func1d(row, *args, **kwargs), "apply_along_axis")) for row in rows])
+    shape = found.shape[1:]
+    whole = found.reshape(*lead, *shape) if lead or shape else found.reshape(())
+    order = (*range(axis), *range(len(lead), len(lead) + len(shape)), *range(axis, len(lead)))
+    return whole.transpose(order) if whole.ndim else whole
+
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
+    """A function of an array and an axis, called for one axis after the other.
+
+    Parameters
+    ----------
+    func : callable
+        Called as ``func(a, axis)``; a result with one dimension less gets it back.
+    a : array
+    axes : int or sequence of int
+
+    Returns
+    -------
+    Array with as many dimensions as ``a``
+
+    Raises
+    ------
+    AxisError, ShapeError
+        No such axis; a result of another number of dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.apply_over_axes(wf.sum, wf.ones((2, 3, 2)), [0, 2]).tolist()
+    [[[4.0], [4.0], [4.0]]]
+    """
+    (value,) = arrays("apply_over_axes", a=a)
+    for axis in axes if isinstance(axes, Sequence | np.ndarray) else (axes,):
+        place = axis_index(axis, value.ndim, "apply_over_axes")
+        found = wrap(node(func(value, place), "apply_over_axes"))
+        if found.ndim == value.ndim - 1:
+            found = found.reshape(*found.shape[:place], 1, *found.shape[place:])
+        if found.ndim != value.ndim:
+            raise ShapeError(f"apply_over_axes: the function gave shape {found.shape} for an array of shape {value.shape}")
+        value = found
+    return value
+
+
+class vectorize:  # noqa: N801  NumPy's name
+    """A function of numbers as one of arrays: called in Python, once for each element. ``wf.vmap`` runs natively.
+
+    Parameters
+    ----------
+    pyfunc : callable
+        Of Python numbers; what it gives may be a number, or a tuple of them.
+    otypes : sequence of dtypes, optional
+        Of the results; by default what the first call gives.
+    doc : str, optional
+    excluded : set of int and str, optional
+        Arguments that are handed over as they are.
+    cache : bool
+        Whether the first call, made for the dtypes, is not made again.
+    signature : str, optional
+        Not offered: use ``wf.vmap``.
+
+    Raises
+    ------
+    ValueError
+        A ``signature``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> larger = wf.vectorize(lambda a, b: a if a > b else b)
+    >>> larger(wf.array([1, 5, 2]), 3).tolist()
+    [3, 5, 3]
+    """
+
+    def __init__(
+        self, pyfunc: Callable[..., Any], otypes: Any = None, doc: str | None = None, excluded: Any = None,
+        cache: bool = False, signature: str | None = None,
+    ) -> None:
+        if signature is not None:
+            raise ValueError("vectorize: signature is not offered; wf.vmap maps functions of arrays")
+        self.pyfunc, self.cache, self.excluded = pyfunc, cache, frozenset(excluded or ())
+        self.otypes = None if otypes is None else [spelled(t) for t in otypes]
+        self.__doc__ = doc or pyfunc.__doc__ or type(self).__doc__
+        self.__name__ = getattr(pyfunc, "__name__", "vectorize")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        known = {k: looked(v, "vectorize", str(k)) for k, v in given.items() if k not in self.excluded}
+        shape = broadcast_shapes("vectorize", *(v.shape for v in known.values()))
+        lines = {k: np.broadcast_to(v, shape).reshape(-1).tolist() for k, v in known.items()}
+        count = int(np.prod(shape))
+        if not count and self.otypes is None:
+            raise ValueError("vectorize: there is no element to call the function with; give otypes")
+
+        def called(i: int) -> Any:
+            at = {k: lines[k][i] if k in lines else v for k, v in given.items()}
+            return self.pyfunc(*(at[k] for k in range(len(args))), **{k: at[k] for k in kwargs})
+
+        results = [called(i) for i in range(count)]
+        many = isinstance(results[0], tuple) if results else len(self.otypes or ()) > 1
+        columns = list(zip(*results, strict=True)) if many and results else [results] * (len(self.otypes or [0]))
+        out = [self._column(c, k, shape) for k, c in enumerate(columns)]
+        return tuple(out) if many else out[0]
+
+    def _column(self, results: Any, k: int, shape: tuple[int, ...]) -> Array:
+        values = [x.item() if isinstance(x, Array | np.generic) else x for x in results]
+        if self.otypes is not None:
+            return wrap(node(np.array(values, self.otypes[k].numpy).reshape(shape), "vectorize"))
+        return wrap(node(values, "vectorize")).reshape(shape)
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Callable[..., Any]:
+    """A function of Python numbers as one of arrays, called in Python for each element.
+
+    Parameters
+    ----------
+    func : callable
+    nin, nout : int
+        How many arguments, and how many results; the latter a tuple where there are several.
+    identity : number, optional
+        Kept for NumPy's sake; arrays of objects, which NumPy's own gives, are not there.
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    TypeError
+        When it is called: another number of arguments.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.frompyfunc(lambda a, b: a + 2 * b, 2, 1)(wf.array([1, 2]), 10).tolist()
+    [21, 22]
+    """
+    mapped = vectorize(func)
+
+    def function(*args: Any) -> Any:
+        if len(args) != nin:
+            raise TypeError(f"{mapped.__name__}: {nin} arguments are needed, not {len(args)}")
+        return mapped(*args)
+
+    function.nin, function.nout, function.identity = nin, nout, identity  # type: ignore[attr-defined]
+    function.__name__, function.__doc__ = mapped.__name__, func.__doc__
+    return function

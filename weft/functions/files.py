@@ -1,0 +1,397 @@
+"""Arrays in NumPy's files and from bytes, text and iterators. Weight files are another room's: ``wf.io``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, own
+from weft.errors import DTypeError
+from weft.formats import BFLOAT16, FLOAT32
+from weft.functions.common import looked, node, of_numpy
+from weft.spelling import spelled
+
+
+def _plain(function: str, x: Any, argument: str) -> np.ndarray:
+    """What a file is to hold; bfloat16 has no name in NumPy's files."""
+    found = looked(x, function, argument)
+    if found.dtype == BFLOAT16.numpy:
+        raise DTypeError(f"{function}: NumPy's files have no bfloat16; cast with .astype('float32'), or use wf.io.save")
+    return found
+
+
+def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
+    """Write an array to a ``.npy`` file; computes at once.
+
+    Parameters
+    ----------
+    file : path or file
+        ``.npy`` is put behind a path that lacks it.
+    arr : array
+    allow_pickle : bool
+        Does nothing: arrays of weft hold numbers.
+
+    Raises
+    ------
+    DTypeError, OSError, TraceError
+        bfloat16; what the file system says; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf, io
+    >>> file = io.BytesIO()
+    >>> wf.save(file, wf.array([1, 2]))
+    >>> start = file.seek(0)
+    >>> wf.load(file).tolist()
+    [1, 2]
+    """
+    np.save(file, _plain("save", arr, "arr"), allow_pickle=False)
+
+
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write several arrays to a ``.npz`` file; computes at once.
+
+    Parameters
+    ----------
+    file : path or file
+    args : arrays
+        Called "arr_0", "arr_1", ...
+    kwds : arrays
+        Under their names.
+
+    Raises
+    ------
+    DTypeError, ValueError, OSError, TraceError
+        bfloat16; a name given twice; what the file system says; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf, io
+    >>> file = io.BytesIO()
+    >>> wf.savez(file, x=wf.array([1, 2]))
+    >>> start = file.seek(0)
+    >>> wf.load(file)["x"].tolist()
+    [1, 2]
+    """
+    given: dict[str, Any] = {k: _plain("savez", a, k) for k, a in kwds.items()}
+    np.savez(file, *(_plain("savez", a, "args") for a in args), **given)
+
+
+def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
+    """:func:`savez`, compressed.
+
+    Parameters
+    ----------
+    file, args, kwds : as in :func:`savez`
+
+    Raises
+    ------
+    DTypeError, ValueError, OSError, TraceError
+        As :func:`savez`.
+
+    Examples
+    --------
+    >>> import weft as wf, io
+    >>> file = io.BytesIO()
+    >>> wf.savez_compressed(file, wf.array([1, 2]))
+    >>> start = file.seek(0)
+    >>> wf.load(file).files
+    ['arr_0']
+    """
+    given: dict[str, Any] = {k: _plain("savez_compressed", a, k) for k, a in kwds.items()}
+    np.savez_compressed(file, *(_plain("savez_compressed", a, "args") for a in args), **given)
+
+
+class Archive(Mapping[str, Array]):
+    """The arrays of a ``.npz`` file by name, each read when it is asked for: what :func:`load` gives.
+
+    Parameters
+    ----------
+    archive : numpy.lib.npyio.NpzFile
+
+    Examples
+    --------
+    >>> import weft as wf, io
+    >>> file = io.BytesIO()
+    >>> wf.savez(file, x=wf.array([1, 2]))
+    >>> start = file.seek(0)
+    >>> with wf.load(file) as archive:
+    ...     print(archive["x"])
+    [1 2]
+    """
+
+    def __init__(self, archive: Any) -> None:
+        self._archive = archive
+        self.files: list[str] = list(archive.files)
+
+    def __getitem__(self, name: str) -> Array:
+        return own(node(self._archive[name], "load"))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __enter__(self) -> Archive:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._archive.close()
+
+
+def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
+    """Read a ``.npy`` or ``.npz`` file.
+
+    Parameters
+    ----------
+    file : path or file
+    mmap_mode : any
+        Does nothing: the content is read.
+    allow_pickle : bool
+        Only False is offered: a pickle may run anything.
+
+    Returns
+    -------
+    Array, or Archive : a mapping from names to Arrays, of a ``.npz`` file
+
+    Raises
+    ------
+    ValueError, DTypeError, OSError
+        Pickles; a dtype that weft does not have; what the file system says.
+
+    Examples
+    --------
+    >>> import weft as wf, io
+    >>> file = io.BytesIO()
+    >>> wf.save(file, wf.array([1.5]))
+    >>> start = file.seek(0)
+    >>> wf.load(file)
+    array([1.5], dtype=float32)
+    """
+    if allow_pickle:
+        raise ValueError("load: allow_pickle=True is not offered: a pickle may run anything; use numpy.load")
+    found = np.load(file, allow_pickle=False)
+    return own(node(found, "load")) if isinstance(found, np.ndarray) else Archive(found)
+
+
+def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803  NumPy's name
+    """Write a vector or a matrix as text, a row a line; computes at once.
+
+    Parameters
+    ----------
+    fname : path or file
+    X : (N,) or (M, N) array
+    args, kwargs
+        As in NumPy: ``fmt=``, ``delimiter=``, ``newline=``, ``header=``, ``footer=``, ``comments=``, ``encoding=``.
+
+    Raises
+    ------
+    ValueError, OSError, TraceError
+        More dimensions; what the file system says; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf, io
+    >>> file = io.StringIO()
+    >>> wf.savetxt(file, wf.array([[1, 2], [3, 4]]), fmt="%d", delimiter=",")
+    >>> file.getvalue()
+    '1,2\\n3,4\\n'
+    """
+    np.savetxt(fname, looked(X, "savetxt", "X"), *args, **kwargs)
+
+
+def _numbers(found: Any, unpacked: bool) -> Any:
+    if unpacked and isinstance(found, list | tuple):
+        return tuple(own(node(x, "loadtxt")) for x in found)
+    return own(node(found, "loadtxt"))
+
+
+def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Read numbers from text, a row a line.
+
+    Parameters
+    ----------
+    fname : path, file, or list of lines
+    dtype : dtype, optional
+        float32 by default.
+    args, kwargs
+        As in NumPy: ``comments=``, ``delimiter=``, ``converters=``, ``skiprows=``, ``usecols=``, ``unpack=``, ``ndmin=``,
+        ``encoding=``, ``max_rows=``, ``quotechar=``.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, DTypeError, OSError
+        Lines that are no rows of numbers; an unknown dtype; what the file system says.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    wanted = (FLOAT32 if dtype is None else spelled(dtype)).numpy
+    return _numbers(np.loadtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
+
+
+def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """Read numbers from text in which some are missing.
+
+    Parameters
+    ----------
+    fname : path, file, or list of lines
+    dtype : dtype, optional
+        float32 by default; structured dtypes are not offered.
+    args, kwargs
+        As in NumPy: ``comments=``, ``delimiter=``, ``skip_header=``, ``missing_values=``, ``filling_values=``, ``usecols=``, ...
+
+    Returns
+    -------
+    Array, NaN where nothing stands
+
+    Raises
+    ------
+    ValueError, DTypeError, OSError
+        Lines of different lengths; an unknown dtype; what the file system says.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
+    [[1.0, 2.0], [3.0, nan]]
+    """
+    wanted = (FLOAT32 if dtype is None else spelled(dtype)).numpy
+    return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
+
+
+def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int = 0) -> Array:
+    """Bytes in memory as an array: a copy.
+
+    Parameters
+    ----------
+    buffer : bytes, or any object with a buffer
+    dtype : dtype
+        What the bytes hold; float64 by default, as in NumPy.
+    count : int
+        How many elements; -1: all there are.
+    offset : int
+        Where to begin, in bytes.
+
+    Returns
+    -------
+    (N,) Array
+
+    Raises
+    ------
+    ValueError, DTypeError
+        Sizes that do not fit; an unknown dtype.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
+    [1, 2, 255]
+    """
+    return own(node(np.frombuffer(buffer, spelled(dtype).numpy, count, offset), "frombuffer"))
+
+
+def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", offset: int = 0) -> Array:
+    """Bytes, or text, of a file as an array.
+
+    Parameters
+    ----------
+    file : path or file
+    dtype, count, offset : as in :func:`frombuffer`
+    sep : str
+        What stands between numbers in a text; "": the file holds bytes.
+
+    Returns
+    -------
+    (N,) Array
+
+    Raises
+    ------
+    DTypeError, OSError
+        An unknown dtype; what the file system says.
+
+    Examples
+    --------
+    >>> import weft as wf, tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     wf.array([1, 2], dtype="int16").tofile(file.name)
+    ...     wf.fromfile(file.name, dtype="int16").tolist()
+    [1, 2]
+    """
+    return own(node(np.fromfile(file, spelled(dtype).numpy, count, sep, offset), "fromfile"))
+
+
+def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str) -> Array:
+    """The numbers of a text as an array.
+
+    Parameters
+    ----------
+    string : str
+    dtype : dtype, optional
+        float32 by default.
+    count : int
+        How many; -1: all there are.
+    sep : str
+        What stands between them.
+
+    Returns
+    -------
+    (N,) Array
+
+    Raises
+    ------
+    ValueError, DTypeError
+        No separator: bytes are :func:`frombuffer`'s; an unknown dtype.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.fromstring("1, 2", dtype=int, sep=",").tolist()
+    [1, 2]
+    """
+    if not sep:
+        raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
+    wanted = (FLOAT32 if dtype is None else spelled(dtype)).numpy
+    return own(node(np.fromstring(string, wanted, count, sep=sep), "fromstring"))
+
+
+def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:
+    """What an iterator gives, as an array with one dimension.
+
+    Parameters
+    ----------
+    iter : iterable of numbers
+    dtype : dtype
+    count : int
+        How many; -1: all it gives.
+
+    Returns
+    -------
+    (N,) Array
+
+    Raises
+    ------
+    ValueError, DTypeError
+        It gives fewer; an unknown dtype.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.fromiter((x * x for x in range(3)), int).tolist()
+    [0, 1, 4]
+    """
+    return of_numpy(np.fromiter(iter, spelled(dtype).numpy, count))

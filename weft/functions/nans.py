@@ -1,0 +1,341 @@
+"""Sums, means and extremes of the elements that are not NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.formats import FLOATS
+from weft.functions.choosing import where
+from weft.functions.common import Axis, arrays, cast, finish, floating, node
+from weft.functions.elementwise import isnan, sqrt
+from weft.functions.products import cumulative_prod
+from weft.functions.statistics import all, argmax, argmin, cumulative_sum, max, min, prod, sum
+
+
+def _without(function: str, x: Any, stand_in: float) -> Array:
+    """``x`` with a number in place of each NaN."""
+    (value,) = arrays(function, a=x)
+    return where(isnan(value), stand_in, value) if value.node.dtype in FLOATS else value
+
+
+def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Sum of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, dtype, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array without the axes; 0 where all are NaN
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nansum(wf.array([1.0, wf.nan, 2.0])).tolist()
+    3.0
+    """
+    return sum(_without("nansum", a, 0.0), axis, dtype, out, keepdims)
+
+
+def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Product of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, dtype, out, keepdims : as in :func:`sum`
+
+    Returns
+    -------
+    Array without the axes; 1 where all are NaN
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanprod(wf.array([3.0, wf.nan, 2.0])).tolist()
+    6.0
+    """
+    return prod(_without("nanprod", a, 1.0), axis, dtype, out, keepdims)
+
+
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
+    """Running sum in which a NaN adds nothing.
+
+    Parameters
+    ----------
+    a, axis, dtype, out : as in :func:`cumulative_sum`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`cumulative_sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nancumsum(wf.array([1.0, wf.nan, 2.0])).tolist()
+    [1.0, 1.0, 3.0]
+    """
+    return cumulative_sum(_without("nancumsum", a, 0.0), axis, dtype, out)
+
+
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
+    """Running product in which a NaN counts as 1.
+
+    Parameters
+    ----------
+    a, axis, dtype, out : as in :func:`cumulative_sum`
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`cumulative_sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nancumprod(wf.array([2.0, wf.nan, 3.0])).tolist()
+    [2.0, 2.0, 6.0]
+    """
+    return cumulative_prod(_without("nancumprod", a, 1.0), axis, dtype, out)
+
+
+def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool) -> Array:
+    (value,) = arrays(function, a=a)
+    fold, none = (max, -np.inf) if function == "nanmax" else (min, np.inf)
+    found = fold(_without(function, value, none), axis, keepdims=keepdims)
+    if value.node.dtype in FLOATS:
+        found = where(all(isnan(value), axis, keepdims=keepdims), np.nan, found)
+    return finish(found.node, out, function)
+
+
+def nanmax(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Largest of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, out, keepdims : as in :func:`max`
+
+    Returns
+    -------
+    Array without the axes; NaN where all are
+
+    Raises
+    ------
+    ShapeError, AxisError
+        As :func:`max`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanmax(wf.array([1.0, wf.nan])).tolist()
+    1.0
+    """
+    return _extreme("nanmax", a, axis, out, keepdims)
+
+
+def nanmin(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Smallest of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, out, keepdims : as in :func:`max`
+
+    Returns
+    -------
+    Array without the axes; NaN where all are
+
+    Raises
+    ------
+    ShapeError, AxisError
+        As :func:`min`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanmin(wf.array([1.0, wf.nan])).tolist()
+    1.0
+    """
+    return _extreme("nanmin", a, axis, out, keepdims)
+
+
+def _place(function: str, a: Any, axis: int | None, out: Any, keepdims: bool) -> Array:
+    (value,) = arrays(function, a=a)
+    if value.node.dtype in FLOATS and bool(all(isnan(value), axis).any()):
+        raise ValueError(f"{function}: all elements of a slice are NaN")
+    fold, none = (argmax, -np.inf) if function == "nanargmax" else (argmin, np.inf)
+    return fold(_without(function, value, none), axis, out, keepdims)
+
+
+def nanargmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Where the largest of the elements that are not NaN is; looks whether there is one.
+
+    Parameters
+    ----------
+    a, axis, out, keepdims : as in :func:`argmax`
+
+    Returns
+    -------
+    Array of int64, without the axis
+
+    Raises
+    ------
+    ValueError, AxisError, TraceError
+        All are NaN; no such axis; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanargmax(wf.array([wf.nan, 1.0, 3.0])).tolist()
+    2
+    """
+    return _place("nanargmax", a, axis, out, keepdims)
+
+
+def nanargmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Where the smallest of the elements that are not NaN is; looks whether there is one.
+
+    Parameters
+    ----------
+    a, axis, out, keepdims : as in :func:`argmax`
+
+    Returns
+    -------
+    Array of int64, without the axis
+
+    Raises
+    ------
+    ValueError, AxisError, TraceError
+        As :func:`nanargmax`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanargmin(wf.array([wf.nan, 1.0, 3.0])).tolist()
+    1
+    """
+    return _place("nanargmin", a, axis, out, keepdims)
+
+
+def _moments(function: str, a: Any, axis: Axis, dtype: Any, ddof: float | None, keepdims: bool) -> Array:
+    """The mean (``ddof`` is None) or the variance, in the dtype that it is computed in."""
+    value = floating(node(a, function, "a"))
+    x = wrap(cast(value, value.dtype.computed))
+    there = ~isnan(x)
+    if dtype is not None:
+        x = x.astype(dtype)
+    count = sum(there, axis, keepdims=True).astype(x.dtype)
+    mean = sum(where(there, x, 0.0), axis, keepdims=True) / count
+    found = mean
+    if ddof is not None:
+        freedom = count - ddof
+        far = sum(where(there, x - mean, 0.0) ** 2, axis, keepdims=True)
+        found = where(freedom > 0, far / where(freedom > 0, freedom, 1.0), np.nan)
+    if not keepdims:
+        shape = sum(there, axis).shape
+        found = found.reshape(shape)
+    return found if dtype is not None else wrap(cast(found.node, value.dtype))
+
+
+def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+    """Mean of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, dtype, out, keepdims : as in :func:`mean`
+
+    Returns
+    -------
+    Array without the axes; NaN where all are
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`mean`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanmean(wf.array([1.0, wf.nan, 3.0])).tolist()
+    2.0
+    """
+    return finish(_moments("nanmean", a, axis, dtype, None, keepdims).node, out, "nanmean")
+
+
+def nanvar(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
+    correction: float | None = None,
+) -> Array:
+    """Variance of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, dtype, out, ddof, keepdims, correction : as in :func:`var`
+
+    Returns
+    -------
+    Array without the axes; NaN where no more than ``ddof`` are left
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`mean`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
+    1.0
+    """
+    less = ddof if correction is None else correction
+    return finish(_moments("nanvar", a, axis, dtype, less, keepdims).node, out, "nanvar")
+
+
+def nanstd(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
+    correction: float | None = None,
+) -> Array:
+    """Standard deviation of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, dtype, out, ddof, keepdims, correction : as in :func:`var`
+
+    Returns
+    -------
+    Array without the axes; NaN where no more than ``ddof`` are left
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`mean`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
+    2.0
+    """
+    less = ddof if correction is None else correction
+    return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims)).node, out, "nanstd")

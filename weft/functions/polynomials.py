@@ -1,0 +1,352 @@
+"""Polynomials as vectors of coefficients, the highest power first, as NumPy's old functions have them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import operands
+from weft.errors import ShapeError
+from weft.formats import FLOAT32, FLOAT64
+from weft.functions.common import Node, arrays, floating, looked, node, number, of_numpy, op, reshaped, sliced
+from weft.functions.joining import concat
+from weft.functions.signals import convolve
+
+
+def _line(function: str, x: Any, argument: str = "p") -> Node:
+    """Coefficients as a vector; one number is a constant polynomial."""
+    value = node(x, function, argument)
+    if len(value.shape) > 1:
+        raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector of coefficients is needed")
+    return value if value.shape else reshaped(value, (1,))
+
+
+def polyval(p: Any, x: Any) -> Array:
+    """A polynomial at the places ``x``, by Horner's rule.
+
+    Parameters
+    ----------
+    p : (N,) array
+        The highest power first.
+    x : array
+
+    Returns
+    -------
+    Array of the shape of ``x``
+
+    Raises
+    ------
+    ShapeError
+        ``p`` is no vector.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
+    [13, 76]
+    """
+    line, at = operands(wrap(_line("polyval", p)), x)
+    found = op("multiply", at, number(0, at.dtype))
+    for k in range(line.size):
+        found = op("add", op("multiply", found, at), reshaped(sliced(line, 0, k, k + 1), ()))
+    return wrap(found)
+
+
+def _sides(function: str, a: Any, b: Any) -> tuple[Node, Node]:
+    """Two polynomials of one length, zeros in front of the shorter."""
+    x, y = operands(wrap(_line(function, a, "a1")), wrap(_line(function, b, "a2")))
+    long_ = max(x.size, y.size)
+    first, second = (op("pad", n, low=(long_ - n.size,), high=(0,), value=0) if n.size < long_ else n for n in (x, y))
+    return first, second
+
+
+def polyadd(a1: Any, a2: Any) -> Array:
+    """The sum of two polynomials.
+
+    Parameters
+    ----------
+    a1, a2 : (N,) array
+
+    Returns
+    -------
+    Array with one dimension
+
+    Raises
+    ------
+    ShapeError
+        No vectors.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.polyadd([1, 2], [9, 5, 4]).tolist()
+    [9, 6, 6]
+    """
+    return wrap(op("add", *_sides("polyadd", a1, a2)))
+
+
+def polysub(a1: Any, a2: Any) -> Array:
+    """The difference of two polynomials.
+
+    Parameters
+    ----------
+    a1, a2 : (N,) array
+
+    Returns
+    -------
+    Array with one dimension
+
+    Raises
+    ------
+    ShapeError
+        No vectors.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.polysub([2, 10, 2], [3, 10, 4]).tolist()
+    [-1, 0, -2]
+    """
+    return wrap(op("subtract", *_sides("polysub", a1, a2)))
+
+
+def polymul(a1: Any, a2: Any) -> Array:
+    """The product of two polynomials; leading zeros, which NumPy leaves out, stay.
+
+    Parameters
+    ----------
+    a1, a2 : (N,) array
+
+    Returns
+    -------
+    Array with one dimension
+
+    Raises
+    ------
+    ShapeError
+        No vectors, or empty ones.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.polymul([1, 2, 3], [9, 5, 1]).tolist()
+    [9, 23, 38, 17, 3]
+    """
+    return convolve(wrap(_line("polymul", a1, "a1")), wrap(_line("polymul", a2, "a2")))
+
+
+def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
+    """The quotient and the rest of two polynomials; computes at once, since leading zeros of the rest are left out.
+
+    Parameters
+    ----------
+    u, v : (N,) array
+
+    Returns
+    -------
+    two Arrays with one dimension
+
+    Raises
+    ------
+    ShapeError, TraceError
+        No vectors; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [x.tolist() for x in wf.polydiv([3.0, 5.0, 2.0], [2.0, 1.0])]
+    [[1.5, 1.75], [0.25]]
+    """
+    over, under = operands(wrap(_line("polydiv", u, "u")), wrap(_line("polydiv", v, "v")))
+    dtype = floating(over).dtype
+    found = np.polydiv(*(wrap(n).numpy().astype(np.float64) for n in (over, under)))
+    return of_numpy(found[0], dtype), of_numpy(found[1], dtype)
+
+
+def _times(function: str, m: Any) -> int:
+    count = operator.index(m)
+    if count < 0:
+        raise ValueError(f"{function}: m={count} must not be negative")
+    return count
+
+
+def polyder(p: Any, m: int = 1) -> Array:
+    """The derivative of a polynomial, ``m`` times over.
+
+    Parameters
+    ----------
+    p : (N,) array
+    m : int
+
+    Returns
+    -------
+    Array with one dimension, ``m`` shorter
+
+    Raises
+    ------
+    ShapeError, ValueError
+        ``p`` is no vector; ``m`` is negative.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.polyder([1, 1, 1, 1]).tolist()
+    [3, 2, 1]
+    """
+    line = wrap(_line("polyder", p))
+    for _ in range(_times("polyder", m)):
+        powers = np.arange(line.size - 1, 0, -1)
+        line = line[:-1] * (powers if line.dtype.kind in "biu" else powers.astype(line.dtype))
+    return line
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
+    """The integral of a polynomial, ``m`` times over.
+
+    Parameters
+    ----------
+    p : (N,) array
+    m : int
+    k : number or (m,) array, optional
+        The constants, in the order in which they are used; zero by default.
+
+    Returns
+    -------
+    Array of floats with one dimension, ``m`` longer
+
+    Raises
+    ------
+    ShapeError, ValueError
+        ``p`` is no vector; ``m`` is negative, or there are not as many constants.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.polyint([3.0, 2.0, 1.0]).tolist()
+    [1.0, 1.0, 1.0, 0.0]
+    """
+    line, count = wrap(floating(_line("polyint", p))), _times("polyint", m)
+    constants = [0.0] * count
+    if k is not None:
+        given = looked(k, "polyint", "k").reshape(-1).tolist()
+        constants = given * count if len(given) == 1 else given
+        if len(constants) < count:
+            raise ValueError(f"polyint: {len(constants)} constants are given for m={count}")
+    for c in constants[:count]:
+        powers = np.arange(line.size, 0, -1)
+        line = concat([line / powers.astype(line.dtype), wrap(number(c, line.node.dtype)).reshape(1)])
+    return line
+
+
+def poly(seq_of_zeros: Any) -> Array:
+    """The polynomial that has these zeros.
+
+    Parameters
+    ----------
+    seq_of_zeros : (N,) array
+        NumPy's square matrix, whose eigenvalues would be taken, is refused.
+
+    Returns
+    -------
+    (N + 1,) Array of floats, the first of them 1
+
+    Raises
+    ------
+    ShapeError
+        No vector.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.poly([1.0, 2.0]).tolist()
+    [1.0, -3.0, 2.0]
+    """
+    zeros = wrap(floating(_line("poly", seq_of_zeros, "seq_of_zeros")))
+    one = wrap(number(1, zeros.node.dtype)).reshape(1)
+    found = one
+    for k in range(zeros.size):
+        found = convolve(found, concat([one, -zeros[k : k + 1]]))
+    return found
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  NumPy's name
+    """The powers of a vector's elements, one power a column.
+
+    Parameters
+    ----------
+    x : (M,) array
+    N : int, optional
+        How many powers; None: as many as elements.
+    increasing : bool
+        The lowest power first.
+
+    Returns
+    -------
+    (M, N) Array
+
+    Raises
+    ------
+    ShapeError
+        ``x`` is no vector, or ``N`` is negative.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.vander([1, 2, 3], 3).tolist()
+    [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
+    """
+    (line,) = arrays("vander", x=x)
+    if line.ndim != 1:
+        raise ShapeError(f"vander: x has shape {line.shape}; a vector is needed")
+    count = line.size if N is None else operator.index(N)
+    if count < 0:
+        raise ShapeError(f"vander: N={count} must not be negative")
+    powers = np.arange(count) if increasing else np.arange(count)[::-1]
+    value = line if line.dtype.kind != "b" else line.astype("int64")
+    return value[:, None] ** powers.astype("int64" if value.dtype.kind in "iu" else value.dtype)
+
+
+def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+    """The polynomial that is nearest to points, by least squares; computes at once in float64, by NumPy.
+
+    Parameters
+    ----------
+    x : (M,) array
+    y : (M,) or (M, K) array
+    deg : int
+        The highest power.
+    rcond : float, optional
+        What is smaller than the largest singular value by this factor does not count.
+    full : bool
+        Also residuals, rank, singular values and ``rcond``.
+    w : (M,) array, optional
+        Weights of the points.
+    cov : bool or "unscaled"
+        Also the covariances of the coefficients.
+
+    Returns
+    -------
+    (deg + 1,) or (deg + 1, K) Array, or a tuple that begins with it
+
+    Raises
+    ------
+    TypeError, ValueError, TraceError
+        Shapes that do not fit, or a negative degree; too few points for ``cov``; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [round(c, 4) for c in wf.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).tolist()]
+    [2.0, 1.0]
+    """
+    known = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
+    weights = None if w is None else looked(w, "polyfit", "w").astype(np.float64)
+    like = FLOAT64 if any(k.dtype == np.float64 for k in known) else FLOAT32
+    ask: Any = np.polyfit
+    found = ask(*(k.astype(np.float64) for k in known), deg, rcond, full, weights, cov)
+    if not isinstance(found, tuple):
+        return of_numpy(found, like)
+    return tuple(of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in found)

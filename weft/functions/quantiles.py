@@ -1,0 +1,317 @@
+"""Medians and quantiles: sorted along the axes, then read between two neighbours. With ``nan`` in front, NaN are left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.errors import DTypeError
+from weft.formats import BOOL, FLOAT64, FLOATS
+from weft.functions.choosing import where
+from weft.functions.common import (
+    Axis,
+    Node,
+    arrays,
+    axis_tuple,
+    cast,
+    finish,
+    floating,
+    node,
+    op,
+    permuted,
+    reshaped,
+)
+from weft.functions.elementwise import ceil, floor, isnan, maximum, minimum, rint
+from weft.functions.indexing import take_along_axis
+from weft.functions.statistics import sum
+
+# where a quantile q of n elements lies, counted from 0 (R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages,
+# The American Statistician 50, 1996): n q + a + q (1 - a - b) - 1
+_BETWEEN = {
+    "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
+}
+
+def _closest(q: Any, n: Any) -> tuple[Any, Any]:
+    place = n * q - 1.5
+    low: Any = floor(place)
+    return low, where((place == low) & (low % 2 == 1), 0.0, 1.0)
+
+
+_PLACES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {  # (q, n) -> (place below, part of the way to the next)
+    "lower": lambda q, n: (floor((n - 1) * q), 0.0),
+    "higher": lambda q, n: (ceil((n - 1) * q), 0.0),
+    "nearest": lambda q, n: (rint((n - 1) * q), 0.0),
+    "midpoint": lambda q, n: (floor((n - 1) * q), where((n - 1) * q == floor((n - 1) * q), 0.0, 0.5)),
+    "inverted_cdf": lambda q, n: (ceil(n * q - 1), 0.0),
+    "averaged_inverted_cdf": lambda q, n: (floor(n * q - 1), where(n * q == floor(n * q), 0.5, 1.0)),
+    "closest_observation": _closest,
+}
+_CHOOSING = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")  # elements as they are
+METHODS = (*_BETWEEN, *_PLACES)
+
+
+def _places(method: str, q: Array, n: Any) -> tuple[Any, Any]:
+    if method in _PLACES:
+        return _PLACES[method](q, n)
+    a, b = _BETWEEN[method]
+    place = n * q + (a + q * (1 - a - b)) - 1
+    return floor(place), place - floor(place)
+
+
+def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array, tuple[int, ...], tuple[int, ...]]:
+    """The elements to choose from sorted along a last axis, the shape in front, and that with the axes kept.
+
+    whole : integers may stay integers, since none is made of two
+    """
+    value = node(x, function, "a")
+    value = value if whole and value.size else floating(value)
+    axes = axis_tuple(axis, len(value.shape), function) if value.shape or axis not in (0, -1) else ()
+    rest = tuple(a for a in range(len(value.shape)) if a not in axes)
+    lead = tuple(value.shape[a] for a in rest)
+    kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
+    row = reshaped(permuted(value, rest + axes), (*lead, math.prod(value.shape[a] for a in axes)))
+    return wrap(op("sort", row, axis=len(lead)) if row.size else row), lead, kept
+
+
+def _fractions(function: str, q: Any, scale: float) -> Array:
+    (given,) = arrays(function, q=q)
+    found = wrap(cast(given.node, FLOAT64))
+    if isinstance(q, np.ndarray | float | int | list | tuple):  # of those that are computed only the place is bounded
+        known = np.asarray(q)
+        if not ((known >= 0) & (known <= scale)).all():
+            raise ValueError(f"{function}: q={q!r} must be from 0 to {scale:g}")
+        found = wrap(node(np.asarray(q, np.float64), function, "q"))
+    return found if scale == 1 else found / scale
+
+
+def _quantiles(
+    function: str, x: Any, q: Any, axis: Axis, out: Any, method: str, keepdims: bool, scale: float, skip: bool,
+) -> Array:
+    if method not in METHODS:
+        raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
+    if node(x, function, "a").dtype == BOOL:
+        raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
+    fractions = _fractions(function, q, scale)
+    rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
+    line = fractions.reshape(-1)
+    count: Any = rows.shape[-1]
+    if skip:
+        count = sum(~isnan(rows), axis=-1, keepdims=True)
+    if not rows.shape[-1]:
+        found = wrap(op("broadcast_to", node(np.nan, function), shape=(*lead, line.size))).astype(rows.dtype)
+    else:
+        n = count.astype("float64") if skip else float(count)
+        low, part = _places(method, line, n)
+        if not skip:
+            low = low.reshape((1,) * len(lead) + (-1,))
+            part = part if isinstance(part, float) else part.reshape((1,) * len(lead) + (-1,))
+        last = n - 1
+        below, above = (minimum(maximum(k, 0.0), maximum(last, 0.0)).astype("int64") for k in (low, low + 1))
+        a = take_along_axis(rows, below, mode="clip")
+        if isinstance(part, float):
+            found = a
+        else:
+            b, part = take_along_axis(rows, above, mode="clip"), part.astype(rows.dtype)
+            if rows.node.dtype not in FLOATS:  # closest_observation
+                found = where(part == 0, a, b)
+            else:
+                found = where(part == 0, a, where(a == b, a, a + (b - a) * part))  # equal infinities have no difference
+        end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted behind all numbers
+        found = where(isnan(end), end, found) if rows.node.dtype in FLOATS else found
+    turned = permuted(found.node, (len(lead), *range(len(lead))))
+    shape = fractions.shape + (kept if keepdims else lead)
+    return finish(reshaped(turned, shape), out, function)
+
+
+def quantile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """The number below which a part ``q`` of the elements lies.
+
+    Parameters
+    ----------
+    a : array
+    q : number or array
+        From 0 to 1.
+    axis : int or tuple of int, optional
+        None: all of them.
+    out : Array, optional
+    overwrite_input : bool
+        Does nothing: ``a`` stays as it is.
+    method : str
+        How to go between two elements: "linear", "lower", "higher", "nearest", "midpoint", or one of Hyndman and Fan's nine as
+        NumPy calls them ("hazen", "weibull", "median_unbiased", ...).
+    keepdims : bool
+
+    Returns
+    -------
+    Array : the shape of ``q``, then that of ``a`` without the axes; NaN where a NaN is among the elements, or nothing
+
+    Raises
+    ------
+    ValueError, AxisError, DTypeError
+        ``q`` out of range, or an unknown method; no such axis; ``a`` holds bools.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.quantile(wf.array([1.0, 2.0, 3.0, 5.0]), [0.0, 0.5]).tolist()
+    [1.0, 2.5]
+    """
+    return _quantiles("quantile", a, q, axis, out, method, keepdims, 1.0, False)
+
+
+def percentile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """:func:`quantile` in hundredths.
+
+    Parameters
+    ----------
+    a, q, axis, out, overwrite_input, method, keepdims : as in :func:`quantile`, ``q`` from 0 to 100
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, AxisError
+        As :func:`quantile`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.percentile(wf.array([1.0, 2.0, 3.0]), 25).tolist()
+    1.5
+    """
+    return _quantiles("percentile", a, q, axis, out, method, keepdims, 100.0, False)
+
+
+def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool) -> Array:
+    rows, lead, kept = _rows(function, a, axis)
+    n = rows.shape[-1]
+    if not n:
+        found = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
+    else:
+        low, high, end = rows[..., (n - 1) // 2], rows[..., n // 2], rows[..., -1]
+        found = where(isnan(end), end, low if n % 2 else where(low == high, low, low / 2 + high / 2))
+    shaped: Node = found.node
+    return finish(reshaped(shaped, kept if keepdims else lead), out, function)
+
+
+def median(
+    a: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False,
+) -> Array:
+    """The middle one of the elements, or the mean of the middle two.
+
+    Parameters
+    ----------
+    a, axis, out, overwrite_input, keepdims : as in :func:`quantile`
+
+    Returns
+    -------
+    Array without the axes; NaN where a NaN is among the elements, or nothing
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.median(wf.array([3.0, 1.0, 2.0, 10.0])).tolist()
+    2.5
+    """
+    return _middle("median", a, axis, out, keepdims)
+
+
+def nanquantile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """:func:`quantile` of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, q, axis, out, overwrite_input, method, keepdims : as in :func:`quantile`
+
+    Returns
+    -------
+    Array, NaN where all are
+
+    Raises
+    ------
+    ValueError, AxisError
+        As :func:`quantile`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanquantile(wf.array([1.0, wf.nan, 3.0]), 0.5).tolist()
+    2.0
+    """
+    return _quantiles("nanquantile", a, q, axis, out, method, keepdims, 1.0, True)
+
+
+def nanpercentile(
+    a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False,
+) -> Array:
+    """:func:`percentile` of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, q, axis, out, overwrite_input, method, keepdims : as in :func:`percentile`
+
+    Returns
+    -------
+    Array, NaN where all are
+
+    Raises
+    ------
+    ValueError, AxisError
+        As :func:`quantile`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanpercentile(wf.array([1.0, wf.nan, 3.0]), 50).tolist()
+    2.0
+    """
+    return _quantiles("nanpercentile", a, q, axis, out, method, keepdims, 100.0, True)
+
+
+def nanmedian(
+    a: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, keepdims: bool = False,
+) -> Array:
+    """:func:`median` of the elements that are not NaN.
+
+    Parameters
+    ----------
+    a, axis, out, overwrite_input, keepdims : as in :func:`median`
+
+    Returns
+    -------
+    Array, NaN where all are
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.nanmedian(wf.array([1.0, wf.nan, 3.0])).tolist()
+    2.0
+    """
+    return _quantiles("nanmedian", wrap(floating(node(a, "nanmedian", "a"))), 0.5, axis, out, "linear", keepdims, 1.0, True)

@@ -1,0 +1,208 @@
+"""What NumPy's ufuncs can do beside being called: ``wf.add.reduce``, ``.accumulate``, ``.outer``, ``.at``, ``.reduceat``.
+
+The functions of ``elementwise.py`` carry these as attributes. Where it does not matter how operands are grouped, a fold is done
+by halves and a running one by doubling: lazy, with derivatives. The others (``subtract``, ``divide``, ``power``) go from the
+left, and compute at once, in NumPy.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.array.meaning import Operation
+from weft.errors import DTypeError, ShapeError
+from weft.formats import BOOL, same_kind, summed
+from weft.functions.common import (
+    Node,
+    axis_index,
+    axis_tuple,
+    broadcast,
+    cast,
+    finish,
+    floating,
+    node,
+    number,
+    of_numpy,
+    op,
+    reshaped,
+    sliced,
+)
+from weft.spelling import spelled
+
+_GROUPED = frozenset((
+    "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "hypot",
+))
+_IDENTITY: dict[str, Any] = {
+    "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
+    "bitwise_xor": 0, "logaddexp": -np.inf, "logaddexp2": -np.inf, "hypot": 0,
+}
+
+
+class Ufunc(Protocol):
+    """What type checkers know of an element-wise function."""
+
+    nin: int
+    nout: int
+    identity: Any
+    reduce: Callable[..., Array]
+    accumulate: Callable[..., Array]
+    reduceat: Callable[..., Array]
+    outer: Callable[..., Array]
+    at: Callable[..., None]
+
+    def __call__(
+        self, *operands: Any, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+    ) -> Array: ...
+
+
+def equip(function: Any, operation: Operation) -> None:
+    """Give a function of elements what ufuncs have."""
+    function.nin, function.nout, function.nargs = operation.arity, 1, operation.arity + 1
+    function.identity = _IDENTITY.get(operation.name)
+    function.at = partial(at, operation)
+    if operation.arity == 2:
+        function.outer = partial(outer, function)
+        function.reduce, function.accumulate = partial(reduce, operation), partial(accumulate, operation)
+        function.reduceat = partial(reduceat, operation)
+
+
+def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
+    """A call with ``where=`` or ``dtype=``."""
+    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
+        raise ValueError(f"{name}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
+    if dtype is not None:
+        wanted = spelled(dtype)
+        given = [node(x, name) for x in xs]
+        for n in given:
+            if casting != "unsafe" and isinstance(n, Node) and not same_kind(n.dtype, wanted):
+                raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {n.dtype}; cast them, or use casting='unsafe'")
+        found = ask(*(wrap(cast(n, wanted)) for n in given))
+        if found.node.dtype is not BOOL:
+            found = wrap(cast(found.node, wanted))
+    else:
+        found = ask(*xs)
+    if where is True:
+        return finish(found.node, out, name)
+    mask = cast(node(where, name, "where"), BOOL)
+    old = number(0, found.node.dtype) if out is None else node(out, name, "out")
+    chosen = op("where", mask, cast(found.node, old.dtype) if out is not None else found.node, old)
+    return finish(chosen, out, name)
+
+
+def _plain(method: str, operation: Operation) -> Any:
+    """NumPy's own, of those that go from the left."""
+    return getattr(getattr(np, operation.ufunc or operation.name), method)
+
+
+def _line(operation: Operation, x: Any, dtype: Any) -> Node:
+    """The operand in the dtype that a fold is computed in."""
+    value = node(x, operation.name)
+    if dtype is not None:
+        return cast(value, spelled(dtype))
+    if operation.name in ("add", "multiply"):
+        return cast(value, summed(value.dtype))
+    if operation.name.startswith("logical"):
+        return cast(value, BOOL)
+    return floating(value) if operation.name in ("logaddexp", "logaddexp2", "hypot") else value
+
+
+def _folded(operation: Operation, value: Node, axis: int) -> Node:
+    """The fold of an axis by halves; it has an element."""
+    while value.shape[axis] > 1:
+        extent = value.shape[axis]
+        half = extent // 2
+        both = operation.node(wrap(sliced(value, axis, 0, half)), wrap(sliced(value, axis, half, 2 * half)))
+        value = op("concat", both, cast(sliced(value, axis, 2 * half, extent), both.dtype), axis=axis) if extent % 2 else both
+    return value
+
+
+def reduce(
+    operation: Operation, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+    initial: Any = None, where: Any = True,
+) -> Array:
+    """All elements along axes joined; the first axis where none is named."""
+    name = f"{operation.name}.reduce"
+    value = _line(operation, array, dtype)
+    axes = axis_tuple(axis, len(value.shape), name) if value.shape or axis not in (0, -1) else ()
+    empty = initial if initial is not None else _IDENTITY.get(operation.name)
+    if where is not True:
+        if empty is None:
+            raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
+        mask = cast(node(where, name, "where"), BOOL)
+        value = op("where", mask, value, cast(node(empty, name), value.dtype))
+    if operation.name not in _GROUPED:
+        if len(axes) > 1:
+            raise ValueError(f"{name}: {operation.name} goes along one axis, for its order matters")
+        known = {"keepdims": keepdims, **({} if initial is None else {"initial": initial})}
+        found = of_numpy(_plain("reduce", operation)(wrap(value).numpy(), axis=axes[0] if axes else None, **known))
+        return finish(found.node, out, name)
+    for a in axes:
+        if not value.shape[a]:
+            if empty is None:
+                raise ShapeError(f"{name}: an array of shape {value.shape} has no element along axis={a}, and no identity")
+            shape = tuple(1 if d == a else n for d, n in enumerate(value.shape))
+            value = broadcast(cast(node(empty, name), value.dtype), shape)
+        value = _folded(operation, value, a)
+    if initial is not None:
+        value = operation.node(wrap(value), wrap(cast(node(initial, name, "initial"), value.dtype)))
+    shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
+    return finish(reshaped(value, shape), out, name)
+
+
+def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
+    """Each element joined with all before it along an axis."""
+    name = f"{operation.name}.accumulate"
+    value = _line(operation, array, dtype)
+    axis = axis_index(axis, len(value.shape), name)
+    if operation.name not in _GROUPED:
+        return finish(of_numpy(_plain("accumulate", operation)(wrap(value).numpy(), axis=axis)).node, out, name)
+    by = 1
+    while by < value.shape[axis]:
+        extent = value.shape[axis]
+        both = operation.node(wrap(sliced(value, axis, 0, extent - by)), wrap(sliced(value, axis, by, extent)))
+        value = op("concat", cast(sliced(value, axis, 0, by), both.dtype), both, axis=axis)
+        by *= 2
+    return finish(value, out, name)
+
+
+def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
+    """Folds of the slices between indices, which are looked at; where the next one is not larger, one element."""
+    name = f"{operation.name}.reduceat"
+    value = _line(operation, array, dtype)
+    axis = axis_index(axis, len(value.shape), name)
+    starts = [operator.index(i) for i in np.asarray(wrap(node(indices, name, "indices")).numpy()).reshape(-1)]
+    extent = value.shape[axis]
+    for i in starts:
+        if not 0 <= i < extent:
+            raise IndexError(f"{name}: index {i} is out of bounds for axis {axis} with size {extent}")
+    parts = []
+    for k, i in enumerate(starts):
+        stop = starts[k + 1] if k + 1 < len(starts) else extent
+        piece = sliced(value, axis, i, stop if stop > i else i + 1)
+        parts.append(reduce(operation, wrap(piece), axis, keepdims=True).node)
+    if not parts:
+        return finish(sliced(value, axis, 0, 0), out, name)
+    return finish(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)
+
+
+def outer(function: Callable[..., Array], x1: Any, x2: Any, /, **options: Any) -> Array:
+    """The function of each element of one with each element of the other."""
+    a, b = (wrap(node(x, function.__name__)) for x in (x1, x2))
+    return function(a.reshape(a.shape + (1,) * b.ndim), b, **options)
+
+
+def at(operation: Operation, array: Any, indices: Any, /, *values: Any) -> None:
+    """Written in place at indices, once for each of equal ones."""
+    if not isinstance(array, Array):
+        raise DTypeError(f"{operation.name}.at: the array must be a weft Array, not {type(array).__name__}: it is written to")
+    _plain("at", operation)(array, indices, *values)
+
+
+__all__ = ["Ufunc"]

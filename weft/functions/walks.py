@@ -1,0 +1,129 @@
+"""Walking over arrays element by element, as NumPy's ``nditer`` does: in Python, one at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array
+from weft.functions.broadcasting import broadcast_to
+from weft.functions.common import arrays, broadcast_shapes
+
+_FLAGS = ("multi_index", "c_index", "refs_ok", "zerosize_ok", "external_loop", "buffered", "copy_if_overlap", "common_dtype")
+
+
+class nditer:  # noqa: N801  NumPy's name
+    """The elements of one array, or of several that broadcast, one after the other, as arrays without dimensions.
+
+    Those of an Array that is "readwrite" are views: writing ``x[...] = v`` writes to it. Whole arrays are faster by far.
+
+    Parameters
+    ----------
+    op : array, or sequence of arrays
+    flags : sequence of str
+        "multi_index" and "c_index" keep the place; "external_loop" is not offered, the others change nothing.
+    op_flags : any
+        Does nothing: arrays of weft may be written to.
+    order : "C" or "K"
+        Row by row.
+
+    Raises
+    ------
+    ValueError, ShapeError
+        Another flag or order; shapes that do not broadcast.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.arange(4).reshape(2, 2)
+    >>> for v in wf.nditer(x, op_flags=["readwrite"]):
+    ...     v[...] = 2 * v
+    >>> x.tolist()
+    [[0, 2], [4, 6]]
+    """
+
+    def __init__(self, op: Any, flags: Any = (), op_flags: Any = None, order: str = "K") -> None:
+        unknown = [f for f in flags or () if f not in _FLAGS or f == "external_loop"]
+        if unknown:
+            raise ValueError(f"nditer: the flag {unknown[0]!r} is not offered; known are {', '.join(map(repr, _FLAGS))}")
+        if order not in ("C", "K"):
+            raise ValueError(f"nditer: order={order!r} must be 'C' or 'K': arrays of weft lie row by row")
+        given = list(op) if isinstance(op, tuple | list) else [op]
+        found = [arrays("nditer", op=x)[0] for x in given]
+        self.shape = broadcast_shapes("nditer", *(x.shape for x in found))
+        self.operands = tuple(found)
+        self._lines = [x if x.shape == self.shape else broadcast_to(x, self.shape) for x in found]
+        self.nop, self.ndim, self.itersize = len(found), len(self.shape), math.prod(self.shape)
+        self.iterindex, self._fresh = 0, True
+
+    @property
+    def finished(self) -> bool:
+        """Whether all elements have been."""
+        return self.iterindex >= self.itersize
+
+    @property
+    def multi_index(self) -> tuple[int, ...]:
+        """The place as one index for each dimension."""
+        if self.finished:
+            raise ValueError("nditer: all elements have been, there is no index")
+        return tuple(int(i) for i in np.unravel_index(self.iterindex, self.shape)) if self.shape else ()
+
+    @property
+    def index(self) -> int:
+        """The place in the flattened array."""
+        return self.iterindex
+
+    @property
+    def value(self) -> Any:
+        """The element at the place; a tuple of several arrays'."""
+        place = self.multi_index
+        if not place:
+            return self._lines[0] if self.nop == 1 else tuple(self._lines)
+        parts = tuple(_element(x, place) for x in self._lines)
+        return parts[0] if self.nop == 1 else parts
+
+    def __getitem__(self, k: int) -> Array:
+        return self.value if self.nop == 1 and k == 0 else self.value[k]
+
+    def __setitem__(self, k: int, value: Any) -> None:
+        self[k][...] = value
+
+    def iternext(self) -> bool:
+        """Go on to the next element; whether there is one."""
+        self.iterindex += 1
+        return not self.finished
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.iterindex, self._fresh = 0, True
+
+    def close(self) -> None:
+        """Nothing is held back, so nothing is left to do."""
+
+    def __len__(self) -> int:
+        return self.itersize
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._fresh:
+            self.iterindex += 1
+        self._fresh = False
+        if self.finished:
+            raise StopIteration
+        return self.value
+
+    def __enter__(self) -> nditer:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+
+def _element(x: Array, place: tuple[int, ...]) -> Array:
+    """One element as a view without dimensions."""
+    return x[tuple(slice(i, i + 1) for i in place)].reshape(())
