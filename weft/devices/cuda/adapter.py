@@ -231,9 +231,18 @@ class _Interpreter:
 
             return check
 
-        cast_impl = cast(builder.cast_impl)
+        def compared(original: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda own, a, b: tensor(original(own, a, b).data, tl.int1)
+
+        def dot(own: Any, a: Any, b: Any, total: Any, *rest: Any) -> Any:
+            x, y = (np.asarray(t.data).view(numpys.get(t.dtype.scalar, t.data.dtype)).astype(total.data.dtype) for t in (a, b))
+            return tensor(np.matmul(x, y) + total.data, total.dtype.scalar)
+
+        comparisons = [n for n in dir(builder) if n.startswith(("create_icmp", "create_fcmp"))]
         return {
-            "cast_impl": cast_impl, "create_fp_to_fp": cast(builder.create_fp_to_fp),
+            **{name: compared(getattr(builder, name)) for name in comparisons}, "create_dot": dot,
+            "cast_impl": cast(builder.cast_impl),
+            "create_fp_to_fp": cast(builder.create_fp_to_fp),
             "create_minimumf": extreme("min"), "create_maximumf": extreme("max"),
             "create_addptr": following(builder.create_addptr, 0), "create_splat": following(builder.create_splat, 1),
             "create_broadcast": following(builder.create_broadcast, 0),

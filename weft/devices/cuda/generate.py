@@ -25,7 +25,7 @@ def generate(kernel: Kernel) -> Printed:
     for part in parts:
         found, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
         scratch += new
-        launches += found
+        launches += [launch for launch in found if 0 not in launch.grid]
     sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
     return Printed(kernel.name, tuple(_stopping(launches)), tuple(scratch), max(sites, default=-1) + 1)
 

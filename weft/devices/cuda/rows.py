@@ -78,6 +78,11 @@ def run_stage(p: Printer, stage: Stage, rows: int, width: int, between: tuple[st
             p.store(s)
         return
     n = size_of(stage.axes)
+    if not n:
+        for r in stage.reductions:  # of nothing
+            start = p.put(f"tl.full([{rows}, 1], {identity(r)}, tl.{gathered(r).name})", (0,))
+            p.accs[r.id] = _read_as(p, r, start)
+        return
     looped = n > width or between is not None
     shape = f"[{rows}, {width}]"
     if looped:
@@ -203,10 +208,13 @@ def _finish(p: Printer, r: Reduction, part_of_it: bool) -> None:
         p.accs[r.id] = p.put(f"{first}.to(tl.int64)", (0,), p.level)
         return
     done = p.put(across(r.monoid, f"a{r.id}"), (0,), p.level)
-    if not part_of_it:
-        text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, form)
-        done = p.put(text, (0,), p.level) if text != done.text else done
-    p.accs[r.id] = done
+    p.accs[r.id] = done if part_of_it else _read_as(p, r, done)
+
+
+def _read_as(p: Printer, r: Reduction, done: Expression) -> Expression:
+    """A result in the format of the reduction."""
+    text = f"({done.text} != 0)" if r.dtype is BOOL else p.finished(done.text, r.dtype, gathered(r))
+    return p.put(text, (0,), p.level) if text != done.text else done
 
 
 def _alone(p: Printer, r: Reduction, rows: int) -> None:

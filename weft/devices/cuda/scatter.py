@@ -128,8 +128,10 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
     rows = tuple([a for a in axes if a.id not in apart])
     p = Printer(axes)
     width = min(power_of_two(size_of(columns)), ELEMENTS)
-    programs = pieces(size_of(columns), width)
+    programs = pieces(size_of(columns), width) if size_of(rows) else 0
     line_up(p, columns, p.put(f"tl.program_id(0) * {width}").text if programs > 1 else "0", width, 1)
+    if not programs:
+        return p.launch((0, 1))
     p.open()
     spread(p, rows, p.put("row", (), p.level))
     p.forget()

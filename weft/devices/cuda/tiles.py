@@ -56,7 +56,7 @@ def line_up(p: Printer, axes: Sequence[Axis], first: str, width: int, dim: int, 
     place = p.put(ramp if first == "0" else f"{first} + {ramp}", (dim,), level)
     p.places[dim] = place
     p.masks.pop(dim, None)
-    if end is not None or n % width or not n:
+    if end is not None or n % width:
         p.masks[dim] = p.put(f"{place.text} < {end or p.arguments.integer(n)}", (dim,), level)
     spread(p, axes, place)
     p.forget()
