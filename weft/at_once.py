@@ -17,6 +17,7 @@ import numpy as np
 from weft import execute, node_by_node, small
 from weft.bind import large
 from weft.cell import LOCAL, WRITING
+from weft.devices.base import ELSEWHERE
 from weft.formats import BOOL, FLOAT32, FLOATS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
@@ -36,6 +37,8 @@ def computed(node: Node) -> bool:
     order = _order(node, limit)
     if order is None or not execute.computes_at_once():
         return False
+    if ELSEWHERE:
+        execute.here([i for n in order for i in n.inputs])
     (value,) = node_by_node.computed(order, (node,))
     behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
     reduced = reduction_behind(node) if behind else None
@@ -84,6 +87,8 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
         size *= n
     if size * x.dtype.bytes > LOCAL.at_once or not small.wanted():
         return None
+    if ELSEWHERE:
+        execute.here((x, y))
     a, b = x.value, y.value
     if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
         return None
@@ -105,6 +110,8 @@ def element(cell: Any, index: Any) -> Node | None:
     node = cell._node
     if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not (small.wanted() and execute.computes_at_once()):
         return None
+    if ELSEWHERE:
+        execute.here((node,))
     return input_leaf((), node.dtype, execute.to_buffer(execute.memory(node.value, node.shape, node.dtype)[index]))
 
 
@@ -154,6 +161,8 @@ def _own_memory(cell: Any) -> np.ndarray | None:
         return None
     if cell._node.value is None:
         materialise((cell._node,))
+    if ELSEWHERE:
+        execute.here((cell._node,))
     if cell._node.op is SCALAR or _holders(cell) != _alone():
         return None
     node = cell._node

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import execute, node_by_node, small
 from weft.cell import LOCAL
+from weft.devices.base import ELSEWHERE
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
 from weft.recent import Recent
@@ -37,6 +38,8 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     if lost > LOCAL.patience * _compiling(graph):
         return execute.run(graph, values)
     _LOST.put(short, lost)
+    if ELSEWHERE:
+        execute.here(graph.inputs)
     try:
         return node_by_node.computed(graph.order, graph.outputs)
     except MemoryError:  # fused, it may need less

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from weft import execute
 from weft.bind import at_once_of
-from weft.devices import get_device
 from weft.graph.origin import file_name
 from weft.schedule.info import in_place_infos
 from weft.schedule.program import Host, KernelInfo, Loop, Program
@@ -96,7 +96,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
 
     jitted = f if isinstance(f, Jitted) else jit(f)
     traced = jitted.trace(*args, **kwargs)
-    program = build(traced.graph, get_device().target)
+    program = build(traced.graph, execute.device().target)
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]

@@ -15,7 +15,8 @@ from typing import Any
 from weft.array import Array, Scalar, holding, own, wrap
 from weft.array.shapes import lies
 from weft.convert import as_node
-from weft.devices.base import Run
+from weft.devices.base import ELSEWHERE, Run
+from weft.execute import here
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms import warm
@@ -173,6 +174,8 @@ class Entry:
         specs = self._specs
         if len(args) != len(specs):
             return MISS
+        if ELSEWHERE:
+            self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
             given = type(arg)
@@ -228,6 +231,8 @@ class Entry:
         cells = leaves if not self._bases else [
             concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
         ]
+        if ELSEWHERE:
+            self._bring([cells[k] for k in self._arrays])
         inputs: list[Any] = [cells[k].node.value for k in self._arrays]
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
@@ -235,6 +240,14 @@ class Entry:
         if self._writes or self._survivors:
             return self._stateful(inputs, leaves, cells)
         return self._pack(self._run(inputs), leaves, self._unchanged(inputs, cells), {})
+
+    def _bring(self, arrays: Sequence[Array]) -> None:
+        """Bring all that the Program reads to the device in use."""
+        here([array.node for array in arrays])
+        here(self._nodes)
+        here(self._fixed_nodes)
+        self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
+        self._gather()
 
     def _renew(self) -> bool:
         """Bring the lists up to date; False where a captured cell has another shape or dtype now."""

@@ -16,7 +16,8 @@ import numpy as np
 from weft.devices.cuda.adapter import interpreted, version
 from weft.devices.cuda.arguments import Argument, Launch, Printed
 from weft.devices.cuda.generate import generate
-from weft.devices.faults import IndexFault
+from weft.devices.base import ELSEWHERE
+from weft.devices.faults import Elsewhere
 from weft.devices.steps import walk
 from weft.formats import Format
 from weft.kernel.ir import Kernel
@@ -30,16 +31,18 @@ UNWRITTEN = 0xAB  # of every fresh byte
 
 
 class DeviceMemory:
-    """Memory of its own. ``device`` says whose: what lies elsewhere is copied before a program reads it."""
+    """Memory of its own, which no native code of the host may touch, as it could not touch a card's."""
 
-    device = "gpu-sim"
-    __slots__ = ("address", "memory", "nbytes")
+    __slots__ = ("__weakref__", "memory", "nbytes")
 
     def __init__(self, nbytes: int) -> None:
         whole = np.full(max(nbytes, 1) + ALIGNED, UNWRITTEN, np.uint8)
         first = -_address(whole) % ALIGNED
-        self.memory = whole[first : first + nbytes]
-        self.address, self.nbytes = _address(self.memory), nbytes
+        self.memory, self.nbytes = whole[first : first + nbytes], nbytes
+
+    @property
+    def address(self) -> int:
+        raise Elsewhere(-1, -1)
 
 
 def _address(memory: np.ndarray) -> int:
@@ -112,17 +115,26 @@ class _Executable:
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[DeviceMemory]:
         program = self.program
         given = [x.memory if isinstance(x, DeviceMemory) else x for x in inputs]
-        taken = {o: inputs[i] for i, o in program.donate if held is not None and not held[i] and isinstance(inputs[i], DeviceMemory)}
-        outputs = [
-            taken[k] if k in taken else DeviceMemory(math.prod(shape) * form.bytes)
-            for k, (shape, form) in enumerate(program.outputs)
-        ]
+        sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
+        taken = {} if held is None else _donated(program, inputs, held, sizes)
+        outputs = [taken[k] if k in taken else DeviceMemory(size) for k, size in enumerate(sizes)]
         with np.errstate(all="ignore"):
             walk(program, given, [o.memory for o in outputs], DeviceMemory(program.arena).memory, _Worker(self.device))
         return outputs
 
     def direct(self) -> int:
         return 0
+
+
+def _donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int]) -> dict[int, DeviceMemory]:
+    """Inputs that nobody else holds become outputs, as the Program pairs them; none that is another input, too."""
+    taken: dict[int, DeviceMemory] = {}
+    for i, o in program.donate:
+        given = inputs[i]
+        fits = not held[i] and isinstance(given, DeviceMemory) and given.nbytes == sizes[o] and o not in taken
+        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
+            taken[o] = given
+    return taken
 
 
 class SimulatedDevice:
@@ -133,6 +145,7 @@ class SimulatedDevice:
     threads = 1
 
     def __init__(self) -> None:
+        ELSEWHERE[DeviceMemory] = self.name
         self.triton = version()
         self.launches = self.kernels = 0
         self._printed = Recent(1000)
