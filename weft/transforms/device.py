@@ -1,7 +1,7 @@
 """Which device programs run on: ``set_device`` and ``with device(...)``.
 
-A program runs on the device that its thread uses when it is looked at or called. What it reads that lies elsewhere is copied there
-first, once: the array holds the copy from then on. So weights follow the first step that uses them, and nobody moves them.
+A program runs on the device that its thread uses when it is looked at or called. What it reads that lies elsewhere is copied
+there first, once: the array holds the copy from then on. So weights follow the first step that uses them, and nobody moves them.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from weft.devices.cuda.values import Printer
 from weft.kernel.ir import Axis, Stage, Store, size_of
 
 SQUARE = 32  # of tiles that read along one axis and write along another
+WORTH = 16  # the shorter side from which such a tile is worth it
 NARROW = 32  # axes shorter than this are joined with the others into one line
 
 
@@ -30,8 +31,8 @@ def shape_of(axes: Sequence[Axis], stores: Sequence[Store]) -> tuple[list[Axis],
     units = unit_strides([Stage((), (), tuple(stores))])
     fast = max(axes, key=lambda a: (units.get(a.id, 0), a is axes[-1]))
     others = [a for a in axes if a is not fast]
-    turned = [a for a in others if a.id in units]  # memory runs along this one elsewhere
-    if turned:
+    turned = [a for a in others if a.id in units and a.extent >= WORTH]  # memory runs along this one elsewhere
+    if turned and fast.extent >= WORTH:
         rows = [a for a in others if a is not turned[0]] + turned[:1]
         return rows, [fast], min(SQUARE, power_of_two(size_of(tuple(rows)))), min(SQUARE, power_of_two(fast.extent))
     if fast.extent < NARROW:

@@ -36,7 +36,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """A product's axes: of a alone, of b alone, of both or neither, and those summed over; what is multiplied, in which format."""
+    """A product's axes: of a alone, of b alone, of both or neither, those summed over; what is multiplied, in which format."""
 
     m: tuple[Axis, ...]
     n: tuple[Axis, ...]
@@ -157,7 +157,7 @@ def _sum(p: Printer, s: _Sides, r: Reduction, tile: Tile) -> str:
         p.line(f'{total} = tl.dot({x}, {y}, {total}, input_precision="ieee", out_dtype=tl.float32)')
     else:
         p.line(f"{total} = {total} + tl.reduce({x}[:, :, None] * {y}[None, :, :], 1, join_sum)")
-    p.close(f"for {counter} in range(0, {steps} * {p.arguments.integer(turns)}):" if outside else f"for {counter} in range(0, {steps}):")
+    p.close(f"for {counter} in range(0, {steps}{f' * {p.arguments.integer(turns)}' if outside else ''}):")
     p.masks, p.places, p.axes = out_masks, out_places, out_axes
     p.forget()
     return total

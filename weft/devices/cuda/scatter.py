@@ -1,8 +1,8 @@
 """Writes at places that are read from memory, where several iterations may meet: the order of the kernel IR is kept.
 
 The last of several writes stays: every iteration writes its number on a board as long as the buffer, where the highest stays,
-and then who finds its own number there writes. Additions of integers give the same in any order, and are atomic; additions of
-floats are made in order: a program has some columns to itself, and goes through the rows one after another.
+and then who finds its own number there writes. Additions of integers give the same in any order, and are atomic where cards
+can; those of floats are made in order: a program has some columns to itself, and goes through the rows one after another.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from weft.devices.cuda.machine import rounded
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, spread
 from weft.devices.cuda.values import Printer
-from weft.formats import FLOATS, INT32, Format
+from weft.formats import BOOL, INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
 from weft.kernel.walk import access_values
 
+_ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
 Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers, by scope and id: parts know their sizes only
 
 
@@ -34,10 +35,10 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
         launches.append(map_launch(part.shared, [Store(Access(b, (place_of(part.shared),)), v) for b, v in first]))
         scratch += [b for b, _ in first]
     for s in stores:
-        if s.mode == "add" and s.value.dtype in FLOATS:
-            launches.append(_added(part.shared, s, shapes))
-        elif s.mode == "add":
+        if s.mode == "add" and s.value.dtype in _ATOMIC:
             launches.append(map_launch(part.shared, [s], _add))
+        elif s.mode == "add":
+            launches.append(_added(part.shared, s, shapes))
         elif not collides(s, part.shared):
             launches.append(map_launch(part.shared, [s]))
         else:
@@ -121,7 +122,7 @@ def _add(p: Printer, s: Store) -> None:
 
 
 def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
-    """Of floats, in order."""
+    """In order."""
     buffer = store.access.buffer
     apart = _apart(axes, store, shapes[buffer.scope, buffer.id])
     columns = tuple([a for a in axes if a.id in apart])
@@ -145,6 +146,8 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
 
 
 def _sum(a: str, b: str, form: Format) -> str:
+    if form is BOOL:
+        return f"(({a} != 0) | {b})"
     return rounded(f"({a}.to(tl.float32) + {b})", form) if form.narrow else f"{a} + {b}"
 
 

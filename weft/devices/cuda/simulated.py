@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.devices.cuda.adapter import interpreted, version
-from weft.devices.cuda.arguments import Argument, Launch, Printed
-from weft.devices.cuda.generate import generate
 from weft.devices.base import ELSEWHERE
+from weft.devices.cuda.adapter import interpreted, version
+from weft.devices.cuda.arguments import FAULTS, Argument, Printed
+from weft.devices.cuda.generate import generate
 from weft.devices.faults import Elsewhere
 from weft.devices.steps import walk
 from weft.formats import Format
@@ -71,29 +71,7 @@ class _Worker:
         memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def launch(self, call: Call, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
-        kernel, printed = call.kernel, self.device.printed(call.kernel)
-        buffers = {("arg", b.id): (b, m) for b, m in zip((*kernel.inputs, *kernel.outputs), memories, strict=True)}
-        for b in printed.scratch:
-            buffers["kernel", b.id] = b, DeviceMemory(math.prod(b.shape) * b.dtype.bytes).memory
-        faults = np.zeros(1 + printed.sites, np.int64)
-        for launch in printed.launches:
-            self._run(launch, buffers, kernel, numbers, faults)
-        return (int(faults[0]) - 1, int(faults[faults[0]])) if faults[0] else None
-
-    def _run(
-        self, launch: Launch, buffers: dict[tuple[str, int], Any], kernel: Kernel, numbers: Sequence[Any], faults: np.ndarray,
-    ) -> None:
-        addresses: list[tuple[int, int] | None] = []
-        values: list[Any] = []
-        for a in launch.arguments:
-            if a.kind == "buffer":
-                b, memory = buffers[a.value]
-                addresses.append((_address(memory), math.prod(b.shape) * b.dtype.bytes))
-            else:
-                addresses.append((_address(faults), faults.nbytes) if a.kind == "faults" else None)
-            values.append(_number(a, kernel, numbers))
-        self.device.launches += 1
-        interpreted(launch, addresses, values)
+        return self.device.run_kernel(call.kernel, memories, numbers)
 
 
 def _number(a: Argument, kernel: Kernel, numbers: Sequence[Any]) -> Any:
@@ -164,6 +142,25 @@ class SimulatedDevice:
                 found = generate(kernel)
                 self._printed.put(key, found)
         return found
+
+    def run_kernel(self, kernel: Kernel, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
+        """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+        printed = self.printed(kernel)
+        buffers = {("arg", b.id): (b, m) for b, m in zip((*kernel.inputs, *kernel.outputs), memories, strict=True)}
+        for b in printed.scratch:
+            buffers["kernel", b.id] = b, DeviceMemory(math.prod(b.shape) * b.dtype.bytes).memory
+        faults = np.zeros(1 + printed.sites, np.int64)
+        for launch in printed.launches:
+            addresses: list[tuple[int, int] | None] = []
+            for a in launch.arguments:
+                if a.kind == "buffer":
+                    b, memory = buffers[a.value]
+                    addresses.append((_address(memory), math.prod(b.shape) * b.dtype.bytes))
+                else:
+                    addresses.append((_address(faults), faults.nbytes) if a.kind == FAULTS else None)
+            self.launches += 1
+            interpreted(launch, addresses, [_number(a, kernel, numbers) for a in launch.arguments])
+        return (int(faults[0]) - 1, int(faults[faults[0]])) if faults[0] else None
 
     def compile(self, program: Program, flush_denormals: bool = False) -> _Executable:
         """``flush_denormals`` is not followed: a GPU is no slower with them."""

@@ -1,5 +1,6 @@
-"""A text while it is written: lines in loops, a name for each different expression, printed once in the outermost loop where it
-can be. Equal text is an equal value: names are never given twice.
+"""A text while it is written: lines in loops, and a name for each different expression.
+
+An expression is printed once, in the outermost loop where it can be. Equal text is an equal value: no name is given twice.
 
 A launch works on a tile of two dimensions; what an expression varies along is known, so that rows and columns stay small until
 something needs both.
