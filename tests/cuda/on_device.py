@@ -1,4 +1,4 @@
-"""Kernels and random programs on ``gpu-sim``, each kernel given what ``evaluate`` was given, and compared with what that gives."""
+"""Kernels and random programs on ``gpu-sim``: each kernel is given what ``evaluate`` was given, and has to give the same."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import weft as wf
 from tests.fuzz import derivatives, expressions
 from tests.fuzz.expressions import graph_of
 from tests.fuzz.levels import Mismatch, near, overflowing, perform
@@ -56,21 +57,15 @@ def graph_of_program(program: Program) -> tuple[Graph, list[Any]] | None:
     """The graph of a random program, and the values of its leaves; None for one that looks where weft refuses that."""
     arrays = [i.array() for i in program.inputs]
     if program.family != "derivative":
-        return graph_of(list(expressions.function(program)(*map(execute_array, arrays))))
+        return graph_of(list(expressions.function(program)(*map(wf.array, arrays))))
     if any(".numpy()" in line for line in program.lines):
         return None
     scope = derivatives.space()
     exec(derivatives.source(program), scope)
     try:
-        return graph_of(list(scope["derived"](*map(execute_array, arrays))))
+        return graph_of(list(scope["derived"](*map(wf.array, arrays))))
     except TraceError:
         return None
-
-
-def execute_array(array: np.ndarray) -> Any:
-    import weft as wf
-
-    return wf.array(array)
 
 
 def check_program(device: SimulatedDevice, program: Program, seen: Callable[[Kernel], None] = lambda kernel: None) -> int:

@@ -13,9 +13,13 @@ import functools
 import hashlib
 import linecache
 import math
+import re
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,8 +56,11 @@ def _functions(text: str, names: dict[str, Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Machine code of a launch for one kind of card. entry: its name there; shared: bytes of a block's own memory; scratch: bytes
-    of memory that it asks for; registers, spilled: of a thread, where the tool that tells is there; assembly: PTX."""
+    """Machine code of a launch for one kind of card.
+
+    entry : its name there; warps : 32 threads each; shared : bytes of a block's own memory; scratch : bytes of the card's memory
+    that it asks for; assembly : PTX
+    """
 
     binary: bytes
     entry: str
@@ -82,6 +89,29 @@ def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
     about = made.metadata
     scratch = getattr(about, "global_scratch_size", 0) or 0
     return Code(made.asm["cubin"], about.name, about.num_warps, about.shared, scratch, made.asm["ptx"])
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a thread needs: registers, and bytes of memory beside them (of what did not fit, and of arrays)."""
+
+    registers: int
+    stack: int
+
+
+def usage(code: Code) -> Usage:
+    """Told by the tool that comes with Triton."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code.binary)
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", said)
+    if found is None:
+        raise RuntimeError(f"cuobjdump does not say what a kernel needs: {said!r}")
+    return Usage(int(found[1]), int(found[2]))
 
 
 # ---- interpreted

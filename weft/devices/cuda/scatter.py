@@ -14,7 +14,7 @@ from weft.devices.cuda.machine import rounded
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, spread
 from weft.devices.cuda.values import Printer
-from weft.formats import BOOL, INT32, INT64, UINT32, UINT64, Format
+from weft.formats import INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
@@ -146,8 +146,6 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
 
 
 def _sum(a: str, b: str, form: Format) -> str:
-    if form is BOOL:
-        return f"(({a} != 0) | {b})"
     return rounded(f"({a}.to(tl.float32) + {b})", form) if form.narrow else f"{a} + {b}"
 
 
