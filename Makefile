@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOC_STAMP := $(VENV)/.ready-for-docs
-GPU_VENV := .venv-gpu
-GPU_STAMP := $(GPU_VENV)/.ready
 # Whoever has another version of Triton to try names it: make test-gpu TRITON=3.6.0
 TRITON ?= 3.9.0
+GPU_VENV := .venv-gpu
+GPU_STAMP := $(GPU_VENV)/.ready-$(TRITON)
 
 .PHONY: demo test test-gpu lint types layers tests fuzz soak setup doc clean
 

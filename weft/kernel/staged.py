@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Value, along, size_of
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Store, Value, along, size_of
 from weft.kernel.parts import Part
 from weft.kernel.rewrite import Rewriter
 
@@ -21,7 +21,7 @@ def place_of(axes: tuple[Axis, ...]) -> Affine:
 def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
     """(parts of one stage each, new scratch buffers, numbered from ``number`` on).
 
-    A part has either reductions or stores, except where the stores read a running sum.
+    A part has either reductions or stores, except where the stores read a running sum and may be made in any order.
     """
     place, rows = place_of(part.shared), max(size_of(part.shared), 1)
     moved: dict[int, Value] = {}
@@ -40,7 +40,21 @@ def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
         change = Rewriter(moved)
         reductions = tuple(replace(r, value=change.value(r.value)) for r in stage.reductions)
         if any(r.running for r in reductions):
-            parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(map(change.store, stage.stores))),), {}, False))
+            stores = tuple(map(change.store, stage.stores))
+            if part.ordered:  # the sums so far go through scratch, too
+                every = (*part.shared, *stage.axes)
+                own: list[Store] = []
+                for r in reductions:
+                    scratch.append(Buffer(number, r.dtype, (max(size_of(every), 1),), "kernel"))
+                    number += 1
+                    there = Access(scratch[-1], (place_of(every),))
+                    own.append(Store(there, Value("acc", (), r.dtype, r.id)))
+                    moved[r.id] = Value("load", (), r.dtype, there)
+                parts.append(Part(part.shared, (Stage(stage.axes, reductions, tuple(own)),), {}, False))
+                stores = tuple(map(Rewriter(moved).store, stores))
+                parts.append(Part(every, (Stage((), (), stores),), {}, True))
+            else:
+                parts.append(Part(part.shared, (Stage(stage.axes, reductions, stores),), {}, False))
             continue
         if reductions:
             exports = {r.id: kept(r) for r in reductions}

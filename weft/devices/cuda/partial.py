@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.rows import begin, gathered, memory_along_rows, plan, positional, row_launch, run_stage
-from weft.devices.cuda.tiles import ELEMENTS, pieces
+from weft.devices.cuda.tiles import ELEMENTS, pieces, program
 from weft.devices.cuda.values import Printer
 from weft.formats import BOOL
 from weft.kernel.ir import Access, Axis, Buffer, Reduction, Stage, Value, along, size_of
@@ -45,7 +45,7 @@ def partial_launches(part: Part, number: int) -> tuple[list[Launch], list[Buffer
     rows, (width,) = plan(part.shared, part.stages)
     p = Printer((*part.shared, *stage.axes))
     programs = begin(p, part.shared, rows)
-    piece = p.put("tl.program_id(1)").text
+    piece = p.put(program(1, n * count)).text
     low = p.put(f"{piece} * {p.arguments.integer(length)}").text
     high = p.put(f"tl.minimum({low} + {p.arguments.integer(length)}, {p.arguments.integer(n)})").text
     run_stage(p, stage, rows, width, (low, high))

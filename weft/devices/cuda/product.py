@@ -13,7 +13,7 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.rows import export
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tiles import line_up, pieces, power_of_two, spread
+from weft.devices.cuda.tiles import line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import Printer
 from weft.formats import FLOAT32, FLOATS, Format
 from weft.kernel.ir import Axis, Reduction, Value, size_of
@@ -105,7 +105,7 @@ def product_launch(part: Part, s: _Sides) -> Launch:
     p = Printer((*part.shared, *s.k))
     _result_tile(p, s, tile, m, n)
     if s.batch:
-        spread(p, s.batch, p.put("tl.program_id(1)"))
+        spread(p, s.batch, p.put(program(1, m * n * size_of(s.batch))))
         p.forget()
     total = _sum(p, s, r, tile)
     done = p.finished(total, r.dtype, r.accum)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import literal
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, unit_strides
+from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, unit_strides
 from weft.devices.cuda.values import Printer
 from weft.formats import BOOL, FLOATS, INT32, Format
 from weft.kernel.ir import Access, Axis, Reduction, Stage, Store, Value, size_of
@@ -62,7 +62,7 @@ def _in_order(stage: Stage) -> bool:
 def begin(p: Printer, shared: Sequence[Axis], rows: int) -> int:
     """The rows of a program; how many programs there are."""
     programs = pieces(size_of(tuple(shared)), rows)
-    line_up(p, shared, p.put(f"tl.program_id(0) * {rows}").text if programs > 1 else "0", rows, 0)
+    line_up(p, shared, p.put(f"{program(0, size_of(tuple(shared)))} * {rows}").text if programs > 1 else "0", rows, 0)
     return programs
 
 
@@ -83,6 +83,8 @@ def run_stage(p: Printer, stage: Stage, rows: int, width: int, between: tuple[st
             start = p.put(f"tl.full([{rows}, 1], {identity(r)}, tl.{gathered(r).name})", (0,))
             p.accs[r.id] = _read_as(p, r, start)
         return
+    if n > BEHIND and any(map(positional, stage.reductions)):
+        raise NotImplementedError(f"argmax and argmin along {n:,} elements: positions are counted in 32 bits on this device")
     looped = n > width or between is not None
     shape = f"[{rows}, {width}]"
     if looped:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.machine import rounded
 from weft.devices.cuda.maps import map_launch
-from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, spread
+from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import Printer
 from weft.formats import INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
@@ -130,7 +130,7 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
     p = Printer(axes)
     width = min(power_of_two(size_of(columns)), ELEMENTS)
     programs = pieces(size_of(columns), width) if size_of(rows) else 0
-    line_up(p, columns, p.put(f"tl.program_id(0) * {width}").text if programs > 1 else "0", width, 1)
+    line_up(p, columns, p.put(f"{program(0, size_of(columns))} * {width}").text if programs > 1 else "0", width, 1)
     if not programs:
         return p.launch((0, 1))
     p.open()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.values import Printer
+from weft.devices.cuda.values import Printer, wide
 from weft.kernel.ir import Axis, Stage, size_of
 from weft.kernel.walk import each, roots
 
@@ -62,11 +62,16 @@ def line_up(p: Printer, axes: Sequence[Axis], first: str, width: int, dim: int, 
     p.forget()
 
 
+def program(dimension: int, n: int) -> str:
+    """The number of a program, in as many bits as n needs."""
+    return f"tl.program_id({dimension})" + (".to(tl.int64)" if wide(n) else "")
+
+
 def one_tile(p: Printer, rows: Sequence[Axis], columns: Sequence[Axis], r: int, c: int) -> int:
     """A tile of r rows and c columns a program; how many programs there are."""
     nr, nc = size_of(tuple(rows)), size_of(tuple(columns))
     across, down = pieces(nc, c), pieces(nr, r)
-    pid = p.put("tl.program_id(0)").text if across * down > 1 else "0"
+    pid = p.put(program(0, nr * nc)).text if across * down > 1 else "0"
     if across > 1 and down > 1:
         n = p.put(f"({p.arguments.integer(nc)} + {c - 1}) // {c}").text
         line_up(p, rows, p.put(f"({pid} // {n}) * {r}").text, r, 0)

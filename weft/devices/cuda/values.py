@@ -18,7 +18,12 @@ from weft.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Store, Value
 from weft.kernel.walk import operands
 
-_INT32 = 2**31
+LIMIT = 2**31  # what 32 bits do not count
+
+
+def wide(n: int) -> bool:
+    """Whether numbers below n need 64 bits."""
+    return n >= LIMIT
 
 
 class Printer(Text):
@@ -47,25 +52,26 @@ class Printer(Text):
     def _within(self, a: Affine) -> bool:
         """Whether every number on the way fits into 32 bits."""
         reach = abs(a.const) + sum(abs(c) * max(self.extents[axis] - 1, 1) for axis, c in a.terms)
-        return not a.gather and reach < _INT32
+        return not a.gather and not wide(reach)
 
-    def affine(self, a: Affine, wide: bool) -> Expression:
+    def affine(self, a: Affine, far: bool) -> Expression:
+        """An index; ``far``: it is counted in 64 bits."""
         parts: list[str] = []
         seen: list[Expression] = []
         for axis, c in a.terms:
             e = self.axes[axis]
             seen.append(e)
-            parts.append(self._times(f"{e.text}.to(tl.int64)" if wide else e.text, c))
+            parts.append(self._times(f"{e.text}.to(tl.int64)" if far else e.text, c))
         for v, c in a.gather:
             e = self.value(v)
             seen.append(e)
-            parts.append(self._times(e.text if wide else f"{e.text}.to(tl.int32)", c))
+            parts.append(self._times(e.text if far else f"{e.text}.to(tl.int32)", c))
         if a.const or not parts:
             parts.append(self.arguments.integer(a.const))
         if len(parts) == 1 and seen and parts[0] == seen[0].text:
             return seen[0]
         if not seen:
-            bits = 64 if wide else 32
+            bits = 64 if far else 32
             named = not parts[0].lstrip("-").isdigit()
             return self.put(f"{parts[0]}.to(tl.int{bits})" if named else f"tl.full([], {parts[0]}, tl.int{bits})")
         return self.put(" + ".join(parts), *joined(seen))
@@ -92,7 +98,7 @@ class Printer(Text):
     def pointer(self, access: Access) -> tuple[str, Expression | None, Expression]:
         """(where an access points, its mask, its offset)."""
         flat = access.flat()
-        at = self.affine(flat, prod(access.buffer.shape) >= _INT32)
+        at = self.affine(flat, wide(prod(access.buffer.shape)))
         mask = self.mask(access, at)
         if mask is not None and not mask.dims <= at.dims:  # a guard of an axis that the offset does not have
             at = self.put(f"tl.where({mask.text}, {at.text}, 0)", *joined([mask, at]))
@@ -125,9 +131,9 @@ class Printer(Text):
             name = self.arguments.scalar(v.attr, form)
             return self.put(f"{name} != 0" if form is BOOL else name)
         if op == "index":
-            wide = not self._within(v.attr)
-            i = self.affine(v.attr, wide)
-            return i if wide else self.put(f"{i.text}.to(tl.int64)", i.dims, i.level)
+            far = not self._within(v.attr)
+            i = self.affine(v.attr, far)
+            return i if far else self.put(f"{i.text}.to(tl.int64)", i.dims, i.level)
         if op == "acc":
             return self.accs[v.attr]
         if op == "check":
