@@ -166,6 +166,7 @@ class _Interpreter:
         builder = self.inside.interpreter_builder
         kept = {name: getattr(type(builder), name) for name in self.corrections}
         scope = self.inside._patch_lang(raw)
+        scope.set_attr(self.tl.tensor, "__index__", lambda x: int(x.handle.data.reshape(-1)[0]))  # before 3.9 NumPy 2.4 refuses
         for name, corrected in self.corrections.items():
             setattr(type(builder), name, corrected)
         reduce, scan = self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl
@@ -268,9 +269,15 @@ class _Interpreter:
             x, y = (np.asarray(t.data).view(numpys.get(t.dtype.scalar, t.data.dtype)).astype(total.data.dtype) for t in (a, b))
             return tensor(np.matmul(x, y) + total.data, total.dtype.scalar)
 
+        def all_ones(own: Any, form: Any) -> Any:  # before 3.9 not of unsigned integers
+            kind = inside._get_np_dtype(form)
+            ones = {"i": -1, "b": True}.get(kind.kind) or np.iinfo(kind).max
+            return tensor(np.full(1, ones, kind), form.scalar)
+
         comparisons = [n for n in dir(builder) if n.startswith(("create_icmp", "create_fcmp"))]
         return {
             **{name: compared(getattr(builder, name)) for name in comparisons}, "create_dot": dot,
+            "get_all_ones_value": all_ones,
             "cast_impl": cast(builder.cast_impl),
             "create_fp_to_fp": cast(builder.create_fp_to_fp),
             "create_minimumf": extreme("min"), "create_maximumf": extreme("max"),
