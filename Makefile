@@ -9,6 +9,8 @@ TRITON ?= 3.9.0
 GPU_VENV := .venv-gpu
 GPU_STAMP := $(GPU_VENV)/.ready-$(TRITON)
 
+unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, which would compile all sources again each time
+
 .PHONY: demo test test-gpu lint types layers tests fuzz soak setup doc clean
 
 demo: $(STAMP)

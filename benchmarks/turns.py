@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import importlib
 import json
 import os
@@ -40,6 +41,8 @@ def settling(library: str) -> Callable[[], None]:
 
 
 def start_worker(library: str, threads: int, folder: str, cache: str, script: str) -> subprocess.Popen[str]:
+    """Every library as it is when it is installed: pip leaves bytecode beside the sources, a checkout may have none."""
+    compileall.compile_dir(HERE.parent / "weft", quiet=1)
     env = {
         **os.environ, "BENCH_THREADS": str(threads), "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": str(threads), "WEFT_CACHE": cache, "JAX_PLATFORMS": "cpu",

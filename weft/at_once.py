@@ -34,11 +34,12 @@ def computed(node: Node) -> bool:
     limit = LOCAL.at_once
     if node.nbytes > limit or not small.wanted():
         return False
+    for i in node.inputs:
+        if i.value is None and i.nbytes > limit and i.inputs and not i.op.view:  # most that wait do so for this
+            return False
     order = _order(node, limit)
     if order is None or not execute.computes_at_once():
         return False
-    if ELSEWHERE:
-        execute.here([i for n in order for i in n.inputs])
     (value,) = node_by_node.computed(order, (node,))
     behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
     reduced = reduction_behind(node) if behind else None
@@ -125,7 +126,7 @@ def written(cell: Any, path: Path, value: Node) -> bool:
     """
     if value.nbytes > LOCAL.at_once or (value.value is None and value.op is not CONSTANT and not computed(value)):
         return False
-    memory = _own_memory(cell)
+    memory = own_memory(cell)
     if memory is None:
         return False
     target = shown(memory, path)
@@ -137,25 +138,27 @@ def written(cell: Any, path: Path, value: Node) -> bool:
 
 def number_written(cell: Any, index: Any, value: Any) -> bool:
     """The same for a Python number and an index of integers: what they mean NumPy knows."""
-    if type(value) not in _NUMBERS or not _fits(value, cell._node.dtype):
+    if not number_fits(value, cell._node.dtype):
         return False
     with WRITING:
-        memory = _own_memory(cell)
+        memory = own_memory(cell)
         if memory is None:
             return False
         memory[index] = value
     return True
 
 
-def _fits(value: Any, dtype: Format) -> bool:
-    """Whether a number becomes one of ``dtype`` without a warning or an error, and as arrays of it would take it."""
+def number_fits(value: Any, dtype: Format) -> bool:
+    """Whether this is a Python number that becomes one of ``dtype`` without a word, and as arrays of ``dtype`` take it."""
     kind = type(value)
+    if kind not in _NUMBERS:
+        return False
     if dtype in FLOATS:
         return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and -65504 <= value <= 65504
     return kind is bool if dtype is BOOL else kind is int and dtype.least <= value <= dtype.greatest
 
 
-def _own_memory(cell: Any) -> np.ndarray | None:
+def own_memory(cell: Any) -> np.ndarray | None:
     """What a cell holds, computed if it was pending, as memory to write into; None where somebody else holds it too."""
     if LOCAL.trace is not None or not small.wanted():
         return None

@@ -12,7 +12,7 @@ import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
-from weft.errors import DTypeError, warn
+from weft.errors import DTypeError, short, warn
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
@@ -95,7 +95,7 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         return numpy_node(_foreign(x))
     if hasattr(x, "__float__") and not isinstance(x, str | bytes):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
-    raise DTypeError(f"cannot make an array of {x!r} (a {kind.__name__}); arrays, numbers and lists of numbers can be")
+    raise DTypeError(f"cannot make an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be")
 
 
 def _foreign(x: Any) -> np.ndarray:
@@ -177,7 +177,7 @@ def _from_list(x: Any) -> np.ndarray:
     try:
         return np.asarray(x)
     except ValueError:
-        raise DTypeError(f"cannot make an array of {x!r}: its rows have different lengths") from None
+        raise DTypeError(f"cannot make an array of {short(x)}: its rows have different lengths") from None
 
 
 def _listed(x: Any) -> Any:

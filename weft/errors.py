@@ -1,5 +1,6 @@
 """weft's errors: subclasses of Python's own, raised at the user's line, naming argument, shapes, dtypes and the fix."""
 
+import reprlib
 import sys
 import warnings
 from pathlib import Path
@@ -38,9 +39,22 @@ class TraceError(TypeError):
 OF_RUNS = (ValueError, TypeError, IndexError, ArithmeticError, MemoryError, RuntimeError)
 
 
+def short(value: Any) -> str:
+    """What a user gave, for a message: its text, of long ones the beginning."""
+    return reprlib.repr(value)
+
+
 def gib(nbytes: int) -> str:
     """A number of bytes, for messages about memory: ``17.2 GiB``."""
     return f"{nbytes >> 30:,} GiB" if nbytes >= 100 << 30 else f"{nbytes / (1 << 30):.3g} GiB"
+
+
+def seconds(s: float) -> str:
+    """A time, for messages: ``1.32 ms``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if s >= size:
+            return f"{s / size:.3g} {unit}" if s < 999.5 * size else f"{s / size:.0f} {unit}"
+    return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
 
 
 def out_of_bounds(index: int, axis: int, size: int, where: str = "") -> IndexError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from math import prod
 from sys import getrefcount
 from typing import Any
@@ -73,7 +73,7 @@ def settled() -> None:
         handles.swept = handles.came = handles.counted = handles.known = handles.until = 0
 
 
-def _others(asked: Sequence[Node]) -> Handles:
+def _others(asked: Set[Node]) -> Handles:
     """The list, swept at its end, and as a whole once as much has come as was there."""
     handles = LOCAL.handles
     begin = handles.swept
@@ -99,11 +99,12 @@ def sharing(order: Sequence[Node], asked: Sequence[Node]) -> list[Node]:
     Such readers show in the number of references to a node: it is more than the graph's own. Then the list is searched, the
     latest first, until all references are accounted for.
     """
-    handles = _others(asked)
+    wanted = {*asked}
+    handles = _others(wanted)
     if not handles:
         return []
     search = _Search(handles)
-    search.add(order, {*asked})
+    search.add(order, wanted)
     found: list[Node] = []
     spare = 2 * MOST_NODES  # that may be visited in vain
     for ref in reversed(handles):
@@ -214,15 +215,17 @@ def cut(node: Node) -> None:
     handles.counted = len(handles)
     waiting = [n for n in map(_pending, handles) if n is not None]
     order = topological(waiting)
-    pending = [n for n in order if n.value is None]
     handles.waits = False
+    if known:
+        return _compute(waiting, order, line)
+    pending = [n for n in order if n.value is None]
     total = _nbytes(pending)
     turns = _turns(pending)
     enough, most = (SHORT, ENOUGH) if turns else (ENOUGH, MOST_NODES)
-    if known or len(pending) >= most or (len(pending) >= enough and handles.line is None):
-        _compute(_known(waiting, order), line)
+    if len(pending) >= most or (len(pending) >= enough and handles.line is None):
+        _compute(waiting, order, line)
     elif total >= MOST_BYTES and (total := _nbytes([n for n in topological((node,)) if n.value is None])) >= MOST_BYTES:
-        _compute([node], line)
+        _compute([node], topological([node]), line)
     else:  # again when half of what is left may be used up; where what is pending does not grow, seldom
         rate = (len(pending) - handles.known) / max(1, since)  # nodes an Array
         handles.known = len(pending)
@@ -251,6 +254,8 @@ def _turns(pending: Sequence[Node]) -> bool:
 
 def _known(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
     """Those that rest on no placeholder: an Array that a trace left behind has no content, now or ever."""
+    if not any(map(is_placeholder, order)):
+        return nodes
     unknown: set[Node] = set()
     for n in order:
         if is_placeholder(n) or (n.value is None and any(i in unknown for i in n.inputs)):
@@ -258,25 +263,27 @@ def _known(nodes: list[Node], order: Sequence[Node]) -> list[Node]:
     return [n for n in nodes if n not in unknown]
 
 
-def _computed(nodes: Sequence[Node]) -> list[Node]:
+def _computed(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> list[Node]:
     """Compute these; what fails is given back. Nobody asked for it yet: whoever does will hear why, and it is not tried again."""
     try:
-        compute[0](nodes)
+        compute[0](nodes, order)
     except OF_RUNS:
         half = len(nodes) // 2
         return [*_computed(nodes[:half]), *_computed(nodes[half:])] if half else list(nodes)
     return []
 
 
-def _compute(nodes: list[Node], line: Any) -> None:
+def _compute(waiting: list[Node], order: Sequence[Node], line: Any) -> None:
+    """Compute what waits, ``order`` being all that is behind it. Here the next turn of a loop is cut, too."""
+    nodes = _known(waiting, order)
     handles = LOCAL.handles
     handles.limit = len(handles) + EVERY
     handles.line = line
-    failed = _computed(nodes)
+    failed = _computed(nodes, order if len(nodes) == len(waiting) else None)
     _sweep(handles)
     if failed:
         _keep(handles, 0, [ref for ref in handles if _pending(ref) not in failed])
     handles.limit, handles.known = len(handles) + FIRST, 0
 
 
-compute: list[Callable[[Sequence[Node]], Any]] = []  # look.py's own: it imports this file
+compute: list[Callable[[Sequence[Node], Sequence[Node] | None], Any]] = []  # look.py's own: it imports this file

@@ -23,12 +23,15 @@ from weft.graph.primitives.common import zero_vjp
 from weft.graph.primitives.table import SCALAR, is_placeholder
 
 
-def materialise(nodes: Sequence[Node]) -> None:
-    """Give each of ``nodes`` a value (not while a gradient needs their inputs, see :func:`values`)."""
+def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> None:
+    """Give each of ``nodes`` a value (not while a gradient needs their inputs, see :func:`values`).
+
+    order : what ``topological`` gives for them, where it is known
+    """
     wanted = [n for n in nodes if n.value is None]
     if not wanted:
         return
-    order = topological(wanted)
+    order = topological(wanted) if order is None else order
     if any([n.op is SCAN for n in order]):  # one run gives all results of a loop that are held
         results = [ref() for n in order if n.op is SCAN for ref in n.holder or ()]
         order = topological([*wanted, *(r for r in results if r is not None and r.value is None and held.holds(r))])

@@ -116,12 +116,14 @@ def introduce(array: type, value: type) -> None:
     _CLASSES[:] = array, value
 
 
-def followed(*operands: Any) -> bool:
-    """Follow those that are views, which native functions do not; whether there are any, for then they may be asked again."""
-    views = [x for x in operands if type(x) is _CLASSES[0] and x._base is not None]
+def asked_again(native: Callable[..., Any], *operands: Any) -> Any:
+    """What a native function that gave None gives once views are followed, which it does not do itself."""
+    views = [x for x in operands if type(x) is _CLASSES[0] and x._base is not None] if native is not never else None
+    if not views:
+        return None
     for view in views:
         view.node  # noqa: B018  remembered there
-    return bool(views)
+    return native(*operands)
 
 
 def start() -> None:

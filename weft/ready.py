@@ -78,15 +78,16 @@ def _elementwise(node: Node) -> Run | None:
 
 def _sum(node: Node) -> Run | None:
     words = _sum_words(node)
-    if words is None:
-        return None
-    sizes, order = words
+    return None if words is None else _sized(node, execute.sized().sum, *words)
+
+
+def _sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
+    """A function of the device that is told dtype, addresses, sizes and the order of the sum."""
     allocate, nbytes, dtype = execute.allocator(), node.nbytes, node.dtype
-    total: Callable[..., None] = execute.sized().sum
 
     def run(buffers: Sequence[Any]) -> Any:
         out = allocate(nbytes)
-        total(dtype, buffers[0].address, out.address, *sizes, order)
+        function(dtype, *[b.address for b in buffers], out.address, *sizes, order)
         return out
 
     return run
@@ -106,18 +107,7 @@ def _sum_words(node: Node) -> tuple[tuple[int, ...], Order] | None:
 
 def _product(node: Node) -> Run | None:
     words = _product_words(node)
-    if words is None:
-        return None
-    sizes, order = words
-    allocate, nbytes, dtype = execute.allocator(), node.nbytes, node.dtype
-    product: Callable[..., None] = execute.sized().product
-
-    def run(buffers: Sequence[Any]) -> Any:
-        out = allocate(nbytes)
-        product(dtype, buffers[0].address, buffers[1].address, out.address, *sizes, order)
-        return out
-
-    return run
+    return None if words is None else _sized(node, execute.sized().product, *words)
 
 
 def _product_words(node: Node) -> tuple[tuple[int, ...], Order | None] | None:

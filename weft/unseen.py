@@ -11,7 +11,6 @@ from typing import Any
 
 from weft import execute, node_by_node, small
 from weft.cell import LOCAL
-from weft.devices.base import ELSEWHERE
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
 from weft.recent import Recent
@@ -20,7 +19,7 @@ from weft.recent import Recent
 _NODE = 4e-6  # what Python takes for a node
 _BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # of one thread, in products
 _SAVED = 0.6  # of the bytes: what fused kernels do not read and write
-_PLAN, _PRODUCT, _LEAST = 1e-3, 10e-3, 8e-3  # compiling: a node, a product more, anything at all
+_PLAN, _PRODUCT, _LEAST = 0.4e-3, 6e-3, 6e-3  # compiling: a node, a product more, anything at all
 
 _LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
 
@@ -38,8 +37,6 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     if lost > LOCAL.patience * _compiling(graph):
         return execute.run(graph, values)
     _LOST.put(short, lost)
-    if ELSEWHERE:
-        execute.here(graph.inputs)
     try:
         return node_by_node.computed(graph.order, graph.outputs)
     except MemoryError:  # fused, it may need less

@@ -364,9 +364,9 @@ def test_calls_are_counted_and_large_ones_release_the_lock(rng) -> None:
     assert after["sized_calls"] - before["sized_calls"] == 2 and after["kernels"] == before["kernels"]
 
 
-@pytest.mark.parametrize("isa", [isa for isa in isas() if isa != "host"])
-def test_other_machines(isa: str, rng) -> None:
-    """The same as the kernels that are compiled for them: narrower registers, no fused multiplication."""
+@pytest.mark.parametrize("isa", [*isas()])
+def test_every_machine(isa: str, rng) -> None:
+    """The same as the kernels that are compiled for it, here and with narrower registers, or without fused multiplication."""
     target = isas()[isa]
 
     @cache
@@ -379,15 +379,18 @@ def test_other_machines(isa: str, rng) -> None:
 
     for dtype in (FLOAT32, FLOAT64):
         texts = [product_text(FROM_NUMPY[dtype], target, CPU.orders, in_lanes) for in_lanes in (False, True)]
+        quick = product_text(FROM_NUMPY[dtype], target, CPU.orders, False, quick=True)
         for m, n, k in [(7, 19, 140), (19, 3, 60), (1, 21, 70), (13, 1, 600), (1, 1, 333)]:
             a, b, want, out = wild(rng, (m, k), dtype), wild(rng, (k, n), dtype), np.empty((m, n), dtype), Guarded((m, n), dtype)
             CompiledProduct(product_kernel(m, n, k, FROM_NUMPY[dtype]), target)(a, b, want)
             order, room = product_order(m, n, (k,)), np.empty(k * SCRATCH, np.uint8)
             for right, steps in ((b, (n, 1)), (np.ascontiguousarray(b.T), (1, k))):
                 places = a.ctypes.data, right.ctypes.data, out.address
-                run(texts[order.lanes > 1], "weft_product", 0, *places, 1, 0, 0, m, n, k, k, 1, *steps, order.lanes, order.block,
-                    room.ctypes.data)
-                same(out.checked(), want)
+                for text in [texts[order.lanes > 1]] + [quick] * (order.lanes == 1):
+                    out.array[...] = 0
+                    run(text, "weft_product", 0, *places, 1, 0, 0, m, n, k, k, 1, *steps, order.lanes, order.block,
+                        room.ctypes.data)
+                    same(out.checked(), want)
         for shape, axes in [((3, 700), (1,)), ((130, 21), (0,)), ((9, 8), (1,))]:
             x, order = wild(rng, shape, dtype), order_over(shape, axes)
             outer, k, inner = spans(shape, axes) or (0, 0, 0)

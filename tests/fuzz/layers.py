@@ -248,7 +248,7 @@ def mapped(g: Growth) -> str:
         "t.sum()",
         "wf.take(t, wf.argmax(t, axis=-1), axis=-1)", "wf.nn.softmax(t)", "wf.grad(lambda s: (s * wf.sin(s)).sum())(t)",
         "t[::-1]",
-        "wf.scan(lambda h, s: (h + s, h * s), t[0] * 0, t)[1]",
+        "wf.scan(lambda h, s: (h + s, h * s), t.sum(axis=0) * 0, t)[1]",
     )).format(w=w)
     axis = r.choice(("", ", in_axes=-1", ", out_axes=-1", ", in_axes=1"))
     if r.random() < 0.25:

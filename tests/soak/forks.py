@@ -29,7 +29,7 @@ def forks(times: int) -> int:
 
     def work(n: int) -> None:
         x = table[:n]
-        got = (wf.asarray(x) * 3 + n).numpy()
+        got = wf.jit(lambda v: v * 3 + n)(wf.asarray(x)).numpy()  # compiled each time
         assert np.array_equal(got, x * np.float32(3) + np.float32(n)), n
         y = table[: 50_000 + n]  # enough for all threads
         assert abs(float(wf.sum(wf.asarray(y))) - y.sum(dtype=np.float64)) < 0.1

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once, execute
+from weft import at_once, execute, index_arrays
 from weft import look as looking
 from weft.array.methods import Methods
 from weft.array.operators import install
@@ -215,6 +215,8 @@ class Array(Methods):
             if found is not None:
                 start()
                 return wrap(found)
+        elif (found := index_arrays.read(self, index)) is not None:
+            return wrap(found)
         node = self.node
         chosen = at(index, node.shape)
         if chosen.axes:
@@ -232,7 +234,8 @@ class Array(Methods):
             start()
             return
         with WRITING:
-            self._write(index, value)
+            if not index_arrays.written(self, index, value):
+                self._write(index, value)
 
     def _write(self, index: Any, value: Any) -> None:
         node = self.node

@@ -22,7 +22,7 @@ from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import PACKAGE, user_frame
 from weft.graph.primitives.table import TABLE, constant
-from weft.natively import Shaped, Short, followed, never
+from weft.natively import Shaped, Short, asked_again, never
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool, Given))
@@ -136,8 +136,8 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
     def forward(self: Any, other: Any) -> Any:
         native = shaped.call
         found = native(self, other)
-        if found is None and native is not never and followed(self, other):
-            found = native(self, other)
+        if found is None:
+            found = asked_again(native, self, other)
         if found is not None:
             return found
         if type(other) is array:
@@ -164,8 +164,8 @@ def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callab
     def function(x: Any) -> Any:
         native = short.call
         found = native(x)
-        if found is None and native is not never and followed(x):
-            found = native(x)
+        if found is None:
+            found = asked_again(native, x)
         if found is not None:
             return found
         if type(x) is array and body is None:
@@ -241,8 +241,8 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
     def forward(self: Any, other: Any) -> Any:
         native = short.call
         found = native(self, other)
-        if found is None and native is not never and followed(self, other):
-            found = native(self, other)
+        if found is None:
+            found = asked_again(native, self, other)
         if found is not None:
             return found
         trace = LOCAL.trace  # outside of traces a cell's content is simply there
@@ -265,8 +265,8 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
     def reflected(self: Any, other: Any) -> Any:
         native = short.call
         found = native(other, self)
-        if found is None and native is not never and followed(self):
-            found = native(other, self)
+        if found is None:
+            found = asked_again(native, other, self)
         if found is not None:
             return found
         if type(other) in _NUMBERS:
@@ -298,8 +298,8 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
     def function(x1: Any, x2: Any) -> Any:
         native = short.call if shared or (type(x1) is array and type(x2) is array) else never
         found = native(x1, x2)
-        if found is None and native is not never and followed(x1, x2):
-            found = native(x1, x2)
+        if found is None:
+            found = asked_again(native, x1, x2)
         if found is not None:
             return found
         if type(x1) is array and type(x2) is array:

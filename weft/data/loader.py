@@ -13,7 +13,7 @@ from numpy.random import default_rng
 
 from weft.array import Array
 from weft.dtypes import as_dtype, is_float
-from weft.errors import DataError, DTypeError, ShapeError
+from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation import asarray
 
 
@@ -59,7 +59,7 @@ class Loader:
             raise TypeError("Loader: batch_size must be an int, not an array: several arrays are one tuple, Loader((x, y), 32)")
         for name, value, least in (("batch_size", batch_size, 1), ("workers", workers, 0), ("prefetch", prefetch, 1)):
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"Loader: {name} must be an int, at least {least}, not {value!r}")
+                raise ValueError(f"Loader: {name} must be an int, at least {least}, not {short(value)}")
         self.dtype = None if dtype is None else as_dtype(dtype)
         if self.dtype is not None and not is_float(self.dtype):
             raise DTypeError(f"Loader: dtype must be a float dtype, not {dtype!r}")

@@ -23,7 +23,7 @@ from weft.functions.common import (
     reshaped,
 )
 from weft.graph.node import Node, Shape
-from weft.natively import Shaped, followed, never
+from weft.natively import Shaped, asked_again
 from weft.spelling import spelled
 
 
@@ -89,8 +89,8 @@ def sum(x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = Non
         shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _summed(value, axis, keepdims))
     native = shaped.call
     found = native(x)
-    if found is None and native is not never and followed(x):
-        found = native(x)
+    if found is None:
+        found = asked_again(native, x)
     if found is None:
         found = _fold("sum", x, axis, keepdims, out, dtype, additive=True)
         if isinstance(x, Array):

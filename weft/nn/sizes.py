@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from weft.cell import LOCAL
-from weft.errors import ShapeError, TraceError
+from weft.errors import ShapeError, TraceError, short
 
 NAMES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 
@@ -27,9 +27,9 @@ def each(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
     found = tuple(n for n in map(whole, given) if n is not None)
     if not len(found) == len(given) == count:
         many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints"}[count]
-        raise ShapeError(f"{name} must be an int or {many}, not {value!r}")
+        raise ShapeError(f"{name} must be an int or {many}, not {short(value)}")
     if min(found) < least:
-        raise ShapeError(f"{name} must be at least {least}, not {value!r}")
+        raise ShapeError(f"{name} must be at least {least}, not {short(value)}")
     return found
 
 
@@ -39,7 +39,7 @@ def extents(layer: str, **named: Any) -> tuple[int, ...]:
     for name, value in named.items():
         n = whole(value)
         if n is None or n < 1:
-            raise ShapeError(f"{layer}: {name} must be a positive int, not {value!r}")
+            raise ShapeError(f"{layer}: {name} must be a positive int, not {short(value)}")
         found.append(n)
     return tuple(found)
 

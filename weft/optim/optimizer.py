@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
 from weft.graph.node import Node
@@ -245,7 +245,7 @@ class Optimizer:
     def _need_numbers(self, **named: Any) -> None:
         for name, value in named.items():
             if not isinstance(value, Real | Array | np.ndarray):
-                raise DTypeError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
+                raise DTypeError(f"{type(self).__name__}: {name} must be a number, not {short(value)}")
 
     def _need_fractions(self, **named: float) -> None:
         self._need_numbers(**named)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from weft import execute
 from weft.bind import at_once_of
 from weft.graph.origin import file_name
+from weft.placement.choose import Decision, choose
+from weft.placement.machine import compared
 from weft.schedule.info import in_place_infos
 from weft.schedule.program import Host, KernelInfo, Loop, Program
 from weft.transforms.jit import Jitted, jit
@@ -28,6 +31,8 @@ class Explanation:
     program : the Program itself
     operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
         called as it stands, without ``jit``
+    placement : where figures of several devices are at hand (``$WEFT_PROFILE``): ``device``, ``estimates`` in seconds of each, and
+        the ``reason``; arrays are taken to lie where they lie now
     """
 
     name: str
@@ -36,6 +41,7 @@ class Explanation:
     program: Program
     operations: int
     at_once: int
+    placement: Decision | None = None
 
     def __repr__(self) -> str:
         return f"Explanation({str(self).splitlines()[0]})"
@@ -50,6 +56,8 @@ class Explanation:
         steps = [str(s.length) for s in self.program.steps if isinstance(s, Loop)]
         loops = f", some in native loops of {' and '.join(steps)} steps" if steps else ""
         head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{loops}{host}{memory}"
+        if self.placement is not None:
+            head += f"\n  on {self.placement.device}: {self.placement.reason}"
         if not count:
             return head
         rows = [("kernel", "phases", "flops", "bytes", "lines")]
@@ -82,6 +90,8 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     ------
     TraceError
         ``f`` looks at the content of an array.
+    DataError
+        ``$WEFT_PROFILE`` names a file that holds something else.
 
     Examples
     --------
@@ -101,7 +111,10 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     name = getattr(f, "__name__", type(f).__name__)
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) else len(at_once_of(traced.graph))
-    found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once)
+    machines = compared()
+    arrays = [(prod(shape) * dtype.bytes, "cpu") for shape, dtype in program.inputs]
+    decision = choose(program, machines, arrays) if len(machines) > 1 else None
+    found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once, decision)
     print(found)
     return found
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft.look import evaluate
+from weft.placement.machine import Machine, machine
 from weft.tools.profile_culprit import culprit_of
 from weft.tools.profile_figures import Figures
-from weft.tools.profile_machine import Machine, machine
 from weft.tools.profile_measure import called, measured, reached
 from weft.tools.profile_reasons import Reason, overhead, reason_of
 from weft.tools.profile_report import (

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from weft.errors import seconds
 from weft.tools.profile_figures import Figures
 from weft.tools.profile_text import foot, head, kernel_table, layer_table, line_table
-from weft.tools.profile_words import amount, percent, seconds
+from weft.tools.profile_words import amount, percent
 
 COLOURS = {"forward": "#3b82c4", "backward": "#d9822b", "update": "#4c9f70", "outside": "#9aa3ad"}
 _STYLE = """

@@ -9,11 +9,12 @@ from typing import Any
 
 from weft.devices import get_device, get_num_threads
 from weft.devices.base import ReadsCode
+from weft.errors import seconds
 from weft.graph.node import Node
+from weft.placement.machine import Machine
 from weft.schedule.program import Call, Loop, calls
-from weft.tools.profile_machine import Machine
 from weft.tools.profile_report import StepTime
-from weft.tools.profile_words import amount, seconds
+from weft.tools.profile_words import amount
 
 SMALL = 2e-6  # a kernel shorter than this is mostly its own beginning and end
 LARGE = 8 << 20  # bytes: more than the caches near a core hold

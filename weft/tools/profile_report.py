@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.graph.node import Node
 from weft.graph.origin import user_line
-from weft.tools.profile_machine import Machine
+from weft.placement.machine import Machine
 from weft.tools.profile_session import Run, Session, Unit
 from weft.tools.profile_words import UNKNOWN, short
 from weft.tools.profile_work import Origin, Work, works

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from weft.errors import seconds
 from weft.tools.profile_figures import Figures
 from weft.tools.profile_report import Row, places
-from weft.tools.profile_words import UNKNOWN, amount, percent, seconds, short
+from weft.tools.profile_words import UNKNOWN, amount, percent, short
 
 Rows = list[tuple[str, ...]]
 MOST = 12  # rows of a table

@@ -7,14 +7,6 @@ from weft.graph.origin import file_name
 UNKNOWN = "(unknown line)"
 
 
-def seconds(s: float) -> str:
-    """``1.32 ms``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if s >= size:
-            return f"{s / size:.3g} {unit}" if s < 999.5 * size else f"{s / size:.0f} {unit}"
-    return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
-
-
 def amount(n: float) -> str:
     """``1.3 G``: a unit is to follow."""
     for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):

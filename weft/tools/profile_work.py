@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.graph.node import Node
+from weft.placement.machine import Machine
 from weft.schedule.build import built
 from weft.schedule.fuse import Fused
 from weft.schedule.info import kernel_info
 from weft.schedule.program import Call, Copy, Host, Loop, Program
 from weft.schedule.view import strip
-from weft.tools.profile_machine import Machine
 
 Origin = tuple[Any, int, str, str]  # code, instruction, layer, phase: as on resolved nodes
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import short
 from weft.nn.module import Module
 from weft.optim import Optimizer
 from weft.optim.optimizer import named_arrays
@@ -30,7 +31,7 @@ def checked(model: Any, loss: Any, optimizer: Any, **counts: Any) -> None:
         raise TypeError(f"fit: optimizer must be one of wf.optim, such as wf.optim.Adam(lr=1e-3), not {_shown(optimizer)}")
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"fit: {name} must be an integer, not {value!r}")
+            raise TypeError(f"fit: {name} must be an integer, not {short(value)}")
         if value < 1:
             raise ValueError(f"fit: {name} must be at least 1, not {value}")
 

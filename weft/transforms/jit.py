@@ -17,7 +17,7 @@ from weft import execute
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.cell import LOCAL
-from weft.errors import DTypeError, warn
+from weft.errors import DTypeError, short, warn
 from weft.look import materialise
 from weft.recent import Recent
 from weft.transforms import warm
@@ -282,8 +282,8 @@ def _static_key(x: Any, content: Content) -> Any:
             hash(x)
         except TypeError:
             raise DTypeError(
-                f"jit: an argument holds {x!r} of type {type(x).__name__}: arguments are arrays, numbers, str, None, modules, "
-                "and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
+                f"jit: an argument holds {short(x)} of type {type(x).__name__}: arguments are arrays, numbers, str, None, "
+                "modules, and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
             ) from None
     return content.key(x)
 

@@ -79,7 +79,7 @@ class CPUDevice:
         self._lock.acquire()
         self._forking.append(self._lock)
         compiler = self.__dict__.get("compiler")
-        for lock in (compiler.lock, llvm_lock(), compiler.again.state) if compiler is not None else ():
+        for lock in (compiler.lock, llvm_lock(), compiler.again.starting, compiler.again.state) if compiler is not None else ():
             if lock is not None:
                 lock.acquire()
                 self._forking.append(lock)

@@ -22,6 +22,7 @@ from weft.devices.cpu.native import emission
 from weft.signals import uninterrupted
 
 TRIES = 3  # processes that end by themselves before no more are started
+PATIENCE = 0.1  # seconds before the first process is started: what ends sooner pays for none
 LINGER = 0.5  # seconds that the second process waits for more: it takes 0.1 to start
 
 
@@ -38,6 +39,7 @@ class Again:
     def __init__(self, features: Callable[[], str]) -> None:
         self.features = features
         self.possible = _python() is not None  # where no process can be started, everything is compiled well at once
+        self.starting = threading.Lock()  # held while a process is started, before ``state`` where both are
         self.state = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._now: Job | None = None
@@ -72,7 +74,7 @@ class Again:
                 self._hurry = False
 
     def in_child(self) -> None:
-        """In a forked child, whose parent held ``state`` at the fork."""
+        """In a forked child, whose parent held ``starting`` and ``state`` at the fork."""
         if self._now is not None:
             self._waiting.appendleft(self._now)
         process, self._process, self._now, self._thread = self._process, None, None, None
@@ -80,15 +82,18 @@ class Again:
             process.stdin.close()
             process.stdout.close()
             process.returncode = 0
-        self.state = threading.Condition()
+        self.starting, self.state = threading.Lock(), threading.Condition()
 
     def end(self) -> None:
         """The interpreter ends."""
-        with self.state:
+        with self.starting, self.state:
             self._give_up()
             self._stop()
 
     def _work(self) -> None:
+        with self.state:
+            if not self._hurry:
+                self.state.wait_for(lambda: self._hurry, PATIENCE)
         while True:
             with self.state:
                 if not self._waiting and not self._hurry:
@@ -119,18 +124,23 @@ class Again:
 
     def _begin(self) -> None:
         """See that there is a process."""
-        with self.state:  # a fork waits: in a child, modules that were being loaded and pipes half made would stay so
-            if self._process is not None or not self.possible:
-                return
+        if self._process is not None or not self.possible:
+            return
+        with self.starting:  # a fork waits: in a child, modules that were being loaded and pipes half made would stay so
             first = json.dumps([[str(path) for path in sys.path], self.features()]).encode()
+            if not self.possible:  # the interpreter ends
+                return
             try:
-                self._process = _start()
+                process = _start()
             except OSError:
-                self._give_up()
+                with self.state:
+                    self._give_up()
                 raise
             atexit.unregister(self.end)
             atexit.register(self.end)
-            emission.send(self._process.stdin.fileno(), first)
+            emission.send(process.stdin.fileno(), first)
+            with self.state:
+                self._process = process
 
     def _asked(self, text: bytes) -> bytes | None:
         """The object, or None: a kernel that cannot be compiled again stays as it is."""

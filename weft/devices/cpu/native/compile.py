@@ -113,10 +113,13 @@ class Compiler:
         self.load_generator()  # the texts of lesser code that came from disk are made in the thread
         return str(host().features)
 
-    def kernel(self, text: str, generate: Callable[[], Any], us: float = math.inf) -> Loaded:
+    def kernel(
+        self, text: str, generate: Callable[[], Any], us: float = math.inf, quick: Callable[[], Any] | None = None,
+    ) -> Loaded:
         """The kernel whose printed form is ``text``; ``generate() -> Generated`` is called if it must be built.
 
         us : that a run spends in it, by an estimate: whether LLVM takes its time now, or when :meth:`improve` asks for it
+        quick : makes a shorter text of the same function, for where better code is made later
         """
         name = name_of("kernel\n" + text)
         known = self.kernels.get(name)
@@ -133,8 +136,11 @@ class Compiler:
                 return found
             if len(self.kernels) >= self._sweep_at:
                 self.sweep()
-            us = us if self.again.possible else math.inf
-            return self._object(name, lambda: _of_generated(generate()), partial(self._as_kernel, generate), us)
+            first = quick
+            if first is None or not self.again.possible:
+                us, first = us if self.again.possible else math.inf, generate
+            keep = partial(self._as_kernel, generate, first is generate)
+            return self._object(name, lambda: _of_generated(first()), keep, us)
 
     def improve(self, kernels: Iterable[Loaded]) -> None:
         """Have better code made, in the background, for those that have none yet."""
@@ -191,12 +197,14 @@ class Compiler:
             return len(dead)
 
     def _as_kernel(
-        self, generate: Callable[[], Any], name: str, meta: dict[str, Any], ir: str | None, addresses: dict[str, int],
-        give: Callable[[], None],
+        self, generate: Callable[[], Any], whole: bool, name: str, meta: dict[str, Any], ir: str | None,
+        addresses: dict[str, int], give: Callable[[], None],
     ) -> Loaded:
+        """whole: ``ir`` is what ``generate`` gives"""
         later = None
         if meta["level"] != HIGH:
-            later = Later(name, meta, (lambda: _packed(generate().ir)) if ir is None else partial(_same, _packed(ir)))
+            known = ir if whole else None
+            later = Later(name, meta, (lambda: _packed(generate().ir)) if known is None else partial(_same, _packed(known)))
         fields = (addresses[meta["symbol"]], meta["scratch"], meta["worker_scratch"], meta["parallel"], later)
         found = Loaded(*fields)
         self.kernels[name] = _Known(weakref.ref(found), fields, give)

@@ -103,7 +103,7 @@ ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be
 WARM_INPUT = _words("kind place node", pointers="node")  # place: among the arguments, or the object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
 
-MUCH = 1 << 16  # elements, or steps of a sum: for more a function of any size gives up the interpreter lock
+MUCH = 1 << 18  # elements, or steps of a sum: for more a function of any size gives up the interpreter lock
 LARGEST = 1 << 20  # bytes: the homes for results of small work go so far
 
 # of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; still: pairs

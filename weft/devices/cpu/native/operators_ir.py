@@ -16,7 +16,6 @@ from weft.devices.cpu.native.layouts import (
     OPERATION_ROW,
     PLACES,
     PLAN,
-    extent,
 )
 from weft.devices.cpu.native.memory_ir import BUILTIN
 from weft.devices.cpu.native.routine import Body, Value, routine
@@ -30,6 +29,7 @@ from weft.devices.cpu.native.small_ir import (
     none_unless,
     number,
     own,
+    return_row,
     same,
     size,
     slot,
@@ -44,12 +44,7 @@ FEW = 32  # calls of a function, or elements of each: for less of both NumPy's l
 def row_of(f: Body, operation: Value, dtype: Value) -> None:
     """What an operation does with operands of a dtype; null where nothing is known of that."""
     head = f.record(operation, OPERATION)
-    rows = f.array(head["rows"], "i8")
-    with f.each(head["count"]) as k:
-        row = f.record(rows.at(k * extent(OPERATION_ROW)), OPERATION_ROW)
-        with f.when(row["dtype"] == dtype):
-            f.ret(row.pointer)
-    f.ret(None)
+    return_row(f, head["rows"], head["count"], OPERATION_ROW, dtype)
 
 
 @routine("ptr weft_small_run(ptr row, ptr like, ptr words, i64 limit)")

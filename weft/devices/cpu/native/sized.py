@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from weft.devices.cpu.emit.generated import Generated
@@ -75,12 +75,13 @@ class CPUSized:
         return self._products[lanes > 1].get(dtype) or self._product(dtype, lanes > 1), lanes, block
 
     def _product(self, dtype: Format, in_lanes: bool) -> Callable[..., None]:
-        def text() -> str:
+        def text(quick: bool = False) -> str:
             from weft.devices.cpu.sized.product import product_text
 
-            return product_text(dtype, host(), CPU.orders, in_lanes)
+            return product_text(dtype, host(), CPU.orders, in_lanes, quick)
 
-        made = self._made(f"sized product {dtype.name} {CPU.orders} {in_lanes}", "weft_product", text)
+        what = f"sized product {dtype.name} {CPU.orders} {in_lanes}"
+        made = self._made(what, "weft_product", text, None if in_lanes else partial(text, quick=True))
         return self._products[in_lanes].setdefault(dtype, made)
 
     def _sum(self, dtype: Format) -> Callable[..., None]:
@@ -103,9 +104,12 @@ class CPUSized:
 
         return self._functions.setdefault(key, self._made(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
 
-    def _made(self, what: str, symbol: str, text: Callable[[], str]) -> Callable[..., None]:
+    def _made(
+        self, what: str, symbol: str, text: Callable[[], str], quick: Callable[[], str] | None = None,
+    ) -> Callable[..., None]:
         """Compiled quickly, and again, better, while it is used. A process that finds all code on disk leaves LLVM shut."""
-        loaded = self._compiler.kernel(what, lambda: Generated(symbol, text(), 0, 0), 0.0)
+        shorter = None if quick is None else lambda: Generated(symbol, quick(), 0, 0)
+        loaded = self._compiler.kernel(what, lambda: Generated(symbol, text(), 0, 0), 0.0, shorter)
         self._held.append(loaded)
         self._lesser.append(loaded)
         if self._compiler.counts.compiles:

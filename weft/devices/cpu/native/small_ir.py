@@ -8,7 +8,7 @@ the tables.
 from __future__ import annotations
 
 from weft.devices.cpu.native.foreign import OBJECT, PY_EQ
-from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, extent
+from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent
 from weft.devices.cpu.native.memory_ir import make, return_none
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
 from weft.devices.cpu.native.warm_ir import filled
@@ -106,9 +106,14 @@ def size(f: Body, shape: Value) -> None:
 def format_(f: Body, dtype: Value) -> None:
     """What a dtype is in memory."""
     state = state_of(f)
-    rows = f.array(state["formats"], "i8")
-    with f.each(state["format_count"]) as k:
-        row = f.record(rows.at(k * extent(FORMAT)), FORMAT)
+    return_row(f, state["formats"], state["format_count"], FORMAT, dtype)
+
+
+def return_row(f: Body, rows: Value, count: Value, layout: Layout, dtype: Value) -> None:
+    """Return the row of a table that is about a dtype, or null."""
+    table = f.array(rows, "i8")
+    with f.each(count) as k:
+        row = f.record(table.at(k * extent(layout)), layout)
         with f.when(row["dtype"] == dtype):
             f.ret(row.pointer)
     f.ret(None)

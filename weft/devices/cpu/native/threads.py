@@ -10,6 +10,8 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +21,17 @@ from weft.devices.cpu.native.machine import has_threads
 
 def permanent(nbytes: int) -> int:
     """Zeroed memory that is never freed (threads may look at it while the interpreter ends), 64-byte aligned."""
-    libc = ctypes.CDLL(None)
-    libc.calloc.restype = ctypes.c_void_p
-    libc.calloc.argtypes = (ctypes.c_size_t, ctypes.c_size_t)
-    address = libc.calloc(1, nbytes + 64)
+    address = _calloc()(1, nbytes + 64)
     if not address:
         raise MemoryError(f"no memory for {nbytes} bytes of the runtime's own")
     return -(-address // 64) * 64
+
+
+@cache
+def _calloc() -> Any:
+    calloc = ctypes.CDLL(None).calloc
+    calloc.restype, calloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t, ctypes.c_size_t)
+    return calloc
 
 
 def default_threads() -> int:

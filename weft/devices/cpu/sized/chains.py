@@ -18,6 +18,7 @@ from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.sized.vectors import Vectors
 
 LEVELS = 40  # of blocks, more than there is memory for
+TURNS = 4  # of a loop along several rows that are written as one
 UNROLL = 8  # registers of results that a turn of a loop adds to, at least
 
 # addresses of a, b and the results; steps of the sum; strides; elements of the result that lie along b; steps of a block
@@ -112,13 +113,15 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
     results = [f.local(v.scalar) for _ in range(rows)]
     starts = [f.offset("%b", f.mul("%b_row", r)) for r in range(rows)]
 
-    def step(k: str, live: str | None) -> None:
+    def step(k: str, live: str | None, turn: int = 0) -> None:
+        """turn: how many elements behind k, times the number of chains"""
         along = f.mul(k, "%b_k")
         for part in range(chains // n):
             mask = v.first(f, live, n, part * n) if live else None
-            x = v.load(f, f.offset(f.element("%a", v.scalar, k), part * width), n, mask) if product else ""
+            a_place = f.offset(f.element("%a", v.scalar, k), part * width + turn * chains * v.size)
+            x = v.load(f, a_place, n, mask) if product else ""
             for start, row in zip(starts, cells, strict=True):
-                at = f.offset(start, along)
+                at = f.offset(f.offset(start, along), 0 if apart else turn * chains * v.size)
                 if apart:
                     y = v.gather(f, f.offset(at, f.mul("%b_k", part * n)), "%b_k", n, mask)
                 else:
@@ -133,7 +136,13 @@ def rows(v: Vectors, name: str, *, rows: int, chains: int, apart: bool, product:
             for cell in row:
                 f.store(vec, "zeroinitializer", cell, width)
         whole = f.let(f"and i64 {count}, {-chains}")
-        end = f.add(first, whole)
+        end = middle = f.add(first, whole)
+        if rows > 1 and not apart:
+            middle = f.add(first, f.let(f"and i64 {count}, {-TURNS * chains}"))
+            with f.loop(first, middle, TURNS * chains) as k:
+                for turn in range(TURNS):
+                    step(k, None, turn)
+            first = middle
         with f.loop(first, end, chains) as k:
             step(k, None)
         if chains > 1:

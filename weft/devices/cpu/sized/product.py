@@ -20,10 +20,11 @@ WORDS = ("work", "a", "b", "c", "batch", "a_batch", "b_batch", "m", "n", "k", "a
 VECTORS = 2
 
 
-def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool) -> str:
+def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool, quick: bool = False) -> str:
     """``void @weft_product(ptr args)``, args: a word for each of WORDS; strides in elements, results dense.
 
     in_lanes : for orders that have several lanes (a side is a vector), else for those that have one
+    quick : few sizes of tiles, so that there is little to compile
     """
     module = Module()
     v = Vectors(module, isa, dtype)
@@ -31,7 +32,7 @@ def product_text(dtype: Format, isa: ISA, orders: Orders, in_lanes: bool) -> str
         _vectors(v, orders)
         ways = {"vector": orders.vector_lanes, "dot": orders.lanes}
     else:
-        _matrix(v, [8 if isa.registers >= 32 else 6, 4, 2, 1])
+        _matrix(v, [4, 1] if quick else [8 if isa.registers >= 32 else 6, 4, 2, 1], 1 if quick else VECTORS)
         ways = {"matrix": 1}
     f = module.function("define void @weft_product(ptr %args)")
     word = {name: f.load("i64", f.offset("%args", 8 * k), 8) for k, name in enumerate(WORDS)}
@@ -61,8 +62,9 @@ def _select(f: Function, condition: str, type_: str, yes: str, no: str) -> str:
     return f.let(f"select i1 {condition}, {type_} {yes}, {type_} {no}")
 
 
-def _matrix(v: Vectors, heights: list[int]) -> None:
-    for vectors in range(1, VECTORS + 1):
+def _matrix(v: Vectors, heights: list[int], most: int) -> None:
+    """most: registers that a tile is wide"""
+    for vectors in range(1, most + 1):
         for height in heights:
             chains.panel(v, f"tile{height}x{vectors}", rows=height, vectors=vectors)
         _tiles(v, vectors, heights)
@@ -77,7 +79,7 @@ def _matrix(v: Vectors, heights: list[int]) -> None:
     line = f.mul("%n", v.size)
     c_m, c_n = _select(f, turned, "i64", str(v.size), line), _select(f, turned, "i64", line, str(v.size))
     dense = f.let(f"icmp eq i64 {b_n}, {v.size}", "c")
-    wide = VECTORS * v.lanes
+    wide = most * v.lanes
     with f.loop(0, n, wide) as j:
         live = f.minimum(f.let(f"sub i64 {n}, {j}"), wide)
         many = f.let(f"icmp sgt i64 {live}, {v.lanes}", "c")
@@ -90,10 +92,13 @@ def _matrix(v: Vectors, heights: list[int]) -> None:
         step = _select(f, in_place, "i64", b_k, f.mul(width, v.size))
         given = (f"ptr {a}, ptr {panel}, ptr {target}, i64 {m}, i64 %k, i64 {a_m}, i64 {a_k}, i64 {step}, i64 {c_m}, i64 {c_n}, "
                  f"i64 {live}, i64 %block")
-        with f.when(many):
-            f.do(f"call void @tiles{VECTORS}({given})")
-        with f.otherwise():
+        if most == 1:
             f.do(f"call void @tiles1({given})")
+        else:
+            with f.when(many):
+                f.do(f"call void @tiles{most}({given})")
+            with f.otherwise():
+                f.do(f"call void @tiles1({given})")
     f.do("ret void")
 
 

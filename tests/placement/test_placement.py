@@ -1,0 +1,146 @@
+"""Which device pays, on recorded figures: no device is needed for that, and none is measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft.devices import get_device
+from weft.errors import DataError
+from weft.placement.choose import choose
+from weft.placement.estimate import estimate, moved
+from weft.placement.machine import Machine, compared, pinned_machines
+from weft.schedule.build import build
+
+SOURCE = Path(__file__).with_name("source.json")
+HOST = Machine("host", 1, 1e11, ((1 << 15, 1e11), (1 << 30, 1e10)), call=0.0, launch=1e-7, replay=1e-8)
+CARD = Machine("card", 1, 1e13, ((1 << 30, 1e12),), call=0.0, launch=5e-6, replay=1e-6, link=(1e-5, 1e10))
+
+
+def program_of(f: Any, *args: Any) -> Any:
+    return build(wf.jit(f).trace(*args).graph, get_device().target)
+
+
+def ones(*shape: int) -> Any:
+    return wf.ones(shape)
+
+
+def solve(start: Any, w1: Any, w2: Any) -> Any:
+    """The neural ODE of 3-100-3, by 25 steps of Euler's method."""
+    return wf.scan(lambda y, _: (y + 0.04 * (w2 @ wf.tanh(w1 @ y)), y.sum()), start, None, length=25)[0]
+
+
+def alexnet(batch: int) -> Any:
+    """One of nervanagpu's nets, forward, as a program."""
+    net = wf.nn.Sequential(
+        wf.nn.Conv2d(3, 64, 11, stride=4, padding=2), wf.nn.ReLU(), wf.nn.MaxPool2d(3, 2),
+        wf.nn.Conv2d(64, 192, 5, padding=2), wf.nn.ReLU(), wf.nn.MaxPool2d(3, 2),
+        wf.nn.Conv2d(192, 384, 3, padding=1), wf.nn.ReLU(), wf.nn.Conv2d(384, 256, 3, padding=1), wf.nn.ReLU(),
+        wf.nn.Conv2d(256, 256, 3, padding=1), wf.nn.ReLU(), wf.nn.MaxPool2d(3, 2), wf.nn.Flatten(),
+        wf.nn.Linear(9216, 4096), wf.nn.ReLU(), wf.nn.Linear(4096, 1000),
+    )
+    return program_of(net, wf.zeros((batch, 3, 224, 224)))
+
+
+def test_the_figures_of_the_source() -> None:
+    """A launch of 12 us: what the answerer measured, and what follows for the asker's net, and for a large one."""
+    machines = pinned_machines(str(SOURCE))
+    wide, thin = program_of(lambda a, x: a @ x, ones(100, 100), ones(100)), program_of(lambda a, x: a @ x, ones(100, 3), ones(3))
+    decision = choose(wide, machines, [(40_000, "gpu"), (400, "gpu")])
+    assert decision.device == "gpu" and decision.estimates[0].total == pytest.approx(12.5e-6, rel=0.1)
+    assert choose(wide, machines, [(40_000, "cpu"), (400, "cpu")]).estimates[-1].total == pytest.approx(56.3e-6, rel=0.1)
+    assert choose(thin, machines, [(1200, "cpu"), (12, "cpu")]).estimates[0].total == pytest.approx(0.25e-6, rel=0.4)
+    ode = program_of(solve, ones(3), ones(100, 3), ones(3, 100))
+    arrays = [(12, "cpu"), (1200, "cpu"), (1200, "cpu")]
+    decision = choose(ode, machines, arrays)
+    assert decision.device == "cpu" and "starting" in decision.reason and decision.estimates[1].launching > 25 * 12e-6
+    decision = choose(alexnet(16), machines, [(16 * 3 * 224 * 224 * 4, "cpu")])
+    assert decision.device == "gpu" and decision.estimates[1].total > 3 * decision.estimates[0].total
+
+
+def test_cheaper_launches_turn_the_small_net() -> None:
+    machines = pinned_machines(str(SOURCE))
+    gpu = machines["gpu"]
+    cheap = {**machines, "gpu": replace(gpu, launch=gpu.launch / 100, replay=gpu.replay / 100, link=(1e-7, 6e9))}
+    ode = program_of(solve, ones(3), ones(100, 3), ones(3, 100))
+    arrays = [(12, "cpu"), (1200, "cpu"), (1200, "cpu")]
+    assert [choose(ode, m, arrays).device for m in (machines, cheap)] == ["cpu", "gpu"]
+
+
+def test_a_product_turns_where_its_figures_say() -> None:
+    machines = pinned_machines(str(SOURCE))
+    quick = {**machines, "cpu": replace(machines["cpu"], products=(("float32", ((600, 2.4e9), (20_000, 1.3e10))),))}  # 1.55 us
+    wide = program_of(lambda a, x: a @ x, ones(100, 100), ones(100))
+    arrays = [(40_000, "cpu"), (400, "cpu")]
+    assert [choose(wide, m, arrays).device for m in (machines, quick)] == ["gpu", "cpu"]
+
+
+def test_what_an_estimate_is_made_of() -> None:
+    add = program_of(lambda x: x + 1.0, ones(1 << 20))
+    nbytes = 2 * 4 << 20
+    here, there = estimate("cpu", add, HOST), estimate("gpu", add, CARD, moved(4 << 20, CARD.link))
+    assert here.launches == 1 and here.working == pytest.approx(nbytes / 1e10) and here.moving == 0
+    assert here.total == here.launching + here.working
+    assert there.working == pytest.approx(nbytes / 1e12) and there.moving == pytest.approx(1e-5 + (4 << 20) / 1e10)
+    assert there.total == pytest.approx(max(there.launching, there.working) + there.moving)
+    product = program_of(lambda a: a @ a, ones(512, 512))
+    assert estimate("cpu", product, HOST).working == pytest.approx(2 * 512**3 / 1e11)
+    loop = program_of(lambda x: wf.scan(lambda h, _: (h * 0.5 + 1, h.sum()), x, None, length=50), ones(10))
+    assert estimate("cpu", loop, HOST).launches >= 50
+    sort = program_of(lambda x: wf.sort(x), ones(1 << 16))
+    assert estimate("gpu", sort, CARD).moving > 2 * CARD.link[0]  # type: ignore[index]
+
+
+def test_arrays_weigh_where_they_lie() -> None:
+    """Four megabytes: adding once does not pay for the copy, but where they lie there it does."""
+    add, machines = program_of(lambda x: x + 1.0, ones(1 << 20)), {"cpu": HOST, "gpu": CARD}
+    assert choose(add, machines, [(4 << 20, "gpu")]).device == "gpu"
+    away = choose(add, {"cpu": replace(HOST, bandwidth=((1 << 30, 1e11),)), "gpu": CARD}, [(4 << 20, "cpu")])
+    assert away.device == "cpu" and "copying arrays" in away.reason
+
+
+def test_rates_between_what_was_measured() -> None:
+    machine = replace(HOST, products=(("float32", ((100.0, 1e9), (10_000.0, 1e11))),))
+    rates = [machine.product_rate("float32", n) for n in (1, 100, 1000, 10_000, 1e9)]
+    assert rates == pytest.approx([1e9, 1e9, 1e10, 1e11, 1e11])
+    assert machine.product_rate("float16", 1000) == machine.flops
+
+
+def test_explain_tells_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WEFT_PROFILE", str(SOURCE))
+    found = wf.explain(solve, ones(3), ones(100, 3), ones(3, 100))
+    assert found.placement is not None and found.placement.device == "cpu"
+    assert "on cpu: gpu would take" in capsys.readouterr().out
+    monkeypatch.delenv("WEFT_PROFILE")
+    assert wf.explain(solve, ones(3), ones(100, 3), ones(3, 100)).placement is None and compared() == {}
+
+
+@pytest.mark.parametrize("change", [
+    {"flops": 0}, {"flops": "many"}, {"bandwidth": []}, {"bandwidth": [[2, 1.0], [1, 1.0]]}, {"link": [1]}, {"link": [-1, 5]},
+    {"products": [["float32", []]]}, {"launch": -1.0}, {"call": float("nan")},
+])
+def test_files_that_hold_something_else(change: dict[str, Any], tmp_path: Path) -> None:
+    devices = json.loads(SOURCE.read_text())["devices"]
+    devices["gpu"].update(change)
+    path = tmp_path / "machines.json"
+    path.write_text(json.dumps({"devices": devices}))
+    with pytest.raises(DataError, match=r"WEFT_PROFILE: .*machines.json must hold a JSON object with name"):
+        pinned_machines(str(path))
+    path.write_text("{")
+    with pytest.raises(DataError, match="cannot be read"):
+        pinned_machines(str(path))
+
+
+def test_no_estimate_is_negative_or_infinite(rng: np.random.Generator) -> None:
+    for _ in range(30):
+        shape = tuple(rng.integers(0, 40, 2).tolist())
+        program = program_of(lambda x: (wf.exp(x) @ x.T).sum(axis=0), ones(*shape))
+        for machine in (HOST, CARD):
+            found = estimate("it", program, machine, float(rng.random()))
+            assert np.isfinite(found.total) and found.total >= machine.call

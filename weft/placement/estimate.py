@@ -1,0 +1,85 @@
+"""What a program takes on a device, by its figures: for each kernel the larger of memory and arithmetic, and what starts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from weft.kernel.ir import Contraction, Kernel
+from weft.placement.machine import Machine
+from weft.schedule.program import Call, Copy, Host, Loop, Program
+
+_NUMPY = 5e9  # bytes a second that an operation in NumPy goes through
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Attributes
+    ----------
+    device : the name
+    launches : kernels that are started
+    launching, working, moving : seconds: of starting kernels, of what they do, of copies from the host and to it
+    total : seconds; where starting a kernel does not wait for the one before, the longer of the first two
+    """
+
+    device: str
+    launches: int
+    launching: float
+    working: float
+    moving: float
+    total: float
+
+
+def estimate(device: str, program: Program, machine: Machine, fetching: float = 0.0) -> Estimate:
+    """fetching : seconds that copies of the arrays take which the program reads, and which lie elsewhere"""
+    launches, launching, working, moving = _steps(program, machine, machine.launch)
+    moving += fetching
+    run = launching + working if machine.link is None else max(launching, working)
+    return Estimate(device, launches, launching, working, moving, machine.call + run + moving)
+
+
+def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, float, float, float]:
+    """(launches, launching, working, moving) of a program's steps; in a loop all is prepared."""
+    infos = iter(program.info)
+    launches, launching, working, moving = 0, 0.0, 0.0, 0.0
+    for step in program.steps:
+        if isinstance(step, Call):
+            info = next(infos)
+            launches += 1
+            launching += launch
+            working += _kernel(step.kernel, info.flops, info.bytes, machine)
+        elif isinstance(step, Loop):
+            inner = _steps(step.body, machine, machine.replay)
+            launches += step.length * inner[0]
+            launching += step.length * inner[1]
+            working += step.length * inner[2]
+            moving += step.length * inner[3]
+        elif isinstance(step, Host):
+            sizes = [_nbytes(program, slot) for slot in (*step.args, step.out)]
+            working += sum(sizes) / _NUMPY
+            if machine.link is not None:
+                moving += sum([moved(nbytes, machine.link) for nbytes in sizes])
+        elif isinstance(step, Copy):
+            nbytes = 2 * _nbytes(program, step.source)
+            working += nbytes / machine.bandwidth_at(nbytes)
+    return launches, launching, working, moving
+
+
+def _kernel(kernel: Kernel, flops: int, nbytes: int, machine: Machine) -> float:
+    products = [(s.accum.name, _flops(s)) for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)]
+    arithmetic = sum([count / machine.product_rate(name, count) for name, count in products])
+    rest = max(0, flops - sum([count for _, count in products]))
+    return max(nbytes / machine.bandwidth_at(nbytes), arithmetic + rest / machine.flops)
+
+
+def _flops(product: Contraction) -> int:
+    return 2 * prod([axis.extent for axis in (*product.batch, *product.m, *product.n, *product.k)])
+
+
+def moved(nbytes: int, link: tuple[float, float]) -> float:
+    """Seconds of a copy over a link."""
+    return link[0] + nbytes / link[1]
+
+
+def _nbytes(program: Program, slot: int) -> int:
+    return prod(program.slots[slot].shape) * program.slots[slot].dtype.bytes
