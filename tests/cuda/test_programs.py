@@ -205,7 +205,7 @@ def test_each_thread_has_its_device() -> None:
             inside.wait()
             out.append(wf.ones(3).device)
 
-    inside, out = threading.Barrier(2), []
+    inside, out = threading.Barrier(2, timeout=60), []
     thread = threading.Thread(target=there)
     thread.start()
     assert (wf.ones(3) * 2).device == "cpu"
@@ -213,6 +213,31 @@ def test_each_thread_has_its_device() -> None:
     assert wf.ones(3).device == "cpu"
     thread.join()
     assert out == ["gpu-sim"]
+
+
+def test_threads_on_two_devices_call_one_jitted_function() -> None:
+    f = wf.jit(lambda x: (x * 2).sum())
+
+    def there() -> None:
+        with wf.device("gpu-sim"):
+            y = wf.array(np.ones(5, np.float32))
+            turns.wait()
+            for _ in range(5):
+                out.append(float(f(y)))
+                turns.wait()
+                turns.wait()
+
+    turns, out = threading.Barrier(2, timeout=60), []
+    thread = threading.Thread(target=there)
+    thread.start()
+    x = wf.array(np.ones(5, np.float32))
+    turns.wait()
+    for _ in range(5):
+        turns.wait()
+        assert float(f(x)) == float(f(x)) == 10.0 and x.device == "cpu"
+        turns.wait()
+    thread.join()
+    assert out == [10.0] * 5
 
 
 def test_set_device() -> None:

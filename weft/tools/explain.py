@@ -110,7 +110,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
-    at_once = 0 if isinstance(f, Jitted) else len(at_once_of(traced.graph))
+    at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))
     machines = compared()
     arrays = [(prod(shape) * dtype.bytes, "cpu") for shape, dtype in program.inputs]
     decision = choose(program, machines, arrays) if len(machines) > 1 else None

@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.array import Array, Scalar, holding, own, wrap
 from weft.array.shapes import lies
+from weft.cell import LOCAL
 from weft.convert import as_node
 from weft.devices.base import ELSEWHERE, Run
 from weft.execute import here
@@ -54,13 +55,13 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    lands: the arguments that the function writes. held: what its key names by number. watched: what has to hold what it held,
-    see ``content.py``, for ``fast`` to be right.
+    device: whose Program it is, as ``LOCAL`` says it. lands: the arguments that the function writes. held: what its key names by
+    number. watched: what has to hold what it held, see ``content.py``, for ``fast`` to be right.
     """
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
-        "tree", "_specs", "quick", "watched", "held", "_ints", "_tape",
+        "tree", "_specs", "quick", "device", "watched", "held", "_ints", "_tape",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -74,6 +75,7 @@ class Entry:
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any, moving: Collection[int] = ()) -> None:
         graph = traced.graph
+        self.device = LOCAL.device
         self._tape = traced.tape
         self._ints = bool(moving or traced.tape)
         self._run = run

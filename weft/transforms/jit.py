@@ -67,7 +67,7 @@ class Jitted:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry = self._last
         if (
-            entry is not None and not LOCAL.inside and Structure.count == self._structures
+            entry is not None and not LOCAL.inside and Structure.count == self._structures and entry.device == LOCAL.device
             and (not entry.watched or unchanged(entry.watched))
         ):
             if entry.tree is None:
