@@ -31,7 +31,7 @@ class Explanation:
     program : the Program itself
     operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
         called as it stands, without ``jit``
-    placement : where figures of several devices are at hand (``$WEFT_PROFILE``): ``device``, ``estimates`` in seconds of each, and
+    placement : where figures of several devices are at hand (``$WEFT_PROFILE``): ``device``, ``estimates`` (seconds) and
         the ``reason``; arrays are taken to lie where they lie now
     """
 
