@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from weft.schedule.build import build
 pytest.importorskip("triton")
 
 
-def check(cases: Iterable[Case]) -> int:
-    device = get_device("gpu-sim")
+def check(cases: Iterable[Case], device: Any = None) -> int:
+    """Compare every case; how many there were."""
+    device = device or get_device("gpu-sim")
     count = 0
     for graph, arrays in cases:
         with np.errstate(all="ignore"):

@@ -103,10 +103,12 @@ def product_launch(part: Part, s: _Sides) -> Launch:
     m, n = size_of(s.m), size_of(s.n)
     tile = tile_of(m, n, size_of(s.k), s.form)
     p = Printer((*part.shared, *s.k))
-    _result_tile(p, s, tile, m, n)
-    if s.batch:
-        spread(p, s.batch, p.put(program(1, m * n * size_of(s.batch))))
-        p.forget()
+    tiles, batch = pieces(m, tile.m) * pieces(n, tile.n), size_of(s.batch)
+    pid = p.put(program(0, m * n * batch))
+    if s.batch:  # along the one dimension of a grid that is long enough
+        spread(p, s.batch, p.put(f"{pid.text} // {p.arguments.integer(tiles)}"))
+        pid = p.put(f"{pid.text} % {p.arguments.integer(tiles)}")
+    _result_tile(p, s, tile, m, n, pid.text)
     total = _sum(p, s, r, tile)
     done = p.finished(total, r.dtype, r.accum)
     p.accs[r.id] = Expression(total, frozenset((0, 1))) if done == total else p.put(done, (0, 1))
@@ -114,13 +116,12 @@ def product_launch(part: Part, s: _Sides) -> Launch:
         for store in stage.stores:
             p.store(store)
     export(p, part)
-    return p.launch((pieces(m, tile.m) * pieces(n, tile.n), size_of(s.batch)), tile.warps, tile.stages)
+    return p.launch((tiles * batch, 1), tile.warps, tile.stages)
 
 
-def _result_tile(p: Printer, s: _Sides, tile: Tile, m: int, n: int) -> None:
+def _result_tile(p: Printer, s: _Sides, tile: Tile, m: int, n: int, pid: str) -> None:
     """Where a program's tile of the result lies."""
     down, across = pieces(m, tile.m), pieces(n, tile.n)
-    pid = p.put("tl.program_id(0)").text
     columns = p.put(f"({p.arguments.integer(n)} + {tile.n - 1}) // {tile.n}").text
     if down > GROUP and across > 1:
         rows = p.put(f"({p.arguments.integer(m)} + {tile.m - 1}) // {tile.m}").text
