@@ -4,10 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOC_STAMP := $(VENV)/.ready-for-docs
+# Whoever has another version of Triton to try names it: make test-gpu TRITON=3.6.0
+TRITON ?= 3.9.0
+GPU_VENV := .venv-gpu
+GPU_STAMP := $(GPU_VENV)/.ready-$(TRITON)
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, which would compile all sources again each time
 
-.PHONY: demo test lint types layers tests fuzz soak setup doc clean
+.PHONY: demo test test-gpu lint types layers tests fuzz soak setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -35,6 +39,23 @@ MINUTES ?= 10
 SEED ?= $(shell date +%y%m%d)00000
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+
+# The second device without a GPU, in an environment of its own (Triton takes 1 GB): the code for it is interpreted, and compiled
+# for cards that are not there. About ten minutes.
+test-gpu: $(GPU_STAMP)
+	OPENBLAS_NUM_THREADS=1 $(GPU_VENV)/bin/python -m pytest -n auto tests/cuda
+
+$(GPU_STAMP): pyproject.toml constraints.txt
+	@rm -rf $(GPU_VENV)
+	@echo 'Setting up $(GPU_VENV) (once, some minutes) ...'
+	@$(PYTHON) -m venv $(GPU_VENV)
+	@$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt setuptools \
+			2>.setup.log \
+		&& $(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: --no-build-isolation \
+			-c constraints.txt -e '.[gpu]' triton==$(TRITON) pytest pytest-xdist hypothesis scipy 2>>.setup.log \
+		|| { [ -z "$$CI" ] || tail -n 20 .setup.log; echo 'weft could not fetch Triton: a network is needed once (the whole log: .setup.log).'; exit 1; }
+	@rm -f .setup.log
+	@touch $@
 
 # What takes too long for every run of the tests: kills, interruptions, forks, 30,000 shapes, damaged files. About an hour.
 soak: $(STAMP)
@@ -69,4 +90,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) out .setup.log
+	rm -rf $(VENV) $(GPU_VENV) out .setup.log

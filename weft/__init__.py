@@ -27,9 +27,9 @@ pi = 3.141592653589793
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar ndarray",
     "weft.dtypes": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 csingle cdouble
-        bool_ byte double half int_ intc intp long longlong short single ubyte uint uintc uintp ulong ulonglong ushort dtype
-        can_cast finfo iinfo isdtype result_type""",
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128
+        csingle cdouble bool_ byte double half int_ intc intp long longlong short single ubyte uint uintc uintp
+        ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh
         bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
@@ -99,6 +99,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.vmap": "vmap",
     "weft.transforms.control": "fori_loop scan",
     "weft.transforms.denormals": "flush_denormals",
+    "weft.transforms.device": "device set_device",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.look": "eval",
     "weft.tools.explain": "explain",

@@ -18,6 +18,7 @@ import numpy as np
 from weft import execute, node_by_node, small
 from weft.bind import large
 from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
+from weft.devices.base import ELSEWHERE
 from weft.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
@@ -88,6 +89,8 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
         size *= n
     if size * x.dtype.bytes > LOCAL.at_once or not small.wanted():
         return None
+    if ELSEWHERE:
+        execute.here((x, y))
     a, b = x.value, y.value
     if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
         return None
@@ -109,6 +112,8 @@ def element(cell: Any, index: Any) -> Node | None:
     node = cell._node
     if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not (small.wanted() and execute.computes_at_once()):
         return None
+    if ELSEWHERE:
+        execute.here((node,))
     return input_leaf((), node.dtype, execute.to_buffer(execute.memory(node.value, node.shape, node.dtype)[index]))
 
 
@@ -126,6 +131,8 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
         return False
     if cell._node.value is None:
         materialise((cell._node,))
+    if ELSEWHERE:
+        execute.here((cell._node,))
     shape, dtype, params = cell._node.shape, cell._node.dtype, cell._node.params
     if cell._node.op is SCALAR:
         return False

@@ -9,6 +9,7 @@ from typing import Any
 
 from weft import execute, small
 from weft.cell import LOCAL
+from weft.devices.base import ELSEWHERE
 from weft.formats import Format
 from weft.graph.node import Graph, Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
@@ -41,6 +42,8 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
             return table.bind(op, *inputs, **params)
     if not small.wanted():
         return table.bind(op, *inputs, **params)
+    if ELSEWHERE:
+        execute.here(inputs)
     key: tuple = (op, *[part for i in inputs for part in (i.shape, i.dtype)])
     if params:
         key += frozen(params)

@@ -54,7 +54,11 @@ class Handles(list[Any]):
 class _Local(threading.local):
     def __init__(self) -> None:
         self.handles = Handles()
+        self.device = _Local.chosen
 
+    # the device that programs of new threads run on, by name, None for the CPU: see ``transforms/device.py``
+    chosen: str | None = None if os.environ.get("WEFT_DEVICE", "cpu") == "cpu" else os.environ["WEFT_DEVICE"]
+    device: str | None  # the same of this thread
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
     variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.cell import LOCAL
 from weft.devices import get_device
-from weft.devices.base import AnySize, Device, Run, Sized
+from weft.devices.base import ELSEWHERE, AnySize, Device, Run, Sized
 from weft.devices.faults import IndexFault
 from weft.errors import gib, out_of_bounds
 from weft.formats import Format
@@ -29,17 +29,35 @@ LEAST, NODE, STEP = 64e3, 1e3, 8e3  # bytes: of a node with its part of key and 
 
 def key_of(graph: Graph) -> tuple:
     """Equal keys mean the same program."""
-    return (get_device().name, graph.key(), LOCAL.flush)
+    return (device().name, graph.key(), LOCAL.flush)
 
 
 def device() -> Device:
-    """The device that everything runs on."""
-    return get_device()
+    """The device that this thread's programs run on."""
+    return get_device(LOCAL.device or "cpu")
+
+
+def owner(buffer: Any) -> Device:
+    """The device whose memory a buffer is."""
+    return get_device(ELSEWHERE.get(type(buffer), "cpu"))
+
+
+def here(nodes: Iterable[Node]) -> None:
+    """Bring what leaves hold to the device in use, where it lies elsewhere: a program moves what it reads, once, and the leaf
+    holds the copy from then on. To be asked only where ``ELSEWHERE`` says that there is another device."""
+    there = device()
+    for node in nodes:
+        value = node.value
+        if value is None or node.op is SCALAR:
+            continue
+        before = owner(value)
+        if before is not there:
+            node.value = there.upload(before.download(value, node.shape, node.dtype))
 
 
 def threads() -> int:
     """How many threads a kernel may use."""
-    return get_device().threads
+    return device().threads
 
 
 def known(key: tuple) -> Run | None:
@@ -51,14 +69,14 @@ def executable(graph: Graph) -> Run:
     """What runs a graph: ``f(inputs, held=None) -> buffers``. Made once for a graph's key, while that is in use."""
     if LOCAL.watch is not None:
         return LOCAL.watch.executable(graph)
-    device, key = get_device(), key_of(graph)
+    there, key = device(), key_of(graph)
     found = PROGRAMS.get(key)
     if found is None:
         from weft.schedule.build import build
         from weft.schedule.program import calls
 
-        program = build(detached(graph), device.target)
-        found = device.compile(program, flush_denormals=LOCAL.flush)
+        program = build(detached(graph), there.target)
+        found = there.compile(program, flush_denormals=LOCAL.flush)
         found.places = _places(graph, program)
         kernels = sum(1 for _ in calls(program))
         PROGRAMS.put(key, found, max(LEAST, NODE * len(graph.order) + STEP * (len(program.steps) + kernels)))
@@ -90,6 +108,9 @@ def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[A
         It does not fit; the largest result is named.
     """
     runs: Any = executable(graph) if found is None else found
+    if ELSEWHERE:
+        here(graph.inputs)
+        values = [v if n.value is None else n.value for n, v in zip(graph.inputs, values, strict=True)]
     try:
         return runs(list(values))
     except IndexFault as fault:
@@ -163,73 +184,73 @@ def told(fault: IndexFault, site: Any, where: Any) -> IndexError:
 
 def to_buffer(array: np.ndarray) -> Any:
     """A buffer with a copy of a NumPy array."""
-    return get_device().upload(array)
+    return device().upload(array)
 
 
 def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
     """A buffer with some rows of a NumPy array, copied once; the dtype is one of NumPy's own, ``rows`` lie within the array."""
-    return get_device().upload_rows(array, rows)
+    return device().upload_rows(array, rows)
 
 
 def first(buffer: Any, dtype: Format) -> Any:
     """The first element of a buffer, as a NumPy number."""
-    return get_device().first(buffer, dtype)
+    return owner(buffer).first(buffer, dtype)
 
 
 def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """A read-only view of a buffer, which is never written from then on."""
-    return get_device().download(buffer, shape, dtype)
+    return owner(buffer).download(buffer, shape, dtype)
 
 
 @cache
 def _any_size(name: str) -> AnySize | None:
-    device = get_device(name)
-    return device if isinstance(device, AnySize) else None
+    found = get_device(name)
+    return found if isinstance(found, AnySize) else None
 
 
 def sized() -> Sized:
     """The device's functions that take sizes as arguments."""
-    device = _any_size(get_device().name)
-    assert device is not None
-    return device.sized
+    found = _any_size(device().name)
+    assert found is not None
+    return found.sized
 
 
 def count_numpy() -> None:
     """Note that NumPy computes an operation on the device's memory."""
-    get_device().numpy_calls += 1  # type: ignore[attr-defined]
+    device().numpy_calls += 1  # type: ignore[attr-defined]
 
 
 def computes_at_once() -> bool:
     """Whether the device can compute small things at once."""
-    return _any_size(get_device().name) is not None
+    return _any_size(device().name) is not None
 
 
 def window(buffer: Any, start: int, nbytes: int) -> Any:
     """A buffer that is a part of another one, which is not written to while it lives."""
-    return get_device().window(buffer, start, nbytes)  # type: ignore[attr-defined]
+    return device().window(buffer, start, nbytes)  # type: ignore[attr-defined]
 
 
 def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """A buffer's memory, to be read from for a moment while the buffer is held."""
-    return get_device().memory(buffer, shape, dtype)  # type: ignore[attr-defined]
+    return device().memory(buffer, shape, dtype)  # type: ignore[attr-defined]
 
 
 def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
-    device = _any_size(get_device().name)
-    return None if device is None else device.writable(buffer, shape, dtype)
+    found = _any_size(device().name)
+    return None if found is None else found.writable(buffer, shape, dtype)
 
 
 def allocate(nbytes: int) -> Any:
     """A buffer of so many bytes, not initialised."""
-    return get_device().allocate(nbytes)
+    return device().allocate(nbytes)
 
 
 def allocator() -> Callable[[int], Any]:
     """What makes a buffer of so many bytes, not initialised."""
-    return get_device().allocate
+    return device().allocate
 
 
 def synchronise() -> None:
     """Wait until everything that was started is done."""
-    get_device().synchronise()
+    device().synchronise()

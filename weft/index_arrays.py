@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import at_once, execute, node_by_node, small
 from weft.cell import LOCAL, Cell
+from weft.devices.base import ELSEWHERE
 from weft.formats import BOOL
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
@@ -31,6 +32,8 @@ def read(array: Any, index: Any) -> Node | None:
     source = array.cell._node
     if source.value is None or source.op is SCALAR:
         return None
+    if ELSEWHERE:
+        execute.here((source,))
     seen = _seen(execute.memory(source.value, source.shape, source.dtype), array)
     try:
         if seen is None or _moved(key, seen) > LOCAL.at_once:

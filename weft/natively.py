@@ -21,7 +21,7 @@ from weft.ready import prepared
 _NOTHING: dict[str, Any] = {}
 _CLASSES: list[Any] = []
 _WORK: list[SmallWork | None] = []  # of the device, once that is known
-_STILL = {"inside": 0, "flush": False, "watch": None}  # what ``small.wanted`` asks, too
+_STILL = {"inside": 0, "flush": False, "watch": None, "device": None}  # what ``small.wanted`` asks, too
 
 
 def never(*operands: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft import execute, small
+from weft.devices.base import ELSEWHERE
 from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
 
@@ -54,5 +55,7 @@ def content(node: Node) -> np.ndarray:
     """What a node that has a value, or a number of the text, holds."""
     if node.op is CONSTANT:
         return np.asarray(node.params["value"], node.dtype.numpy)
+    if ELSEWHERE:
+        execute.here((node,))
     value = small.number(node.value, node.dtype) if node.op is SCALAR else node.value
     return execute.memory(value, node.shape, node.dtype)

@@ -35,12 +35,12 @@ tell: list[Callable[..., None]] = []  # is called with ((primitive, dtypes), fun
 
 def wanted() -> bool:
     """Whether anything may be computed at once here, if the device can. Asking that loads the device."""
-    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None
+    return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None and LOCAL.device is None
 
 
 def possible() -> bool:
     """Whether anything may run without being compiled: with kernels that flush denormals, or that a profile times, it may not."""
-    return not LOCAL.flush and LOCAL.watch is None
+    return not LOCAL.flush and LOCAL.watch is None and LOCAL.device is None
 
 
 def can(node: Node) -> bool:

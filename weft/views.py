@@ -14,6 +14,7 @@ import numpy as np
 from weft import execute, small
 from weft.bind import bind
 from weft.cell import LOCAL
+from weft.devices.base import ELSEWHERE
 from weft.formats import COMPLEX
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
@@ -32,6 +33,8 @@ def follow(node: Node, path: Path) -> Node:
         if node.value is None and _part(node, path):
             materialise((node,))
         if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
+            if ELSEWHERE:
+                execute.here((node,))
             found = _there(node, path)
             if found is not None:
                 return found

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import at_once, index_arrays
+from weft import at_once, execute, index_arrays
 from weft import look as looking
 from weft.array.habits import Habits
 from weft.array.operators import install
@@ -24,7 +24,7 @@ from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, Format, same_kind
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import INPUT, TABLE, constant
+from weft.graph.primitives.table import INPUT, TABLE, constant, input_leaf
 from weft.held import cut, enlist
 from weft.indexing import at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
@@ -189,14 +189,21 @@ class Array(Habits):
 
     @property
     def device(self) -> str:
-        """Where the array lives."""
-        return "cpu"
+        """The name of the device on which the content lies, or, where it is not computed yet, of the one in use."""
+        value = self.cell._node.value
+        return (execute.device() if value is None else execute.owner(value)).name
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
-        """The array on ``device``; there is only "cpu"."""
-        if device != "cpu":
-            raise ValueError(f"to_device: there is no device {device!r}, only 'cpu'")
-        return self
+        """An array with this content on a device: "cpu", "gpu-sim" or "gpu"; this very array, where it lies there.
+
+        Programs copy what they read by themselves (see ``wf.set_device``), so this is for those who want to choose the moment.
+        """
+        there = execute.get_device(device)
+        if self.device == there.name:
+            return self
+        content = self.numpy()
+        leaf = input_leaf(content.shape, self.node.dtype, there.upload(content))
+        return wrap(leaf) if isinstance(self, Scalar) else own(leaf)
 
     @property
     def real(self) -> Array:

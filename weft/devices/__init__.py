@@ -1,4 +1,5 @@
-"""Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there.
+"""Buffers, threads, compiled code: how a Program runs. Backends are found by name, the CPU's is always there; ``cuda`` has
+those for GPUs.
 
 ``base`` is all that is asked of a device. ``steps`` walks a Program for one that has no walker of its own, ``cache`` keeps
 object code on disk, ``warm``, ``small`` and ``faults`` are the words in which devices and the layers above speak of warm calls,
@@ -21,7 +22,7 @@ def get_device(name: str = "cpu") -> Device:
     Parameters
     ----------
     name : str
-        "cpu" is the only one.
+        "cpu", "gpu-sim" (the code for a GPU, interpreted over the host's memory) or "gpu".
 
     Returns
     -------
@@ -31,6 +32,8 @@ def get_device(name: str = "cpu") -> Device:
     ------
     ValueError
         No such device.
+    RuntimeError
+        It cannot be used here: the sentence says what is missing.
 
     Examples
     --------
@@ -38,11 +41,22 @@ def get_device(name: str = "cpu") -> Device:
     >>> get_device("cpu").name
     'cpu'
     """
-    if name != "cpu":
-        raise ValueError(f"no device {name!r}; this build has 'cpu'")
-    from weft.devices.cpu import DEVICE
+    if name == "cpu":
+        from weft.devices.cpu import DEVICE
 
-    return DEVICE
+        return DEVICE
+    if name not in ("gpu", "gpu-sim"):
+        raise ValueError(f"no device {name!r}; there are 'cpu', 'gpu-sim' and 'gpu'")
+    from weft.devices.cuda.cards import no_card, no_triton
+
+    missing = (no_card() if name == "gpu" else None) or no_triton()
+    if missing:
+        raise RuntimeError(f"device {name!r}: {missing}")
+    if name == "gpu":
+        raise RuntimeError("device 'gpu': this build of weft makes code for the card and does not launch it yet; use 'gpu-sim'")
+    from weft.devices.cuda.simulated import SimulatedDevice
+
+    return SimulatedDevice()
 
 
 def settle() -> None:

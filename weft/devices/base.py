@@ -30,6 +30,11 @@ class Memory(Protocol):
     nbytes: int
 
 
+# Classes of memory on devices other than the CPU -> the device's name; empty until such a device is used, so that who asks
+# whether memory lies elsewhere pays nothing where there is one device.
+ELSEWHERE: dict[type, str] = {}
+
+
 class Run(Protocol):
     """What runs a program."""
 

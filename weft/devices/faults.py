@@ -13,3 +13,8 @@ class IndexFault(IndexError):
     @property
     def index(self) -> int:
         return int(self.args[1])
+
+
+class Elsewhere(IndexFault):
+    """Memory of another device was asked for its address in the host's memory. A native call that meets it gives up, as it does
+    where an index is wrong, and has changed nothing; then Python copies what lies elsewhere and calls again."""

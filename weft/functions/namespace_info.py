@@ -48,7 +48,8 @@ class Info:
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes of what is made without one."""
         on_cpu("default_dtypes", device)
-        return {"real floating": float32.dtype, "complex floating": complex64.dtype, "integral": int64.dtype, "indexing": int64.dtype}
+        whole = int64.dtype
+        return {"real floating": float32.dtype, "complex floating": complex64.dtype, "integral": whole, "indexing": whole}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
         """The standard's dtypes by name, all or those of a kind (as in ``isdtype``)."""

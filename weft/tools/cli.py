@@ -153,9 +153,11 @@ def _profile(arguments: argparse.Namespace, net, split, history) -> None:
 
 def _info(arguments: argparse.Namespace) -> int:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from weft.devices import get_device
+    from weft.devices.cuda.cards import no_card, no_triton
 
     found = get_device("cpu").describe(measure=True)
     rows = {
@@ -168,10 +170,12 @@ def _info(arguments: argparse.Namespace) -> int:
         "measured copy": f"{found['copy_bytes_per_second'] / 1e9:.1f} GB/s, one thread",
         "kernel cache": f"{found['cache_folder']}: {found['cache_entries']} kernels, {found['cache_bytes'] / 1e6:.1f} MB",
         "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
+        "gpu": no_card() or "a card is there; weft makes code for it and does not launch it yet",
+        "gpu-sim": no_triton() or "ready: the code for a GPU, interpreted",
     }
     table = Table(show_header=False, box=None)
     for name, value in rows.items():
-        table.add_row(name, value)
+        table.add_row(name, escape(value))
     Console().print(table)
     return 0
 

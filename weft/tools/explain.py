@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from weft import execute
 from weft.bind import at_once_of
-from weft.devices import get_device
 from weft.graph.origin import file_name
 from weft.placement.choose import Decision, choose
 from weft.placement.machine import compared
@@ -106,11 +106,11 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
 
     jitted = f if isinstance(f, Jitted) else jit(f)
     traced = jitted.trace(*args, **kwargs)
-    program = build(traced.graph, get_device().target)
+    program = build(traced.graph, execute.device().target)
     host = tuple(s.name for s in program.steps if isinstance(s, Host))
     name = getattr(f, "__name__", type(f).__name__)
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
-    at_once = 0 if isinstance(f, Jitted) else len(at_once_of(traced.graph))
+    at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))
     machines = compared()
     arrays = [(prod(shape) * dtype.bytes, "cpu") for shape, dtype in program.inputs]
     decision = choose(program, machines, arrays) if len(machines) > 1 else None

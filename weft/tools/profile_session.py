@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from weft import execute
 from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
-from weft.devices import get_device
 from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.errors import TraceError
@@ -87,7 +87,7 @@ class Session:
         key = (graph.key(), LOCAL.flush, self._tracing, tuple([n.where for n in graph.order]))
         unit = self.units.get(key)
         if unit is None:
-            device = get_device()
+            device = execute.device()
             program, fused = built(resolved(graph), device.target)
             if not isinstance(device, Timing):
                 raise RuntimeError(f"profile: the device {device.name} cannot time the steps of a program")

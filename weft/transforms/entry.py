@@ -15,9 +15,10 @@ from weakref import getweakrefcount
 
 from weft.array import Array, Scalar, holding, own, wrap
 from weft.array.shapes import lies
-from weft.cell import FOLLOWED
+from weft.cell import FOLLOWED, LOCAL
 from weft.convert import as_node
-from weft.devices.base import Run
+from weft.devices.base import ELSEWHERE, Run
+from weft.execute import here
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms import warm
@@ -55,13 +56,13 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    lands: the arguments that the function writes. held: what its key names by number. watched: what has to hold what it held,
-    see ``content.py``, for ``fast`` to be right.
+    device: whose Program it is, as ``LOCAL`` says it. lands: the arguments that the function writes. held: what its key names by
+    number. watched: what has to hold what it held, see ``content.py``, for ``fast`` to be right.
     """
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
-        "tree", "_specs", "quick", "watched", "held", "_ints", "_tape",
+        "tree", "_specs", "quick", "device", "watched", "held", "_ints", "_tape",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -76,6 +77,7 @@ class Entry:
 
     def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any, moving: Collection[int] = ()) -> None:
         graph = traced.graph
+        self.device = LOCAL.device
         self._tape = traced.tape
         self._ints = bool(moving or traced.tape)
         self._run = run
@@ -176,6 +178,8 @@ class Entry:
         specs = self._specs
         if len(args) != len(specs):
             return MISS
+        if ELSEWHERE:
+            self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
             given = type(arg)
@@ -231,6 +235,8 @@ class Entry:
         cells = leaves if not self._bases else [
             concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
         ]
+        if ELSEWHERE:
+            self._bring([cells[k] for k in self._arrays])
         inputs: list[Any] = [cells[k].node.value for k in self._arrays]
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
@@ -238,6 +244,14 @@ class Entry:
         if self._writes or self._survivors:
             return self._stateful(inputs, leaves, cells)
         return self._pack(self._run(inputs), leaves, self._unchanged(inputs, cells), {})
+
+    def _bring(self, arrays: Sequence[Array]) -> None:
+        """Bring all that the Program reads to the device in use."""
+        here([array.node for array in arrays])
+        here(self._nodes)
+        here(self._fixed_nodes)
+        self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
+        self._gather()
 
     def _renew(self) -> bool:
         """Bring the lists up to date; False where a captured cell has another shape or dtype now."""

@@ -67,7 +67,7 @@ class Jitted:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry = self._last
         if (
-            entry is not None and not LOCAL.inside and Structure.count == self._structures
+            entry is not None and not LOCAL.inside and Structure.count == self._structures and entry.device == LOCAL.device
             and (not entry.watched or unchanged(entry.watched))
         ):
             if entry.tree is None:
@@ -99,7 +99,7 @@ class Jitted:
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
         ints = ints_of(self._ints, structure, leaves)
         moving = ints.moving
-        key = (structure, self._key_of_modules(), LOCAL.flush, *_keys(leaves, self._states, content, moving))
+        key = (structure, self._key_of_modules(), (LOCAL.device, LOCAL.flush), *_keys(leaves, self._states, content, moving))
         full = key
         written = self._writing.get(key)
         if written is not None:

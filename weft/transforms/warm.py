@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft import execute
 from weft.array import Array, Scalar
 from weft.cell import LOCAL
-from weft.devices import get_device
 from weft.devices.base import Run, WarmCalls
 from weft.devices.warm import WarmTable, World
 from weft.graph.node import Node
@@ -24,7 +24,7 @@ _installed: set[type] = set()
 
 def install(cls: type, slow: Callable[..., Any]) -> None:
     """Make the native call the ``__call__`` of ``cls``; it calls ``slow`` where its table in ``_warm`` does not fit."""
-    device = get_device()
+    device = execute.device()
     if cls not in _installed and isinstance(device, WarmCalls):
         _installed.add(cls)
         world = World(LOCAL, "inside", Structure, "count", Array, Scalar, Node, SCALAR, slow)
@@ -43,7 +43,7 @@ def table(
     cells, fixed : captured cells with what they hold, and buffers, which follow these
     result : shape, dtype and class
     """
-    device = get_device()
+    device = execute.device()
     if not isinstance(device, WarmCalls):
         return None
     arguments = [

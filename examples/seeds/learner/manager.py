@@ -305,8 +305,8 @@ def _device(mode: str) -> str:
         raise ValueError(f'LayerManager: mode must be "cpu" or "gpu", not {mode!r}')
     try:
         get_device(mode)
-    except ValueError:
-        raise ValueError('LayerManager: mode="gpu", but weft has no GPU here: use mode="cpu"') from None
+    except RuntimeError as error:
+        raise ValueError(f'LayerManager: mode="gpu", but weft has no GPU here: use mode="cpu" ({error})') from None
     return mode
 
 

@@ -1,0 +1,160 @@
+"""Texts compiled for cards that are not there: compute capability 8.0, 9.0, 10.0. What is interpreted is what is compiled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from tests.cuda.on_device import graph_of_program
+from tests.cuda.samples import PRIMITIVES, values
+from tests.fuzz import paths
+from tests.fuzz.families import grown
+from tests.fuzz.levels import COMPILED, tier
+from weft import execute
+from weft.devices.cuda import adapter
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.generate import generate
+from weft.graph.node import Graph
+from weft.kernel.target import Target
+from weft.schedule.build import build
+from weft.schedule.program import calls
+from weft.transforms.jit import jit
+
+pytest.importorskip("triton")
+
+CARDS = (80, 90, 100)
+GPU = Target("gpu")
+PARTS = 8
+SHARED = 227 << 10  # bytes that a block can have on a card of capability 9.0
+
+
+def launches(graph: Graph) -> Iterator[Launch]:
+    for call in calls(build(execute.detached(graph), GPU)):
+        yield from generate(call.kernel).launches
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Triton keeps what it compiles; these tests begin with nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.mktemp("triton")))
+        yield
+
+
+@cache
+def texts() -> list[Launch]:
+    """Each different text of the primitives' samples, of the matrix of ways, and of some random programs."""
+    found: dict[str, Launch] = {}
+    rng = np.random.default_rng(0)
+    graphs = [case.graph for op in PRIMITIVES for case in values(op, rng)]
+    programs = [paths.program(*case, seed=0) for k, case in enumerate(paths.cases()) if k % 7 == 0]
+    programs += [grown(seed, family) for family in ("expression", "derivative") for seed in range(20)]
+    with tier(*COMPILED):
+        graphs += [made[0] for made in map(graph_of_program, programs) if made is not None]
+    for graph in graphs:
+        found.update({launch.text: launch for launch in launches(graph)})
+    return list(found.values())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_text_compiles(part: int) -> None:
+    """For one card each, chosen by its text."""
+    mine = [t for t in texts() if _number(t.text) % PARTS == part]
+    assert len(mine) > 50
+    for launch in mine:
+        code = adapter.compiled(launch, CARDS[_number(launch.text) // PARTS % len(CARDS)])
+        assert code.binary[:4] == b"\x7fELF" and code.entry in code.assembly
+        assert code.shared <= SHARED and code.scratch == 0 and code.warps == launch.warps, launch.text
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+
+def _traced(f: Any, *arguments: Any) -> list[Launch]:
+    return list(launches(jit(f).trace(*arguments).graph))
+
+
+def _softmax(x: wf.Array) -> wf.Array:
+    e = wf.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def _narrow(f: Any) -> Any:
+    return lambda *xs: f(*[wf.astype(x, "bfloat16") for x in xs])
+
+
+TEMPLATES: dict[str, tuple[Any, tuple[tuple[int, ...], ...], str, str]] = {  # function, shapes, dtype, what stands in the code
+    "map": (lambda x, y: wf.sqrt(x * 2 + y), ((4096, 4096),) * 2, "float32", "ld.global.v4"),
+    "turned": (lambda x: x.T * 2, ((4096, 4096),), "float32", ""),
+    "softmax": (_softmax, ((4096, 4096),), "float32", "ld.global.v4"),
+    "columns": (lambda x: x.sum(axis=0), ((4096, 4096),), "float32", ""),
+    "long row": (lambda x: x.sum(axis=1), ((2, 1 << 20),), "float32", "ld.global.v4"),
+    "argmax": (lambda x: x.argmax(axis=1), ((64, 100_000),), "float32", ""),
+    "running": (lambda x: wf.cumsum(x, axis=1), ((64, 4096),), "float32", ""),
+    "product float32": (lambda x, y: wf.tanh(x @ y), ((512, 512),) * 2, "float32", "fma.rn.f32"),
+    "product bfloat16": (lambda x, y: x @ y, ((1024, 1024),) * 2, "bfloat16", "mma"),
+    "product float16": (lambda x, y: x @ y, ((256, 256),) * 2, "float16", "mma"),
+    "product float64": (lambda x, y: x @ y, ((256, 256),) * 2, "float64", ""),
+    "convolution": (lambda x, w: wf.nn.conv2d(x, w), ((8, 16, 32, 32), (32, 16, 3, 3)), "float32", "fma.rn.f32"),
+}
+
+
+@pytest.mark.parametrize("capability", CARDS)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates(name: str, capability: int) -> None:
+    """Nothing is spilled, a thread's registers are its own, and wide loads and tensor cores are used where they should be."""
+    f, shapes, dtype, wanted = TEMPLATES[name]
+    found = _traced(f, *[wf.zeros(s, dtype=dtype) for s in shapes])
+    codes = [adapter.compiled(launch, capability) for launch in found]
+    for code in codes:
+        used = adapter.usage(code)
+        assert used.stack == 0 and used.registers <= 255, (name, used)
+        assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED
+    if wanted == "mma":
+        assert any(word in code.assembly for code in codes for word in ("mma.sync", "wgmma", "tcgen05.mma"))
+    else:
+        assert any(wanted in code.assembly for code in codes), codes[0].assembly
+
+
+def test_what_is_interpreted_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hash, where either way takes a text."""
+    taken: dict[str, list[str]] = {"interpreted": [], "compiled": []}
+    way = "interpreted"
+    original = adapter._functions
+
+    def functions(text: str, names: dict[str, Any]) -> Any:
+        taken[way].append(hashlib.sha256(text.encode()).hexdigest())
+        return original(text, names)
+
+    monkeypatch.setattr(adapter, "_functions", functions)
+    fresh = adapter._Interpreter()  # one that has seen no text
+    monkeypatch.setattr(adapter, "_tools", lambda: fresh)
+    x, y = np.ones((33, 40), np.float32), np.ones((40, 20), np.float32)
+    for f, arrays in ((_softmax, (x,)), (lambda x, y: wf.tanh(x @ y + 1), (x, y)), (lambda x: x.sum(), (x,))):
+        way = "interpreted"
+        with wf.device("gpu-sim"):
+            wf.eval(jit(f)(*map(wf.array, arrays)))
+        way = "compiled"
+        for launch in _traced(f, *map(wf.array, arrays)):
+            adapter.compiled(launch, 90)
+    assert taken["interpreted"] == taken["compiled"] and len(taken["compiled"]) >= 4
+
+
+def test_large_buffers_are_indexed_with_64_bits() -> None:
+    """Beyond 2**31 elements: only compiled, since no test has the memory."""
+    from weft.formats import FLOAT32
+    from weft.graph.primitives import bind
+    from weft.graph.primitives.table import TABLE, input_leaf
+
+    x = input_leaf((3, 1 << 30), FLOAT32)
+    (launch,) = launches(Graph([x], [bind(TABLE["tanh"], x)]))
+    assert ".to(tl.int64)" in launch.text
+    assert adapter.compiled(launch, 90).binary

@@ -1,0 +1,371 @@
+"""All that weft knows of what is inside Triton: how a text is compiled for a card without one, and how it is interpreted.
+
+Triton is the compiler only: a text becomes machine code for a named card, with or without one in the machine. Interpreted, the
+same text runs in NumPy over host memory. Triton's interpreter is corrected where it differs from a card: rounding of bfloat16,
+zeros with signs in extremes, libdevice; and every access is checked against the buffer that its pointer came from.
+
+Works with Triton 3.6 to 3.9.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import linecache
+import math
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from weft.devices.cuda.arguments import Launch
+
+INTERPRETING = threading.Lock()  # the interpreter's state is the process's
+_SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+
+
+def version() -> str:
+    """Of Triton; raises ImportError where there is none."""
+    import triton
+
+    return triton.__version__
+
+
+# ---- texts as functions
+
+
+def _functions(text: str, names: dict[str, Any]) -> Any:
+    """The function ``kernel`` of a text. Triton reads a function's source where Python looks for it."""
+    file = f"<weft {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    space = {"__name__": "weft.generated", **names}
+    exec(compile(text, file, "exec"), space)
+    return space["kernel"]
+
+
+# ---- compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Machine code of a launch for one kind of card.
+
+    entry : its name there; warps : 32 threads each; shared : bytes of a block's own memory; scratch : bytes of the card's memory
+    that it asks for; assembly : PTX
+    """
+
+    binary: bytes
+    entry: str
+    warps: int
+    shared: int
+    scratch: int
+    assembly: str
+
+
+def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
+    """A launch for cards of a compute capability (90: 9.0). aligned: what all buffers' addresses are multiples of."""
+    import triton
+    import triton.language as tl
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.language.extra.cuda import libdevice
+    from triton.runtime.jit import JITFunction
+
+    kernel = _functions(launch.text, {"tl": tl, "ld": libdevice, "jit": JITFunction})
+    signature = {name: kind for name, kind, _ in launch.signature}
+    known = [aligned if kind.startswith("*") else d for _, kind, d in launch.signature]
+    attributes = {(k,): [["tt.divisibility", d]] for k, d in enumerate(known) if d > 1}
+    source = ASTSource(fn=kernel, signature=signature, constexprs={}, attrs=attributes)
+    options = {"num_warps": launch.warps, "num_stages": launch.stages, "enable_fp_fusion": False}
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    about = made.metadata
+    scratch = getattr(about, "global_scratch_size", 0) or 0
+    return Code(made.asm["cubin"], about.name, about.num_warps, about.shared, scratch, made.asm["ptx"])
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a thread needs: registers, and bytes of memory beside them (of what did not fit, and of arrays)."""
+
+    registers: int
+    stack: int
+
+
+def usage(code: Code) -> Usage:
+    """Told by the tool that comes with Triton."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code.binary)
+        file.flush()
+        said = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", said)
+    if found is None:
+        raise RuntimeError(f"cuobjdump does not say what a kernel needs: {said!r}")
+    return Usage(int(found[1]), int(found[2]))
+
+
+# ---- interpreted
+
+
+class Fault(Exception):
+    """An access outside of the buffer that its pointer came from."""
+
+
+def interpreted(launch: Launch, addresses: Sequence[tuple[int, int] | None], numbers: Sequence[Any]) -> None:
+    """Run a launch in NumPy. For each argument (address, bytes) of a buffer, or None and a number.
+
+    Raises
+    ------
+    Fault
+        An access is out of bounds.
+    """
+    if 0 in launch.grid:
+        return
+    with INTERPRETING:
+        tools = _tools()
+        tools.run(launch, addresses, numbers)
+
+
+@functools.cache
+def _tools() -> _Interpreter:
+    return _Interpreter()
+
+
+class _Interpreter:
+    """Triton's interpreter, corrected. Its patches of Triton's own functions are in place while a launch runs, and no longer."""
+
+    def __init__(self) -> None:
+        import triton.language as tl
+        from triton.runtime import interpreter
+
+        self.tl, self.inside = tl, interpreter
+        self.kernels: dict[str, tuple[Callable[..., None], Any]] = {}
+        self.bounds: list[tuple[int, int]] = []
+        self.corrections = self._corrections()
+
+    def run(self, launch: Launch, addresses: Sequence[tuple[int, int] | None], numbers: Sequence[Any]) -> None:
+        kernel, raw = self._kernel(launch.text)
+        self.bounds = [a for a in addresses if a is not None]
+        arguments, place = [], 0
+        for (_, kind, _), address, number in zip(launch.signature, addresses, numbers, strict=True):
+            if address is None:
+                arguments.append(self._number(kind, number))
+            else:
+                arguments.append(self._pointer(kind[1:], address[0], place))
+                place += 1
+        builder = self.inside.interpreter_builder
+        kept = {name: getattr(type(builder), name) for name in self.corrections}
+        scope = self.inside._patch_lang(raw)
+        scope.set_attr(self.tl.tensor, "__index__", lambda x: int(x.handle.data.reshape(-1)[0]))  # before 3.9 NumPy 2.4 refuses
+        for name, corrected in self.corrections.items():
+            setattr(type(builder), name, corrected)
+        reduce, scan = self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl
+        self.inside.ReduceOps.apply_impl = self._joining(reduce, _REDUCE, True)
+        self.inside.ScanOps.apply_impl = self._joining(scan, _SCAN, False)
+        try:
+            builder.set_grid_dim(*launch.grid, 1)
+            with np.errstate(all="ignore"):
+                for x in range(launch.grid[0]):
+                    for y in range(launch.grid[1]):
+                        builder.set_grid_idx(x, y, 0)
+                        kernel(*arguments)
+        finally:
+            self.inside.ReduceOps.apply_impl, self.inside.ScanOps.apply_impl = reduce, scan
+            for name, function in kept.items():
+                setattr(type(builder), name, function)
+            scope.restore()
+
+    def _kernel(self, text: str) -> tuple[Callable[..., None], Any]:
+        found = self.kernels.get(text)
+        if found is None:
+            raw = _functions(text, {"tl": self.tl, "ld": _library(self), "jit": self._helper})
+            found = self.kernels[text] = raw.function, raw.raw
+        return found
+
+    def _helper(self, raw: Callable[..., Any]) -> Any:
+        """A function of a text: rewritten for the interpreter when it is first called, its name kept."""
+        rewriter = self.inside.FunctionRewriter(raw)
+
+        @functools.wraps(raw)
+        def call(*arguments: Any) -> Any:
+            nonlocal rewriter
+            if not callable(rewriter):
+                rewriter = rewriter.rewrite_ast()
+            return rewriter(*arguments)
+
+        call.function, call.raw = call, raw  # type: ignore[attr-defined]
+        return call
+
+    # ---- what a launch is given
+
+    def _number(self, kind: str, value: Any) -> Any:
+        form = self.tl.str_to_ty(kind, None)
+        return self._tensor(np.array([value]).astype(_SHORT.get(kind, form.name)), form)
+
+    def _pointer(self, kind: str, address: int, place: int) -> Any:
+        form = self.tl.pointer_type(self.tl.str_to_ty(kind, None))
+        made = self._tensor(np.array([address], np.uint64), form)
+        made.handle.attr["buffer"] = place
+        return made
+
+    def _tensor(self, data: np.ndarray, form: Any) -> Any:
+        return self.tl.tensor(self.inside.TensorHandle(data, form), form)
+
+    # ---- where the interpreter differs from a card
+
+    def _corrections(self) -> dict[str, Callable[..., Any]]:
+        inside, tl = self.inside, self.tl
+        builder = inside.InterpreterBuilder
+        tensor = inside.TensorHandle
+        numpys = {tl.bfloat16: ml_dtypes.bfloat16, tl.float16: np.float16, tl.float32: np.float32, tl.float64: np.float64}
+
+        def cast(original: Callable[..., Any]) -> Callable[..., Any]:
+            def convert(own: Any, x: Any, target: Any, *rest: Any) -> Any:
+                a, b = x.dtype.scalar, target.scalar
+                if a not in numpys or b not in numpys:
+                    return original(own, x, target, *rest)
+                made = np.ascontiguousarray(x.data).view(numpys[a]).astype(numpys[b])
+                return tensor(made.view(inside._get_np_dtype(b)), b)
+
+            return convert
+
+        def extreme(name: str) -> Callable[..., Any]:
+            def ordered(own: Any, a: Any, b: Any) -> Any:
+                return tensor(_signed_extreme(name, a.data, b.data), a.dtype.scalar)
+
+            return ordered
+
+        def following(original: Callable[..., Any], which: int) -> Callable[..., Any]:
+            """Pointers that are made of pointers point into the same buffer."""
+
+            def follow(own: Any, *arguments: Any) -> Any:
+                made = original(own, *arguments)
+                made.attr.update(arguments[which].attr)
+                return made
+
+            return follow
+
+        def checked(original: Callable[..., Any], pointer: int, mask: int) -> Callable[..., Any]:
+            def check(own: Any, *arguments: Any) -> Any:
+                self._check(arguments[pointer], arguments[mask])
+                return original(own, *arguments)
+
+            return check
+
+        def compared(original: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda own, a, b: tensor(original(own, a, b).data, tl.int1)
+
+        def dot(own: Any, a: Any, b: Any, total: Any, *rest: Any) -> Any:
+            x, y = (np.asarray(t.data).view(numpys.get(t.dtype.scalar, t.data.dtype)).astype(total.data.dtype) for t in (a, b))
+            return tensor(np.matmul(x, y) + total.data, total.dtype.scalar)
+
+        def all_ones(own: Any, form: Any) -> Any:  # before 3.9 not of unsigned integers
+            kind = inside._get_np_dtype(form)
+            ones = {"i": -1, "b": True}.get(kind.kind) or np.iinfo(kind).max
+            return tensor(np.full(1, ones, kind), form.scalar)
+
+        comparisons = [n for n in dir(builder) if n.startswith(("create_icmp", "create_fcmp"))]
+        return {
+            **{name: compared(getattr(builder, name)) for name in comparisons}, "create_dot": dot,
+            "get_all_ones_value": all_ones,
+            "cast_impl": cast(builder.cast_impl),
+            "create_fp_to_fp": cast(builder.create_fp_to_fp),
+            "create_minimumf": extreme("min"), "create_maximumf": extreme("max"),
+            "create_addptr": following(builder.create_addptr, 0), "create_splat": following(builder.create_splat, 1),
+            "create_broadcast": following(builder.create_broadcast, 0),
+            "create_masked_load": checked(builder.create_masked_load, 0, 1),
+            "create_masked_store": checked(builder.create_masked_store, 0, 2),
+            "create_atomic_rmw": checked(builder.create_atomic_rmw, 1, 3),
+        }
+
+    def _check(self, pointers: Any, mask: Any) -> None:
+        inside = mask.data.astype(bool)
+        if not inside.any():
+            return
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        first, nbytes = self.bounds[pointers.attr["buffer"]]
+        begin = np.broadcast_to(pointers.data, inside.shape)[inside]
+        wrong = (begin < first) | (begin + np.uint64(size) > first + nbytes)
+        if wrong.any():
+            element = (int(begin[wrong][0]) - first) // size
+            raise Fault(f"element {element} of a buffer of {nbytes // size} is accessed")
+
+    def _joining(self, original: Callable[..., Any], fast: dict[str, Callable[..., Any]], keeps: bool) -> Callable[..., Any]:
+        """Reductions by functions of texts, a tile at once."""
+
+        def apply(operation: Any, given: Any) -> Any:
+            join = fast.get(getattr(operation.combine_fn, "__name__", ""))
+            if join is None:
+                return original(operation, given)
+            x = given[0]
+            options = {"keepdims": operation.keep_dims} if keeps else {}
+            made = np.asarray(join(x.handle.data, axis=operation.axis, **options)).astype(x.handle.data.dtype)
+            return (operation.to_tensor(made, x.dtype),)
+
+        return apply
+
+
+def _signed_extreme(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """As a card has it: NaN wins, and a negative zero is less than zero."""
+    found = (np.maximum if name == "max" else np.minimum)(a, b)
+    if found.dtype.kind != "f":
+        return found
+    both, one = np.signbit(a) & np.signbit(b), np.signbit(a) | np.signbit(b)
+    zero = np.where(both if name == "max" else one, -0.0, 0.0).astype(found.dtype)
+    return np.where(found == 0, zero, found)
+
+
+def _extreme(name: str) -> Callable[..., Any]:
+    def joined(x: np.ndarray, axis: int, keepdims: bool) -> np.ndarray:
+        found = (np.max if name == "max" else np.min)(x, axis=axis, keepdims=keepdims)
+        if x.dtype.kind != "f":
+            return found
+        signs = np.signbit(x)
+        negative = (np.all if name == "max" else np.any)(signs, axis=axis, keepdims=keepdims)
+        return np.where(found == 0, np.where(negative, -0.0, 0.0).astype(x.dtype), found)
+
+    return joined
+
+
+_REDUCE: dict[str, Callable[..., Any]] = {
+    "join_sum": np.sum, "join_prod": np.prod, "join_max": _extreme("max"), "join_min": _extreme("min"),
+}
+_SCAN: dict[str, Callable[..., Any]] = {"join_sum": np.cumsum}
+
+_NUMPYS = {
+    **{name: getattr(np, name) for name in (
+        "exp", "log", "expm1", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh", "trunc", "rint", "copysign", "fmod",
+    )},
+    **{name: getattr(np, "arc" + name[1:]) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2")},
+    "pow": np.power, "div_rn": np.divide, "sqrt_rn": np.sqrt, "erf": np.vectorize(math.erf, otypes=[np.float64]),
+}
+
+
+def _library(interpreter: _Interpreter) -> SimpleNamespace:
+    """libdevice in NumPy."""
+
+    def function(of_arrays: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            tl = interpreter.tl
+            data = [np.asarray(x.handle.data if isinstance(x, tl.tensor) else x) for x in given]
+            form = next(x for x in given if isinstance(x, tl.tensor)).dtype
+            made = np.asarray(of_arrays(*data)).astype(data[0].dtype)
+            block = any(isinstance(x, tl.tensor) and x.type.is_block() for x in given)
+            kind = tl.block_type(form, list(made.shape)) if block else form
+            return tl.tensor(interpreter.inside.TensorHandle(made, form), kind)
+
+        return call
+
+    return SimpleNamespace(**{name: function(f) for name, f in _NUMPYS.items()})
+
+

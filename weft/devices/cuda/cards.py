@@ -1,0 +1,53 @@
+"""Whether there is a card that weft could use, asked of NVIDIA's driver; in words for people where there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+OLDEST = 80  # compute capability 8.0: tensor cores of bfloat16, and copies that do not wait
+_MAJOR, _MINOR = 75, 76  # attributes of a card
+_INSTALL = "pip install 'weft[gpu]'"
+
+
+def no_triton() -> str | None:
+    """Why texts cannot be compiled or interpreted; None if they can."""
+    if importlib.util.find_spec("triton") is None:
+        return f"Triton is not installed, which makes code for GPUs: {_INSTALL}"
+    try:
+        from weft.devices.cuda.adapter import version
+
+        version()
+    except Exception as error:  # a broken install fails in any way
+        return f"Triton is installed and cannot be imported ({type(error).__name__}: {error}): install it anew, {_INSTALL}"
+    return None
+
+
+def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
+    """Why no card can be used; None if one can."""
+    try:
+        driver = load("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver (libcuda.so.1 is not found): install the driver, or use another device"
+    failed = driver.cuInit(0)
+    if failed:
+        return f"NVIDIA's driver does not start (cuInit gives {failed}): see whether nvidia-smi works"
+    count = ctypes.c_int()
+    if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return "NVIDIA's driver sees no card: see nvidia-smi and $CUDA_VISIBLE_DEVICES"
+    found = capability(driver, 0)
+    if found < OLDEST:
+        return f"the card has compute capability {found / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
+    return None
+
+
+def capability(driver: Any, number: int) -> int:
+    """Compute capability of a card: 90 is 9.0."""
+    parts = []
+    for attribute in (_MAJOR, _MINOR):
+        value = ctypes.c_int()
+        driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, number)
+        parts.append(value.value)
+    return 10 * parts[0] + parts[1]

@@ -1,0 +1,64 @@
+"""A kernel as launches: each part of it is one, and the barrier between parts is the end of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.devices.cuda.arguments import Launch, Printed
+from weft.devices.cuda.maps import map_launch
+from weft.devices.cuda.partial import can_cut, cuts, partial_launches
+from weft.devices.cuda.product import product_launch, sides
+from weft.devices.cuda.rows import row_launch
+from weft.devices.cuda.scatter import Shapes, ordered_launches
+from weft.kernel.ir import Buffer, Kernel
+from weft.kernel.parts import Part, split
+from weft.kernel.staged import by_stage
+from weft.kernel.walk import each, roots
+
+
+def generate(kernel: Kernel) -> Printed:
+    """A kernel as launches, in order."""
+    parts, own = split(kernel)
+    scratch = list(own)
+    shapes: Shapes = {(b.scope, b.id): b.shape for b in (*kernel.inputs, *kernel.outputs, *scratch)}
+    launches: list[Launch] = []
+    for part in parts:
+        found, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
+        scratch += new
+        launches += [launch for launch in found if 0 not in launch.grid]
+    sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
+    return Printed(kernel.name, tuple(_stopping(launches)), tuple(scratch), max(sites, default=-1) + 1)
+
+
+def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
+    """The launches of a part, and new scratch, numbered from ``number`` on."""
+    product = sides(part)
+    if product is not None:
+        return [product_launch(part, product)], []
+    plain = all(not s.axes and not s.reductions for s in part.stages)
+    if plain and not part.exports:
+        stores = [s for stage in part.stages for s in stage.stores]
+        if not part.ordered:
+            return [map_launch(part.shared, stores)], []
+        if len(part.stages) == 1:
+            return ordered_launches(part, number, shapes)
+    if not part.ordered and not cuts(part):
+        return [row_launch(part)], []
+    if len(part.stages) == 1 and part.stages[0].reductions and not part.stages[0].stores:
+        return partial_launches(part, number) if can_cut(part.stages[0]) else ([row_launch(part)], [])
+    if len(part.stages) == 1 and not part.ordered and any(r.running for r in part.stages[0].reductions):
+        return [row_launch(part)], []
+    pieces, scratch = by_stage(part, number)
+    launches: list[Launch] = []
+    for piece in pieces:
+        shapes.update({(b.scope, b.id): b.shape for b in scratch})
+        found, new = _launches(piece, number + len(scratch), shapes)
+        launches += found
+        scratch += new
+    return launches, scratch
+
+
+def _stopping(launches: Sequence[Launch]) -> list[Launch]:
+    """Launches after one that checks indices do nothing where a fault was found."""
+    first = next((k for k, launch in enumerate(launches) if launch.checks), len(launches))
+    return [launch.stopping() if k > first else launch for k, launch in enumerate(launches)]

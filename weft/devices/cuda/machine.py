@@ -1,0 +1,152 @@
+"""The machine operations of the kernel IR as Triton expressions, with NumPy's answers.
+
+Narrow floats are held as float32 and rounded after each operation, as on the CPU: then only casts need to know them. Functions
+are libdevice's, whose error is at most two units in the last place; Triton's own ``exp`` is faster and off by more.
+"""
+
+from __future__ import annotations
+
+from weft.devices.cuda.formats import memory, register
+from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.kernel.ir import Value
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "and": "&", "or": "|", "xor": "^",
+}
+_COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+_EXACT = frozenset(("neg", "abs", "min", "max", "copysign", "floor", "ceil", "trunc", "rint"))  # none leaves the format
+_OF_BOOLS = {"add": "|", "max": "|", "mul": "&", "min": "&", "pow": "&", "sub": "^"}
+_NOTHING = frozenset(("abs", "floor", "ceil", "trunc", "rint"))  # to bools and unsigned integers, the last four to all integers
+
+
+def operation(v: Value, t: list[str]) -> str:
+    """One machine operation on operands of these names."""
+    op, form = v.op, v.args[0].dtype
+    if op == "select":
+        return f"tl.where({t[0]}, {t[1]}, {t[2]})"
+    if op == "cast":
+        return cast(t[0], form, v.dtype)
+    if op == "bitcast":
+        return _bitcast(t[0], form, v.dtype)
+    if op == "philox":
+        return f"philox({', '.join(t)})"
+    if form is BOOL:
+        return _bool(op, t)
+    if op in _INFIX:
+        return rounded(f"({t[0]} {_INFIX[op]} {t[1]})", form, op not in _COMPARE)
+    if op in ("min", "max"):
+        nan = ", propagate_nan=tl.PropagateNan.ALL" if form in FLOATS else ""
+        return f"tl.{op}imum({t[0]}, {t[1]}{nan})"
+    return rounded(_float(op, form.computed, v, t), form, op not in _EXACT) if form in FLOATS else _integer(op, form, t)
+
+
+def rounded(text: str, form: Format, inexact: bool = True) -> str:
+    """A float32 rounded to a narrow format, and still held as float32."""
+    if not form.narrow or not inexact:
+        return text
+    return f"{text}.to({memory(form)}).to(tl.float32)"
+
+
+def _bool(op: str, t: list[str]) -> str:
+    sign = _OF_BOOLS.get(op) or _INFIX.get(op)
+    if sign:
+        return f"({t[0]} {sign} {t[1]})"
+    if op in ("not", "neg"):
+        return f"({t[0]} == 0)"
+    if op in _NOTHING:
+        return t[0]
+    raise ValueError(f"machine operation {op} is not defined for bool")
+
+
+def _float(op: str, form: Format, v: Value, t: list[str]) -> str:
+    own = "tl" if form is FLOAT32 else "ld"  # Triton rounds its own division of float64 less well on some cards
+    if op == "div":
+        return f"{own}.div_rn({t[0]}, {t[1]})"
+    if op == "sqrt":
+        return f"{own}.sqrt_rn({t[0]})"
+    if op == "neg":
+        return f"({t[0]} * -1.0)"  # which a negative zero survives
+    if op in ("abs", "floor", "ceil"):
+        return f"tl.{op}({t[0]})"
+    if op == "fma":
+        return f"tl.fma({t[0]}, {t[1]}, {t[2]})"
+    if op in ("rem", "floordiv"):
+        return f"float_{op}({t[0]}, {t[1]})"
+    if op == "pow":
+        square = v.args[1].op == "const" and float(v.args[1].attr) == 2.0
+        return f"({t[0]} * {t[0]})" if square else f"float_pow({t[0]}, {t[1]})"
+    return f"ld.{op}({', '.join(t)})"
+
+
+def _integer(op: str, form: Format, t: list[str]) -> str:
+    signed = form.kind == "signed"
+    if op == "neg":
+        return f"(-{t[0]})"
+    if op == "not":
+        return f"(~{t[0]})"
+    if op == "abs" and signed:
+        return f"tl.abs({t[0]})"
+    if op in _NOTHING:
+        return t[0]
+    if op == "fma":
+        return f"({t[0]} * {t[1]} + {t[2]})"
+    if op in ("div", "floordiv", "rem"):
+        name = {"div": "int_div", "floordiv": "int_floordiv", "rem": "int_rem"} if signed else {
+            "div": "uint_div", "floordiv": "uint_div", "rem": "uint_rem"}
+        return f"{name[op]}({t[0]}, {t[1]})"
+    if op == "pow":
+        return f"int_pow({t[0]}, {t[1]}, {form.bits})"
+    if op in ("shl", "shr"):
+        return f"shift_{'left' if op == 'shl' else 'right'}({t[0]}, {t[1]}, {form.bits})"
+    raise ValueError(f"machine operation {op} is not defined for {form}")
+
+
+def cast(x: str, source: Format, target: Format) -> str:
+    """NumPy's astype."""
+    if source is target:
+        return x
+    if target is BOOL:
+        return f"({x} != 0)"
+    if target in FLOATS:
+        if source.computed is FLOAT64 and target.narrow:  # by way of float32 rounded to odd, so that it is rounded once
+            return rounded(f"to_odd({x})", target)
+        if source.computed is target.computed:
+            return rounded(x, target) if target.narrow else x
+        return rounded(f"{x}.to({register(target)})", target)
+    if source in FLOATS:
+        return _to_integer(x, source.computed, target)
+    return f"{x}.to({register(target)})"
+
+
+def _to_integer(x: str, source: Format, target: Format) -> str:
+    """Towards zero. Out of range and NaN give the smallest integer, as on x86; narrow and unsigned formats take the low bits of
+    the next wider signed one."""
+    if target is UINT64:
+        high = f"({x} >= {2.0**63!r})"
+        low = _checked(f"tl.where({high}, {x} - {2.0**63!r}, {x})", source, 64)
+        return f"({low}.to(tl.uint64) ^ ({high}.to(tl.uint64) << 63))"
+    bits = 64 if target.bits == 64 or target is UINT32 else 32
+    found = _checked(x, source, bits)
+    return found if target.name == f"int{bits}" else f"{found}.to({register(target)})"
+
+
+def _checked(x: str, source: Format, bits: int) -> str:
+    edge = 2.0 ** (bits - 1)
+    low = -2147483648.9999995 if source is FLOAT64 and bits == 32 else -edge  # what is above -2**31 - 1 is cut to -2**31
+    return f"to_integer({x}, {low!r}, {edge!r}, {-int(edge)}, tl.int{bits})"
+
+
+def _bitcast(x: str, source: Format, target: Format) -> str:
+    """The same bits under another format of the same width."""
+    if source is target:
+        return x
+    if source is BOOL:
+        x, source = f"{x}.to(tl.uint8)", UINT8
+    elif source.narrow:
+        x = f"{x}.to({memory(source)})"
+    if source is not target and not (source is UINT8 and target is BOOL):
+        x = f"{x}.to({memory(target)}, bitcast=True)"
+    if target is BOOL:
+        return f"({x} != 0)"
+    return f"{x}.to(tl.float32)" if target.narrow else x

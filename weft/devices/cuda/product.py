@@ -1,0 +1,190 @@
+"""Products and convolutions: one template. What is multiplied is printed as tiles of any values, so products, batches,
+convolutions and their gradients are the same text, and what follows is printed on the tile of the result.
+
+float32 is multiplied as IEEE says: no card's shorter formats are used unasked. Formats that tensor cores do not take are
+multiplied and added up in small tiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.formats import memory
+from weft.devices.cuda.rows import export
+from weft.devices.cuda.text import Expression
+from weft.devices.cuda.tiles import line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.values import Printer
+from weft.formats import FLOAT32, FLOATS, Format
+from weft.kernel.ir import Axis, Reduction, Value, size_of
+from weft.kernel.parts import Part
+from weft.kernel.walk import dependencies
+
+GROUP = 8  # rows of tiles that run together, so that programs that share operands find them in the cache
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Rows and columns of a program's result, how much of k at a time, and how many threads (32 a warp) and turns ahead."""
+
+    m: int
+    n: int
+    k: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """A product's axes: of a alone, of b alone, of both or neither, those summed over; what is multiplied, in which format."""
+
+    m: tuple[Axis, ...]
+    n: tuple[Axis, ...]
+    batch: tuple[Axis, ...]
+    k: tuple[Axis, ...]
+    a: Value
+    b: Value
+    form: Format
+
+
+def sides(part: Part) -> _Sides | None:
+    """What a part multiplies; None where it is no product of matrices."""
+    first = part.stages[0]
+    if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
+        return None
+    product = first.reductions[0].value
+    if product.op != "mul" or part.ordered:
+        return None
+    known: dict[int, frozenset] = {}
+    a, b = product.args
+    in_a, in_b = dependencies(a, known), dependencies(b, known)
+    if any(isinstance(d, tuple) for d in in_a | in_b):  # what this part has summed
+        return None
+    groups: dict[tuple[bool, bool], list[Axis]] = {}
+    for axis in part.shared:
+        groups.setdefault((axis.id in in_a, axis.id in in_b), []).append(axis)
+    m, n = (tuple(groups.get(key, ())) for key in ((True, False), (False, True)))
+    if size_of(m) == 1 or size_of(n) == 1 or size_of(first.axes) < 2:
+        return None  # a product with a vector is a sum of rows
+    batch = tuple([x for x in part.shared if x not in m and x not in n])
+    form = first.reductions[0].accum
+    stored = {_stored(v) for v in (a, b)}
+    if len(stored) == 1 and None not in stored:  # both come in one narrow format, whose products float32 holds
+        (narrow,) = stored
+        assert narrow is not None
+        a, b, form = a.args[0], b.args[0], narrow
+    return _Sides(m, n, batch, first.axes, a, b, form)
+
+
+def _stored(v: Value) -> Format | None:
+    """The narrow format that a float32 is a cast of."""
+    return v.args[0].dtype if v.op == "cast" and v.dtype is FLOAT32 and v.args[0].dtype.narrow else None
+
+
+def tile_of(m: int, n: int, k: int, form: Format) -> Tile:
+    """By extents and format alone: it decides how sums are made."""
+    if not on_tensor_cores(form):
+        return Tile(16, 16, 16, 4, 2)
+    bm, bn = (min(max(power_of_two(x), 16), 64) for x in (m, n))
+    if form.narrow:
+        if m >= 1024 and n >= 1024:
+            return Tile(128, 128, 64, 8, 3)
+        return Tile(bm, bn, min(max(power_of_two(k), 16), 64), 4, 3)
+    return Tile(bm, bn, min(max(power_of_two(k), 16), 32), 4, 3)
+
+
+def on_tensor_cores(form: Format) -> bool:
+    """Whether Triton's product of tiles takes it."""
+    return form in FLOATS and (form is FLOAT32 or form.narrow)
+
+
+def product_launch(part: Part, s: _Sides) -> Launch:
+    r = part.stages[0].reductions[0]
+    m, n = size_of(s.m), size_of(s.n)
+    tile = tile_of(m, n, size_of(s.k), s.form)
+    p = Printer((*part.shared, *s.k))
+    tiles, batch = pieces(m, tile.m) * pieces(n, tile.n), size_of(s.batch)
+    pid = p.put(program(0, m * n * batch))
+    if s.batch:  # along the one dimension of a grid that is long enough
+        spread(p, s.batch, p.put(f"{pid.text} // {p.arguments.integer(tiles)}"))
+        pid = p.put(f"{pid.text} % {p.arguments.integer(tiles)}")
+    _result_tile(p, s, tile, m, n, pid.text)
+    total = _sum(p, s, r, tile)
+    done = p.finished(total, r.dtype, r.accum)
+    p.accs[r.id] = Expression(total, frozenset((0, 1))) if done == total else p.put(done, (0, 1))
+    for stage in part.stages[1:]:
+        for store in stage.stores:
+            p.store(store)
+    export(p, part)
+    return p.launch((tiles * batch, 1), tile.warps, tile.stages)
+
+
+def _result_tile(p: Printer, s: _Sides, tile: Tile, m: int, n: int, pid: str) -> None:
+    """Where a program's tile of the result lies."""
+    down, across = pieces(m, tile.m), pieces(n, tile.n)
+    columns = p.put(f"({p.arguments.integer(n)} + {tile.n - 1}) // {tile.n}").text
+    if down > GROUP and across > 1:
+        rows = p.put(f"({p.arguments.integer(m)} + {tile.m - 1}) // {tile.m}").text
+        group = p.put(f"{pid} // ({GROUP} * {columns})").text
+        high = p.put(f"tl.minimum({rows} - {group} * {GROUP}, {GROUP})").text
+        inside = p.put(f"{pid} % ({GROUP} * {columns})").text
+        row, column = f"({group} * {GROUP} + {inside} % {high})", f"({inside} // {high})"
+    else:
+        row, column = f"({pid} // {columns})", f"({pid} % {columns})"
+    line_up(p, s.m, p.put(f"{row} * {tile.m}").text if down > 1 else "0", tile.m, 0)
+    line_up(p, s.n, p.put(f"{column} * {tile.n}").text if across > 1 else "0", tile.n, 1)
+
+
+def _sum(p: Printer, s: _Sides, r: Reduction, tile: Tile) -> str:
+    """The loop over k; the name of the sums. Axes of k outside the longest are counted by the loop."""
+    total = p.fresh("sum")
+    p.line(f"{total} = tl.full([{tile.m}, {tile.n}], 0, tl.{r.accum.name})")
+    longest = max(s.k, key=lambda x: x.extent)
+    inside = (longest,) if longest.extent >= tile.k // 2 else s.k
+    outside = tuple([x for x in s.k if x not in inside])
+    length, turns = size_of(inside), size_of(outside)
+    out_masks, out_places, out_axes = dict(p.masks), dict(p.places), dict(p.axes)
+    steps = p.put(f"({p.arguments.integer(length)} + {tile.k - 1}) // {tile.k}").text
+    p.open()
+    counter = p.fresh("i")
+    turn = p.put(counter, (), p.level)
+    if outside:
+        spread(p, outside, p.put(f"{turn.text} // {steps}", (), p.level))
+        turn = p.put(f"{turn.text} % {steps}", (), p.level)
+    first = p.put(f"{turn.text} * {tile.k}", (), p.level).text
+    x = _operand(p, s.a, s, inside, first, tile, 0, (out_masks, out_places, out_axes))
+    y = _operand(p, s.b, s, inside, first, tile, 1, (out_masks, out_places, out_axes))
+    if on_tensor_cores(s.form):
+        p.line(f'{total} = tl.dot({x}, {y}, {total}, input_precision="ieee", out_dtype=tl.float32)')
+    else:
+        p.line(f"{total} = {total} + tl.reduce({x}[:, :, None] * {y}[None, :, :], 1, join_sum)")
+    p.close(f"for {counter} in range(0, {steps}{f' * {p.arguments.integer(turns)}' if outside else ''}):")
+    p.masks, p.places, p.axes = out_masks, out_places, out_axes
+    p.forget()
+    return total
+
+
+def _operand(
+    p: Printer, v: Value, s: _Sides, inside: tuple[Axis, ...], first: str, tile: Tile, side: int,
+    outer: tuple[dict[int, Expression], dict[int, Expression], dict[int, Expression]],
+) -> str:
+    """One side of a product as a tile: a has k along its columns, b along its rows. Beyond the end of k there are zeros."""
+    masks, places, axes = outer
+    along, kept = 1 - side, side
+    p.axes.update(axes)
+    p.masks, p.places = {kept: masks[kept]} if kept in masks else {}, {kept: places[kept]}
+    line_up(p, inside, first, tile.k, along, p.level)
+    e = p.value(v)
+    shape = f"[{tile.m}, {tile.k}]" if side == 0 else f"[{tile.k}, {tile.n}]"
+    text, level = e.text, p.level
+    if e.dims != {0, 1}:
+        text = p.put(f"tl.broadcast_to({text}, {shape})", (0, 1), level).text
+    plain = v.args[0] if v.op == "cast" else v
+    zeros = plain.op == "load" and (not plain.attr.guard or plain.attr.fill == 0) and along in e.dims
+    if along in p.masks and not zeros:
+        text = p.put(f"tl.where({p.masks[along].text}, {text}, 0)", (0, 1), level).text
+    if s.form.narrow:
+        text = p.put(f"{text}.to({memory(s.form)})", (0, 1), level).text
+    return text
+
+

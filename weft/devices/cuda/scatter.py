@@ -1,0 +1,167 @@
+"""Writes at places that are read from memory, where several iterations may meet: the order of the kernel IR is kept.
+
+The last of several writes stays: every iteration writes its number on a board as long as the buffer, where the highest stays,
+and then who finds its own number there writes. Additions of integers give the same in any order, and are atomic where cards
+can; those of floats are made in order: a program has some columns to itself, and goes through the rows one after another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.machine import rounded
+from weft.devices.cuda.maps import map_launch
+from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.values import Printer
+from weft.formats import INT32, INT64, UINT32, UINT64, Format
+from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
+from weft.kernel.parts import Part
+from weft.kernel.staged import place_of
+from weft.kernel.walk import access_values
+
+_ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
+Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers, by scope and id: parts know their sizes only
+
+
+def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
+    """A part of stores whose order counts, and the scratch that it needs, numbered from ``number`` on."""
+    (stage,) = part.stages
+    launches: list[Launch] = []
+    scratch: list[Buffer] = []
+    stores = stage.stores
+    if len(stores) > 1:  # what one writes another may read: all is read first
+        stores, first = _read_first(part.shared, stores, number)
+        launches.append(map_launch(part.shared, [Store(Access(b, (place_of(part.shared),)), v) for b, v in first]))
+        scratch += [b for b, _ in first]
+    for s in stores:
+        if s.mode == "add" and s.value.dtype in _ATOMIC:
+            launches.append(map_launch(part.shared, [s], _add))
+        elif s.mode == "add":
+            launches.append(_added(part.shared, s, shapes))
+        elif not collides(s, part.shared):
+            launches.append(map_launch(part.shared, [s]))
+        else:
+            board = Buffer(number + len(scratch), INT32, s.access.buffer.shape, "kernel")
+            scratch.append(board)
+            launches += _last(part.shared, s, board)
+    return launches, scratch
+
+
+def collides(store: Store, axes: tuple[Axis, ...]) -> bool:
+    """Whether several iterations may write one element."""
+    used = {a for a, _ in store.access.flat().terms}
+    gathers = any(index.gather for index in store.access.index)
+    return store.mode != "own" and (gathers or any(a.extent > 1 and a.id not in used for a in axes))
+
+
+def _read_first(
+    axes: tuple[Axis, ...], stores: tuple[Store, ...], number: int,
+) -> tuple[tuple[Store, ...], list[tuple[Buffer, Value]]]:
+    """The stores, with values and gathered indices out of scratch; and what goes there."""
+    kept: dict[int, tuple[Buffer, Value, Value]] = {}
+
+    def moved(v: Value) -> Value:
+        if id(v) not in kept:
+            buffer = Buffer(number + len(kept), v.dtype, (max(size_of(axes), 1),), "kernel")
+            kept[id(v)] = buffer, v, Value("load", (), v.dtype, Access(buffer, (place_of(axes),)))
+        return kept[id(v)][2]
+
+    def access(a: Access) -> Access:
+        if not access_values(a):
+            return a
+        index = tuple([replace(i, gather=tuple([(moved(v), c) for v, c in i.gather])) for i in a.index])
+        guard = tuple([(replace(i, gather=tuple([(moved(v), c) for v, c in i.gather])), lo, hi) for i, lo, hi in a.guard])
+        return Access(a.buffer, index, guard, a.fill)
+
+    new = tuple([Store(access(s.access), moved(s.value), s.mode) for s in stores])
+    return new, [(buffer, v) for buffer, v, _ in kept.values()]
+
+
+# ---- the last one stays
+
+
+def _last(axes: tuple[Axis, ...], store: Store, board: Buffer) -> list[Launch]:
+    spot = Access(board, store.access.index, store.access.guard)
+    iteration = place_of(axes)
+
+    def clear(p: Printer, s: Store) -> None:
+        p.store(Store(spot, Value("const", (), INT32, -1), "own"))
+
+    def win(p: Printer, s: Store) -> None:
+        mine = p.affine(iteration, False)
+        where, mask = p.target(Store(spot, s.value), mine)
+        p.line(f"tl.atomic_max({where}, {mine.text}{_masked(mask)}, sem='relaxed')")
+
+    def write(p: Printer, s: Store) -> None:
+        mine, value = p.affine(iteration, False), p.value(s.value)
+        on_board, mask, at = p.pointer(spot)
+        stands = f"tl.load({on_board}{_masked(mask)}{', other=-1' if mask is not None else ''})"
+        dims, level = at.dims | mine.dims | (mask.dims if mask is not None else frozenset()), p.level
+        won = p.put(f"{stands} == {mine.text}", dims, level)
+        inside = won if mask is None else p.put(f"{won.text} & {mask.text}", dims | mask.dims, level)
+        wide = p.put(f"{at.text} + tl.where({inside.text}, 0, 0)", inside.dims | at.dims, level)
+        value = p.put(f"tl.where({inside.text}, {value.text}, {value.text})", inside.dims | value.dims, level)
+        p.write(f"{p.arguments.buffer(s.access.buffer)} + {wide.text}", value.text, s.access.buffer.dtype, inside)
+
+    return [map_launch(axes, [store], step) for step in (clear, win, write)]
+
+
+def _masked(mask: object) -> str:
+    return "" if mask is None else f", mask={mask.text}"  # type: ignore[attr-defined]
+
+
+# ---- additions
+
+
+def _add(p: Printer, s: Store) -> None:
+    """Of integers, in any order."""
+    value = p.value(s.value)
+    where, mask = p.target(s, value)
+    p.line(f"tl.atomic_add({where}, {value.text}{_masked(mask)}, sem='relaxed')")
+
+
+def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
+    """In order."""
+    buffer = store.access.buffer
+    apart = _apart(axes, store, shapes[buffer.scope, buffer.id])
+    columns = tuple([a for a in axes if a.id in apart])
+    rows = tuple([a for a in axes if a.id not in apart])
+    p = Printer(axes)
+    width = min(power_of_two(size_of(columns)), ELEMENTS)
+    programs = pieces(size_of(columns), width) if size_of(rows) else 0
+    line_up(p, columns, p.put(f"{program(0, size_of(columns))} * {width}").text if programs > 1 else "0", width, 1)
+    if not programs:
+        return p.launch((0, 1))
+    p.open()
+    spread(p, rows, p.put("row", (), p.level))
+    p.forget()
+    value = p.value(store.value)
+    where, mask = p.target(store, value)
+    there = p.put(f"tl.load({where}{_masked(mask)})", (1,), p.level).text
+    p.write(where, _sum(there, value.text, buffer.dtype), buffer.dtype, mask)
+    p.line("tl.debug_barrier()")  # the next row may be added to the same place, by another thread
+    p.close(f"for row in range(0, {p.arguments.integer(size_of(rows))}):")
+    return p.launch((programs, 1))
+
+
+def _sum(a: str, b: str, form: Format) -> str:
+    return rounded(f"({a}.to(tl.float32) + {b})", form) if form.narrow else f"{a} + {b}"
+
+
+def _apart(axes: tuple[Axis, ...], store: Store, shape: tuple[int, ...]) -> set[int]:
+    """Axes along which no two iterations write the same element: each alone steps through some dimensions of the buffer, in
+    which every index is in range."""
+    edges, step = [1], 1
+    for extent in reversed(shape):
+        step *= extent
+        edges.append(step)
+    flat = store.access.flat()
+    extents = {a.id: a.extent for a in axes}
+    found = set()
+    for axis, c in flat.terms:
+        others = [abs(x) for a, x in flat.terms if a != axis] + [abs(x) for _, x in flat.gather]
+        reach = min([e for e in edges if e >= extents[axis] * c], default=0)
+        if c in edges and reach and not any(c <= x < reach for x in others):
+            found.add(axis)
+    return found

@@ -1,0 +1,196 @@
+"""The device ``gpu-sim``: texts for a GPU, interpreted over host memory. For tests, and to see what a GPU would be told.
+
+It shows that texts compute what they should, that every access lies in its buffer and that every element is written, for fresh
+memory holds a pattern. It does not show races, how a card rounds its approximate functions, or how long anything takes.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.devices.base import ELSEWHERE
+from weft.devices.cuda.adapter import interpreted, version
+from weft.devices.cuda.arguments import FAULTS, Argument, Printed
+from weft.devices.cuda.generate import generate
+from weft.devices.faults import Elsewhere
+from weft.devices.steps import walk
+from weft.formats import Format
+from weft.kernel.ir import Kernel
+from weft.kernel.printer import kernel_key
+from weft.kernel.target import Target
+from weft.recent import Recent
+from weft.schedule.program import Call, Program, Slot
+
+ALIGNED = 256  # bytes, as a card's memory is given out
+UNWRITTEN = 0xAB  # of every fresh byte
+
+
+class DeviceMemory:
+    """Memory of its own, which no native code of the host may touch, as it could not touch a card's."""
+
+    __slots__ = ("__weakref__", "memory", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        whole = np.full(max(nbytes, 1) + ALIGNED, UNWRITTEN, np.uint8)
+        first = -_address(whole) % ALIGNED
+        self.memory, self.nbytes = whole[first : first + nbytes], nbytes
+
+    @property
+    def address(self) -> int:
+        raise Elsewhere(-1, -1)
+
+
+def _address(memory: np.ndarray) -> int:
+    return memory.__array_interface__["data"][0]
+
+
+class _Worker:
+    """Runs the steps of a Program: see ``weft.devices.steps``."""
+
+    def __init__(self, device: SimulatedDevice) -> None:
+        self.device = device
+
+    def piece(self, memory: np.ndarray, offset: int, nbytes: int) -> np.ndarray:
+        return memory[offset : offset + nbytes]
+
+    def copy(self, source: np.ndarray, target: np.ndarray, nbytes: int) -> None:
+        target[:nbytes] = source[:nbytes].copy()
+
+    def number(self, value: Any, slot: Slot) -> np.ndarray:
+        return np.asarray(value, slot.dtype.numpy).reshape(-1).view(np.uint8)
+
+    def fetch(self, memory: np.ndarray, slot: Slot) -> np.ndarray:
+        return _content(memory, slot.shape, slot.dtype).copy()
+
+    def put(self, array: np.ndarray, memory: np.ndarray) -> None:
+        memory[: array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def launch(self, call: Call, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
+        return self.device.run_kernel(call.kernel, memories, numbers)
+
+
+def _number(a: Argument, kernel: Kernel, numbers: Sequence[Any]) -> Any:
+    """What is passed of a number: as its format rounds it."""
+    if a.kind == "scalar":
+        return np.asarray(numbers[a.value], kernel.scalars[a.value].numpy)[()]
+    return a.value if a.kind == "number" else None
+
+
+def _content(memory: np.ndarray, shape: tuple[int, ...], form: Format) -> np.ndarray:
+    return memory[: math.prod(shape) * form.bytes].view(form.numpy).reshape(shape)
+
+
+class _Executable:
+    def __init__(self, device: SimulatedDevice, program: Program) -> None:
+        self.device, self.program = device, program
+        self.places: Any = ()
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[DeviceMemory]:
+        program = self.program
+        given = [x.memory if isinstance(x, DeviceMemory) else x for x in inputs]
+        sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
+        taken = {} if held is None else _donated(program, inputs, held, sizes)
+        outputs = [taken[k] if k in taken else DeviceMemory(size) for k, size in enumerate(sizes)]
+        with np.errstate(all="ignore"):
+            walk(program, given, [o.memory for o in outputs], DeviceMemory(program.arena).memory, _Worker(self.device))
+        return outputs
+
+    def direct(self) -> int:
+        return 0
+
+
+def _donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int]) -> dict[int, DeviceMemory]:
+    """Inputs that nobody else holds become outputs, as the Program pairs them; none that is another input, too."""
+    taken: dict[int, DeviceMemory] = {}
+    for i, o in program.donate:
+        given = inputs[i]
+        fits = not held[i] and isinstance(given, DeviceMemory) and given.nbytes == sizes[o] and o not in taken
+        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
+            taken[o] = given
+    return taken
+
+
+class SimulatedDevice:
+    """See :class:`weft.devices.base.Device`."""
+
+    name = "gpu-sim"
+    target = Target("gpu")
+    threads = 1
+
+    def __init__(self) -> None:
+        ELSEWHERE[DeviceMemory] = self.name
+        self.triton = version()
+        self.launches = self.kernels = 0
+        self._printed = Recent(1000)
+        self._lock = threading.RLock()
+
+    def set_threads(self, count: int) -> None:
+        """Threads are the CPU's."""
+
+    def printed(self, kernel: Kernel) -> Printed:
+        """A kernel as launches, made once."""
+        key = kernel_key(kernel)
+        with self._lock:
+            self.kernels += 1
+            found = self._printed.get(key)
+            if found is None:
+                found = generate(kernel)
+                self._printed.put(key, found)
+        return found
+
+    def run_kernel(self, kernel: Kernel, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
+        """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+        printed = self.printed(kernel)
+        buffers = {("arg", b.id): (b, m) for b, m in zip((*kernel.inputs, *kernel.outputs), memories, strict=True)}
+        for b in printed.scratch:
+            buffers["kernel", b.id] = b, DeviceMemory(math.prod(b.shape) * b.dtype.bytes).memory
+        faults = np.zeros(1 + printed.sites, np.int64)
+        for launch in printed.launches:
+            addresses: list[tuple[int, int] | None] = []
+            for a in launch.arguments:
+                if a.kind == "buffer":
+                    b, memory = buffers[a.value]
+                    addresses.append((_address(memory), math.prod(b.shape) * b.dtype.bytes))
+                else:
+                    addresses.append((_address(faults), faults.nbytes) if a.kind == FAULTS else None)
+            self.launches += 1
+            interpreted(launch, addresses, [_number(a, kernel, numbers) for a in launch.arguments])
+        return (int(faults[0]) - 1, int(faults[faults[0]])) if faults[0] else None
+
+    def compile(self, program: Program, flush_denormals: bool = False) -> _Executable:
+        """``flush_denormals`` is not followed: a GPU is no slower with them."""
+        return _Executable(self, program)
+
+    def allocate(self, nbytes: int) -> DeviceMemory:
+        return DeviceMemory(nbytes)
+
+    def upload(self, array: np.ndarray) -> DeviceMemory:
+        made = DeviceMemory(array.nbytes)
+        made.memory[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return made
+
+    def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> DeviceMemory:
+        return self.upload(array[rows])
+
+    def first(self, buffer: DeviceMemory, dtype: Format) -> Any:
+        return buffer.memory[: dtype.bytes].view(dtype.numpy)[0]
+
+    def download(self, buffer: DeviceMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
+        """A copy, as from a card."""
+        found = _content(buffer.memory, shape, dtype).copy()
+        found.flags.writeable = False
+        return found
+
+    def synchronise(self) -> None:
+        """Everything is done when it is asked for."""
+
+    def counters(self) -> dict[str, int]:
+        return {"kernels": self.kernels, "launches": self.launches}
+
+    def describe(self, measure: bool = False) -> dict[str, Any]:
+        return {"device": self.name, "triton": self.triton}
