@@ -195,6 +195,8 @@ def part_written(array: Any, path: Path, value: Any) -> bool:
 
     To be called under ``WRITING``.
     """
+    if not (small.wanted() and execute.computes_at_once()):
+        return False
     content = plain_content(value, array.cell._node.dtype)
     if content is None:
         return False

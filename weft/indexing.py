@@ -125,9 +125,7 @@ def at(index: Any, shape: Shape) -> Selection:
 
 def basic(index: Any, shape: Shape) -> Path | None:
     """The path of an index of integers and slices, read once for each shape; None of another one."""
-    if index is Ellipsis:
-        return ()
-    parts = _parts(index)
+    parts = None if index is Ellipsis else _parts(index)
     return None if parts is None else _at(parts, shape).path
 
 

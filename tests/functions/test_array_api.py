@@ -65,7 +65,7 @@ def test_methods() -> None:
     assert x.__array_namespace__() is wf is x.__array_namespace__(api_version="2025.12")
     with pytest.raises(ValueError, match="knows the array API of 2021.12, .*, not '1999.12'"):
         x.__array_namespace__(api_version="1999.12")
-    with pytest.raises(ValueError, match="there is no device 'cuda'"):
+    with pytest.raises(ValueError, match="no device 'cuda'; there are 'cpu', 'gpu-sim' and 'gpu'"):
         x.to_device("cuda")
     with pytest.raises(RuntimeError, match="the CPU has no streams"):
         x.__dlpack__(stream=1)

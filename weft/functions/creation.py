@@ -258,7 +258,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
-    value = array(fill_value, dtype, device=device).node
+    on_cpu("full", device)
+    value = array(fill_value, dtype).node
     extents = shape_tuple(shape, "full")
     return own(broadcast(value, extents))
 
@@ -294,7 +295,8 @@ def zeros_like(
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
-    return zeros(*_like(x, "zeros_like", dtype, shape), device=device)
+    on_cpu("zeros_like", device)
+    return zeros(*_like(x, "zeros_like", dtype, shape))
 
 
 def ones_like(
@@ -321,7 +323,8 @@ def ones_like(
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
-    return ones(*_like(x, "ones_like", dtype, shape), device=device)
+    on_cpu("ones_like", device)
+    return ones(*_like(x, "ones_like", dtype, shape))
 
 
 def empty_like(
@@ -348,7 +351,8 @@ def empty_like(
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
-    return zeros_like(x, dtype, shape=shape, device=device)
+    on_cpu("empty_like", device)
+    return zeros_like(x, dtype, shape=shape)
 
 
 def full_like(
@@ -379,7 +383,7 @@ def full_like(
     """
     on_cpu("full_like", device)
     extents, wanted = _like(x, "full_like", dtype, shape)
-    return full(extents, fill_value, wanted, device=device)
+    return full(extents, fill_value, wanted)
 
 
 def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> Array:
