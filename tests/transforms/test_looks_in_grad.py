@@ -20,7 +20,7 @@ LOOKS = {
     "item": lambda v: v.sum().item(), "tolist": lambda v: v.tolist()[0], "numpy": lambda v: v.numpy().sum(),
     "asarray": lambda v: np.asarray(v).sum(), "array": lambda v: np.array(v, dtype=np.float64).sum(),
     "dlpack": lambda v: np.from_dlpack(v).sum(), "math": lambda v: math.exp(v.sum() * 0.01),
-    "ufunc without a twin": lambda v: np.vecdot(v, v).sum() if not hasattr(wf, "vecdot") else np.sinc(v).astype("float64").sum(), "linalg": lambda v: np.polynomial.polynomial.polyvander(v, 2).sum(),
+    "left to NumPy": lambda v: np.polynomial.polynomial.polyvander(v, 2).sum(),
     "out": lambda v: np.add(np.zeros(3), v, out=np.zeros(3)).sum(), "pickle": lambda v: pickle.loads(pickle.dumps(v)).sum(),
     "unique": lambda v: wf.unique(v).sum(), "round": lambda v: round(float(v.sum())),
 }
