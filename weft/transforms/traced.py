@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +72,27 @@ def trace(
     moving : numbers of int leaves of which each call tells the value, see ``weft/given.py``; other ints are static
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     """
+    with _set_aside(collect):
+        return _traced(f, leaves, rebuild, states, together, collect, moving)
+
+
+@contextmanager
+def _set_aside(collect: bool) -> Iterator[None]:
+    """Leave out of the search for cycles what is older than the trace: in a large program that would take half a second."""
+    mine = collect and not gc.get_freeze_count()
+    if mine:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if mine:
+            gc.unfreeze()
+
+
+def _traced(
+    f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int],
+    together: Sequence[Sequence[int]], collect: bool, moving: Collection[int],
+) -> Traced:
     inner = JitTrace(len(leaves))
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
