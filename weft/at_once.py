@@ -185,7 +185,9 @@ def _alone() -> tuple[int, int]:
 
 def written(cell: Any, path: Path, value: Node) -> bool:
     """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done."""
-    if value.nbytes > LOCAL.at_once or (value.value is None and value.op is not CONSTANT and not computed(value)):
+    if value.nbytes > LOCAL.at_once or not (small.wanted() and execute.computes_at_once()):
+        return False
+    if value.value is None and value.op is not CONSTANT and not computed(value):
         return False
     return _put(cell, path, node_by_node.content(value))
 

@@ -25,7 +25,7 @@ class Case(NamedTuple):
 def samples(op: Primitive, rng: np.random.Generator) -> list[Sample]:
     """The samples of a primitive, those of float32 in the other formats too."""
     found = list(op.samples(rng))  # type: ignore[misc]
-    if op.name not in ("bitcast", "cast"):
+    if op.name not in ("bitcast", "cast") and op.kind != "host":
         tags = ("prime", "special") if op.kind == "elementwise" else ("prime",)
         for dtype in (np.float64, np.float16, ml_dtypes.bfloat16):
             for s in list(found):
