@@ -1,7 +1,8 @@
-"""Ctrl-C waits while a module loads or LLVM compiles, and is never lost."""
+"""Signals wait while a module loads or LLVM compiles, and are never lost."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import signal
 import subprocess
@@ -75,6 +76,67 @@ def test_handlers_of_the_users_are_called_later_and_others_are_left_alone() -> N
                 assert signal.getsignal(signal.SIGINT) == other
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGALRM", "SIGUSR1", "SIGCHLD", "SIGPROF"])
+def test_what_handlers_of_other_signals_raise_waits_too(name: str) -> None:
+    number = getattr(signal, name)
+
+    def ring(number: int, frame: Any) -> None:
+        assert frame is not None
+        raise TimeoutError(number)
+
+    steps = []
+    before = signal.signal(number, ring)
+    try:
+        with pytest.raises(TimeoutError) as caught:
+            with uninterrupted():
+                for _ in range(2):  # twice is once, as with signals that wait in the kernel
+                    signal.raise_signal(number)
+                    steps.append(time.sleep(0))
+        assert caught.value.args == (number,) and len(steps) == 2 and caught.value.__context__ is None
+        assert signal.getsignal(number) is ring
+    finally:
+        signal.signal(number, before)
+
+
+def test_all_that_came_are_handled_whatever_the_first_raises() -> None:
+    seen: list[int] = []
+
+    def ring(number: int, frame: Any) -> None:
+        seen.append(number)
+        raise TimeoutError
+
+    numbers = signal.SIGALRM, signal.SIGUSR1
+    before = [signal.signal(number, ring) for number in numbers]
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            with uninterrupted():
+                for number in (*numbers, signal.SIGINT):
+                    signal.raise_signal(number)
+                    time.sleep(0)
+        assert seen == [*numbers] and isinstance(caught.value.__context__, TimeoutError)
+        assert [signal.getsignal(number) for number in numbers] == [ring, ring]
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_an_event_loop_hears_a_signal_once() -> None:
+    heard: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, heard.append, 1)
+        with uninterrupted():
+            signal.raise_signal(signal.SIGUSR1)
+            time.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0.002)
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+    asyncio.run(main())
+    assert heard == [1]
 
 
 def test_other_threads_hold_nothing() -> None:
