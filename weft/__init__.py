@@ -75,9 +75,9 @@ _NAMES: dict[str, str] = {
         array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
     "weft.functions.ranges": "arange geomspace linspace logspace meshgrid",
     "weft.functions.grids": """
-        diag_indices diag_indices_from fromfunction indices ix_ mask_indices ndenumerate ndindex ravel_multi_index tril_indices
+        diag_indices diag_indices_from fromfunction indices ix_ mask_indices ravel_multi_index tril_indices
         tril_indices_from triu_indices triu_indices_from unravel_index""",
-    "weft.functions.walks": "nditer",
+    "weft.functions.walks": "ndenumerate ndindex nditer",
     "weft.functions.spans": "c_ index_exp mgrid ogrid r_ s_",
     "weft.functions.files": """
         frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed""",
@@ -85,9 +85,10 @@ _NAMES: dict[str, str] = {
         array2string array_repr array_str base_repr binary_repr errstate format_float_positional format_float_scientific
         get_printoptions geterr printoptions set_printoptions seterr""",
     "weft.functions.kinds": """
-        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray floating generic inexact integer isfortran
-        isscalar issubdtype iterable may_share_memory min_scalar_type ndim number promote_types require shape shares_memory
-        signedinteger size unsignedinteger""",
+        floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger unsignedinteger""",
+    "weft.functions.forms": """
+        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray isfortran isscalar iterable may_share_memory
+        ndim require shape shares_memory size""",
     "weft.functions.matrices": "eye identity tri",
     "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """

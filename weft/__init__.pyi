@@ -128,11 +128,11 @@ from weft.functions.ranges import (
 )
 from weft.functions.grids import (
     diag_indices as diag_indices, diag_indices_from as diag_indices_from, fromfunction as fromfunction,
-    indices as indices, ix_ as ix_, mask_indices as mask_indices, ndenumerate as ndenumerate, ndindex as ndindex,
-    ravel_multi_index as ravel_multi_index, tril_indices as tril_indices, tril_indices_from as tril_indices_from,
-    triu_indices as triu_indices, triu_indices_from as triu_indices_from, unravel_index as unravel_index,
+    indices as indices, ix_ as ix_, mask_indices as mask_indices, ravel_multi_index as ravel_multi_index,
+    tril_indices as tril_indices, tril_indices_from as tril_indices_from, triu_indices as triu_indices,
+    triu_indices_from as triu_indices_from, unravel_index as unravel_index,
 )
-from weft.functions.walks import nditer as nditer
+from weft.functions.walks import ndenumerate as ndenumerate, ndindex as ndindex, nditer as nditer
 from weft.functions.spans import c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_
 from weft.functions.files import (
     frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
@@ -146,12 +146,15 @@ from weft.functions.texts import (
     printoptions as printoptions, set_printoptions as set_printoptions, seterr as seterr,
 )
 from weft.functions.kinds import (
+    floating as floating, generic as generic, inexact as inexact, integer as integer, issubdtype as issubdtype,
+    min_scalar_type as min_scalar_type, number as number, promote_types as promote_types,
+    signedinteger as signedinteger, unsignedinteger as unsignedinteger,
+)
+from weft.functions.forms import (
     array_equiv as array_equiv, asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite,
-    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, floating as floating, generic as generic,
-    inexact as inexact, integer as integer, isfortran as isfortran, isscalar as isscalar, issubdtype as issubdtype,
-    iterable as iterable, may_share_memory as may_share_memory, min_scalar_type as min_scalar_type, ndim as ndim,
-    number as number, promote_types as promote_types, require as require, shape as shape,
-    shares_memory as shares_memory, signedinteger as signedinteger, size as size, unsignedinteger as unsignedinteger,
+    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, isfortran as isfortran,
+    isscalar as isscalar, iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require,
+    shape as shape, shares_memory as shares_memory, size as size,
 )
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
 from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__

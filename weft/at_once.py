@@ -110,7 +110,7 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
 def element(cell: Any, index: Any) -> Node | None:
     """The element at integers, as a leaf; None where the content is not there."""
     node = cell._node
-    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not (small.wanted() and execute.computes_at_once()):
+    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not small.able():
         return None
     if ELSEWHERE:
         execute.here((node,))
@@ -127,7 +127,7 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
     its content when the write is done: to be called under ``WRITING``, and looks wait for that. Nobody can get at the memory
     once it is known that nobody has it, and whoever followed a view of it before follows it again.
     """
-    if LOCAL.trace is not None or not (small.wanted() and execute.computes_at_once()):
+    if LOCAL.trace is not None or not small.able():
         return False
     if cell._node.value is None:
         materialise((cell._node,))
@@ -185,7 +185,7 @@ def _alone() -> tuple[int, int]:
 
 def written(cell: Any, path: Path, value: Node) -> bool:
     """Write a small value where a path leads into a cell's memory, if nobody else can see that; whether it is done."""
-    if value.nbytes > LOCAL.at_once or not (small.wanted() and execute.computes_at_once()):
+    if value.nbytes > LOCAL.at_once or not small.able():
         return False
     if value.value is None and value.op is not CONSTANT and not computed(value):
         return False
@@ -197,7 +197,7 @@ def part_written(array: Any, path: Path, value: Any) -> bool:
 
     To be called under ``WRITING``.
     """
-    if not (small.wanted() and execute.computes_at_once()):
+    if not small.able():
         return False
     content = plain_content(value, array.cell._node.dtype)
     if content is None:

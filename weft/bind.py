@@ -22,8 +22,8 @@ _NOTHING: dict[str, Any] = {}
 _new = object.__new__
 
 
-class _Known:
-    """An operation that was computed lately: what its result is like, and what computes it."""
+class _Way:
+    """How an operation is computed at once: what its result is like, and what computes it."""
 
     __slots__ = ("device", "dtype", "nbytes", "params", "run", "shape")
 
@@ -32,7 +32,7 @@ class _Known:
         self.device = execute.device()
 
 
-_LATELY = Recent(4096)  # (primitive, params, shapes and formats of operands) -> _Known
+_LATELY = Recent(4096)  # (primitive, params, shapes and formats of operands) -> _Way
 
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
@@ -47,23 +47,23 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     key: tuple = (op, *[part for i in inputs for part in (i.shape, i.dtype)])
     if params:
         key += frozen(params)
-    known = _LATELY.get(key)
-    if known is None or known.device is not execute.device():
+    way = _LATELY.get(key)
+    if way is None or way.device is not execute.device():
         node = table.bind(op, *inputs, **params)
         if not _is_small(node) or not execute.computes_at_once():
             return node
-        known = _known(node)
-        _LATELY.put(key, known)
-    elif known.nbytes > LOCAL.at_once:
+        way = _way(node)
+        _LATELY.put(key, way)
+    elif way.nbytes > LOCAL.at_once:
         return table.bind(op, *inputs, **params)
     node = _new(Node)
-    node.op, node.inputs, node.shape, node.dtype = INPUT, (), known.shape, known.dtype
+    node.op, node.inputs, node.shape, node.dtype = INPUT, (), way.shape, way.dtype
     node.where = node.holder = None
-    node.params = known.params
+    node.params = way.params
     for i in inputs:
-        if i.params and i.shape == known.shape and "reduced" in i.params and op.kind == "elementwise":
+        if i.params and i.shape == way.shape and "reduced" in i.params and op.kind == "elementwise":
             node.params = i.params
-    node.value = known.run([
+    node.value = way.run([
         i.value if i.value is not None and i.op is not SCALAR else
         small.number(i.params["value"] if i.value is None else i.value, i.dtype)
         for i in inputs
@@ -71,12 +71,12 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     return node
 
 
-def _known(node: Node) -> _Known:
+def _way(node: Node) -> _Way:
     params = _NOTHING
     if node.op.kind == "reduce" and not node.params.get("keepdims", True):
         params = {"reduced": (node.params["axes"], node.inputs[0].shape)}  # for who tells of shapes that do not fit
     bare = Node(node.op, tuple([table.input_leaf(i.shape, i.dtype) for i in node.inputs]), node.params, node.shape, node.dtype)
-    return _Known(node.shape, node.dtype, ready(bare), node.nbytes, params)
+    return _Way(node.shape, node.dtype, ready(bare), node.nbytes, params)
 
 
 def large(node: Node) -> bool:

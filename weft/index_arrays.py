@@ -76,7 +76,7 @@ def _key(index: Any, looks: bool) -> tuple | None:
     looks : pending masks are computed, as whoever reads through them must
     """
     parts = index if type(index) is tuple else (index,)
-    if _PLAIN.issuperset(map(type, parts)) or LOCAL.trace is not None or not (small.wanted() and execute.computes_at_once()):
+    if _PLAIN.issuperset(map(type, parts)) or LOCAL.trace is not None or not small.able():
         return None
     key = []
     for part in parts:

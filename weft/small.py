@@ -38,6 +38,11 @@ def wanted() -> bool:
     return LOCAL.at_once > 0 and not (LOCAL.inside or LOCAL.flush) and LOCAL.watch is None and LOCAL.device is None
 
 
+def able() -> bool:
+    """Whether anything is computed at once here: it may be, and the device can."""
+    return wanted() and execute.computes_at_once()
+
+
 def possible() -> bool:
     """Whether anything may run without being compiled: with kernels that flush denormals, or that a profile times, it may not."""
     return not LOCAL.flush and LOCAL.watch is None and LOCAL.device is None

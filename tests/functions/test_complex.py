@@ -381,3 +381,10 @@ def test_files_hold_no_complex_numbers(tmp_path: Any) -> None:
 
     with pytest.raises((wf.errors.DataError, DTypeError), match="complex"):
         wf.io.save(tmp_path / "net.safetensors", Net())
+
+
+def test_what_is_not_finite_is_refused_in_complex_arrays_too() -> None:
+    for value in (complex("nan"), complex(1, float("inf"))):
+        with pytest.raises(ValueError, match="a holds NaN or infinities"):
+            wf.asarray_chkfinite([1j, value])
+    assert wf.asarray_chkfinite([1j, 2]).tolist() == [1j, 2]

@@ -30,15 +30,19 @@ def _norm(function: str, norm: Any) -> str:
     return norm or "backward"
 
 
-def _resized(function: str, value: Node, axis: int, n: int) -> Node:
-    """Cut, or filled up with zeros, to ``n`` elements along an axis."""
-    if n < 1:
-        raise ShapeError(f"{function}: a transform of n={n} elements along axis {axis}; at least one is needed")
-    have = value.shape[axis]
-    if n <= have:
-        return sliced(value, axis, 0, n)
+def _resized(function: str, value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> Node:
+    """Cut, or filled up with zeros, along some axes; None leaves an axis as it is."""
     ndim = len(value.shape)
-    return op("pad", value, low=(0,) * ndim, high=tuple(n - have if d == axis else 0 for d in range(ndim)), value=0)
+    for axis, size in zip(places, sizes, strict=True):
+        have = value.shape[axis]
+        n = have if size is None else size
+        if n < 1:
+            raise ShapeError(f"{function}: a transform of n={n} elements along axis {axis}; at least one is needed")
+        if n < have:
+            value = sliced(value, axis, 0, n)
+        elif n > have:
+            value = op("pad", value, low=(0,) * ndim, high=tuple(n - have if d == axis else 0 for d in range(ndim)), value=0)
+    return value
 
 
 def _places(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
@@ -60,8 +64,7 @@ def _places(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, .
 def transformed(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Node:
     value = operand(x, function)
     places, sizes = _places(function, value, s, axes)
-    for axis, n in zip(places, sizes, strict=True):
-        value = _resized(function, value, axis, value.shape[axis] if n is None else n)
+    value = _resized(function, value, places, sizes)
     return op("fft", _complex(value), axes=places, inverse=inverse, norm=_norm(function, norm))
 
 
@@ -70,8 +73,7 @@ def from_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node:
     if value.dtype in COMPLEX:
         raise DTypeError(f"{function}: x is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
     places, sizes = _places(function, value, s, axes)
-    for axis, n in zip(places, sizes, strict=True):
-        value = _resized(function, value, axis, value.shape[axis] if n is None else n)
+    value = _resized(function, value, places, sizes)
     value = op("rfft", value, axis=places[-1], norm=way)
     return op("fft", value, axes=places[:-1], inverse=False, norm=way) if places[1:] else value
 
@@ -80,15 +82,14 @@ def to_real(function: str, value: Node, s: Any, axes: Any, norm: Any) -> Node:
     way = _norm(function, norm)
     value = _complex(value)
     places, sizes = _places(function, value, s, axes)
-    for axis, n in zip(places[:-1], sizes[:-1], strict=True):
-        value = _resized(function, value, axis, value.shape[axis] if n is None else n)
+    value = _resized(function, value, places[:-1], sizes[:-1])
     if places[1:]:
         value = op("fft", value, axes=places[:-1], inverse=True, norm=way)
     last = sizes[-1]
     n = 2 * (value.shape[places[-1]] - 1) if last is None else last
     if n < 1:
         raise ShapeError(f"{function}: a transform of n={n} elements along axis {places[-1]}; at least one is needed")
-    value = _resized(function, value, places[-1], n // 2 + 1)
+    value = _resized(function, value, places[-1:], [n // 2 + 1])
     return op("irfft", value, axis=places[-1], n=n, norm=way)
 
 
@@ -133,12 +134,7 @@ def ifft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = Non
     Parameters
     ----------
     x : array_like
-    n : int, optional
-        How many elements are transformed, cut or filled up with zeros.
-    axis : int
-    norm : "backward", "ortho" or "forward"
-        Which way is divided by n: the way back, both by its root, or the way there.
-    out : Array, optional
+    n, axis, norm, out : as in :func:`fft`
 
     Returns
     -------
@@ -164,12 +160,7 @@ def rfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = Non
     Parameters
     ----------
     x : array_like
-    n : int, optional
-        How many elements are transformed, cut or filled up with zeros.
-    axis : int
-    norm : "backward", "ortho" or "forward"
-        Which way is divided by n: the way back, both by its root, or the way there.
-    out : Array, optional
+    n, axis, norm, out : as in :func:`fft`
 
     Returns
     -------
@@ -197,10 +188,7 @@ def irfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = No
     x : array_like
     n : int, optional
         How many elements the result has, 2 (m - 1) of m by default; what is transformed is, cut or filled up with zeros.
-    axis : int
-    norm : "backward", "ortho" or "forward"
-        Which way is divided by n: the way back, both by its root, or the way there.
-    out : Array, optional
+    axis, norm, out : as in :func:`fft`
 
     Returns
     -------
@@ -228,10 +216,7 @@ def hfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = Non
     x : array_like
     n : int, optional
         How many elements the result has, 2 (m - 1) of m by default; what is transformed is, cut or filled up with zeros.
-    axis : int
-    norm : "backward", "ortho" or "forward"
-        Which way is divided by n: the way back, both by its root, or the way there.
-    out : Array, optional
+    axis, norm, out : as in :func:`fft`
 
     Returns
     -------
@@ -257,12 +242,7 @@ def ihfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = No
     Parameters
     ----------
     x : array_like
-    n : int, optional
-        How many elements are transformed, cut or filled up with zeros.
-    axis : int
-    norm : "backward", "ortho" or "forward"
-        Which way is divided by n: the way back, both by its root, or the way there.
-    out : Array, optional
+    n, axis, norm, out : as in :func:`fft`
 
     Returns
     -------

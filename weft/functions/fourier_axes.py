@@ -45,11 +45,7 @@ def ifft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = No
     Parameters
     ----------
     x : array_like
-    s : sequence of int, optional
-        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
-    axes : sequence of int, optional
-        By default the last two.
-    norm, out : as in :func:`fft`
+    s, axes, norm, out : as in :func:`fft2`
 
     Returns
     -------
@@ -75,11 +71,7 @@ def rfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = No
     Parameters
     ----------
     x : array_like
-    s : sequence of int, optional
-        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
-    axes : sequence of int, optional
-        By default the last two.
-    norm, out : as in :func:`fft`
+    s, axes, norm, out : as in :func:`fft2`
 
     Returns
     -------
@@ -107,9 +99,7 @@ def irfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = N
     x : array_like
     s : sequence of int, optional
         How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
-    axes : sequence of int, optional
-        By default the last two.
-    norm, out : as in :func:`fft`
+    axes, norm, out : as in :func:`fft2`
 
     Returns
     -------
@@ -165,11 +155,7 @@ def ifftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, 
     Parameters
     ----------
     x : array_like
-    s : sequence of int, optional
-        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
-    axes : sequence of int, optional
-        By default all, or as many of the last as ``s`` has entries.
-    norm, out : as in :func:`fft`
+    s, axes, norm, out : as in :func:`fftn`
 
     Returns
     -------
@@ -195,11 +181,7 @@ def rfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, 
     Parameters
     ----------
     x : array_like
-    s : sequence of int, optional
-        How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
-    axes : sequence of int, optional
-        By default all, or as many of the last as ``s`` has entries.
-    norm, out : as in :func:`fft`
+    s, axes, norm, out : as in :func:`fftn`
 
     Returns
     -------
@@ -227,9 +209,7 @@ def irfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None,
     x : array_like
     s : sequence of int, optional
         How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
-    axes : sequence of int, optional
-        By default all, or as many of the last as ``s`` has entries.
-    norm, out : as in :func:`fft`
+    axes, norm, out : as in :func:`fftn`
 
     Returns
     -------

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -438,60 +437,3 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     for k, (index, how) in enumerate(zip(given, modes, strict=True)):
         total = total + _places("ravel_multi_index", f"multi_index[{k}]", index, extents[k], k, how) * steps[k]
     return total
-
-
-class ndindex:  # noqa: N801  NumPy's name
-    """Counts through the indices of an array, the last one fastest.
-
-    Parameters
-    ----------
-    shape : int
-        The extents, one an argument, or a tuple of them.
-
-    Raises
-    ------
-    ShapeError, DTypeError
-        A negative extent; no integers.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> list(wf.ndindex(2, 2))
-    [(0, 0), (0, 1), (1, 0), (1, 1)]
-    """
-
-    def __init__(self, *shape: Any) -> None:
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        self._places = itertools.product(*(range(n) for n in shape_tuple(given, "ndindex")))
-
-    def __iter__(self) -> Iterator[tuple[int, ...]]:
-        return self
-
-    def __next__(self) -> tuple[int, ...]:
-        return next(self._places)
-
-
-class ndenumerate:  # noqa: N801  NumPy's name
-    """Indices and elements of an array, in order; computes at once.
-
-    Parameters
-    ----------
-    arr : array
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> [(place, int(x)) for place, x in wf.ndenumerate(wf.array([[1, 2]]))]
-    [((0, 0), 1), ((0, 1), 2)]
-    """
-
-    def __init__(self, arr: Any) -> None:
-        (self._array,) = arrays("ndenumerate", arr=arr)
-        self._elements = np.ndenumerate(self._array.numpy())
-
-    def __iter__(self) -> Iterator[tuple[tuple[int, ...], Array]]:
-        return self
-
-    def __next__(self) -> tuple[tuple[int, ...], Array]:
-        place, element = next(self._elements)
-        return place, of_numpy(element)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.functions.broadcasting import broadcast_to
-from weft.functions.common import arrays, broadcast_shapes
+from weft.functions.common import arrays, broadcast_shapes, of_numpy, shape_tuple
 
 _FLAGS = ("multi_index", "c_index", "refs_ok", "zerosize_ok", "external_loop", "buffered", "copy_if_overlap", "common_dtype")
 
@@ -127,3 +128,60 @@ class nditer:  # noqa: N801  NumPy's name
 def _element(x: Array, place: tuple[int, ...]) -> Array:
     """One element as a view without dimensions."""
     return x[tuple(slice(i, i + 1) for i in place)].reshape(())
+
+
+class ndindex:  # noqa: N801  NumPy's name
+    """Counts through the indices of an array, the last one fastest.
+
+    Parameters
+    ----------
+    shape : int
+        The extents, one an argument, or a tuple of them.
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        A negative extent; no integers.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> list(wf.ndindex(2, 2))
+    [(0, 0), (0, 1), (1, 0), (1, 1)]
+    """
+
+    def __init__(self, *shape: Any) -> None:
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        self._places = itertools.product(*(range(n) for n in shape_tuple(given, "ndindex")))
+
+    def __iter__(self) -> Iterator[tuple[int, ...]]:
+        return self
+
+    def __next__(self) -> tuple[int, ...]:
+        return next(self._places)
+
+
+class ndenumerate:  # noqa: N801  NumPy's name
+    """Indices and elements of an array, in order; computes at once.
+
+    Parameters
+    ----------
+    arr : array
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> [(place, int(x)) for place, x in wf.ndenumerate(wf.array([[1, 2]]))]
+    [((0, 0), 1), ((0, 1), 2)]
+    """
+
+    def __init__(self, arr: Any) -> None:
+        (self._array,) = arrays("ndenumerate", arr=arr)
+        self._elements = np.ndenumerate(self._array.numpy())
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, ...], Array]]:
+        return self
+
+    def __next__(self) -> tuple[tuple[int, ...], Array]:
+        place, element = next(self._elements)
+        return place, of_numpy(element)

@@ -1,0 +1,351 @@
+"""What form things have, scalars, lists or arrays: asked of what is no array yet, or made so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, Scalar, own
+from weft.formats import COMPLEX, FLOATS
+from weft.functions.common import axis_tuple, broadcast_shapes, looked, node
+from weft.functions.creation import array, asarray
+from weft.functions.elementwise import equal, isfinite
+from weft.functions.statistics import all
+
+
+def isscalar(element: Any) -> bool:
+    """Whether something is a number: Python's, NumPy's or weft's, and no array of no dimensions.
+
+    Parameters
+    ----------
+    element : any
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isscalar(3.0), wf.isscalar(wf.ones(2).sum()), wf.isscalar(wf.ones(2))
+    (True, True, False)
+    """
+    return isinstance(element, Scalar) or bool(np.isscalar(element))
+
+
+def iterable(y: Any) -> bool:
+    """Whether something can be iterated over.
+
+    Parameters
+    ----------
+    y : any
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.iterable(wf.ones(2)), wf.iterable(2)
+    (True, False)
+    """
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The extents of an array, or of what can be one.
+
+    Parameters
+    ----------
+    a : array_like
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.shape([[1, 2]])
+    (1, 2)
+    """
+    return node(a, "shape", "a").shape
+
+
+def ndim(a: Any) -> int:
+    """The number of dimensions of an array, or of what can be one.
+
+    Parameters
+    ----------
+    a : array_like
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.ndim([[1, 2]])
+    2
+    """
+    return len(shape(a))
+
+
+def size(a: Any, axis: Any = None) -> int:
+    """How many elements there are, in all or along axes.
+
+    Parameters
+    ----------
+    a : array_like
+    axis : int or tuple of int, optional
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    AxisError
+        No such axis.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.size(wf.ones((2, 3))), wf.size(wf.ones((2, 3)), 1)
+    (6, 3)
+    """
+    extents, count = shape(a), 1
+    for k in axis_tuple(axis, len(extents), "size"):
+        count *= extents[k]
+    return count
+
+
+def isfortran(a: Any) -> bool:
+    """Whether an array lies column by column: none of weft's does.
+
+    Parameters
+    ----------
+    a : array
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.isfortran(wf.ones((2, 3)))
+    False
+    """
+    return isinstance(a, np.ndarray) and bool(np.isfortran(a))
+
+
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Whether two arrays broadcast and are equal then; computes at once.
+
+    Parameters
+    ----------
+    a1, a2 : array
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, where values are not known.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.array_equiv(wf.array([1, 2]), [[1, 2], [1, 2]])
+    True
+    """
+    try:
+        broadcast_shapes("array_equiv", shape(a1), shape(a2))
+    except ValueError:
+        return False
+    return bool(all(equal(a1, a2)))
+
+
+def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
+    """Whether writing to one of two arrays can show in the other: whether they are views of one array.
+
+    Parameters
+    ----------
+    a, b : array
+    max_work : any
+        Does nothing: parts of an array that do not overlap count too.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.ones(4)
+    >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x, x + 1)
+    (True, False)
+    """
+    ours = isinstance(a, Array) and isinstance(b, Array)
+    return ours and a.cell is b.cell and not isinstance(a, Scalar)
+
+
+may_share_memory = shares_memory
+
+
+def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
+    """:func:`asarray`: weft has no other classes of arrays.
+
+    Parameters
+    ----------
+    a : array_like
+    dtype : dtype, optional
+    order : any
+        Does nothing.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError
+        As :func:`array`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.asanyarray([1, 2]).tolist()
+    [1, 2]
+    """
+    return asarray(a, dtype)
+
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
+    """``a`` as an array of one dimension at least, whose elements lie row by row: a view is copied.
+
+    Parameters
+    ----------
+    a : array_like
+    dtype : dtype, optional
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError
+        As :func:`array`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.ascontiguousarray(wf.ones((2, 3)).T).shape
+    (3, 2)
+    """
+    found = asarray(a, dtype)
+    if not found.ndim:
+        return own(found.node).reshape(1)
+    return found if found._in_order() else own(found.node)
+
+
+def asfortranarray(a: Any, dtype: Any = None) -> Array:
+    """``a`` as an array. Its elements lie row by row all the same: how they lie shows nowhere but in time.
+
+    Parameters
+    ----------
+    a : array_like
+    dtype : dtype, optional
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    DTypeError
+        As :func:`array`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.asfortranarray([1, 2]).tolist()
+    [1, 2]
+    """
+    return ascontiguousarray(a, dtype)
+
+
+def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
+    """:func:`asarray` of what holds neither NaN nor infinities; looks whether that is so.
+
+    Parameters
+    ----------
+    a : array_like
+    dtype : dtype, optional
+    order : any
+        Does nothing.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, DTypeError, TraceError
+        A NaN or an infinity; as :func:`array`; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.asarray_chkfinite([1.0, 2.0]).tolist()
+    [1.0, 2.0]
+    """
+    found = asarray(a, dtype)
+    if found.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(found)), "asarray_chkfinite"):
+        raise ValueError("asarray_chkfinite: a holds NaN or infinities")
+    return found
+
+
+def require(a: Any, dtype: Any = None, requirements: Any = None) -> Array:
+    """``a`` as an array that fulfils what is required of memory: "C", "A", "W", "O" and "E" always hold.
+
+    Parameters
+    ----------
+    a : array_like
+    dtype : dtype, optional
+    requirements : str or sequence of str, optional
+        As in NumPy; "F" is refused.
+
+    Returns
+    -------
+    Array
+
+    Raises
+    ------
+    ValueError, DTypeError
+        Memory in Fortran's order, or an unknown requirement; as :func:`array`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.require([1, 2], requirements=["C", "W"]).tolist()
+    [1, 2]
+    """
+    asked = [str(r).upper()[:1] for r in ([requirements] if isinstance(requirements, str) else requirements or ())]
+    if "F" in asked:
+        raise ValueError("require: arrays of weft lie row by row; 'F' cannot be had")
+    unknown = [r for r in asked if r not in "CAWOE"]
+    if unknown:
+        raise ValueError(f"require: requirements={requirements!r} must be of 'C', 'A', 'W', 'O' and 'E'")
+    return ascontiguousarray(a, dtype) if "C" in asked else array(a, dtype, copy=False)
