@@ -101,7 +101,7 @@ def sharing(order: Sequence[Node], asked: Sequence[Node]) -> list[Node]:
     """
     wanted = {*asked}
     handles = _others(wanted)
-    if not handles:
+    if len(handles) <= FIRST and not any([(node := _pending(ref)) is not None and node not in wanted for ref in handles]):
         return []
     search = _Search(handles)
     search.add(order, wanted)

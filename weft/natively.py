@@ -118,12 +118,12 @@ def introduce(array: type, value: type) -> None:
 
 def asked_again(native: Callable[..., Any], *operands: Any) -> Any:
     """What a native function that gave None gives once views are followed, which it does not do itself."""
-    views = [x for x in operands if type(x) is _CLASSES[0] and x._base is not None] if native is not never else None
-    if not views:
-        return None
-    for view in views:
-        view.node  # noqa: B018  remembered there
-    return native(*operands)
+    array, views = _CLASSES[0], False
+    for x in operands:
+        if type(x) is array and x._base is not None and native is not never:
+            x.node  # noqa: B018  remembered there
+            views = True
+    return native(*operands) if views else None
 
 
 def start() -> None:

@@ -26,7 +26,7 @@ from weft.graph.primitives.shape import BROADCAST
 if TYPE_CHECKING:
     from weft.kernel.ir import Order
 
-OFTEN = 256  # operations on formats that NumPy computes before a function is made for them, which saves 5 us each and takes 5 ms
+OFTEN = 128  # operations on formats that NumPy computes before a function is made for them, which saves 5 us each and takes 5 ms
 _NOTHING: dict[str, Any] = {}
 _ASKED: dict[tuple, int] = {}
 _MADE: dict[tuple[Primitive, tuple[Format, ...]], Callable[..., None]] = {}
@@ -99,11 +99,17 @@ def made() -> list[tuple[tuple[Primitive, tuple[Format, ...]], Callable[..., Non
     return list(_MADE.items())
 
 
-def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    execute.count_numpy()
+def _reference(node: Node) -> Any:
+    """What NumPy computes a node with, itself where it need not be told of narrow formats."""
     reference: Any = node.op.reference
     if not node.dtype.narrow and not any([i.dtype.narrow for i in node.inputs]):
         reference = getattr(reference, "__wrapped__", reference)
+    return reference
+
+
+def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+    execute.count_numpy()
+    reference = _reference(node)
     if type(reference) is np.ufunc and not node.params:
         reference(*operands, out=out)
     elif node.op is BROADCAST:  # which assignment does
@@ -119,8 +125,9 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
             return _in_numpy(node, operands, out)
         except IndexError as error:
             raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
-    spread = any([i.shape != node.shape and i.size != 1 for i in inputs])
-    run = None if spread and numpys(op) else function(op, tuple([i.dtype for i in inputs]), node.params)
+    one_loop = type(_reference(node)) is np.ufunc and not node.params  # NumPy's, which is quicker than a call of ours from Python
+    better = one_loop or any([i.shape != node.shape and i.size != 1 for i in inputs])
+    run = None if better and numpys(op) else function(op, tuple([i.dtype for i in inputs]), node.params)
     if run is None:
         return _in_numpy(node, operands, out)
     if out.size:

@@ -19,7 +19,7 @@ from weft.recent import Recent
 _NODE = 4e-6  # what Python takes for a node
 _BYTE, _FLOP = 1 / 20e9, 1 / 80e9  # of one thread, in products
 _SAVED = 0.6  # of the bytes: what fused kernels do not read and write
-_PLAN, _PRODUCT, _LEAST = 0.4e-3, 6e-3, 6e-3  # compiling: a node, a product more, anything at all
+_PLAN, _ELEMENTS, _PRODUCT, _LEAST = 0.4e-3, 0.25e-3, 6e-3, 6e-3  # compiling: a node, one of elements, a product more, anything
 
 _LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
 
@@ -62,4 +62,6 @@ def _flops(node: Node) -> int:
 def _compiling(graph: Graph) -> float:
     """Seconds to compile it."""
     pending = _pending(graph)
-    return max(_LEAST, _PLAN * len(pending) + _PRODUCT * sum([n.op.contracts for n in pending]))
+    elements = sum([n.op.kind == "elementwise" for n in pending])
+    products = sum([n.op.contracts for n in pending])
+    return max(_LEAST, _PLAN * (len(pending) - elements) + _ELEMENTS * elements + _PRODUCT * products)

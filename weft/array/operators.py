@@ -22,7 +22,7 @@ from weft.formats import BOOL, FLOATS, FORMATS, INTEGERS, Format
 from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import PACKAGE, user_frame
-from weft.graph.primitives.table import TABLE, constant
+from weft.graph.primitives.table import CONSTANT, TABLE, constant, scalar_leaf
 from weft.natively import Shaped, Short, asked_again, never
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -39,6 +39,10 @@ _CLASSES: list[Any] = []  # what install was given
 
 def _number(value: Any, dtype: Format) -> Node | None:
     """A Python number beside an array of ``dtype``, where that keeps the dtype."""
+    if type(value) is float:
+        if LOCAL.trace is None and -65504 <= value <= 65504 and dtype in FLOATS:
+            return scalar_leaf(value, dtype)
+        return _text(value, dtype)
     if type(value) is int and dtype in FLOATS and not -1 <= value <= 2:
         return number_node(value, dtype)
     return _text(value, dtype)
@@ -228,7 +232,7 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         node.shape = like.shape
         node.dtype = dtype
         node.holder = node.value = None
-        if trace is None and (x.value is not None or y.value is not None):
+        if trace is None and (x.value is not None or x.op is CONSTANT) and (y.value is not None or y.op is CONSTANT):
             node.value = at_once.joined(op, x, y, like, dtype)
         if node.value is None:
             frame = _frame(2)
@@ -243,9 +247,9 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         return wrap(node, trace)
 
     def forward(self: Any, other: Any) -> Any:
-        native = short.call
+        native, kind = short.call, type(other)
         found = native(self, other)
-        if found is None:
+        if found is None and (kind is array or self._base is not None):
             found = asked_again(native, self, other)
         if found is not None:
             return found
@@ -253,7 +257,6 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
         x = self._node if trace is None and self._base is None else self.node
         dtype = plain.get(x.dtype)
         if dtype is not None:
-            kind = type(other)
             if kind is array or kind is scalar:
                 y = other._node if trace is None and other._base is None else other.node
                 if x.dtype is y.dtype:

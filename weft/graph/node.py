@@ -200,11 +200,17 @@ class Node:
 
     @property
     def nbytes(self) -> int:
-        return self.size * self.dtype.bytes
+        n = self.dtype.bytes
+        for extent in self.shape:
+            n *= extent
+        return n
 
     def __repr__(self) -> str:
         shape = ",".join(map(str, self.shape))
         return f"<{self.op.name} {self.dtype}[{shape}]>"
+
+
+_FEW = 9  # operands that may be looked through again after each of them
 
 
 class Graph:
@@ -235,7 +241,7 @@ class Graph:
             number[node] = len(number)
             params = node.params
             operands = tuple([number[i] for i in node.inputs])
-            rows.append((node.op.name, operands, frozen(params), node.shape, node.dtype))
+            rows.append((node.op.name, operands, frozen(params) if params else (), node.shape, node.dtype))
         return (len(self.inputs), tuple(rows), tuple([number[o] for o in self.outputs]))
 
     def __repr__(self) -> str:
@@ -265,16 +271,23 @@ def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple
     """Every node the outputs need, operands first; nodes in ``stop`` or with a value are not entered."""
     done: set[Node] = set()
     order: list[Node] = []
+    add, append = done.add, order.append
     stack: list[Node] = list(outputs)[::-1]
     while stack:
         node = stack[-1]
-        if node not in done:
-            if node.value is None and node.inputs and node not in stop:
-                missing = [i for i in node.inputs[::-1] if i not in done]
-                if missing:
-                    stack += missing
-                    continue
-            done.add(node)
-            order.append(node)
-        stack.pop()
+        if node in done:
+            stack.pop()
+            continue
+        inputs = node.inputs if node.value is None and node not in stop else ()
+        for i in inputs:
+            if i not in done:
+                if i.value is None and i.inputs and i not in stop:
+                    stack += (i,) if len(inputs) < _FEW else [i for i in inputs[::-1] if i not in done]
+                    break
+                add(i)
+                append(i)
+        else:
+            add(node)
+            append(node)
+            stack.pop()
     return tuple(order)

@@ -44,9 +44,11 @@ def machine(o: Ops, v: Value, args: list[str]) -> str:
 
 
 def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
-    plain = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}.get(op)
+    plain = {"add": "fadd", "sub": "fsub", "mul": "fmul"}.get(op)
     if plain:
         return o.op(plain, t, *args)
+    if op == "div":
+        return o.divided(t, *args)
     if op == "neg":
         return o.op("fneg", t, args[0])
     if op in _INTRINSIC:
@@ -84,11 +86,11 @@ def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:
     if op == "rem":
         fixed = o.select(fix, t, o.op("fadd", t, r, b), r)
         return o.select(o.cmp("oeq", t, r, zero), t, o.intrinsic("copysign", t, zero, b), fixed)
-    q = o.op("fdiv", t, o.op("fsub", t, a, r), b)
+    q = o.divided(t, o.op("fsub", t, a, r), b)
     q = o.select(fix, t, o.op("fsub", t, q, one), q)
     down = o.intrinsic("floor", t, q)
     down = o.select(o.cmp("ogt", t, o.op("fsub", t, q, down), o.c(t, 0.5)), t, o.op("fadd", t, down, one), down)
-    ratio = o.op("fdiv", t, a, b)
+    ratio = o.divided(t, a, b)
     down = o.select(o.cmp("oeq", t, q, zero), t, o.intrinsic("copysign", t, zero, ratio), down)
     return o.select(o.cmp("oeq", t, b, zero), t, ratio, down)
 

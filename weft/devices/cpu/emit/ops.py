@@ -63,6 +63,12 @@ class Ops:
         """``word <type> a, b``."""
         return self.f.let(f"{word} {self.t(type_)} {', '.join(args)}")
 
+    def divided(self, type_: str, a: str, b: str) -> str:
+        """A quotient of floats. LLVM 22 takes a lane for zero, too, where it knows both operands to be zero, and leaves out what
+        chooses another number there; through a fence it sees nothing."""
+        out = self.op("fdiv", type_, a, b)
+        return out if self.lanes is None else self.intrinsic("arithmetic.fence", type_, out)
+
     def cmp(self, word: str, type_: str, a: str, b: str) -> str:
         return self.f.let(f"{'fcmp' if type_ in ('float', 'double') else 'icmp'} {word} {self.t(type_)} {a}, {b}", "c")
 

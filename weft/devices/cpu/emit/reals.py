@@ -31,7 +31,7 @@ class Reals:
         return self.o.op("fmul", self.type_, a, b)
 
     def div(self, a: str, b: str) -> str:
-        return self.o.op("fdiv", self.type_, a, b)
+        return self.o.divided(self.type_, a, b)
 
     def neg(self, a: str) -> str:
         return self.o.op("fneg", self.type_, a)
