@@ -36,7 +36,9 @@ def computed(node: Node) -> bool:
     if node.nbytes > limit or not small.wanted():
         return False
     for i in node.inputs:
-        if i.value is None and i.nbytes > limit and i.inputs and not i.op.view:  # most that wait do so for this
+        if i.value is not None or not i.inputs:
+            continue
+        if (i.nbytes > limit and not i.op.view) or (i.holder is not None and i.op.kind != "shape"):  # most wait for this
             return False
     order = _order(node, limit)
     if order is None or not execute.computes_at_once():

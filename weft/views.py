@@ -58,6 +58,8 @@ def _part(node: Node, path: Path) -> bool:
 
 def _there(node: Node, path: Path) -> Node | None:
     """What the path shows of a content that is there, as a leaf: a copy of what is little, a window on what lies together."""
+    if _scattered(node, path):
+        return None
     memory = execute.memory(node.value, node.shape, node.dtype)
     seen = shown(memory, path)
     if seen is None:
@@ -68,6 +70,16 @@ def _there(node: Node, path: Path) -> Node | None:
     if seen.flags.c_contiguous:
         return input_leaf(seen.shape, node.dtype, execute.window(node.value, small.address(seen) - small.address(memory), nbytes))
     return None
+
+
+def _scattered(node: Node, path: Path) -> bool:
+    """Whether much is shown that certainly does not lie together: rows of which a part is left out."""
+    (name, params), *more = path
+    if more or name != "slice":
+        return False
+    extents = params["shape"]
+    first = next((k for k, n in enumerate(extents) if n != 1), 0)
+    return extents[first + 1 :] != node.shape[first + 1 :] and prod(extents) * node.dtype.bytes > LOCAL.at_once
 
 
 def put(node: Node, path: Path, value: Node) -> Node:

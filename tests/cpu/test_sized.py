@@ -347,6 +347,26 @@ def test_exact_primitives_too(rng) -> None:
         same(out.checked(), want)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int32", "int64", "bool"])
+def test_several_vectors_at_once(dtype: str, rng) -> None:
+    """Counts around whole numbers of vectors; each operand an array, one number, or the memory of the result."""
+    kind = FORMATS[dtype]
+    name = "multiply" if kind.kind != "bool" else "bitwise_xor"
+    run = DEVICE.sized.each(TABLE[name], (kind, kind))
+    for count in {1, *(k + d for k in (16, 32, 64, 128, 256, 512, 640) for d in (-1, 0, 1))}:
+        for ones in ((1, 1), (0, 1), (1, 0), (0, 0)):
+            x, y = ((rng.normal(size=count if one else 1) * 3).astype(kind.numpy) for one in ones)
+            with np.errstate(all="ignore"):
+                want = np.broadcast_to((x ^ y) if dtype == "bool" else (x * y), count)
+            out = Guarded((count,), kind.numpy)
+            run(count, out.address, x.ctypes.data, ones[0], y.ctypes.data, ones[1])
+            same(out.checked(), want)
+            if ones[0]:
+                out.array[...] = x
+                run(count, out.address, out.address, 1, y.ctypes.data, ones[1])
+                same(out.checked(), want)
+
+
 def test_what_is_refused() -> None:
     run = DEVICE.sized.each(TABLE["exp"], (FROM_NUMPY[FLOAT32],))
     with pytest.raises(TypeError):
@@ -407,3 +427,7 @@ def test_every_machine(isa: str, rng) -> None:
         Compiled(generate_loops(kernel, target), kernel, target)([x], [want])
         run(each_text(kernel, target), "weft_each", 11, out.address, x.ctypes.data, 1)
         same(out.checked(), want[:11])
+        kernel, count = each_kernel(TABLE["add"], (FROM_NUMPY[dtype],) * 2, {}), 4 * 16 + 5
+        x, y, out = wild(rng, (count,), dtype), wild(rng, (1,), dtype), Guarded((count,), dtype)
+        run(each_text(kernel, target, 4), "weft_each", count, out.address, x.ctypes.data, 1, y.ctypes.data, 0)
+        same(out.checked(), x + y)

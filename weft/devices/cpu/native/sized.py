@@ -21,6 +21,8 @@ from weft.kernel.summation import product_order
 from weft.kernel.target import CPU
 from weft.kernel.values import Machine
 
+_VECTORS = 4  # at once, of functions that are a few instructions
+
 
 class CPUSized:
     """See ``weft.devices.base.Sized``."""
@@ -100,7 +102,7 @@ class CPUSized:
         def text() -> str:
             from weft.devices.cpu.sized.each import each_text
 
-            return each_text(kernel, host())
+            return each_text(kernel, host(), _VECTORS if primitive.exact else 1)
 
         return self._functions.setdefault(key, self._made(f"sized each\n{kernel_key(kernel)}", "weft_each", text))
 

@@ -1,7 +1,8 @@
 """Element-wise functions of any count: a function for each primitive and dtypes of its operands.
 
-The primitive's own formula, through the emitter that writes it in kernels. The last elements, which fill no vector, are copied to
-and from one, so nothing is read or written beyond them.
+The primitive's own formula, through the emitter that writes it in kernels. Short ones are written for several vectors at once,
+which lesser code needs to keep pace with memory. The last elements, which fill no vector, are copied to and from one, so nothing
+is read or written beyond them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from weft.devices.cpu.emit.types import memory_type
 from weft.kernel.ir import Buffer, Kernel, Stage
 
 
-def each_text(kernel: Kernel, isa: ISA) -> str:
+def each_text(kernel: Kernel, isa: ISA, vectors: int = 1) -> str:
     """What a kernel of one store does, at as many elements as it is told (the kernel's own extent is only part of its name).
+
+    vectors : how many are computed at once while there are so many
 
     ``void @weft_each(ptr args)``, args: how many, address of the results, then for each operand its address and 1, or 0 where
     one number stands for all of them."""
@@ -32,7 +35,23 @@ def each_text(kernel: Kernel, isa: ISA) -> str:
     rooms = {b.id: f.local(f"[{max(64, lanes * b.dtype.bytes)} x i8]", 64) for b in buffers}
     for b, start in zip(kernel.inputs, starts, strict=True):
         _filled(f, b, rooms[b.id], start, lanes)
-    with f.loop(0, count, lanes) as i:
+    done: str | int = 0
+    if vectors > 1:
+        done = f.let(f"and i64 {count}, {-lanes * vectors}")  # both are powers of two
+        sources = [
+            f.let(f"select i1 {f.let(f'icmp eq i64 {step}, 0', 'c')}, ptr {rooms[b.id]}, ptr {start}")
+            for b, start, step in zip(kernel.inputs, starts, steps, strict=True)
+        ]
+        with f.loop(0, done, lanes * vectors) as i:
+            for k in range(vectors):
+                here = f.add(i, k * lanes)
+                at = {
+                    b.id: f.element(source, memory_type(b.dtype), f.mul(here, step))
+                    for b, source, step in zip(kernel.inputs, sources, steps, strict=True)
+                }
+                at[out.id] = f.element(target, memory_type(out.dtype), here)
+                emit_store(f, module, isa, stage.stores[0], Env(axes={0: "0"}, vector=0, lanes=lanes, pointers=at))
+    with f.loop(done, count, lanes) as i:
         left = f.let(f"sub i64 {count}, {i}")
         short = f.let(f"icmp slt i64 {left}, {lanes}", "c")
         at = {}
