@@ -76,9 +76,53 @@ def _elementwise(node: Node) -> Run | None:
     return run
 
 
-def _sum(node: Node) -> Run | None:
+def _reduced(node: Node) -> Run | None:
+    if node.op.monoid in _EXTREMES:
+        return _extreme(node, _EXTREMES[node.op.monoid])
+    if node.op.monoid in ("argmax", "argmin"):
+        return _place(node)
     words = _sum_words(node)
     return None if words is None else _sized(node, execute.sized().sum, *words)
+
+
+def _extreme(node: Node, join: np.ufunc) -> Run | None:
+    """NumPy's, but for zeros, whose signs it does not order."""
+    (x,), axes = node.inputs, node.params["axes"]
+    if not x.size or node.dtype.narrow:
+        return None
+    shape, dtype, out_shape, nbytes = x.shape, x.dtype, node.shape, node.nbytes
+    signed, keep, allocate, otherwise = dtype in FLOATS, len(out_shape) == len(shape), execute.allocator(), _by_arrays(node)
+
+    def run(buffers: Sequence[Any]) -> Any:
+        out = allocate(nbytes)
+        found = execute.memory(out, out_shape, dtype)
+        join.reduce(execute.memory(buffers[0], shape, dtype), axis=axes, keepdims=keep, out=found)
+        if signed and np.count_nonzero(found) != found.size:
+            return otherwise(buffers)
+        execute.count_numpy()
+        return out
+
+    return run
+
+
+def _place(node: Node) -> Run | None:
+    """Where an extreme stands, if it runs along one axis."""
+    (x,), axes = node.inputs, node.params["axes"]
+    long = [n for n in axes if x.shape[n] != 1]
+    if not x.size or x.dtype.narrow or len(long) != 1:
+        return None
+    shape, dtype, nbytes, allocate = x.shape, x.dtype, node.nbytes, execute.allocator()
+    axis, rest = long[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
+    short, kind, first = rest[:axis] + rest[axis + 1 :], node.dtype, node.op.monoid == "argmax"
+
+    def run(buffers: Sequence[Any]) -> Any:
+        seen, out = execute.memory(buffers[0], shape, dtype), allocate(nbytes)
+        found = execute.memory(out, short, kind)
+        seen.argmax(axis, found) if first else seen.argmin(axis, found)
+        execute.count_numpy()
+        return out
+
+    return run
 
 
 def _sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
@@ -132,4 +176,5 @@ def prepared(node: Node) -> Prepared | None:
     return None if words is None else prepare(node.dtype, *words[0], words[1])
 
 
-_DIRECT: dict[str, Callable[[Node], Run | None]] = {"elementwise": _elementwise, "reduce": _sum, "product": _product}
+_DIRECT: dict[str, Callable[[Node], Run | None]] = {"elementwise": _elementwise, "reduce": _reduced, "product": _product}
+_EXTREMES = {"max": np.maximum, "min": np.minimum}

@@ -237,12 +237,13 @@ def drawn(g: Growth) -> str:
     r = g.r
     shape = r.choice([a.shape for a in g.values.values()])
     key = f"key=wf.random.key({r.randrange(99)})"
+    some = g.pick(lambda a: a.ndim == 1 and a.size > 0) or "wf.arange(5)"  # from nothing nothing is chosen
     return r.choice((
         f"wf.random.uniform(size={shape}, {key})",
         f"wf.random.normal(size={shape}, {key}, dtype='{r.choice(('float32', 'float64'))}')",
         f"wf.random.integers(0, 9, {shape}, {key})", f"wf.random.bernoulli(0.4, {shape}, {key})",
         f"wf.random.permutation({g.any(1)}, {key})", f"wf.random.exponential(size={shape}, {key})",
-        f"wf.random.standard_normal({shape}, {key})", f"wf.random.choice({g.any(1, 1)}, 5, {key})",
+        f"wf.random.standard_normal({shape}, {key})", f"wf.random.choice({some}, 5, {key})",
         f"wf.random.rand(3, 5, {key})", f"wf.random.randn(7, {key})", f"wf.random.randint(0, 5, {shape}, {key})",
         f"wf.random.random({shape}, {key})", f"wf.random.uniform(size={shape}, key=wf.random.split(wf.random.key(3), 3)[1])",
     ))

@@ -19,8 +19,8 @@ from weft.functions import random_distributions as distributions
 
 ROOMS = ("nn", "losses", "linalg", "random")
 COMPOSED = tuple(f"weft.functions.{room}" for room in (
-    "bits", "calling", "differences", "editing", "files", "grids", "histograms", "kinds", "matrix_products", "moments", "nans",
-    "ordering", "pairs", "polynomials", "products", "quantiles", "rows", "selecting", "sets", "signals", "spans", "texts",
+    "bits", "calling", "differences", "editing", "files", "forms", "grids", "histograms", "kinds", "matrix_products", "moments",
+    "nans", "ordering", "pairs", "polynomials", "products", "quantiles", "rows", "selecting", "sets", "signals", "spans", "texts",
     "turning", "walks",
 ))
 NO_ARRAYS = {  # public names that programs need not call, and why
