@@ -46,9 +46,9 @@ _NAMES: dict[str, str] = {
     "weft.functions.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
-        all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",
+        all amax amin any argmax argmin count_nonzero max min prod ptp sum""",
     "weft.functions.averages": "average mean std var",
-    "weft.functions.products": "cumprod cumulative_prod",
+    "weft.functions.products": "cumprod cumsum cumulative_prod cumulative_sum",
     "weft.functions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "weft.functions.nans": """
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar""",

@@ -21,7 +21,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "percentile": (lambda: wf.percentile(A, [5, 101]), ValueError, r"^percentile: q=\[5, 101\] must be from 0 to 100"),
     "median": (lambda: wf.median(A, axis=2), AxisError, "^median: axis=2"),
     "nanargmax": (lambda: wf.nanargmax(wf.array([wf.nan])), ValueError, "^nanargmax: all elements of a slice are NaN"),
-    "cumprod": (lambda: wf.cumprod(A, 3), AxisError, "^cumulative_prod: axis=3"),
+    "cumprod": (lambda: wf.cumprod(A, 3), AxisError, "^cumprod: axis=3"),
     "diff": (lambda: wf.diff(A, -1), ValueError, "^diff: n=-1 must not be negative"),
     "diff of a number": (lambda: wf.diff(1.0), ShapeError, "^diff: a has no dimensions"),
     "gradient": (lambda: wf.gradient(wf.ones(1)), ShapeError, r"^gradient: axis 0 of shape \(1,\) has fewer than 2"),

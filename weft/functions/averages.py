@@ -26,15 +26,16 @@ from weft.functions.common import (
     op,
     reduced,
     reshaped,
+    widened,
 )
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE
 from weft.spelling import spelled
 
 
-def _working(function: str, value: Node, dtype: Any) -> tuple[Node, Format]:
+def _working(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
     """The operand in the dtype a mean is computed in, and the dtype of the result."""
-    result = floating(value.dtype)
+    result = floating(value.dtype) if out is None else floating(widened(value.dtype, out))
     if dtype is not None:
         result = spelled(dtype)
         if result not in INEXACT:
@@ -94,15 +95,15 @@ def mean(
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
-    value, result = _working("mean", node(x, "mean"), dtype)
+    value, result = _working("mean", node(x, "mean"), dtype, out)
     axes = axis_tuple(axis, len(value.shape), "mean")
     return finish(cast(_mean(value, axes, bool(keepdims), _mask("mean", where, value)), result), out, "mean")
 
 
 def _variance(
-    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any,
+    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any,
 ) -> tuple[Node, Format]:
-    value, result = _working(function, node(x, function), dtype)
+    value, result = _working(function, node(x, function), dtype, out)
     axes = axis_tuple(axis, len(value.shape), function)
     mask = _mask(function, where, value)
     distance = magnitude(bind(TABLE["subtract"], value, _mean(value, axes, True, mask)))
@@ -143,7 +144,7 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
+    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where, out)
     return finish(cast(value, result), out, "var")
 
 
@@ -172,7 +173,7 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
+    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where, out)
     return finish(cast(op("sqrt", value), result), out, "std")
 
 

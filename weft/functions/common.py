@@ -13,7 +13,7 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import as_node, assigned, cast, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import COMPLEX, FLOAT32, INEXACT, INT64, INTEGERS, Format, converted, same_kind
+from weft.formats import COMPLEX, FLOAT32, FROM_NUMPY, INEXACT, INT64, INTEGERS, Format, converted, promote, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
@@ -78,6 +78,13 @@ def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "a
     if len(set(axes)) != len(axes):
         raise AxisError(f"{function}: {argument}={axis!r} names an axis twice")
     return tuple(sorted(axes))
+
+
+def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
+    """The axes to go over; a number has none, and NumPy lets 0 and -1 pass for them."""
+    if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
+        return ()
+    return axis_tuple(axis, len(shape), function)
 
 
 def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
@@ -156,6 +163,14 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         )
     out[...] = wrap(cast(node, have))
     return out
+
+
+def widened(form: Format, out: Any) -> Format:
+    """What a fold of ``form`` is computed in: with ``out=``, as in NumPy, in the dtype that holds both."""
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
+    there = out.node.dtype if isinstance(out, Array) else FROM_NUMPY.get(out.dtype) if isinstance(out, np.ndarray) else None
+    return form if there is None else promote(form, there)
 
 
 def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:

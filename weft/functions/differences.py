@@ -27,7 +27,8 @@ from weft.functions.common import (
 from weft.functions.elementwise import absolute, isnan, remainder
 from weft.functions.joining import concat
 from weft.functions.sorting import searchsorted
-from weft.functions.statistics import cumulative_sum, sum
+from weft.functions.products import cumulative_sum
+from weft.functions.statistics import sum
 
 
 def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:

@@ -11,8 +11,8 @@ from weft.formats import FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import Axis, arrays, cast, finish, floating, node
 from weft.functions.elementwise import isnan, sqrt
-from weft.functions.products import cumulative_prod
-from weft.functions.statistics import all, argmax, argmin, cumulative_sum, max, min, prod, sum
+from weft.functions.products import cumprod, cumsum
+from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
 
 
 def _without(function: str, x: Any, stand_in: float) -> Array:
@@ -76,7 +76,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
 
     Parameters
     ----------
-    a, axis, dtype, out : as in :func:`cumulative_sum`
+    a, axis, dtype, out : as in :func:`cumsum`
 
     Returns
     -------
@@ -85,7 +85,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
     Raises
     ------
     AxisError, DTypeError
-        As :func:`cumulative_sum`.
+        As :func:`cumsum`.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
     >>> wf.nancumsum(wf.array([1.0, wf.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
-    return cumulative_sum(_without("nancumsum", a, 0.0), axis, dtype, out)
+    return cumsum(_without("nancumsum", a, 0.0), axis, dtype, out)
 
 
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
@@ -101,7 +101,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
 
     Parameters
     ----------
-    a, axis, dtype, out : as in :func:`cumulative_sum`
+    a, axis, dtype, out : as in :func:`cumsum`
 
     Returns
     -------
@@ -110,7 +110,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
     Raises
     ------
     AxisError, DTypeError
-        As :func:`cumulative_sum`.
+        As :func:`cumsum`.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
     >>> wf.nancumprod(wf.array([2.0, wf.nan, 3.0])).tolist()
     [2.0, 2.0, 6.0]
     """
-    return cumulative_prod(_without("nancumprod", a, 1.0), axis, dtype, out)
+    return cumprod(_without("nancumprod", a, 1.0), axis, dtype, out)
 
 
 def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool) -> Array:
