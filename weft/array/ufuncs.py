@@ -20,7 +20,7 @@ from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
 
 _NUMBERS = (float, int, bool, Given)
-_FUNCTIONS = ("matmul", "vecdot")  # ufuncs that are functions of wf by the same name
+_FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that are functions of wf by the same name
 _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
 
 
