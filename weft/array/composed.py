@@ -12,7 +12,7 @@ from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, real
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.errors import DTypeError
-from weft.formats import BOOL, FLOATS, INT8, INTEGERS, UINT8, Format, of_kind, promote, weak
+from weft.formats import BOOL, FLOATS, INEXACT, INT8, INTEGERS, UINT8, Format, of_kind, promote, weak
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant
 
@@ -35,9 +35,9 @@ def _other_than_nan(name: str) -> Any:
     def body(operation: Operation, x: Any, y: Any) -> Node:
         a, b = operands(x, y)
         both = OPERATIONS[name].of(a, b)
-        if both.dtype not in FLOATS:
+        if both.dtype not in INEXACT:
             return both
-        return _op("where", _op("isnan", both), _op("where", _op("isnan", a), b, a), both)
+        return _op("where", _op("isnan", both), _op("where", _op("isnan", b), a, b), both)
 
     return body
 
