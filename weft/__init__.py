@@ -32,15 +32,15 @@ _NAMES: dict[str, str] = {
         ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh
-        bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
-        cbrt ceil copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs floor floor_divide fmax fmin fmod
-        greater greater_equal heaviside hypot invert isfinite isinf isnan left_shift less less_equal log log10 log1p log2
-        logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter
-        not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round sign signbit sin sinh
-        spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
+        bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt
+        ceil conj conjugate copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs float_power floor
+        floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf isnan lcm ldexp left_shift
+        less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum
+        mod multiply negative nextafter not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round
+        sign signbit sin sinh spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.special": "erfc",
-    "weft.functions.complexes": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
-    "weft.functions.pairs": "divmod fix float_power frexp gcd isneginf isposinf lcm ldexp modf",
+    "weft.functions.complexes": "angle imag iscomplex iscomplexobj isreal isrealobj real",
+    "weft.functions.pairs": "divmod fix frexp isneginf isposinf modf",
     "weft.functions.signals": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
     "weft.functions.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "weft.functions.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander",

@@ -146,6 +146,14 @@ class Habits(Methods):
             return self._own(bind(TABLE["bitcast"], node, dtype=wanted))
         return self._own(numpy_node(np.ascontiguousarray(self.numpy()).view(wanted.numpy)))
 
+    def conj(self) -> Any:
+        """The complex conjugates; of real numbers, as in NumPy, the array itself."""
+        import weft
+
+        return weft.conj(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
+
     def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
         """Sort in place along an axis; ``wf.sort`` makes a new array."""
         import weft

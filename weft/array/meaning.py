@@ -129,14 +129,14 @@ def _absolute(name: str, dtype: Format) -> tuple[str | None, Format]:
     return None if dtype.kind in ("bool", "unsigned") else name, dtype
 
 
-def _no_complex(name: str, dtype: Format) -> DTypeError:
+def no_complex(name: str, dtype: Format) -> DTypeError:
     parts = "take wf.real(x), wf.imag(x) or wf.abs(x)"
     return DTypeError(f"{name}: the dtype is {dtype}, but {name} takes no complex numbers: {parts}")
 
 
 def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
     if dtype in COMPLEX:
-        raise _no_complex(name, dtype)
+        raise no_complex(name, dtype)
     if dtype in FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, INT8 if dtype == BOOL and "shift" in name else dtype
@@ -147,7 +147,7 @@ def real(rule: Rule) -> Rule:
 
     def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
         if dtype in COMPLEX:
-            raise _no_complex(name, dtype)
+            raise no_complex(name, dtype)
         return rule(name, dtype)
 
     return checked
@@ -200,7 +200,7 @@ def _power(operation: Operation, x: Any, y: Any) -> Node:
     a, b = operands(x, y)
     if type(y) is int:
         b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
-    if b.dtype not in FLOATS:
+    if b.dtype not in FLOATS and 0 not in a.shape:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
         return bind(TABLE["square"], a)

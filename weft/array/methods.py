@@ -16,7 +16,6 @@ _METHODS = {
     "weft.functions.averages": "mean std var",
     "weft.functions.choosing": "clip",
     "weft.functions.elementwise": "round",
-    "weft.functions.complexes": "conj conjugate",
     "weft.functions.creation": "astype copy",
     "weft.functions.indexing": "nonzero take",
     "weft.functions.products": "cumprod cumsum",

@@ -12,8 +12,8 @@ import numpy as np
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.bind import bind
-from weft.convert import assigned, numpy_node
-from weft.formats import FLOAT64
+from weft.convert import as_node, assigned, numpy_node
+from weft.formats import FLOAT64, FROM_NUMPY, Format, same_kind
 from weft.given import Given
 from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
@@ -107,10 +107,16 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
     return func._implementation(*args, **kwargs) if found is None else found(*args, **kwargs)
 
 
+def _held_exactly(value: Any, dtype: Format) -> bool:
+    """Whether what is added is of a kind that ``dtype`` holds: what it does not hold is added first and then cut off."""
+    kind = FROM_NUMPY.get(value.dtype) if isinstance(value, Array | np.ndarray | np.generic) else None
+    return same_kind(as_node(value, dtype).dtype if kind is None else kind, dtype)
+
+
 def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """``np.add.at``: unbuffered, so repeated indices add up."""
     node = target.node
-    if ufunc.__name__ in ("add", "subtract") and len(values) == 1:
+    if ufunc.__name__ in ("add", "subtract") and len(values) == 1 and _held_exactly(values[0], node.dtype):
         given = assigned(values[0], node.dtype)
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
@@ -177,7 +177,9 @@ def std(
     return finish(cast(op("sqrt", value), result), out, "std")
 
 
-def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Array:
+def average(
+    x: Any, /, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False,
+) -> Any:
     """Weighted mean along axes.
 
     Parameters
@@ -186,11 +188,13 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
     axis : int or tuple of int, optional
     weights : array, optional
         Of the shape of ``x``, or of one axis when ``axis`` is a number. None: :func:`mean`.
+    returned : bool
+        Also the sum of the weights.
     keepdims : bool
 
     Returns
     -------
-    Array without the axes
+    Array without the axes, or a pair of it and one of its shape
 
     Raises
     ------
@@ -204,7 +208,11 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
     2.0
     """
     if weights is None:
-        return mean(x, axis, keepdims=keepdims)
+        found = mean(x, axis, keepdims=keepdims)
+        if not returned:
+            return found
+        count = extent_of(node(x, "average").shape, axis_tuple(axis, len(node(x, "average").shape), "average"))
+        return found, wrap(broadcast(number(count, found.node.dtype), found.shape))
     pair, dtype = common((x, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
     result = floating(dtype)
@@ -217,4 +225,6 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
         weight = reshaped(weight, tuple(n if a == axes[0] else 1 for a, n in enumerate(value.shape)))
     weight = op("broadcast_to", weight, shape=value.shape)
     total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
-    return finish(cast(op("divide", total, reduced("reduce_sum", weight, axes, keepdims)), result))
+    count = reduced("reduce_sum", weight, axes, keepdims)
+    found = wrap(cast(op("divide", total, count), result))
+    return (found, wrap(cast(count, result))) if returned else found

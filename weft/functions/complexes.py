@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.formats import BOOL, COMPLEX
-from weft.functions.common import broadcast, cast, conjugated, finish, floating, node, number, op
+from weft.functions.common import broadcast, cast, floating, node, number, op
 from weft.graph.node import Node
 
 
@@ -54,30 +54,6 @@ def imag(x: Any, /) -> Array:
 
 def _imaginary(value: Node) -> Node:
     return op("imag", value) if value.dtype in COMPLEX else broadcast(number(0, value.dtype), value.shape)
-
-
-def conj(x: Any, /, out: Array | None = None) -> Array:
-    """The complex conjugates of ``x``; real numbers as they are.
-
-    Parameters
-    ----------
-    x : array_like
-    out : Array, optional
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.conj(wf.array([1 + 2j])).tolist()
-    [(1-2j)]
-    """
-    return finish(conjugated(node(x, "conj")), out, "conj")
-
-
-conjugate = conj
 
 
 def angle(z: Any, /, deg: bool = False) -> Array:

@@ -20,6 +20,7 @@ from weft.functions.common import (
     finish,
     held,
     integer_node,
+    may_cast,
     node,
     op,
     permuted,
@@ -29,18 +30,26 @@ from weft.functions.common import (
 from weft.spelling import spelled
 
 
-def _nodes(arrays: Any, function: str, dtype: Any = None) -> tuple[Node, ...]:
+def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind") -> tuple[Node, ...]:
     if isinstance(arrays, Array):
         arrays = list(arrays)
     if not isinstance(arrays, (tuple, list, np.ndarray)):
         raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(arrays).__name__}")
     if len(arrays) == 0:
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
-    nodes = operands(*arrays)
-    return nodes if dtype is None else tuple(cast(n, spelled(dtype)) for n in nodes)
+    if dtype is None and casting == "same_kind":
+        return operands(*arrays)
+    own = [x if isinstance(x, int | float | complex) else node(x, function, "arrays") for x in arrays]
+    wanted = operands(*own)[0].dtype if dtype is None else spelled(dtype)
+    for k, n in enumerate(own):
+        if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
+            raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
+    return tuple(cast(n, wanted) for n in (operands(*own) if any(not isinstance(n, Node) for n in own) else own))
 
 
-def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None) -> Array:
+def concat(
+    arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
     """Arrays one after the other along an axis they have.
 
     Parameters
@@ -51,6 +60,8 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
         None: flattened first.
     out : Array, optional
     dtype : dtype, optional
+    casting : str
+        What ``dtype`` may make of the arrays: "no", "equiv", "safe", "same_kind" or "unsafe".
 
     Returns
     -------
@@ -68,7 +79,7 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    nodes = _nodes(arrays, "concat", dtype)
+    nodes = _nodes(arrays, "concat", dtype, casting)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
     axis = axis_index(axis, len(nodes[0].shape), "concat")
@@ -79,7 +90,9 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
     return finish(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
 
 
-def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = None) -> Array:
+def stack(
+    arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
     """Arrays of one shape along a new axis.
 
     Parameters
@@ -88,7 +101,7 @@ def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = 
     axis : int
         Where the new axis is in the result.
     out : Array, optional
-    dtype : dtype, optional
+    dtype, casting : as in :func:`concat`
 
     Returns
     -------
@@ -106,7 +119,7 @@ def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = 
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
-    nodes = _nodes(arrays, "stack", dtype)
+    nodes = _nodes(arrays, "stack", dtype, casting)
     shape = nodes[0].shape
     for k, n in enumerate(nodes):
         if n.shape != shape:

@@ -23,7 +23,6 @@ from weft.functions.common import (
     number,
     op,
     reduced,
-    reshaped,
     widened,
 )
 from weft.graph.node import Node

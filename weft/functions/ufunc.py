@@ -17,8 +17,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.meaning import Operation
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, same_kind, summed
+from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed
 from weft.functions.common import (
+    CASTINGS,
     Node,
     axis_index,
     axis_tuple,
@@ -27,6 +28,7 @@ from weft.functions.common import (
     finish,
     held,
     looked,
+    may_cast,
     node,
     number,
     of_numpy,
@@ -44,7 +46,7 @@ _GROUPED = frozenset((
 _FLOATING = ("logaddexp", "logaddexp2", "hypot")
 _IDENTITY: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
-    "bitwise_xor": 0, "logaddexp": -np.inf, "logaddexp2": -np.inf, "hypot": 0,
+    "bitwise_xor": 0, "logaddexp": -np.inf, "logaddexp2": -np.inf, "hypot": 0, "gcd": 0,
 }
 
 
@@ -78,13 +80,11 @@ def equip(function: Any, operation: Operation) -> None:
 
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
     """A call with ``where=`` or ``dtype=``."""
-    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
-        raise ValueError(f"{name}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
-    if dtype is not None:
+    if dtype is not None or casting not in CASTINGS:
         wanted = spelled(dtype)
         given = [node(x, name) for x in xs]
         for n in given:
-            if casting != "unsafe" and isinstance(n, Node) and not same_kind(n.dtype, wanted):
+            if not may_cast(n.dtype, wanted, casting, name):
                 raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {n.dtype}; cast them, or use casting='unsafe'")
         found = ask(*(wrap(cast(n, wanted)) for n in given))
         if found.node.dtype is not BOOL:
@@ -125,10 +125,11 @@ def _line(operation: Operation, x: Any, dtype: Any, out: Any = None) -> Node:
 
 def _from_left(method: str, operation: Operation, value: Node, **known: Any) -> Node:
     """What goes from the left, computed at once; floats that NumPy makes of integers are float32."""
-    whole = value.dtype not in INEXACT
-    if whole and operation.rule(operation.name, value.dtype)[1] in INEXACT:
+    within = operation.rule(operation.name, value.dtype)[1]
+    like = FLOAT32 if value.dtype not in INEXACT and within is FLOAT32 else None
+    if like is not None:
         value = cast(value, FLOAT64)
-    return of_numpy(_plain(method, operation)(wrap(value).numpy(), **known), FLOAT32 if whole else None).node
+    return of_numpy(_plain(method, operation)(wrap(value).numpy(), **known), like).node
 
 
 def _joined(operation: Operation, x: Node, y: Node) -> Node:
@@ -157,7 +158,7 @@ def reduce(
     if where is not True and identity is None and initial is None:
         raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
     if operation.name not in _GROUPED:
-        if len(axes) > 1:
+        if len(axes) > 1 and operation.name != "gcd":
             raise ValueError(f"{name}: {operation.name} goes along one axis, for its order matters")
         known = {"initial": initial, "where": where}
         known = {k: looked(v, name, k) for k, v in known.items() if v is not (True if k == "where" else None)}
