@@ -89,8 +89,10 @@ def numpys_answer(name: str, *xs: Any) -> Any:
     raw = outcome(f, *xs)
     if isinstance(raw, Exception):
         return raw
-    told = (np.asarray(xs[0], None if isinstance(xs[0], np.ndarray) else np.float32),) if name == "ldexp" else xs
-    dtype = wanted_dtype(np.asarray(raw).dtype, *told)  # the exponents of ldexp do not count
+    if name == "ldexp":  # the exponents do not count
+        dtype = wanted_dtype(np.asarray(raw).dtype, xs[0]) if isinstance(xs[0], np.ndarray) else np.dtype(np.float32)
+    else:
+        dtype = wanted_dtype(np.asarray(raw).dtype, *xs)
     dtype = np.dtype(np.float64) if name == "float_power" else dtype
     if name == "ldexp":
         with np.errstate(all="ignore"):

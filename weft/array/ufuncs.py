@@ -116,8 +116,8 @@ def _held_exactly(value: Any, dtype: Format) -> bool:
 def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """``np.add.at``: unbuffered, so repeated indices add up."""
     node = target.node
-    if ufunc.__name__ in ("add", "subtract") and len(values) == 1 and _held_exactly(values[0], node.dtype):
-        given = assigned(values[0], node.dtype)
+    given = assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
+    if given is not None and _held_exactly(values[0], node.dtype):
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)

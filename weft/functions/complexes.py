@@ -20,7 +20,7 @@ def real(x: Any, /) -> Array:
 
     Returns
     -------
-    Array of the shape of ``x``: float32 of complex64, float64 of complex128
+    Array of the shape of ``x``: float32 of complex64, float64 of complex128; of an Array a view, which writes through
 
     Examples
     --------
@@ -28,6 +28,8 @@ def real(x: Any, /) -> Array:
     >>> wf.real(wf.array([1 + 2j, 3.0])).tolist()
     [1.0, 3.0]
     """
+    if isinstance(x, Array):
+        return x.real
     value = node(x, "real")
     return wrap(op("real", value) if value.dtype in COMPLEX else value)
 
@@ -41,7 +43,7 @@ def imag(x: Any, /) -> Array:
 
     Returns
     -------
-    Array of the shape of ``x``: float32 of complex64, float64 of complex128
+    Array of the shape of ``x``: float32 of complex64, float64 of complex128; of a complex Array a view, which writes through
 
     Examples
     --------
@@ -49,7 +51,7 @@ def imag(x: Any, /) -> Array:
     >>> wf.imag(wf.array([1 + 2j, 3.0])).tolist()
     [2.0, 0.0]
     """
-    return wrap(_imaginary(node(x, "imag")))
+    return x.imag if isinstance(x, Array) else wrap(_imaginary(node(x, "imag")))
 
 
 def _imaginary(value: Node) -> Node:
