@@ -192,6 +192,8 @@ def test_a_python_number(operation: Operation) -> None:
             for p, q in ((x, number), (number, x)):
                 if operation.name == "pow" and dtype.kind == "i" and q is x:
                     q = np.abs(x) % dtype.type(3)
+                if operation.name == "ldexp" and type(q) is int and abs(q) >= 2**31:
+                    continue  # which C's int does not hold
                 found = same(operation, *(wf.array(z) if isinstance(z, np.ndarray) else z for z in (p, q)))
                 if dtype != bfloat16:
                     check_value(found, numpys_answer(operation.ufunc, p, q), (operation.name, dtype, p, q))

@@ -188,13 +188,17 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
-    have = out.node.dtype
+    out[...] = wrap(into(node, out.node.dtype, function))
+    return out
+
+
+def into(node: Node, have: Format, function: str) -> Node:
+    """A result in the dtype of ``out``, which must be of its kind."""
     if not same_kind(node.dtype, have):
         raise DTypeError(
             f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first"
         )
-    out[...] = wrap(cast(node, have))
-    return out
+    return cast(node, have)
 
 
 def widened(form: Format, out: Any) -> Format:

@@ -16,7 +16,7 @@ from weft.bind import bind
 from weft.errors import DTypeError
 from weft.formats import BOOL, COMPLEX, FLOAT32, FLOATS
 from weft.functions.common import Node, cast, finish, node, number, op, parts_of
-from weft.functions.ufunc import Ufunc, equip, special
+from weft.functions.ufunc import Ufunc, asked, equip, special
 from weft.graph.primitives.table import TABLE
 
 Unary = Ufunc
@@ -70,9 +70,9 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
     ) -> Array:
         if x is None:
             node(x, name)
-        if where is not True or dtype is not None:
+        if where is not True or dtype is not None or casting != "same_kind":
             return special(ask, name, (x,), out, where, dtype, casting)
-        return ask(x) if out is None else finish(ask(x).node, out, name)
+        return ask(x) if out is None else finish(asked(ask, (x,), out).node, out, name)
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
@@ -85,9 +85,9 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
     def function(
         x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
     ) -> Array:
-        if where is not True or dtype is not None:
+        if where is not True or dtype is not None or casting != "same_kind":
             return special(ask, name, (x1, x2), out, where, dtype, casting)
-        return ask(x1, x2) if out is None else finish(ask(x1, x2).node, out, name)
+        return ask(x1, x2) if out is None else finish(asked(ask, (x1, x2), out).node, out, name)
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows, raises)

@@ -20,6 +20,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed
 from weft.functions.common import (
     CASTINGS,
+    NUMBERS,
     Node,
     axis_index,
     axis_tuple,
@@ -27,6 +28,7 @@ from weft.functions.common import (
     cast,
     finish,
     held,
+    into,
     looked,
     may_cast,
     node,
@@ -78,6 +80,17 @@ def equip(function: Any, operation: Operation) -> None:
         function.reduceat = partial(reduceat, operation)
 
 
+def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
+    """What a function gives for an ``out``: floats made of integers are float64 where that is, which NumPy makes of them."""
+    found = ask(*xs)
+    if found.node.dtype is not FLOAT32 or widened(FLOAT32, out) is not FLOAT64:
+        return found
+    nodes = [x if type(x) in NUMBERS else node(x, "out") for x in xs]
+    if any(isinstance(n, Node) and n.dtype in INEXACT for n in nodes):
+        return found
+    return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else held(n, FLOAT64, "out", "x")) for n in nodes))
+
+
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
     """A call with ``where=`` or ``dtype=``."""
     if dtype is not None or casting not in CASTINGS:
@@ -90,12 +103,14 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
         if found.node.dtype is not BOOL:
             found = wrap(cast(found.node, wanted))
     else:
-        found = ask(*xs)
+        found = asked(ask, xs, out)
+    if casting == "unsafe" and isinstance(out, Array):
+        found = wrap(cast(found.node, out.node.dtype))
     if where is True:
         return finish(found.node, out, name)
     mask = cast(node(where, name, "where"), BOOL)
     old = number(0, found.node.dtype) if out is None else node(out, name, "out")
-    chosen = op("where", mask, cast(found.node, old.dtype) if out is not None else found.node, old)
+    chosen = op("where", mask, into(found.node, old.dtype, name) if out is not None else found.node, old)
     return finish(chosen, out, name)
 
 
