@@ -180,6 +180,22 @@ def test_out_and_where_and_casting(name: str, rng: np.random.Generator) -> None:
     assert exact
 
 
+@pytest.mark.parametrize("mode", "constant edge linear_ramp maximum mean median minimum reflect symmetric wrap".split())
+def test_padding(mode: str, rng: np.random.Generator) -> None:
+    for _ in range(60):
+        x = content(rng, ((5,), (2, 3), (1,), (2, 1, 4), (0, 2))[rng.integers(5)], DTYPES[rng.integers(len(DTYPES))])
+        widths = [2, (1, 3), [tuple(p) for p in rng.integers(0, 4, (x.ndim, 2)).tolist()], 0][rng.integers(4)]
+        options: dict[str, Any] = {}
+        if mode in ("constant", "linear_ramp") and rng.random() < 0.7:
+            values = [7, (3, 1), rng.integers(0, 5, (x.ndim, 2)).tolist()][rng.integers(3)]
+            options["constant_values" if mode == "constant" else "end_values"] = values
+        if mode in ("maximum", "mean", "median", "minimum") and rng.random() < 0.5:
+            options["stat_length"] = [1, (2, 3), rng.integers(1, 4, (x.ndim, 2)).tolist()][rng.integers(3)]
+        want = outcome(lambda x=x, widths=widths, options=options: np.pad(x, widths, mode, **options))
+        got = outcome(lambda x=x, widths=widths, options=options: wf.pad(wf.array(x), widths, mode, **options))
+        same(got, want, (mode, x.dtype, x.tolist(), widths, options))
+
+
 SLOPES: dict[str, Call] = {
     "frexp": lambda xp, x: xp.frexp(x)[0], "modf": lambda xp, x: xp.modf(x)[0], "ldexp": lambda xp, x: xp.ldexp(x, [3, -2, 0, 1]),
     "float_power": lambda xp, x: xp.float_power(x, 2.5), "fmax": lambda xp, x: xp.fmax(x, 1.1), "cbrt": lambda xp, x: xp.cbrt(x),

@@ -153,6 +153,31 @@ def test_derivatives_of_parts_written() -> None:
         assert abs(found[k] - (slopes[0] - 1j * slopes[1])) < 1e-6
 
 
+def test_orders(rng: np.random.Generator) -> None:
+    """Row by row, column by column, as it lies: of views as well; what is a view in NumPy is one here."""
+    for _ in range(150):
+        x = start(rng)
+        steps = [("transposed", "slice", "swapaxes", "every other", "ellipsis")[k] for k in rng.integers(0, 5, 2)]
+        theirs, ours = x.copy(), wf.array(x)
+        there, here = walked(np, theirs, steps), walked(wf, ours, steps)
+        for order in "CFAK":
+            context = (steps, order, x.shape)
+            np.testing.assert_array_equal(here.flatten(order).numpy(), there.flatten(order), err_msg=str(context))
+            np.testing.assert_array_equal(wf.ravel(here, order).numpy(), np.ravel(there, order), err_msg=str(context))
+            if order != "K":
+                for shape in ((-1,), (2, -1), (1, -1, 1)):
+                    if there.size % 2 == 0 or shape[0] != 2:
+                        want = np.reshape(there, shape, order)
+                        np.testing.assert_array_equal(here.reshape(shape, order=order).numpy(), want, err_msg=str(context))
+                        np.testing.assert_array_equal(wf.reshape(here, shape, order).numpy(), want, err_msg=str(context))
+        wf.ravel(here, "F")[...] = 1
+        np.ravel(there, "F")[...] = 1
+        np.testing.assert_array_equal(ours.numpy(), theirs, err_msg=str((steps, x.shape)))
+    for call in (lambda a: a.reshape(4, order="K"), lambda a: wf.ravel(a, "R"), lambda a: a.flatten("c")):
+        with pytest.raises(ValueError, match="order=.* must be one of 'C', 'F', 'A'"):
+            call(wf.ones(4))
+
+
 def test_what_cannot_be_written_says_so() -> None:
     for a in (wf.ones(3), wf.arange(3)):
         assert a.imag.tolist() == [0, 0, 0]
