@@ -1,7 +1,7 @@
-"""Views: a path of slices, reshapes, permutations, parts of complex numbers and other readings of bits from a cell's content to
-what a handle shows of it.
+"""Views: a path of slices, reshapes, permutations and other readings from a cell's content to what a handle shows of it.
 
-Reading follows the path forwards; writing goes back along it, each step put back functionally.
+Other readings are the real and the imaginary parts of complex numbers, and the bytes as another dtype. Reading follows the path
+forwards; writing goes back along it, each step put back functionally.
 """
 
 from __future__ import annotations

@@ -265,6 +265,9 @@ class Array(Habits):
 
     def _write(self, index: Any, value: Any) -> None:
         shape = self._node.shape if self._base is None else self.node.shape
+        if is_element(index, shape) and _rows(value):
+            what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
+            raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
         if type(value) is Array and value._base is self.cell and self._shows(value, index, shape):
             return  # the second half of a[i] += b: the view has been written
         path = basic(index, shape)
@@ -439,6 +442,11 @@ class Scalar(Array):
 
 
 numbers.Number.register(Scalar)  # as NumPy's scalars are
+
+
+def _rows(value: Any) -> bool:
+    """Whether a value has dimensions."""
+    return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
 
 
 def _spread(node: Node, shape: Shape) -> Node:

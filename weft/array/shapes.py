@@ -67,6 +67,9 @@ class Shapes(Looks):
         _view: Callable[[Path], Any]
         _own: Callable[..., Any]
 
+        @property
+        def flags(self) -> Any: ...
+
     def _turned(self, order: str, function: str, known: str = "CFA") -> Self | None:
         """The axes so turned that their elements, row by row, come as ``order`` says; None where they do so already."""
         if order not in tuple(known):
@@ -75,7 +78,7 @@ class Shapes(Looks):
         if order == "K":
             by = sorted(range(len(shape)), key=lambda a: -abs(strides[a]))
             return None if by == list(range(len(shape))) else self.transpose(by)
-        columns = order == "F" or (order == "A" and strides[::-1] == row_major(shape[::-1]) != strides)
+        columns = order == "F" or (order == "A" and self.flags.f_contiguous and not self.flags.c_contiguous)
         return self.transpose() if columns else None
 
     def reshape(self, *shape: Any, order: str = "C") -> Self:

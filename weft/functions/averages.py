@@ -211,8 +211,9 @@ def average(
         found = mean(x, axis, keepdims=keepdims)
         if not returned:
             return found
-        count = extent_of(node(x, "average").shape, axis_tuple(axis, len(node(x, "average").shape), "average"))
-        return found, wrap(broadcast(number(count, found.node.dtype), found.shape))
+        shape = node(x, "average").shape
+        every = number(extent_of(shape, axis_tuple(axis, len(shape), "average")), found.node.dtype)
+        return found, wrap(broadcast(every, found.shape))
     pair, dtype = common((x, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
     result = floating(dtype)

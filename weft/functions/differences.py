@@ -265,8 +265,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
     Raises
     ------
-    ShapeError, ValueError
-        ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0.
+    ShapeError, ValueError, DTypeError
+        ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0; complex places.
 
     Examples
     --------

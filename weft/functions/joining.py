@@ -41,7 +41,7 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
     for k, n in enumerate(own):
         if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
             raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
-    return tuple(cast(n, wanted) for n in (operands(*own) if any(not isinstance(n, Node) for n in own) else own))
+    return tuple([cast(n if isinstance(n, Node) else node(n, function), wanted) for n in own])
 
 
 def concat(

@@ -84,8 +84,8 @@ def pad(
     if mode in _REPEATING:
         return wrap(_repeated(value, widths, mode))
     if mode == "constant":
-        for axis, (pair, ends) in enumerate(zip(widths, _pairs("constant_values", constant_values, ndim), strict=True)):
-            for width, fill, first in zip(pair, ends, (True, False), strict=True):
+        for axis, (pair, fills) in enumerate(zip(widths, _pairs("constant_values", constant_values, ndim), strict=True)):
+            for width, fill, first in zip(pair, fills, (True, False), strict=True):
                 one = [((width, 0) if first else (0, width)) if a == axis else (0, 0) for a in range(ndim)]
                 value = _constant(value, one, fill)
         return wrap(value)

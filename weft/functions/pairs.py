@@ -95,6 +95,11 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     -------
     Array of floats and Array of int32
 
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
+
     Examples
     --------
     >>> import weft as wf
@@ -134,7 +139,7 @@ def fix(x: Any, /, out: Array | None = None) -> Array:
 def _infinite(function: str, x: Any, below: bool, out: Any) -> Array:
     value = wrap(node(x, function))
     if value.node.dtype in COMPLEX:
-        raise no_complex(function, value.dtype)
+        raise no_complex(function, value.node.dtype)
     if value.node.dtype not in FLOATS:
         return finish(isinf(value).node, out, function)
     negative = signbit(value)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import DTypeError
+from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -107,6 +107,8 @@ def _quantiles(
     if skip:
         count = sum(~isnan(rows), axis=-1, keepdims=True)
     if not rows.shape[-1]:
+        if not skip and 0 not in lead and line.size:
+            raise ShapeError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
         found = wrap(op("broadcast_to", node(np.nan, function), shape=(*lead, line.size))).astype(rows.dtype)
     else:
         n = count.astype("float64") if skip else float(count)
@@ -206,7 +208,9 @@ def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: b
     if not n:
         found = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
     else:
-        last = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0) if skip else n - 1  # NaN is sorted behind all numbers
+        last: Any = n - 1
+        if skip:  # NaN is sorted behind all numbers
+            last = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0)
         ends: Any = (last // 2, (last + 1) // 2)
         low, high = (take_along_axis(rows, k, axis=-1)[..., 0] if skip else rows[..., k] for k in ends)
         end = rows[..., 0] if skip else rows[..., -1]

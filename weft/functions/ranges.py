@@ -162,8 +162,8 @@ def _complex_line(start: Any, stop: Any, num: int, endpoint: bool, wanted: Forma
     """The real and the imaginary parts, each a line."""
     parts = []
     for part, of in ((real, "real"), (imag, "imag")):
-        ends = [getattr(x, of) if isinstance(x, NUMBERS) or type(x) is complex else part(x) for x in (start, stop)]
-        parts.append(linspace(*ends, num, endpoint, True, FLOAT64, axis))
+        low, high = (getattr(x, of) if isinstance(x, NUMBERS) or type(x) is complex else part(x) for x in (start, stop))
+        parts.append(linspace(low, high, num, endpoint, True, FLOAT64, axis))
     (a, step), (b, turn) = parts
     found = wrap(cast(op("complex", a.node, b.node), wanted))
     if not retstep:

@@ -182,6 +182,7 @@ def reduce(
     neutral = first if identity is None else cast(node(identity, name), value.dtype)  # joined to others it changes nothing
     if where is not True:
         mask = broadcast(cast(node(where, name, "where"), BOOL), value.shape)
+        assert neutral is not None  # or it was refused
         value = op("where", mask, value, neutral)
     if operation.name == "hypot" and first is None:
         value = op("abs", value)  # begun with 0: one element alone is a distance, too
