@@ -196,6 +196,23 @@ def test_padding(mode: str, rng: np.random.Generator) -> None:
         same(got, want, (mode, x.dtype, x.tolist(), widths, options))
 
 
+def test_places_out_of_range_are_value_errors(rng: np.random.Generator) -> None:
+    """Of lists and of arrays that are computed, at once; of pending ones it is an IndexError, when they are read."""
+    for _ in range(60):
+        shape = tuple(rng.integers(1, 4, rng.integers(1, 4)).tolist())
+        flat = rng.integers(-1, int(np.prod(shape)) + 1, rng.integers(0, 3))
+        many = [rng.integers(-1 if rng.random() < 0.2 else 0, n + (rng.random() < 0.2), 2) for n in shape]
+        for make in (wf.array, np.ndarray.tolist):
+            if not flat.size and make is not wf.array:
+                continue
+            for f, given in (("unravel_index", flat), ("ravel_multi_index", many)):
+                ours, theirs = (make(given), given) if f == "unravel_index" else (tuple(map(make, given)), tuple(given))
+                want = outcome(lambda f=f, theirs=theirs, shape=shape: getattr(np, f)(theirs, shape))
+                got = outcome(lambda f=f, ours=ours, shape=shape: getattr(wf, f)(ours, shape))
+                same(got, want, (f, given, shape))
+                assert not isinstance(want, Exception) or isinstance(got, ValueError), (f, given, shape)
+
+
 SLOPES: dict[str, Call] = {
     "frexp": lambda xp, x: xp.frexp(x)[0], "modf": lambda xp, x: xp.modf(x)[0], "ldexp": lambda xp, x: xp.ldexp(x, [3, -2, 0, 1]),
     "float_power": lambda xp, x: xp.float_power(x, 2.5), "fmax": lambda xp, x: xp.fmax(x, 1.1), "cbrt": lambda xp, x: xp.cbrt(x),
