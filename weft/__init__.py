@@ -32,23 +32,23 @@ _NAMES: dict[str, str] = {
         ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh
-        bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor
-        cbrt ceil copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs floor floor_divide fmax fmin fmod
-        greater greater_equal heaviside hypot invert isfinite isinf isnan left_shift less less_equal log log10 log1p log2
-        logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply negative nextafter
-        not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round sign signbit sin sinh
-        spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
+        bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt
+        ceil conj conjugate copysign cos cosh deg2rad degrees divide equal erf exp exp2 expm1 fabs float_power floor
+        floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot invert isfinite isinf isnan lcm ldexp left_shift
+        less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor maximum minimum
+        mod multiply negative nextafter not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round
+        sign signbit sin sinh spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.special": "erfc",
-    "weft.functions.complexes": "angle conj conjugate imag iscomplex iscomplexobj isreal isrealobj real",
-    "weft.functions.pairs": "divmod fix float_power frexp gcd isneginf isposinf lcm ldexp modf",
+    "weft.functions.complexes": "angle imag iscomplex iscomplexobj isreal isrealobj real",
+    "weft.functions.pairs": "divmod fix frexp isneginf isposinf modf",
     "weft.functions.signals": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
     "weft.functions.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "weft.functions.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander",
     "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
     "weft.functions.statistics": """
-        all amax amin any argmax argmin count_nonzero cumsum cumulative_sum max min prod ptp sum""",
+        all amax amin any argmax argmin count_nonzero max min prod ptp sum""",
     "weft.functions.averages": "average mean std var",
-    "weft.functions.products": "cumprod cumulative_prod",
+    "weft.functions.products": "cumprod cumsum cumulative_prod cumulative_sum",
     "weft.functions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "weft.functions.nans": """
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar""",
@@ -59,7 +59,8 @@ _NAMES: dict[str, str] = {
         roll squeeze swapaxes transpose""",
     "weft.functions.turning": "rollaxis rot90",
     "weft.functions.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",
-    "weft.functions.joining": "array_split concat concatenate hstack pad repeat split stack tile unstack vstack",
+    "weft.functions.joining": "array_split concat concatenate hstack repeat split stack tile unstack vstack",
+    "weft.functions.padding": "pad",
     "weft.functions.rows": "block column_stack dsplit dstack hsplit row_stack vsplit",
     "weft.functions.editing": "append copyto delete fill_diagonal insert place put putmask resize trim_zeros",
     "weft.functions.selecting": "choose compress piecewise select",

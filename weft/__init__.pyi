@@ -21,11 +21,12 @@ from weft.functions.elementwise import (
     asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, bitwise_and as bitwise_and,
     bitwise_count as bitwise_count, bitwise_invert as bitwise_invert, bitwise_left_shift as bitwise_left_shift,
     bitwise_not as bitwise_not, bitwise_or as bitwise_or, bitwise_right_shift as bitwise_right_shift,
-    bitwise_xor as bitwise_xor, cbrt as cbrt, ceil as ceil, copysign as copysign, cos as cos, cosh as cosh,
-    deg2rad as deg2rad, degrees as degrees, divide as divide, equal as equal, erf as erf, exp as exp, exp2 as exp2,
-    expm1 as expm1, fabs as fabs, floor as floor, floor_divide as floor_divide, fmax as fmax, fmin as fmin,
-    fmod as fmod, greater as greater, greater_equal as greater_equal, heaviside as heaviside, hypot as hypot,
-    invert as invert, isfinite as isfinite, isinf as isinf, isnan as isnan, left_shift as left_shift, less as less,
+    bitwise_xor as bitwise_xor, cbrt as cbrt, ceil as ceil, conj as conj, conjugate as conjugate, copysign as copysign,
+    cos as cos, cosh as cosh, deg2rad as deg2rad, degrees as degrees, divide as divide, equal as equal, erf as erf,
+    exp as exp, exp2 as exp2, expm1 as expm1, fabs as fabs, float_power as float_power, floor as floor,
+    floor_divide as floor_divide, fmax as fmax, fmin as fmin, fmod as fmod, gcd as gcd, greater as greater,
+    greater_equal as greater_equal, heaviside as heaviside, hypot as hypot, invert as invert, isfinite as isfinite,
+    isinf as isinf, isnan as isnan, lcm as lcm, ldexp as ldexp, left_shift as left_shift, less as less,
     less_equal as less_equal, log as log, log10 as log10, log1p as log1p, log2 as log2, logaddexp as logaddexp,
     logaddexp2 as logaddexp2, logical_and as logical_and, logical_not as logical_not, logical_or as logical_or,
     logical_xor as logical_xor, maximum as maximum, minimum as minimum, mod as mod, multiply as multiply,
@@ -37,12 +38,11 @@ from weft.functions.elementwise import (
 )
 from weft.functions.special import erfc as erfc
 from weft.functions.complexes import (
-    angle as angle, conj as conj, conjugate as conjugate, imag as imag, iscomplex as iscomplex,
-    iscomplexobj as iscomplexobj, isreal as isreal, isrealobj as isrealobj, real as real,
+    angle as angle, imag as imag, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal,
+    isrealobj as isrealobj, real as real,
 )
 from weft.functions.pairs import (
-    divmod as divmod, fix as fix, float_power as float_power, frexp as frexp, gcd as gcd, isneginf as isneginf,
-    isposinf as isposinf, lcm as lcm, ldexp as ldexp, modf as modf,
+    divmod as divmod, fix as fix, frexp as frexp, isneginf as isneginf, isposinf as isposinf, modf as modf,
 )
 from weft.functions.signals import (
     bartlett as bartlett, blackman as blackman, convolve as convolve, correlate as correlate, hamming as hamming,
@@ -61,11 +61,12 @@ from weft.functions.choosing import (
 )
 from weft.functions.statistics import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
-    count_nonzero as count_nonzero, cumsum as cumsum, cumulative_sum as cumulative_sum, max as max, min as min,
-    prod as prod, ptp as ptp, sum as sum,
+    count_nonzero as count_nonzero, max as max, min as min, prod as prod, ptp as ptp, sum as sum,
 )
 from weft.functions.averages import average as average, mean as mean, std as std, var as var
-from weft.functions.products import cumprod as cumprod, cumulative_prod as cumulative_prod
+from weft.functions.products import (
+    cumprod as cumprod, cumsum as cumsum, cumulative_prod as cumulative_prod, cumulative_sum as cumulative_sum,
+)
 from weft.functions.quantiles import (
     median as median, nanmedian as nanmedian, nanpercentile as nanpercentile, nanquantile as nanquantile,
     percentile as percentile, quantile as quantile,
@@ -90,9 +91,10 @@ from weft.functions.broadcasting import (
     broadcast_arrays as broadcast_arrays, broadcast_shapes as broadcast_shapes, broadcast_to as broadcast_to,
 )
 from weft.functions.joining import (
-    array_split as array_split, concat as concat, concatenate as concatenate, hstack as hstack, pad as pad,
-    repeat as repeat, split as split, stack as stack, tile as tile, unstack as unstack, vstack as vstack,
+    array_split as array_split, concat as concat, concatenate as concatenate, hstack as hstack, repeat as repeat,
+    split as split, stack as stack, tile as tile, unstack as unstack, vstack as vstack,
 )
+from weft.functions.padding import pad as pad
 from weft.functions.rows import (
     block as block, column_stack as column_stack, dsplit as dsplit, dstack as dstack, hsplit as hsplit,
     row_stack as row_stack, vsplit as vsplit,

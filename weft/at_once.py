@@ -24,7 +24,7 @@ from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
 from weft.look import materialise
-from weft.views import Path, shown
+from weft.views import Path, dtype_behind, shown
 
 _NUMBERS = frozenset((float, int, bool))
 _MOST = 24  # nodes behind an operation that are computed with it: those of a function that binds several
@@ -201,13 +201,19 @@ def part_written(array: Any, path: Path, value: Any) -> bool:
     """
     if not small.able():
         return False
-    content = plain_content(value, array.cell._node.dtype)
+    content = plain_content(value, shown_dtype(array))
     if content is None:
         return False
     try:
         return _put(array.cell, path, content)
     except ValueError:  # it does not fit: told by others, who know the line
         return False
+
+
+def shown_dtype(array: Any) -> Format:
+    """The dtype of what an array shows, without following it."""
+    dtype = array.cell._node.dtype
+    return dtype if array._base is None else dtype_behind(dtype, array._path)
 
 
 def plain_content(value: Any, dtype: Format) -> Any:

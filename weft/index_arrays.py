@@ -41,7 +41,7 @@ def read(array: Any, index: Any) -> Node | None:
         found = np.asarray(seen[key])
     except (IndexError, ValueError):  # told by others, with the line
         return None
-    return input_leaf(found.shape, source.dtype, execute.to_buffer(found))
+    return input_leaf(found.shape, at_once.shown_dtype(array), execute.to_buffer(found))
 
 
 def written(array: Any, index: Any, value: Any) -> bool:
@@ -53,7 +53,7 @@ def written(array: Any, index: Any, value: Any) -> bool:
     if key is None:
         return False
     cell = array.cell
-    content = None if cell._node.value is None else at_once.plain_content(value, cell._node.dtype)
+    content = None if cell._node.value is None else at_once.plain_content(value, at_once.shown_dtype(array))
     if content is None:
         return False
 

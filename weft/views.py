@@ -1,6 +1,7 @@
-"""Views: a path of slices, reshapes and permutations from a cell's content to what a handle shows of it.
+"""Views: a path of slices, reshapes, permutations and other readings from a cell's content to what a handle shows of it.
 
-Reading follows the path forwards; writing goes back along it, each step put back functionally.
+Other readings are the real and the imaginary parts of complex numbers, and the bytes as another dtype. Reading follows the path
+forwards; writing goes back along it, each step put back functionally.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from weft import execute, small
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import COMPLEX
+from weft.formats import COMPLEX, Format
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
-from weft.graph.primitives.table import SCALAR, TABLE, input_leaf
-from weft.look import materialise
+from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
+from weft.look import look, materialise
 
 ViewStep = tuple[str, dict[str, Any]]
 Path = tuple[ViewStep, ...]
@@ -39,9 +40,9 @@ def follow(node: Node, path: Path) -> Node:
             if found is not None:
                 return found
     where = user_frame()
-    if node.dtype in COMPLEX:
-        for name, params in path:
-            node = bind(TABLE[name], node, **params)
+    if node.dtype in COMPLEX or any([name in _OTHER for name, _ in path]):
+        for step in path:
+            node = _shown(node, step)
         return node
     for name, params in path:
         shape = params["shape"] if name != "permute" else tuple([node.shape[a] for a in params["axes"]])
@@ -49,9 +50,41 @@ def follow(node: Node, path: Path) -> Node:
     return node
 
 
+def _shown(node: Node, step: ViewStep) -> Node:
+    """What one step shows of ``node``."""
+    name, params = step
+    if name == "view":
+        return _viewed(node, params["dtype"], params["shape"])
+    if name == "none":
+        return bind(TABLE["broadcast_to"], constant(0, node.dtype), shape=node.shape)
+    return bind(TABLE[name], node, **params)
+
+
+def _viewed(node: Node, dtype: Format, shape: Shape) -> Node:
+    """The bytes read as another dtype; where their numbers do not stand one for one, computed at once."""
+    if node.dtype is dtype:
+        return node
+    if dtype.bits == node.dtype.bits and not {dtype.kind, node.dtype.kind} & {"bool", "complex"}:
+        return bind(TABLE["bitcast"], node, dtype=dtype)
+    found = np.ascontiguousarray(look(node)).view(dtype.numpy)
+    if dtype.kind == "bool":
+        found = found.view(np.uint8) != 0
+    return input_leaf(shape, dtype, execute.to_buffer(found.reshape(shape)))
+
+
+def dtype_behind(dtype: Format, path: Path) -> Format:
+    """The dtype of what the path shows of a cell of ``dtype``."""
+    for name, params in path:
+        if name in _OTHER:
+            dtype = params["dtype"] if name == "view" else dtype.part
+    return dtype
+
+
 def _part(node: Node, path: Path) -> bool:
     """Whether a little of a large pending array is shown: loops read it part by part, and what is small should not wait."""
     name, params = path[-1]
+    if any([step in _OTHER for step, _ in path]):
+        return False
     size = node.size if name == "permute" else prod(params["shape"])
     return 8 * size <= node.size and size * node.dtype.bytes <= LOCAL.at_once < node.nbytes
 
@@ -64,11 +97,12 @@ def _there(node: Node, path: Path) -> Node | None:
     seen = shown(memory, path)
     if seen is None:
         return None
-    nbytes = seen.size * node.dtype.bytes
+    dtype = dtype_behind(node.dtype, path)
+    nbytes = seen.size * dtype.bytes
     if nbytes <= LOCAL.at_once:
-        return input_leaf(seen.shape, node.dtype, execute.to_buffer(seen))
+        return input_leaf(seen.shape, dtype, execute.to_buffer(seen))
     if seen.flags.c_contiguous:
-        return input_leaf(seen.shape, node.dtype, execute.window(node.value, small.address(seen) - small.address(memory), nbytes))
+        return input_leaf(seen.shape, dtype, execute.window(node.value, small.address(seen) - small.address(memory), nbytes))
     return None
 
 
@@ -87,13 +121,21 @@ def put(node: Node, path: Path, value: Node) -> Node:
     if not path:
         return value
     seen = [node]
-    for name, params in path[:-1]:
-        seen.append(bind(TABLE[name], seen[-1], **params))
+    for step in path[:-1]:
+        seen.append(_shown(seen[-1], step))
     for (name, params), behind in zip(reversed(path), reversed(seen), strict=True):
         if name == "slice":
             value = bind(TABLE["slice_set"], behind, value, start=params["start"], step=params["step"])
         elif name == "reshape":
             value = bind(TABLE["reshape"], value, shape=behind.shape)
+        elif name == "real":
+            value = bind(TABLE["complex"], value, bind(TABLE["imag"], behind))
+        elif name == "imag":
+            value = bind(TABLE["complex"], bind(TABLE["real"], behind), value)
+        elif name == "view":
+            value = _viewed(value, behind.dtype, behind.shape)
+        elif name == "none":
+            raise TypeError(f"a {behind.dtype} array has no imaginary part to be set; cast it with .astype('complex64')")
         else:
             value = bind(TABLE["permute"], value, axes=inverse(params["axes"]))
     return value
@@ -109,7 +151,7 @@ def inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 def onward(path: Path, more: Path) -> Path:
     """A path and what follows it. Neighbours of a kind become one, so views of views of views cost no more than views."""
-    while path and more and path[-1][0] == more[0][0]:
+    while path and more and path[-1][0] == more[0][0] and more[0][0] != "none":
         path, more = path[:-1], (*_one(path[-1], more[0]), *more[1:])
     return path + more
 
@@ -119,6 +161,10 @@ def _one(first: ViewStep, second: ViewStep) -> Path:
     (name, before), (_, after) = first, second
     if name == "reshape":
         return (second,)
+    if name == "view":
+        return (("view", {**after, "have": before["have"]}),)
+    if name in _OTHER:
+        return (first, second)
     if name == "permute":
         axes = tuple([before["axes"][a] for a in after["axes"]])
         return () if axes == tuple(range(len(axes))) else (permute_step(axes),)
@@ -126,6 +172,17 @@ def _one(first: ViewStep, second: ViewStep) -> Path:
     places = zip(before["start"], before["step"], after["start"], after["shape"], strict=True)
     starts = tuple([a + p * b if n else 0 for a, p, b, n in places])
     return (("slice", {"start": starts, "step": steps, "shape": after["shape"]}),)
+
+
+REAL: Path = (("real", {}),)
+IMAG: Path = (("imag", {}),)
+NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
+_OTHER = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to what is not there
+
+
+def view_step(have: Format, dtype: Format, shape: Shape) -> ViewStep:
+    """The bytes of ``have`` read as ``dtype``."""
+    return ("view", {"have": have, "dtype": dtype, "shape": shape})
 
 
 def reshape_step(shape: Shape) -> ViewStep:
@@ -154,6 +211,13 @@ def strides_behind(shape: Shape, strides: Sequence[int], path: Path) -> tuple[in
             shape = params["shape"]
         elif name == "permute":
             strides, shape = [strides[a] for a in params["axes"]], tuple(shape[a] for a in params["axes"])
+        elif name in ("real", "imag"):
+            strides = [2 * s for s in strides]
+        elif name == "view":
+            shape, (have, dtype) = params["shape"], (params["have"].bytes, params["dtype"].bytes)
+            strides = [s * have // dtype for s in strides[:-1]] + [1 if have != dtype else s for s in strides[-1:]]
+        elif name == "none":
+            strides = row_major(shape)
         else:
             found = strides_for(strides, shape, params["shape"])
             assert found is not None  # reshape makes a view only where there is one
@@ -190,9 +254,9 @@ def strides_for(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int,
     return tuple(out)
 
 
-def overlap(shape: Shape, first: Path, second: Path) -> bool:
+def overlap(shape: Shape, dtype: Format, first: Path, second: Path) -> bool:
     """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
-    memory = np.empty(shape, np.int8)  # never touched: only its addresses count
+    memory = np.empty(shape, dtype.numpy)  # never touched: only its addresses count
     most: Any = 10_000  # steps of a search that can take very long
     one, other = shown(memory, first), shown(memory, second)
     if one is None or other is None:
@@ -211,6 +275,16 @@ def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
             memory = memory[tuple([_run(*place) for place in places])]
         elif name == "permute":
             memory = memory.transpose(params["axes"])
+        elif name in ("real", "imag"):
+            memory = memory.real if name == "real" else memory.imag
+        elif name == "none":
+            return None
+        elif name == "view":
+            if memory.strides[-1:] != (memory.itemsize,) and memory.itemsize != params["dtype"].bytes:
+                return None
+            if "bool" in (params["have"].kind, params["dtype"].kind):
+                return None  # the byte of a bool is 0 or 1, whoever writes it
+            memory = memory.view(params["dtype"].numpy)
         elif not memory.flags.c_contiguous and strides_for(memory.strides, memory.shape, params["shape"]) is None:
             return None
         else:

@@ -89,7 +89,14 @@ def numpys_answer(name: str, *xs: Any) -> Any:
     raw = outcome(f, *xs)
     if isinstance(raw, Exception):
         return raw
-    dtype = wanted_dtype(np.asarray(raw).dtype, *xs)
+    if name == "ldexp":  # the exponents do not count
+        dtype = wanted_dtype(np.asarray(raw).dtype, xs[0]) if isinstance(xs[0], np.ndarray) else np.dtype(np.float32)
+    else:
+        dtype = wanted_dtype(np.asarray(raw).dtype, *xs)
+    dtype = np.dtype(np.float64) if name == "float_power" else dtype
+    if name == "ldexp":
+        with np.errstate(all="ignore"):
+            return np.asarray(f(np.asarray(xs[0]).astype(dtype), np.asarray(xs[1])))
     if is_float(dtype):  # of the operands in that dtype; computed without further rounding
         within = dtype if name in ("nextafter", "spacing") else np.dtype(np.float64)
         with np.errstate(all="ignore"):
@@ -185,6 +192,8 @@ def test_a_python_number(operation: Operation) -> None:
             for p, q in ((x, number), (number, x)):
                 if operation.name == "pow" and dtype.kind == "i" and q is x:
                     q = np.abs(x) % dtype.type(3)
+                if operation.name == "ldexp" and type(q) is int and abs(q) >= 2**31:
+                    continue  # which C's int does not hold
                 found = same(operation, *(wf.array(z) if isinstance(z, np.ndarray) else z for z in (p, q)))
                 if dtype != bfloat16:
                     check_value(found, numpys_answer(operation.ufunc, p, q), (operation.name, dtype, p, q))

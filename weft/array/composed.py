@@ -8,13 +8,32 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating
+import numpy as np
+
+from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, real
 from weft.bind import bind
-from weft.convert import as_node, cast, common, in_dtype, operands
-from weft.errors import DTypeError
-from weft.formats import BOOL, FLOATS, INT8, INTEGERS, UINT8, Format, of_kind, promote, weak
+from weft.convert import as_node, cast, common, in_dtype, numpy_node, operands
+from weft.errors import DTypeError, ShapeError
+from weft.formats import (
+    BOOL,
+    COMPLEX,
+    FLOAT64,
+    FLOATS,
+    INEXACT,
+    INT8,
+    INT64,
+    INTEGERS,
+    UINT8,
+    UINT64,
+    Format,
+    of_kind,
+    promote,
+    weak,
+)
 from weft.graph.node import Node
+from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
+from weft.look import look
 
 __all__ = ["OPERATIONS", "RECORDS"]
 
@@ -23,10 +42,10 @@ def _op(name: str, *nodes: Node) -> Node:
     return bind(TABLE[name], *nodes)
 
 
-def _as_floats(*xs: Any) -> tuple[list[Node], Format]:
+def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
     """Operands in the dtype that registers compute, and the dtype of the result."""
     found, have = common(xs, promote, weak)
-    dtype = floating("", have)[1]
+    dtype = operation.rule(operation.name, have)[1]
     return [cast(in_dtype(x, dtype), dtype.computed) for x in found], dtype
 
 
@@ -35,9 +54,9 @@ def _other_than_nan(name: str) -> Any:
     def body(operation: Operation, x: Any, y: Any) -> Node:
         a, b = operands(x, y)
         both = OPERATIONS[name].of(a, b)
-        if both.dtype not in FLOATS:
+        if both.dtype not in INEXACT:
             return both
-        return _op("where", _op("isnan", both), _op("where", _op("isnan", a), b, a), both)
+        return _op("where", _op("isnan", both), _op("where", _op("isnan", b), a, b), both)
 
     return body
 
@@ -59,7 +78,7 @@ def _fmod(operation: Operation, x: Any, y: Any) -> Node:
 
 def _times(factor: float) -> Any:
     def body(operation: Operation, x: Any) -> Node:
-        (a,), dtype = _as_floats(x)
+        (a,), dtype = _as_floats(operation, x)
         return cast(_op("multiply", a, constant(factor, a.dtype)), dtype)
 
     return body
@@ -67,7 +86,7 @@ def _times(factor: float) -> Any:
 
 def _cbrt(operation: Operation, x: Any) -> Node:
     """A power, and one step of Newton's: it has the last digit right."""
-    (a,), dtype = _as_floats(x)
+    (a,), dtype = _as_floats(operation, x)
     size = _op("abs", a)
     plain = _op("logical_and", _op("isfinite", a), _op("greater", size, constant(0, a.dtype)))
     inside = _op("where", plain, size, constant(1, a.dtype))
@@ -78,7 +97,7 @@ def _cbrt(operation: Operation, x: Any) -> Node:
 
 
 def _logaddexp2(operation: Operation, x: Any, y: Any) -> Node:
-    (a, b), dtype = _as_floats(x, y)
+    (a, b), dtype = _as_floats(operation, x, y)
     apart = _op("negative", _op("abs", _op("subtract", a, b)))
     more = _op("log1p", _op("pow", constant(2, a.dtype), apart))
     sum_ = _op("add", _op("maximum", a, b), _op("multiply", more, constant(1 / math.log(2), a.dtype)))
@@ -87,7 +106,7 @@ def _logaddexp2(operation: Operation, x: Any, y: Any) -> Node:
 
 
 def _heaviside(operation: Operation, x: Any, y: Any) -> Node:
-    (a, b), dtype = _as_floats(x, y)
+    (a, b), dtype = _as_floats(operation, x, y)
     zero, one = constant(0, a.dtype), constant(1, a.dtype)
     sides = _op("where", _op("less", a, zero), zero, _op("where", _op("equal", a, zero), b, one))
     return cast(_op("where", _op("isnan", a), a, sides), dtype)
@@ -95,7 +114,7 @@ def _heaviside(operation: Operation, x: Any, y: Any) -> Node:
 
 def _spacing(operation: Operation, x: Any) -> Node:
     a = as_node(x)
-    a = cast(a, floating("", a.dtype)[1])
+    a = cast(a, operation.rule(operation.name, a.dtype)[1])
     sign = _op("where", _op("less", a, constant(0, a.dtype)), constant(-math.inf, a.dtype), constant(math.inf, a.dtype))
     further = _op("nextafter", a, sign)
     return _op("subtract", further, a)
@@ -125,16 +144,71 @@ def _bitwise_count(operation: Operation, x: Any) -> Node:
     return cast(right(_op("multiply", a, known(0x01)), bits - 8) if bits > 8 else a, UINT8)
 
 
+def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
+    """Multiplied by powers of two whose bits are known: as often as leads from the least number to the largest."""
+    value, power = as_node(x), as_node(y)
+    if power.dtype == UINT64 or (power.dtype not in INTEGERS and power.dtype != BOOL):
+        raise DTypeError(f"ldexp: x2 must hold integers below 2**63, but has dtype {power.dtype}; cast with .astype('int64')")
+    value = cast(value, operation.rule(operation.name, value.dtype)[1])
+    form = value.dtype.computed
+    bits, most = form.integer, form.bias - 1
+    found, rest = cast(value, form), cast(power, INT64)
+    for _ in range(4):
+        step = _op("minimum", _op("maximum", rest, constant(-most, INT64)), constant(most, INT64))
+        rest = _op("subtract", rest, step)
+        field = cast(_op("add", step, constant(form.bias, INT64)), bits)
+        factor = bind(TABLE["bitcast"], _op("bitwise_left_shift", field, constant(form.mantissa, bits)), dtype=form)
+        found = _op("multiply", found, factor)
+    return cast(found, value.dtype)
+
+
+def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
+    return name, promote(dtype, FLOAT64)
+
+
+def _float_power(operation: Operation, x: Any, y: Any) -> Node:
+    found, have = common((x, y), promote, weak)
+    within = operation.rule(operation.name, have)[1]
+    return OPERATIONS["pow"].of(*[in_dtype(v, within) for v in found])
+
+
+def _whole(name: str, dtype: Format) -> tuple[str | None, Format]:
+    if dtype not in INTEGERS:
+        raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
+    return name, dtype
+
+
+def _in_numpy(operation: Operation, x: Any, y: Any) -> Node:
+    """Loops of integers: computed at once, in NumPy."""
+    a, b = operands(x, y)
+    operation.rule(operation.name, a.dtype)
+    if two_shapes(a.shape, b.shape) is None:
+        raise ShapeError(
+            f"{operation.name}: shapes {a.shape}, {b.shape} do not broadcast: from the right, extents must be equal or 1"
+        )
+    return numpy_node(np.asarray(getattr(np, operation.name)(look(a), look(b))))
+
+
+def _conjugate(name: str, dtype: Format) -> tuple[str | None, Format]:
+    """Real numbers are their own; NumPy makes int8 of bools."""
+    return (name, dtype) if dtype in COMPLEX else (None, INT8 if dtype == BOOL else dtype)
+
+
 RECORDS = (
     Operation("fmax", 2, OPERATIONS["maximum"].rule, body=_other_than_nan("maximum")),
     Operation("fmin", 2, OPERATIONS["minimum"].rule, body=_other_than_nan("minimum")),
     Operation("fmod", 2, OPERATIONS["remainder"].rule, body=_fmod),
-    Operation("degrees", 1, floating, aliases=("rad2deg",), body=_times(180 / math.pi)),
-    Operation("radians", 1, floating, aliases=("deg2rad",), body=_times(math.pi / 180)),
-    Operation("cbrt", 1, floating, body=_cbrt),
-    Operation("logaddexp2", 2, floating, body=_logaddexp2),
-    Operation("heaviside", 2, floating, body=_heaviside),
-    Operation("spacing", 1, floating, body=_spacing),
+    Operation("degrees", 1, real(floating), aliases=("rad2deg",), body=_times(180 / math.pi)),
+    Operation("radians", 1, real(floating), aliases=("deg2rad",), body=_times(math.pi / 180)),
+    Operation("cbrt", 1, real(floating), body=_cbrt),
+    Operation("logaddexp2", 2, real(floating), body=_logaddexp2),
+    Operation("heaviside", 2, real(floating), body=_heaviside),
+    Operation("ldexp", 2, real(floating), body=_ldexp),
+    Operation("float_power", 2, _wide, body=_float_power),
+    Operation("gcd", 2, _whole, body=_in_numpy),
+    Operation("lcm", 2, _whole, body=_in_numpy),
+    Operation("conj", 1, _conjugate, ufunc="conjugate", aliases=("conjugate",)),
+    Operation("spacing", 1, real(floating), body=_spacing),
     Operation("bitwise_count", 1, OPERATIONS["bitwise_and"].rule, body=_bitwise_count),
 )
 OPERATIONS.update((o.name, o) for o in RECORDS)

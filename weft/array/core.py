@@ -24,11 +24,11 @@ from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, Format, same_kind
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import INPUT, TABLE, constant, input_leaf
+from weft.graph.primitives.table import INPUT, TABLE, input_leaf
 from weft.held import cut, enlist
 from weft.indexing import at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
-from weft.views import Path, follow, onward, put
+from weft.views import IMAG, NONE, REAL, Path, follow, onward, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -207,9 +207,8 @@ class Array(Habits):
 
     @property
     def real(self) -> Array:
-        """The real parts: a copy of them, itself where the dtype is real. What is assigned to it is written."""
-        node = self.node
-        return wrap(bind(TABLE["real"], node)) if node.dtype in COMPLEX else self
+        """The real parts: a view of them, itself where the dtype is real. What is assigned to it is written."""
+        return self._view(REAL) if self.node.dtype in COMPLEX else self
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -217,9 +216,8 @@ class Array(Habits):
 
     @property
     def imag(self) -> Array:
-        """The imaginary parts: a copy of them, zeros where the dtype is real. What is assigned to it is written."""
-        node = self.node
-        return wrap(bind(TABLE["imag"], node) if node.dtype in COMPLEX else _spread(constant(0, node.dtype), node.shape))
+        """The imaginary parts: a view of them, zeros where the dtype is real. What is assigned to it is written."""
+        return self._view(IMAG if self.node.dtype in COMPLEX else NONE)
 
     @imag.setter
     def imag(self, value: Any) -> None:
@@ -267,6 +265,9 @@ class Array(Habits):
 
     def _write(self, index: Any, value: Any) -> None:
         shape = self._node.shape if self._base is None else self.node.shape
+        if is_element(index, shape) and _rows(value):
+            what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
+            raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
         if type(value) is Array and value._base is self.cell and self._shows(value, index, shape):
             return  # the second half of a[i] += b: the view has been written
         path = basic(index, shape)
@@ -406,8 +407,9 @@ class Scalar(Array):
 
     def _view(self, path: Path) -> Array:
         """Nothing looks into a value: other shapes of it are arrays of their own."""
-        node = follow(self.node, path)
-        return own(node) if node.shape else self
+        have = self.node
+        node = follow(have, path)
+        return own(node) if node.shape else self if node.dtype is have.dtype and path is not NONE else wrap(node)
 
     def __getitem__(self, index: Any) -> Array:
         found = super().__getitem__(index)
@@ -440,6 +442,11 @@ class Scalar(Array):
 
 
 numbers.Number.register(Scalar)  # as NumPy's scalars are
+
+
+def _rows(value: Any) -> bool:
+    """Whether a value has dimensions."""
+    return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
 
 
 def _spread(node: Node, shape: Shape) -> Node:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array.methods import Methods
-from weft.bind import bind
-from weft.convert import numpy_node
-from weft.graph.primitives.table import TABLE
 from weft.spelling import spelled
+from weft.views import view_step
 
 
 class Flags:
@@ -136,15 +134,32 @@ class Habits(Methods):
         self.numpy().tofile(fid, sep, format)
 
     def view(self, dtype: Any = None) -> Any:
-        """A view of the same array; with a dtype, an array (no view) whose bytes are these, read as that dtype."""
+        """A view of the same array; with a dtype, its bytes read as that dtype, which write through as well."""
         if dtype is None:
             return self[...]  # type: ignore[index]
         wanted, node = spelled(dtype), self.node
         if wanted is node.dtype:
             return self[...]  # type: ignore[index]
-        if wanted.bits == node.dtype.bits and "bool" not in (wanted.kind, node.dtype.kind):
-            return self._own(bind(TABLE["bitcast"], node, dtype=wanted))
-        return self._own(numpy_node(np.ascontiguousarray(self.numpy()).view(wanted.numpy)))
+        shape, have = node.shape, node.dtype
+        if wanted.bits != have.bits:
+            if not shape:
+                raise ValueError(f"view: an array without dimensions of {have} cannot be read as {wanted}, of another width")
+            nbytes, strides = shape[-1] * have.bytes, self._strides()
+            if shape[-1] > 1 and strides[-1] != 1:
+                raise ValueError(f"view: {have} is read as {wanted}, of another width, only where the last axis lies together")
+            rows = zip(shape[:-1], strides[:-1], strict=True)
+            if nbytes % wanted.bytes or any(s * have.bytes % wanted.bytes for n, s in rows if n > 1):
+                raise ValueError(f"view: rows of {shape[-1]} {have}, {nbytes} bytes, cannot be read as {wanted}")
+            shape = (*shape[:-1], nbytes // wanted.bytes)
+        return self._view((view_step(have, wanted, shape),))  # type: ignore[attr-defined]
+
+    def conj(self) -> Any:
+        """The complex conjugates; of real numbers, as in NumPy, the array itself."""
+        import weft
+
+        return weft.conj(self) if self.dtype.kind == "c" else self
+
+    conjugate = conj
 
     def sort(self, axis: int = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> None:
         """Sort in place along an axis; ``wf.sort`` makes a new array."""

@@ -129,18 +129,25 @@ def _absolute(name: str, dtype: Format) -> tuple[str | None, Format]:
     return None if dtype.kind in ("bool", "unsigned") else name, dtype
 
 
+def no_complex(name: str, dtype: Format) -> DTypeError:
+    parts = "take wf.real(x), wf.imag(x) or wf.abs(x)"
+    return DTypeError(f"{name}: the dtype is {dtype}, but {name} takes no complex numbers: {parts}")
+
+
 def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
+    if dtype in COMPLEX:
+        raise no_complex(name, dtype)
     if dtype in FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, INT8 if dtype == BOOL and "shift" in name else dtype
 
 
-def _real(rule: Rule) -> Rule:
+def real(rule: Rule) -> Rule:
     """Of what NumPy refuses complex numbers, although the primitive takes them."""
 
     def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
         if dtype in COMPLEX:
-            raise DTypeError(f"{name}: the dtype {dtype} has no {name}; use wf.abs, or take wf.real(x)")
+            raise no_complex(name, dtype)
         return rule(name, dtype)
 
     return checked
@@ -193,7 +200,7 @@ def _power(operation: Operation, x: Any, y: Any) -> Node:
     a, b = operands(x, y)
     if type(y) is int:
         b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
-    if b.dtype not in FLOATS:
+    if b.dtype not in FLOATS and 0 not in a.shape:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
         return bind(TABLE["square"], a)
@@ -251,15 +258,15 @@ _RECORDS = (
     Operation("subtract", 2, _numeric, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
     Operation("divide", 2, floating, "truediv", aliases=("true_divide",)),
-    Operation("floor_divide", 2, _bool_as_int8, "floordiv"),
-    Operation("remainder", 2, _bool_as_int8, "mod", aliases=("mod",)),
+    Operation("floor_divide", 2, real(_bool_as_int8), "floordiv"),
+    Operation("remainder", 2, real(_bool_as_int8), "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),
     Operation("maximum", 2, _bool_as("logical_or"), fold="max"),
     Operation("minimum", 2, _bool_as("logical_and"), fold="min"),
     Operation("negative", 1, _numeric, "neg"),
     Operation("positive", 1, _itself, "pos"),
     Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
-    Operation("fabs", 1, _real(_as("abs", floating))),
+    Operation("fabs", 1, real(_as("abs", floating))),
     Operation("sign", 1, _numeric),
     Operation("square", 1, _bool_as_int8),
     Operation("sqrt", 1, floating),
@@ -273,14 +280,14 @@ _RECORDS = (
     # exponentials, logarithms, trigonometry
     *(Operation(n, 1, floating) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
     Operation("exp2", 1, floating, body=_exp2),
-    Operation("logaddexp", 2, floating),
+    Operation("logaddexp", 2, real(floating)),
     *(Operation(n, 1, floating) for n in _TRIGONOMETRY),
     *(Operation(n, 1, floating, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
-    Operation("atan2", 2, floating, ufunc="arctan2", aliases=("arctan2",)),
-    Operation("hypot", 2, floating),
+    Operation("atan2", 2, real(floating), ufunc="arctan2", aliases=("arctan2",)),
+    Operation("hypot", 2, real(floating)),
     # kinds and signs of numbers
-    Operation("copysign", 2, floating),
-    Operation("nextafter", 2, floating),
+    Operation("copysign", 2, real(floating)),
+    Operation("nextafter", 2, real(floating)),
     Operation("signbit", 1, _same, body=_signbit),
     *(Operation(n, 1, _bool_as_int8) for n in ("isnan", "isinf", "isfinite")),
     # comparisons and logic

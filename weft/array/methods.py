@@ -12,14 +12,13 @@ from typing import Any
 from weft.array.shapes import Shapes
 
 _METHODS = {
-    "weft.functions.statistics": "all any argmax argmin cumsum max min prod sum",
+    "weft.functions.statistics": "all any argmax argmin max min prod sum",
     "weft.functions.averages": "mean std var",
     "weft.functions.choosing": "clip",
     "weft.functions.elementwise": "round",
-    "weft.functions.complexes": "conj conjugate",
     "weft.functions.creation": "astype copy",
     "weft.functions.indexing": "nonzero take",
-    "weft.functions.products": "cumprod",
+    "weft.functions.products": "cumprod cumsum",
     "weft.functions.selecting": "choose",
     "weft.functions.editing": "put",
     "weft.functions.ordering": "argpartition",

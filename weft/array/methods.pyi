@@ -6,7 +6,6 @@ from weft.array.shapes import Shapes
 from weft.functions import (
     averages,
     choosing,
-    complexes,
     creation,
     diagonals,
     editing,
@@ -29,7 +28,6 @@ class Methods(Shapes):
     any = statistics.any
     argmax = statistics.argmax
     argmin = statistics.argmin
-    cumsum = statistics.cumulative_sum
     max = statistics.max
     min = statistics.min
     prod = statistics.prod
@@ -39,13 +37,12 @@ class Methods(Shapes):
     var = averages.var
     clip = choosing.clip
     round = elementwise.round
-    conj = complexes.conj
-    conjugate = complexes.conj
     astype = creation.astype
     copy = creation.copy
     nonzero = indexing.nonzero
     take = indexing.take
-    cumprod = products.cumulative_prod
+    cumprod = products.cumprod
+    cumsum = products.cumsum
     choose = selecting.choose
     put = editing.put
     argpartition = ordering.argpartition

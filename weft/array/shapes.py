@@ -67,9 +67,25 @@ class Shapes(Looks):
         _view: Callable[[Path], Any]
         _own: Callable[..., Any]
 
-    def reshape(self, *shape: Any) -> Self:
+        @property
+        def flags(self) -> Any: ...
+
+    def _turned(self, order: str, function: str, known: str = "CFA") -> Self | None:
+        """The axes so turned that their elements, row by row, come as ``order`` says; None where they do so already."""
+        if order not in tuple(known):
+            raise ValueError(f"{function}: order={order!r} must be one of {', '.join(map(repr, known))}")
+        strides, shape = self._strides(), self.node.shape
+        if order == "K":
+            by = sorted(range(len(shape)), key=lambda a: -abs(strides[a]))
+            return None if by == list(range(len(shape))) else self.transpose(by)
+        columns = order == "F" or (order == "A" and self.flags.f_contiguous and not self.flags.c_contiguous)
+        return self.transpose() if columns else None
+
+    def reshape(self, *shape: Any, order: str = "C") -> Self:
         """The same elements in another shape; one extent may be -1. A view where the elements lie so that it can be one."""
         node = self.node
+        if order != "C" and (turned := self._turned(order, "reshape")) is not None:
+            return turned.reshape(shape_for(shape, node.size, node.shape)[::-1]).transpose()
         want = shape_for(shape, node.size, node.shape)
         if want == node.shape:
             return self._view(())
@@ -79,9 +95,10 @@ class Shapes(Looks):
             return self._own(bind(TABLE["reshape"], node, shape=want))
         return self._view((reshape_step(want),))
 
-    def flatten(self) -> Self:
-        """All elements in one dimension: a copy."""
-        node = self.node
+    def flatten(self, order: str = "C") -> Self:
+        """All elements in one dimension, row by row ("C") or column by column ("F"): a copy."""
+        turned = self._turned(order, "flatten", "CFAK") if order != "C" else None
+        node = self.node if turned is None else turned.node
         return self._own(bind(TABLE["reshape"], node, shape=(node.size,)))
 
     def transpose(self, *axes: Any) -> Self:

@@ -12,15 +12,15 @@ import numpy as np
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.bind import bind
-from weft.convert import assigned, numpy_node
-from weft.formats import FLOAT64
+from weft.convert import as_node, assigned, numpy_node
+from weft.formats import FLOAT64, FROM_NUMPY, Format, same_kind
 from weft.given import Given
 from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
 
 _NUMBERS = (float, int, bool, Given)
-_FUNCTIONS = ("matmul", "vecdot")  # ufuncs that are functions of wf by the same name
+_FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that are functions of wf by the same name
 _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
 
 
@@ -32,13 +32,21 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     if method == "at" and isinstance(inputs[0], Array):
         return _at(ufunc, *inputs)
     if all(isinstance(out, Array) for out in outs):
+        asked = _asked(ufunc, method, inputs, outs, kwargs)
+        if asked is not None:
+            return asked
         found = _own(ufunc, method, inputs, kwargs)
         if found is not None:
             return _written(ufunc.__name__, found, outs) if outs else found
     if outs and not any(isinstance(out, Array) for out in outs):
         kwargs["out"] = outs
         outs = ()
-    found = _in_numpy(getattr(ufunc, method), inputs, kwargs)
+    if outs and "where" in kwargs and all(isinstance(out, Array) for out in outs):  # elsewhere they stay as they are
+        kwargs["out"] = tuple(np.array(out.numpy()) for out in outs)
+        found = _in_numpy(getattr(ufunc, method), inputs, kwargs)
+        del kwargs["out"]
+    else:
+        found = _in_numpy(getattr(ufunc, method), inputs, kwargs)
     if "out" in kwargs:
         return found
     if not outs:
@@ -49,6 +57,25 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
             out[...] = result
     made = tuple(_array(r) if out is None else out for out, r in zip(outs, results, strict=True))
     return made if isinstance(found, tuple) else made[0]
+
+
+_OPTIONS = {
+    "__call__": {"where", "dtype", "casting"}, "reduce": {"axis", "dtype", "keepdims", "initial", "where"},
+    "accumulate": {"axis", "dtype"}, "reduceat": {"axis", "dtype"},
+}
+
+
+def _asked(ufunc: Any, method: str, inputs: tuple[Any, ...], outs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """What weft's function gives that is called with ``out=`` or its like, or None."""
+    import weft
+
+    known = UFUNCS.get(ufunc.__name__)
+    plain = not outs and (not options or method != "__call__")
+    if known is None or plain or len(outs) > 1 or not set(options) <= _OPTIONS.get(method, set()):
+        return None
+    function = getattr(weft, known.name)
+    asked = function if method == "__call__" else getattr(function, method, None)
+    return None if asked is None else asked(*inputs, out=outs[0] if outs else None, **options)
 
 
 def _own(ufunc: Any, method: str, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -107,11 +134,17 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
     return func._implementation(*args, **kwargs) if found is None else found(*args, **kwargs)
 
 
+def _held_exactly(value: Any, dtype: Format) -> bool:
+    """Whether what is added is of a kind that ``dtype`` holds: what it does not hold is added first and then cut off."""
+    kind = FROM_NUMPY.get(value.dtype) if isinstance(value, Array | np.ndarray | np.generic) else None
+    return same_kind(as_node(value, dtype).dtype if kind is None else kind, dtype)
+
+
 def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """``np.add.at``: unbuffered, so repeated indices add up."""
     node = target.node
-    if ufunc.__name__ in ("add", "subtract") and len(values) == 1:
-        given = assigned(values[0], node.dtype)
+    given = assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
+    if given is not None and _held_exactly(values[0], node.dtype):
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)

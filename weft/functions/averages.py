@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
@@ -26,15 +26,16 @@ from weft.functions.common import (
     op,
     reduced,
     reshaped,
+    widened,
 )
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE
 from weft.spelling import spelled
 
 
-def _working(function: str, value: Node, dtype: Any) -> tuple[Node, Format]:
+def _working(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
     """The operand in the dtype a mean is computed in, and the dtype of the result."""
-    result = floating(value.dtype)
+    result = floating(value.dtype) if out is None else floating(widened(value.dtype, out))
     if dtype is not None:
         result = spelled(dtype)
         if result not in INEXACT:
@@ -94,15 +95,15 @@ def mean(
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
-    value, result = _working("mean", node(x, "mean"), dtype)
+    value, result = _working("mean", node(x, "mean"), dtype, out)
     axes = axis_tuple(axis, len(value.shape), "mean")
     return finish(cast(_mean(value, axes, bool(keepdims), _mask("mean", where, value)), result), out, "mean")
 
 
 def _variance(
-    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any,
+    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any,
 ) -> tuple[Node, Format]:
-    value, result = _working(function, node(x, function), dtype)
+    value, result = _working(function, node(x, function), dtype, out)
     axes = axis_tuple(axis, len(value.shape), function)
     mask = _mask(function, where, value)
     distance = magnitude(bind(TABLE["subtract"], value, _mean(value, axes, True, mask)))
@@ -143,7 +144,7 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
+    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where, out)
     return finish(cast(value, result), out, "var")
 
 
@@ -172,11 +173,13 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where)
+    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where, out)
     return finish(cast(op("sqrt", value), result), out, "std")
 
 
-def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Array:
+def average(
+    x: Any, /, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False,
+) -> Any:
     """Weighted mean along axes.
 
     Parameters
@@ -185,11 +188,13 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
     axis : int or tuple of int, optional
     weights : array, optional
         Of the shape of ``x``, or of one axis when ``axis`` is a number. None: :func:`mean`.
+    returned : bool
+        Also the sum of the weights.
     keepdims : bool
 
     Returns
     -------
-    Array without the axes
+    Array without the axes, or a pair of it and one of its shape
 
     Raises
     ------
@@ -203,7 +208,12 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
     2.0
     """
     if weights is None:
-        return mean(x, axis, keepdims=keepdims)
+        found = mean(x, axis, keepdims=keepdims)
+        if not returned:
+            return found
+        shape = node(x, "average").shape
+        every = number(extent_of(shape, axis_tuple(axis, len(shape), "average")), found.node.dtype)
+        return found, wrap(broadcast(every, found.shape))
     pair, dtype = common((x, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
     result = floating(dtype)
@@ -216,4 +226,6 @@ def average(x: Any, /, axis: Axis = None, weights: Any = None, keepdims: bool = 
         weight = reshaped(weight, tuple(n if a == axes[0] else 1 for a, n in enumerate(value.shape)))
     weight = op("broadcast_to", weight, shape=value.shape)
     total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
-    return finish(cast(op("divide", total, reduced("reduce_sum", weight, axes, keepdims)), result))
+    count = reduced("reduce_sum", weight, axes, keepdims)
+    found = wrap(cast(op("divide", total, count), result))
+    return (found, wrap(cast(count, result))) if returned else found

@@ -9,8 +9,8 @@ from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, compared, weak_compared
-from weft.functions.common import Node, cast, finish, node, number, op
-from weft.functions.elementwise import equal
+from weft.functions.common import Node, cast, finish, node, number, op, parts_of
+from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
 from weft.given import is_int
@@ -102,12 +102,16 @@ def _bound(value: Node, bound: Any, name: str) -> Any:
     return bound
 
 
-def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
+def nan_to_num(
+    x: Any, /, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None,
+) -> Array:
     """``x`` with NaN and infinities replaced by numbers (infinities: the largest of the dtype).
 
     Parameters
     ----------
     x : array or number
+    copy : bool
+        False: write into ``x``, an Array.
     nan, posinf, neginf : float, optional
         What stands for NaN and the infinities; None: the largest and the smallest number of the dtype.
 
@@ -121,9 +125,11 @@ def nan_to_num(x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf:
     >>> wf.nan_to_num(wf.array([wf.nan, 1.0])).tolist()
     [0.0, 1.0]
     """
+    if not copy and isinstance(x, Array):
+        return finish(nan_to_num(x, True, nan, posinf, neginf).node, x, "nan_to_num")
     value = node(x, "nan_to_num")
     if value.dtype in COMPLEX:
-        parts = [nan_to_num(wrap(op(part, value)), nan, posinf, neginf).node for part in ("real", "imag")]
+        parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in parts_of(value)]
         return finish(op("complex", *parts))
     if value.dtype not in FLOATS:
         return finish(value)
@@ -204,12 +210,14 @@ def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_
     return bool(all(close))
 
 
-def array_equal(x1: Any, x2: Any, /) -> bool:
+def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> bool:
     """Whether shapes and all elements are equal; computes at once.
 
     Parameters
     ----------
     x1, x2 : array_like
+    equal_nan : bool
+        Whether NaN is equal to NaN.
 
     Returns
     -------
@@ -227,4 +235,6 @@ def array_equal(x1: Any, x2: Any, /) -> bool:
     True
     """
     a, b = (() if type(x) is int else node(x, "array_equal", n).shape for x, n in ((x1, "x1"), (x2, "x2")))
+    if equal_nan and a == b:
+        return bool(all(logical_or(equal(x1, x2), logical_and(isnan(x1), isnan(x2)))))
     return a == b and bool(all(equal(x1, x2)))  # an integer may be larger than any that an array holds

@@ -13,7 +13,20 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import as_node, assigned, cast, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import COMPLEX, FLOAT32, INEXACT, INT64, INTEGERS, Format, converted, same_kind
+from weft.formats import (
+    COMPLEX,
+    FLOAT32,
+    FROM_NUMPY,
+    INEXACT,
+    INT64,
+    INTEGERS,
+    Format,
+    complexed,
+    converted,
+    holds,
+    promote,
+    same_kind,
+)
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
@@ -37,6 +50,11 @@ def floating(node: Node) -> Node:
 def magnitude(node: Node) -> Node:
     """The size of complex numbers; real ones as they are."""
     return op("abs", node) if node.dtype in COMPLEX else node
+
+
+def parts_of(node: Node) -> tuple[Node, Node]:
+    """The real and the imaginary parts of complex numbers."""
+    return op("real", node), op("imag", node)
 
 
 def conjugated(node: Node) -> Node:
@@ -78,6 +96,27 @@ def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "a
     if len(set(axes)) != len(axes):
         raise AxisError(f"{function}: {argument}={axis!r} names an axis twice")
     return tuple(sorted(axes))
+
+
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+def may_cast(source: Format, target: Format, casting: str, function: str) -> bool:
+    """Whether ``source`` may become ``target`` by NumPy's rule of this name."""
+    if casting not in CASTINGS:
+        raise ValueError(f"{function}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
+    if casting == "unsafe" or source is target:
+        return True
+    if casting == "safe":
+        return holds(target, source) or bool(np.can_cast(source.numpy, target.numpy))  # NumPy calls int64 to float64 safe
+    return casting == "same_kind" and same_kind(source, target)
+
+
+def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
+    """The axes to go over; a number has none, and NumPy lets 0 and -1 pass for them."""
+    if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
+        return ()
+    return axis_tuple(axis, len(shape), function)
 
 
 def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
@@ -149,13 +188,25 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
-    have = out.node.dtype
+    out[...] = wrap(into(node, out.node.dtype, function))
+    return out
+
+
+def into(node: Node, have: Format, function: str) -> Node:
+    """A result in the dtype of ``out``, which must be of its kind."""
     if not same_kind(node.dtype, have):
         raise DTypeError(
             f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first"
         )
-    out[...] = wrap(cast(node, have))
-    return out
+    return cast(node, have)
+
+
+def widened(form: Format, out: Any) -> Format:
+    """What a fold of ``form`` is computed in: with ``out=``, as in NumPy, in the dtype that holds both."""
+    if isinstance(out, tuple) and len(out) == 1:
+        (out,) = out
+    there = out.node.dtype if isinstance(out, Array) else FROM_NUMPY.get(out.dtype) if isinstance(out, np.ndarray) else None
+    return form if there is None else promote(form, there)
 
 
 def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:
@@ -190,10 +241,10 @@ def looked(x: Any, function: str, argument: str = "x") -> Any:
 
 
 def of_numpy(x: Any, like: Format | None = None) -> Array:
-    """NumPy's answer as an Array; ``like``: the float that its float64 becomes, where the operands were none."""
+    """NumPy's answer as an Array; ``like``: the float whose numbers its float64 becomes, where operands were none."""
     found = np.asarray(x)
-    if like is not None and found.dtype == np.float64:
-        found = converted(found, like.numpy)
+    if like is not None and found.dtype in (np.float64, np.complex128):
+        found = converted(found, like.part.numpy if found.dtype == np.float64 else complexed(like).numpy)
     return wrap(numpy_node(found))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.formats import BOOL, COMPLEX
-from weft.functions.common import broadcast, cast, conjugated, finish, floating, node, number, op
+from weft.functions.common import broadcast, cast, floating, node, number, op
 from weft.graph.node import Node
 
 
@@ -20,7 +20,7 @@ def real(x: Any, /) -> Array:
 
     Returns
     -------
-    Array of the shape of ``x``: float32 of complex64, float64 of complex128
+    Array of the shape of ``x``: float32 of complex64, float64 of complex128; of an Array a view, which writes through
 
     Examples
     --------
@@ -28,6 +28,8 @@ def real(x: Any, /) -> Array:
     >>> wf.real(wf.array([1 + 2j, 3.0])).tolist()
     [1.0, 3.0]
     """
+    if isinstance(x, Array):
+        return x.real
     value = node(x, "real")
     return wrap(op("real", value) if value.dtype in COMPLEX else value)
 
@@ -41,7 +43,7 @@ def imag(x: Any, /) -> Array:
 
     Returns
     -------
-    Array of the shape of ``x``: float32 of complex64, float64 of complex128
+    Array of the shape of ``x``: float32 of complex64, float64 of complex128; of a complex Array a view, which writes through
 
     Examples
     --------
@@ -49,35 +51,11 @@ def imag(x: Any, /) -> Array:
     >>> wf.imag(wf.array([1 + 2j, 3.0])).tolist()
     [2.0, 0.0]
     """
-    return wrap(_imaginary(node(x, "imag")))
+    return x.imag if isinstance(x, Array) else wrap(_imaginary(node(x, "imag")))
 
 
 def _imaginary(value: Node) -> Node:
     return op("imag", value) if value.dtype in COMPLEX else broadcast(number(0, value.dtype), value.shape)
-
-
-def conj(x: Any, /, out: Array | None = None) -> Array:
-    """The complex conjugates of ``x``; real numbers as they are.
-
-    Parameters
-    ----------
-    x : array_like
-    out : Array, optional
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.conj(wf.array([1 + 2j])).tolist()
-    [(1-2j)]
-    """
-    return finish(conjugated(node(x, "conj")), out, "conj")
-
-
-conjugate = conj
 
 
 def angle(z: Any, /, deg: bool = False) -> Array:

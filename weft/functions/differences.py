@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import operands
-from weft.errors import AxisError, ShapeError
+from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import BOOL, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -24,10 +24,12 @@ from weft.functions.common import (
     reshaped,
     sliced,
 )
+from weft.functions.complexes import iscomplexobj
 from weft.functions.elementwise import absolute, isnan, remainder
 from weft.functions.joining import concat
+from weft.functions.products import cumulative_sum
 from weft.functions.sorting import searchsorted
-from weft.functions.statistics import cumulative_sum, sum
+from weft.functions.statistics import sum
 
 
 def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:
@@ -82,6 +84,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return wrap(value)
 
 
+def _no_bools(function: str, argument: str, value: Node) -> None:
+    if value.dtype == BOOL:
+        raise DTypeError(f"{function}: {argument} is bool, and bools have no difference; cast with .astype('int8')")
+
+
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     """Differences between neighbours of the flattened array.
 
@@ -102,6 +109,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     [0, 1, 2]
     """
     (value,) = arrays("ediff1d", ary=ary)
+    _no_bools("ediff1d", "ary", value.node)
     parts = [to_begin, diff(value.reshape(-1)), to_end]
     rows = [wrap(cast(node(p, "ediff1d"), value.node.dtype)).reshape(-1) for p in parts if p is not None]
     return rows[0] if len(rows) == 1 else concat(rows)
@@ -145,7 +153,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     >>> wf.gradient(wf.array([1.0, 2.0, 4.0, 7.0])).tolist()
     [1.0, 1.5, 2.5, 3.0]
     """
-    value = floating(node(f, "gradient", "f"))
+    value = node(f, "gradient", "f")
+    _no_bools("gradient", "f", value)
+    value = floating(value)
     axes = axis_tuple(axis, len(value.shape), "gradient")
     if isinstance(axis, tuple | list):
         axes = tuple(axis_index(a, len(value.shape), "gradient") for a in axis)
@@ -255,8 +265,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
     Raises
     ------
-    ShapeError, ValueError
-        ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0.
+    ShapeError, ValueError, DTypeError
+        ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0; complex places.
 
     Examples
     --------
@@ -264,6 +274,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> wf.interp(wf.array([0.5, 5.0]), [0.0, 1.0], [10.0, 20.0]).tolist()
     [15.0, 20.0]
     """
+    for given, name in ((x, "x"), (xp, "xp")):
+        if iscomplexobj(given):
+            raise DTypeError(f"interp: {name} is {node(given, 'interp').dtype}; places must be real: take wf.real({name})")
     at, place, height = (floating(n) for n in operands(x, xp, fp))
     if place.shape != height.shape or len(place.shape) != 1:
         raise ShapeError(f"interp: xp has shape {place.shape} and fp {height.shape}; two vectors of one length are needed")

@@ -282,6 +282,8 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False) -> None:
     stop = None if len(shape) > 2 or wrap else shape[1] * shape[1]
     places = np.arange(math.prod(shape))[:stop:step]
     given = held(val, a.node.dtype, "fill_diagonal", "val")
+    if 0 in given.shape:
+        return  # nothing is written
     line = resize(_of(given), places.size) if given.shape else _of(given)
     index = np.unravel_index(places, shape)
     if places.size:

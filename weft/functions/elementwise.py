@@ -9,13 +9,14 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.array.meaning import OPERATIONS
 from weft.array.operators import call
 from weft.bind import bind
-from weft.formats import BOOL, FLOAT32, FLOATS
-from weft.functions.common import Node, cast, finish, node, number, op
-from weft.functions.ufunc import Ufunc, equip, special
+from weft.errors import DTypeError
+from weft.formats import BOOL, COMPLEX, FLOAT32, FLOATS
+from weft.functions.common import Node, cast, finish, node, number, op, parts_of
+from weft.functions.ufunc import Ufunc, asked, equip, special
 from weft.graph.primitives.table import TABLE
 
 Unary = Ufunc
@@ -69,9 +70,9 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
     ) -> Array:
         if x is None:
             node(x, name)
-        if where is not True or dtype is not None:
+        if where is not True or dtype is not None or casting != "same_kind":
             return special(ask, name, (x,), out, where, dtype, casting)
-        return ask(x) if out is None else finish(ask(x).node, out, name)
+        return ask(x) if out is None else finish(asked(ask, (x,), out).node, out, name)
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
@@ -84,9 +85,9 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
     def function(
         x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
     ) -> Array:
-        if where is not True or dtype is not None:
+        if where is not True or dtype is not None or casting != "same_kind":
             return special(ask, name, (x1, x2), out, where, dtype, casting)
-        return ask(x1, x2) if out is None else finish(ask(x1, x2).node, out, name)
+        return ask(x1, x2) if out is None else finish(asked(ask, (x1, x2), out).node, out, name)
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows, raises)
@@ -124,7 +125,19 @@ reciprocal = unary(
 )
 fabs = unary("fabs", "Absolute value, as a float.", "wf.array([1, -2])", "[1.0, 2.0]")
 
+conj = unary("conj", "The complex conjugates; real numbers as they are.", "wf.array([1 + 2j])", "[(1-2j)]")
+
 stop_gradient = unary("stop_gradient", "x, a constant for gradients.", "wf.array([1.0])", "[1.0]")
+
+ldexp = binary(
+    "ldexp", "``x1 * 2**x2`` with integers ``x2``, where the power alone may overflow.", "wf.array([0.75, 1.0]), [2, -1]",
+    "[3.0, 0.5]",
+)
+float_power = binary(
+    "float_power", "``x1 ** x2`` in float64, of complex numbers in complex128.", "wf.array([2, 4]), -1", "[0.5, 0.25]",
+)
+gcd = binary("gcd", "The greatest common divisor of integers; computes at once, in NumPy.", "wf.array([12, 7]), 8", "[4, 1]")
+lcm = binary("lcm", "The least common multiple of integers; computes at once, in NumPy.", "wf.array([12, 7]), 8", "[24, 56]")
 
 # ---- rounding
 
@@ -163,7 +176,11 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     """
     value = node(x, "round")
     if value.dtype == BOOL:
+        if decimals:
+            raise DTypeError(f"round: x is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
         value = cast(value, FLOAT32)
+    if value.dtype in COMPLEX:
+        return finish(op("complex", *[round(wrap(part), decimals).node for part in parts_of(value)]), out, "round")
     if value.dtype in FLOATS and decimals == 0:
         return finish(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:
@@ -257,6 +274,7 @@ absolute = abs
 arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
 rad2deg, deg2rad = degrees, radians
 around = round
+conjugate = conj
 true_divide, mod, power = divide, remainder, pow
 bitwise_not = invert = bitwise_invert
 left_shift, right_shift = bitwise_left_shift, bitwise_right_shift

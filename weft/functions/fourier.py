@@ -61,9 +61,28 @@ def _places(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, .
     return found, [value.shape[axis] if n == -1 else n for axis, n in zip(found, sizes, strict=True)]
 
 
+def _one_by_one(
+    function: str, value: Node, places: Sequence[int], sizes: Sequence[int | None], inverse: bool, way: str,
+) -> Node:
+    """Transformed along one axis after the other, each made as long as it is to be when its turn comes: one may come twice."""
+    for axis, size in zip(places, sizes, strict=True):
+        value = op("fft", _complex(_resized(function, value, (axis,), (size,))), axes=(axis,), inverse=inverse, norm=way)
+    return value
+
+
+def _twice(value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> list[int] | None:
+    """How long each axis is to be, where one is named twice; else None."""
+    if len(set(places)) == len(places):
+        return None
+    return [value.shape[axis] if n is None else n for axis, n in zip(places, sizes, strict=True)]
+
+
 def transformed(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Node:
     value = operand(x, function)
     places, sizes = _places(function, value, s, axes)
+    lengths = _twice(value, places, sizes)
+    if lengths is not None:
+        return _one_by_one(function, value, places[::-1], lengths[::-1], inverse, _norm(function, norm))
     value = _resized(function, value, places, sizes)
     return op("fft", _complex(value), axes=places, inverse=inverse, norm=_norm(function, norm))
 
@@ -73,6 +92,10 @@ def from_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node:
     if value.dtype in COMPLEX:
         raise DTypeError(f"{function}: x is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
     places, sizes = _places(function, value, s, axes)
+    lengths = _twice(value, places, sizes)
+    if lengths is not None:
+        value = op("rfft", _resized(function, value, places[-1:], lengths[-1:]), axis=places[-1], norm=way)
+        return _one_by_one(function, value, places[-2::-1], lengths[-2::-1], False, way)
     value = _resized(function, value, places, sizes)
     value = op("rfft", value, axis=places[-1], norm=way)
     return op("fft", value, axes=places[:-1], inverse=False, norm=way) if places[1:] else value
@@ -82,8 +105,13 @@ def to_real(function: str, value: Node, s: Any, axes: Any, norm: Any) -> Node:
     way = _norm(function, norm)
     value = _complex(value)
     places, sizes = _places(function, value, s, axes)
-    value = _resized(function, value, places[:-1], sizes[:-1])
-    if places[1:]:
+    lengths = _twice(value, places, sizes)
+    if lengths is not None:
+        value = _one_by_one(function, value, places[:-1], lengths[:-1], True, way)
+        sizes = [*sizes[:-1], 2 * (lengths[-1] - 1) if sizes[-1] is None else sizes[-1]]
+    else:
+        value = _resized(function, value, places[:-1], sizes[:-1])
+    if places[1:] and lengths is None:
         value = op("fft", value, axes=places[:-1], inverse=True, norm=way)
     last = sizes[-1]
     n = 2 * (value.shape[places[-1]] - 1) if last is None else last

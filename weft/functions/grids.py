@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.cell import LOCAL
 from weft.errors import ShapeError
 from weft.formats import BOOL, INT64
 from weft.functions.common import (
@@ -361,7 +362,7 @@ def _places(function: str, argument: str, given: Any, size: int, axis: int, mode
     index = integer_node(given, function, argument)
     if mode != "raise":
         return wrap(cast(bounded(function, given, index, size, axis, mode), INT64))
-    if isinstance(given, Array):
+    if isinstance(given, Array) and (index.value is None or LOCAL.trace is not None):  # its numbers are told when they are read
         return wrap(op("in_bounds", cast(index, INT64), extent=size, axis=axis, from_end=False))
     known = wrap(index).numpy()
     wrong = known[(known < 0) | (known >= size)]
@@ -387,7 +388,8 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Array, ..
     Raises
     ------
     ValueError, DTypeError, ShapeError, IndexError
-        Another ``order``; no integers; a negative extent; an index out of range, at once or when it is read.
+        Another ``order``, or an index out of range; no integers; a negative extent; an index of a pending Array out of range,
+        when it is read.
 
     Examples
     --------
@@ -420,7 +422,8 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     Raises
     ------
     ValueError, DTypeError, ShapeError, IndexError
-        Another ``mode`` or ``order``; no integers; not as many as dimensions; an index out of range.
+        Another ``mode`` or ``order``, or an index out of range; no integers; not as many as dimensions; an index of a pending
+        Array out of range, when it is read.
 
     Examples
     --------

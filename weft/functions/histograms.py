@@ -218,17 +218,21 @@ def histogram(
     place = searchsorted(line, x, side="right") - 1
     place = where(x == line[-1:], count - 1, place)
     inside = (place >= 0) & (place < count) & (x <= line[-1:])
+    truths = False
     if weights is None:
         added: Any = wrap(cast(inside.node, INT64))
     else:
         (added,) = arrays("histogram", weights=weights)
         if added.shape != value.shape:
             raise ShapeError(f"histogram: weights have shape {added.shape}, a has shape {value.shape}")
-        if added.node.dtype == BOOL:
+        truths = added.node.dtype == BOOL
+        if truths:
             added = added.astype("int64")
         added = where(inside, added.reshape(-1), 0)
     counts = wrap(_counted(where(inside, place, 0).node, added.node, count))
     shown = of_numpy(edges, _like(value))
+    if truths:
+        counts = counts.astype("bool")  # NumPy counts in the dtype of the weights
     if density:
         counts = counts / diff(shown) / sum(counts)
     return counts, shown

@@ -1,25 +1,23 @@
-"""Joining, splitting, repeating and padding arrays."""
+"""Joining, splitting and repeating arrays."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node, numpy_node, operands, warn_of_overflow
+from weft.convert import numpy_node, operands
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
-from weft.formats import BOOL
 from weft.functions.common import (
     Node,
     axis_index,
     broadcast,
     cast,
     finish,
-    held,
     integer_node,
+    may_cast,
     node,
     op,
     permuted,
@@ -29,18 +27,26 @@ from weft.functions.common import (
 from weft.spelling import spelled
 
 
-def _nodes(arrays: Any, function: str, dtype: Any = None) -> tuple[Node, ...]:
+def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind") -> tuple[Node, ...]:
     if isinstance(arrays, Array):
         arrays = list(arrays)
     if not isinstance(arrays, (tuple, list, np.ndarray)):
         raise DTypeError(f"{function}: a sequence of arrays is needed, not {type(arrays).__name__}")
     if len(arrays) == 0:
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
-    nodes = operands(*arrays)
-    return nodes if dtype is None else tuple(cast(n, spelled(dtype)) for n in nodes)
+    if dtype is None and casting == "same_kind":
+        return operands(*arrays)
+    own = [x if isinstance(x, int | float | complex) else node(x, function, "arrays") for x in arrays]
+    wanted = operands(*own)[0].dtype if dtype is None else spelled(dtype)
+    for k, n in enumerate(own):
+        if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
+            raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
+    return tuple([cast(n if isinstance(n, Node) else node(n, function), wanted) for n in own])
 
 
-def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None) -> Array:
+def concat(
+    arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
     """Arrays one after the other along an axis they have.
 
     Parameters
@@ -51,6 +57,8 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
         None: flattened first.
     out : Array, optional
     dtype : dtype, optional
+    casting : str
+        What ``dtype`` may make of the arrays: "no", "equiv", "safe", "same_kind" or "unsafe".
 
     Returns
     -------
@@ -68,7 +76,7 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    nodes = _nodes(arrays, "concat", dtype)
+    nodes = _nodes(arrays, "concat", dtype, casting)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
     axis = axis_index(axis, len(nodes[0].shape), "concat")
@@ -79,7 +87,9 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Array | None = None, dtype
     return finish(nodes[0] if len(nodes) == 1 else op("concat", *nodes, axis=axis), out, "concat")
 
 
-def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = None) -> Array:
+def stack(
+    arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+) -> Array:
     """Arrays of one shape along a new axis.
 
     Parameters
@@ -88,7 +98,7 @@ def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = 
     axis : int
         Where the new axis is in the result.
     out : Array, optional
-    dtype : dtype, optional
+    dtype, casting : as in :func:`concat`
 
     Returns
     -------
@@ -106,7 +116,7 @@ def stack(arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = 
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
-    nodes = _nodes(arrays, "stack", dtype)
+    nodes = _nodes(arrays, "stack", dtype, casting)
     shape = nodes[0].shape
     for k, n in enumerate(nodes):
         if n.shape != shape:
@@ -354,82 +364,6 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
     return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
-
-
-def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(given, (Array, np.ndarray)):
-        given = given.tolist()
-    rows: Sequence[Any]
-    if not isinstance(given, (tuple, list)):
-        rows = [(given, given)]
-    elif all(not isinstance(r, (tuple, list)) for r in given):
-        rows = [(given[0], given[-1])]
-    else:
-        rows = given
-    rows = list(rows) * ndim if len(rows) == 1 else rows
-    found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows]
-    if len(found) != ndim or any(n < 0 for pair in found for n in pair):
-        raise ShapeError(f"pad: pad_width={given!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
-    return found
-
-
-def pad(x: Any, pad_width: Any, /, mode: str = "constant", constant_values: Any = 0) -> Array:
-    """More elements before and after, along each axis.
-
-    Parameters
-    ----------
-    x : array
-    pad_width : int, (before, after), or one such pair an axis
-    mode : "constant", "edge", "reflect", "symmetric" or "wrap"
-    constant_values : number or Array without dimensions
-
-    Returns
-    -------
-    Array of the dtype of ``x``
-
-    Raises
-    ------
-    ShapeError, ValueError
-        Widths that do not fit, or nothing to repeat; another ``mode``.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.pad(wf.array([1, 2]), (1, 2)).tolist()
-    [0, 1, 2, 0, 0]
-    >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()
-    [3, 2, 1, 2, 3, 2, 1]
-    """
-    value = node(x, "pad")
-    widths = _widths(pad_width, len(value.shape))
-    if mode == "constant":
-        return wrap(_constant(value, widths, constant_values))
-    if mode not in ("edge", "reflect", "symmetric", "wrap"):
-        raise ValueError(f"pad: mode={mode!r} must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap'")
-    for axis, (low, high) in enumerate(widths):
-        extent = value.shape[axis]
-        if not (low or high):
-            continue
-        if not extent:
-            raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could repeat")
-        place = np.pad(np.arange(extent), (low, high), mode=mode)  # type: ignore[call-overload]
-        got = op("gather", value, numpy_node(place), axes=(axis,))
-        value = permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape))))
-    return wrap(value)
-
-
-def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
-    low, high = (tuple(w[side] for w in widths) for side in (0, 1))
-    if isinstance(fill, (bool, int, float, np.generic)):
-        warn_of_overflow(fill, value.dtype)
-        with np.errstate(over="ignore"):
-            known = np.asarray(fill).astype(value.dtype.numpy).item()
-        return op("pad", value, low=low, high=high, value=known)
-    inside = held(fill, value.dtype, "pad", "constant_values")
-    if inside.shape:
-        raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
-    mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
-    return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
 
 
 concatenate = concat

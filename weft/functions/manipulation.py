@@ -30,7 +30,7 @@ def _array(x: Any, function: str) -> Array:
 # ---- another shape
 
 
-def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
+def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
     """The same elements in another shape: a view where NumPy has one, else a copy (as of a transpose).
 
     Parameters
@@ -38,6 +38,8 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
     x : array
     shape : int or tuple of int
         One extent may be -1: what is left over.
+    order : "C", "F" or "A"
+        Read and written row by row, or ("F", and "A" of what lies so) column by column.
     copy : bool, optional
         True: always a copy; False: never.
 
@@ -57,18 +59,19 @@ def reshape(x: Any, /, shape: Any, copy: bool | None = None) -> Array:
     [[0, 1], [2, 3]]
     """
     value = _array(x, "reshape")
-    out = value.reshape(shape)
+    out = value.reshape(shape, order=order)
     if copy is False and isinstance(x, Array) and out.cell is not x.cell:
         raise ValueError(f"reshape: elements of shape {value.shape} cannot be seen in shape {out.shape} without a copy")
     return like(out, out.node) if copy else out
 
 
-def ravel(x: Any, /) -> Array:
+def ravel(x: Any, /, order: str = "C") -> Array:
     """All elements in one dimension: a view where they lie one after the other, else a copy, as in NumPy.
 
     Parameters
     ----------
     x : array_like
+    order : "C", "F", "A" or "K"
 
     Returns
     -------
@@ -81,6 +84,8 @@ def ravel(x: Any, /) -> Array:
     [1, 2, 3, 4]
     """
     value = _array(x, "ravel")
+    turned = value._turned(order, "ravel", "CFAK") if order != "C" else None
+    value = value if turned is None else turned
     return value.reshape((value.size,)) if value._in_order() else value.flatten()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.functions.common import axis_index, broadcast, broadcast_shapes, op, permuted, reshaped, sliced
+from weft.functions.common import axis_index, broadcast, broadcast_shapes, conjugated, op, permuted, reshaped, sliced
 from weft.functions.joining import concat
 from weft.functions.linalg import matmul
 
@@ -118,7 +118,7 @@ def matvec(x1: Any, x2: Any, /) -> Array:
 
 
 def vecmat(x1: Any, x2: Any, /) -> Array:
-    """Vectors times matrices.
+    """Vectors times matrices. Complex numbers of ``x1`` are conjugated, as in :func:`vecdot`.
 
     Parameters
     ----------
@@ -143,5 +143,5 @@ def vecmat(x1: Any, x2: Any, /) -> Array:
     a, b = operands(x1, x2)
     if len(b.shape) < 2 or not a.shape or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"vecmat: shapes {a.shape} and {b.shape} do not fit: (..., M) and (..., M, N) are needed")
-    found = matmul(wrap(op("reshape", a, shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
+    found = matmul(wrap(op("reshape", conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
     return found.reshape((*found.shape[:-2], found.shape[-1]))

@@ -7,11 +7,12 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError, warn
-from weft.formats import FLOAT32, FLOATS
+from weft.formats import COMPLEX, FLOAT32, INEXACT
 from weft.functions.choosing import clip
-from weft.functions.common import Node, arrays, cast, floating, node, op, reshaped
+from weft.functions.common import Node, arrays, cast, floating, node, op, parts_of, reshaped
+from weft.functions.complexes import real
 from weft.functions.diagonals import diagonal
-from weft.functions.elementwise import sqrt
+from weft.functions.elementwise import conj, sqrt
 from weft.functions.linalg import matmul
 from weft.functions.statistics import sum
 from weft.spelling import spelled
@@ -76,14 +77,14 @@ def cov(
         if rows.shape[1] != more.shape[1]:
             raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more.shape[1]}")
         rows = op("concat", rows, more, axis=0)
-    wanted = spelled(dtype) if dtype is not None else rows.dtype if rows.dtype in FLOATS else FLOAT32
+    wanted = spelled(dtype) if dtype is not None else rows.dtype if rows.dtype in INEXACT else FLOAT32
     x = wrap(cast(floating(rows), wanted.computed))
     count = x.shape[1]
     weights: Any = None
     if fweights is not None:
-        weights = _weights(fweights, "fweights", count, x.node.dtype)
+        weights = _weights(fweights, "fweights", count, x.node.dtype.part)
     if aweights is not None:
-        more_weights = _weights(aweights, "aweights", count, x.node.dtype)
+        more_weights = _weights(aweights, "aweights", count, x.node.dtype.part)
         weights = more_weights if weights is None else weights * more_weights
     less = ddof if ddof is not None else 0 if bias else 1
     total: Any = float(count) if weights is None else sum(weights)
@@ -93,7 +94,7 @@ def cov(
         warn("cov: there are no more observations than degrees of freedom: the result is infinite or NaN")
         freedom = 0.0
     far = x - centre
-    found = matmul(far if weights is None else far * weights, far.T) / freedom
+    found = matmul(far if weights is None else far * weights, conj(far).T) / freedom
     return wrap(cast(found.node if found.size != 1 else reshaped(found.node, ()), wanted))
 
 
@@ -122,5 +123,8 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     both = cov(x, y, rowvar, dtype=dtype)
     if not both.ndim:
         return both / both
-    size = sqrt(diagonal(both))
-    return clip(both / size[:, None] / size[None, :], -1.0, 1.0)
+    size = sqrt(real(diagonal(both)))
+    found = both / size[:, None] / size[None, :]
+    if found.node.dtype in COMPLEX:
+        return wrap(op("complex", *[clip(wrap(part), -1.0, 1.0).node for part in parts_of(found.node)]))
+    return clip(found, -1.0, 1.0)

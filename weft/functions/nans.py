@@ -1,4 +1,4 @@
-"""Sums, means and extremes of the elements that are not NaN."""
+"""Sums, means and extremes of the elements that are not NaN; a complex number is NaN where one of its parts is."""
 
 from __future__ import annotations
 
@@ -7,26 +7,38 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.formats import FLOATS
-from weft.functions.choosing import where
-from weft.functions.common import Axis, arrays, cast, finish, floating, node
+from weft.formats import BOOL, COMPLEX, INEXACT
+from weft.functions.choosing import where as choose
+from weft.functions.common import Axis, arrays, cast, finish, floating, magnitude, node, widened
 from weft.functions.elementwise import isnan, sqrt
-from weft.functions.products import cumulative_prod
-from weft.functions.statistics import all, argmax, argmin, cumulative_sum, max, min, prod, sum
+from weft.functions.products import cumprod, cumsum
+from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
+from weft.spelling import spelled
 
 
 def _without(function: str, x: Any, stand_in: float) -> Array:
     """``x`` with a number in place of each NaN."""
     (value,) = arrays(function, a=x)
-    return where(isnan(value), stand_in, value) if value.node.dtype in FLOATS else value
+    if value.node.dtype not in INEXACT:
+        return value
+    number = complex(stand_in, stand_in) if value.node.dtype in COMPLEX and np.isinf(stand_in) else stand_in
+    return choose(isnan(value), number, value)
 
 
-def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def _none_left(value: Array, axis: Axis, keepdims: bool, where: Any = True) -> Array | None:
+    """Whether all elements along axes are NaN; None where none can be."""
+    return all(isnan(value), axis, keepdims=keepdims, where=where) if value.node.dtype in INEXACT else None
+
+
+def nansum(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Array:
     """Sum of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, keepdims : as in :func:`sum`
+    a, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
 
     Returns
     -------
@@ -43,15 +55,18 @@ def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = Non
     >>> wf.nansum(wf.array([1.0, wf.nan, 2.0])).tolist()
     3.0
     """
-    return sum(_without("nansum", a, 0.0), axis, dtype, out, keepdims)
+    return sum(_without("nansum", a, 0.0), axis, dtype, out, keepdims, initial, where)
 
 
-def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def nanprod(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+    where: Any = True,
+) -> Array:
     """Product of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, keepdims : as in :func:`sum`
+    a, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
 
     Returns
     -------
@@ -68,7 +83,7 @@ def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = No
     >>> wf.nanprod(wf.array([3.0, wf.nan, 2.0])).tolist()
     6.0
     """
-    return prod(_without("nanprod", a, 1.0), axis, dtype, out, keepdims)
+    return prod(_without("nanprod", a, 1.0), axis, dtype, out, keepdims, initial, where)
 
 
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
@@ -76,7 +91,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
 
     Parameters
     ----------
-    a, axis, dtype, out : as in :func:`cumulative_sum`
+    a, axis, dtype, out : as in :func:`cumsum`
 
     Returns
     -------
@@ -85,7 +100,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
     Raises
     ------
     AxisError, DTypeError
-        As :func:`cumulative_sum`.
+        As :func:`cumsum`.
 
     Examples
     --------
@@ -93,7 +108,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | N
     >>> wf.nancumsum(wf.array([1.0, wf.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
-    return cumulative_sum(_without("nancumsum", a, 0.0), axis, dtype, out)
+    return cumsum(_without("nancumsum", a, 0.0), axis, dtype, out)
 
 
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
@@ -101,7 +116,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
 
     Parameters
     ----------
-    a, axis, dtype, out : as in :func:`cumulative_sum`
+    a, axis, dtype, out : as in :func:`cumsum`
 
     Returns
     -------
@@ -110,7 +125,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
     Raises
     ------
     AxisError, DTypeError
-        As :func:`cumulative_sum`.
+        As :func:`cumsum`.
 
     Examples
     --------
@@ -118,24 +133,25 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
     >>> wf.nancumprod(wf.array([2.0, wf.nan, 3.0])).tolist()
     [2.0, 2.0, 6.0]
     """
-    return cumulative_prod(_without("nancumprod", a, 1.0), axis, dtype, out)
+    return cumprod(_without("nancumprod", a, 1.0), axis, dtype, out)
 
 
-def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool) -> Array:
+def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any) -> Array:
     (value,) = arrays(function, a=a)
     fold, none = (max, -np.inf) if function == "nanmax" else (min, np.inf)
-    found = fold(_without(function, value, none), axis, keepdims=keepdims)
-    if value.node.dtype in FLOATS:
-        found = where(all(isnan(value), axis, keepdims=keepdims), np.nan, found)
-    return finish(found.node, out, function)
+    found = fold(_without(function, value, none), axis, keepdims=keepdims, initial=initial, where=where)
+    none_left = _none_left(value, axis, keepdims) if initial is None else None
+    return finish(found.node if none_left is None else choose(none_left, np.nan, found).node, out, function)
 
 
-def nanmax(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def nanmax(
+    a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+) -> Array:
     """Largest of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, out, keepdims : as in :func:`max`
+    a, axis, out, keepdims, initial, where : as in :func:`max`
 
     Returns
     -------
@@ -152,15 +168,17 @@ def nanmax(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.nanmax(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
-    return _extreme("nanmax", a, axis, out, keepdims)
+    return _extreme("nanmax", a, axis, out, keepdims, initial, where)
 
 
-def nanmin(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def nanmin(
+    a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+) -> Array:
     """Smallest of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, out, keepdims : as in :func:`max`
+    a, axis, out, keepdims, initial, where : as in :func:`max`
 
     Returns
     -------
@@ -177,12 +195,13 @@ def nanmin(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool =
     >>> wf.nanmin(wf.array([1.0, wf.nan])).tolist()
     1.0
     """
-    return _extreme("nanmin", a, axis, out, keepdims)
+    return _extreme("nanmin", a, axis, out, keepdims, initial, where)
 
 
 def _place(function: str, a: Any, axis: int | None, out: Any, keepdims: bool) -> Array:
     (value,) = arrays(function, a=a)
-    if value.node.dtype in FLOATS and bool(all(isnan(value), axis).any()):
+    none_left = _none_left(value, axis, False)
+    if none_left is not None and bool(none_left.any()):
         raise ValueError(f"{function}: all elements of a slice are NaN")
     fold, none = (argmax, -np.inf) if function == "nanargmax" else (argmin, np.inf)
     return fold(_without(function, value, none), axis, out, keepdims)
@@ -238,32 +257,36 @@ def nanargmin(a: Any, axis: int | None = None, out: Array | None = None, keepdim
     return _place("nanargmin", a, axis, out, keepdims)
 
 
-def _moments(function: str, a: Any, axis: Axis, dtype: Any, ddof: float | None, keepdims: bool) -> Array:
-    """The mean (``ddof`` is None) or the variance, in the dtype that it is computed in."""
+def _moments(
+    function: str, a: Any, axis: Axis, dtype: Any, ddof: float | None, keepdims: bool, where: Any, out: Any,
+) -> Array:
+    """The mean (``ddof`` is None) or the variance, in the dtype of the result."""
     value = floating(node(a, function, "a"))
-    x = wrap(cast(value, value.dtype.computed))
-    there = ~isnan(x)
-    if dtype is not None:
-        x = x.astype(dtype)
-    count = sum(there, axis, keepdims=True).astype(x.dtype)
-    mean = sum(where(there, x, 0.0), axis, keepdims=True) / count
+    result = spelled(dtype) if dtype is not None else widened(value.dtype, out)
+    x = wrap(cast(value, result.computed))
+    there = ~isnan(x) if where is True else ~isnan(x) & wrap(cast(node(where, function, "where"), BOOL))
+    count = sum(there, axis, keepdims=True).astype(x.node.dtype.part.numpy)
+    mean = sum(choose(there, x, 0.0), axis, keepdims=True) / count
     found = mean
     if ddof is not None:
         freedom = count - ddof
-        far = sum(where(there, x - mean, 0.0) ** 2, axis, keepdims=True)
-        found = where(freedom > 0, far / where(freedom > 0, freedom, 1.0), np.nan)
+        far = choose(there, x - mean, 0.0)
+        total = sum(wrap(magnitude(far.node)) ** 2, axis, keepdims=True)
+        found, result = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan), result.part
     if not keepdims:
         shape = sum(there, axis).shape
         found = found.reshape(shape)
-    return found if dtype is not None else wrap(cast(found.node, value.dtype))
+    return wrap(cast(found.node, result))
 
 
-def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def nanmean(
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+) -> Array:
     """Mean of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, keepdims : as in :func:`mean`
+    a, axis, dtype, out, keepdims, where : as in :func:`mean`
 
     Returns
     -------
@@ -280,18 +303,18 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = No
     >>> wf.nanmean(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
-    return finish(_moments("nanmean", a, axis, dtype, None, keepdims).node, out, "nanmean")
+    return finish(_moments("nanmean", a, axis, dtype, None, keepdims, where, out).node, out, "nanmean")
 
 
 def nanvar(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
-    correction: float | None = None,
+    where: Any = True, correction: float | None = None,
 ) -> Array:
     """Variance of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, ddof, keepdims, correction : as in :func:`var`
+    a, axis, dtype, out, ddof, keepdims, where, correction : as in :func:`var`
 
     Returns
     -------
@@ -309,18 +332,18 @@ def nanvar(
     1.0
     """
     less = ddof if correction is None else correction
-    return finish(_moments("nanvar", a, axis, dtype, less, keepdims).node, out, "nanvar")
+    return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out).node, out, "nanvar")
 
 
 def nanstd(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
-    correction: float | None = None,
+    where: Any = True, correction: float | None = None,
 ) -> Array:
     """Standard deviation of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, ddof, keepdims, correction : as in :func:`var`
+    a, axis, dtype, out, ddof, keepdims, where, correction : as in :func:`var`
 
     Returns
     -------
@@ -338,4 +361,4 @@ def nanstd(
     2.0
     """
     less = ddof if correction is None else correction
-    return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims)).node, out, "nanstd")
+    return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims, where, out)).node, out, "nanstd")

@@ -13,6 +13,7 @@ from weft.functions.common import (
     Node,
     axis_index,
     axis_tuple,
+    broadcast,
     cast,
     floating,
     magnitude,
@@ -74,9 +75,17 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
     if ord == 1:
         return reduced("reduce_sum", size, axes, keepdims)
     if math.isinf(ord):
-        return reduced("reduce_max" if ord > 0 else "reduce_min", size, axes, keepdims)
+        return _extreme(size, axes, keepdims, ord > 0)
     total = reduced("reduce_sum", op("pow", size, number(ord, value.dtype)), axes, keepdims)
     return op("pow", total, number(1 / ord, value.dtype))
+
+
+def _extreme(sizes: Node, axes: tuple[int, ...], keepdims: bool, largest: bool) -> Node:
+    """The largest or the smallest of sizes; the largest of none is 0."""
+    if largest and 0 in [sizes.shape[a] for a in axes]:
+        shape = tuple(1 if a in axes else n for a, n in enumerate(sizes.shape) if keepdims or a not in axes)
+        return broadcast(number(0, sizes.dtype), shape)
+    return reduced("reduce_max" if largest else "reduce_min", sizes, axes, keepdims)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
@@ -120,7 +129,7 @@ def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -
         raise ValueError(f"norm: ord={ord!r} is not a norm of matrices; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     summing, over = (row, column) if abs(ord) == 1 else (column, row)
     sums = op("reduce_sum", op("abs", value), axes=(summing,), keepdims=True)
-    out = op("reduce_max" if ord > 0 else "reduce_min", sums, axes=(over,), keepdims=True)
+    out = _extreme(sums, (over,), True, ord > 0)
     if keepdims:
         return out
     return reshaped(out, tuple(n for a, n in enumerate(out.shape) if a not in (row, column)))
@@ -130,8 +139,8 @@ def _of_singular_values(value: Node, row: int, column: int, keepdims: bool, ord:
     """Their sum, the largest, or the smallest."""
     rest = [a for a in range(len(value.shape)) if a not in (row, column)]
     values = op("svdvals", permuted(value, (*rest, row, column)))
-    name = "reduce_sum" if ord == "nuc" else "reduce_max" if ord == 2 else "reduce_min"
-    found = reduced(name, values, (len(rest),))
+    along = (len(rest),)
+    found = reduced("reduce_sum", values, along) if ord == "nuc" else _extreme(values, along, False, ord == 2)
     return reshaped(found, tuple(1 if a in (row, column) else n for a, n in enumerate(value.shape))) if keepdims else found
 
 

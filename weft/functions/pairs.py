@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array, wrap
-from weft.convert import operands
-from weft.errors import DTypeError
-from weft.formats import BOOL, FLOAT64, FLOATS, INT32, INT64, INTEGERS
+from weft.array.composed import OPERATIONS
+from weft.array.meaning import no_complex
+from weft.formats import COMPLEX, FLOATS, INT32
 from weft.functions.choosing import where
-from weft.functions.common import Node, broadcast_shapes, cast, finish, floating, node, number, of_numpy, op
-from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, power, remainder, signbit, trunc
+from weft.functions.common import Node, cast, finish, floating, node, number, op
+from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
 
 
 def _out(out: Any) -> tuple[Any, Any]:
@@ -71,8 +69,8 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     return finish(rest.node, first, "modf"), finish(whole.node, second, "modf")
 
 
-def _exponent(value: Node) -> tuple[Node, Node]:
-    """Mantissas from 0.5 to 1, and exponents as integers of the same width, from the bits of the numbers."""
+def _exponent(value: Node) -> Node:
+    """The powers of two, as integers of the same width, from the bits of the numbers."""
     form = value.dtype.computed
     x, bits = cast(value, form), form.integer
     small = op("less", op("abs", x), number(2.0 ** (2 - form.bias), form))  # denormal numbers are made larger first
@@ -80,11 +78,9 @@ def _exponent(value: Node) -> tuple[Node, Node]:
     word = op("bitcast", x, dtype=bits)
     mask = ((1 << form.exponent) - 1) << form.mantissa
     field = op("bitwise_right_shift", op("bitwise_and", word, number(mask, bits)), number(form.mantissa, bits))
-    kept = op("bitwise_and", word, number(~mask, bits))
-    half = op("bitcast", op("bitwise_or", kept, number((form.bias - 1) << form.mantissa, bits)), dtype=form)
     power = op("subtract", field, op("where", small, number(form.bias + form.mantissa + 1, bits), number(form.bias - 1, bits)))
     plain = op("logical_and", op("isfinite", x), op("not_equal", x, number(0, form)))
-    return op("where", plain, half, x), op("where", plain, power, number(0, bits))
+    return op("where", plain, power, number(0, bits))
 
 
 def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
@@ -99,6 +95,11 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     -------
     Array of floats and Array of int32
 
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
+
     Examples
     --------
     >>> import weft as wf
@@ -106,135 +107,12 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     [[0.5, 0.75], [4, 0]]
     """
     value = floating(node(x, "frexp"))
-    mantissa, exponent = _exponent(value)
+    if value.dtype in COMPLEX:
+        raise no_complex("frexp", value.dtype)
+    exponent = _exponent(value)
+    mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # so its derivative is that power of two
     first, second = _out(out)
-    return finish(cast(mantissa, value.dtype), first, "frexp"), finish(cast(exponent, INT32), second, "frexp")
-
-
-def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-    """``x1 * 2**x2``, where the power alone may overflow.
-
-    Parameters
-    ----------
-    x1 : array or number
-    x2 : array of integers
-    out : Array, optional
-
-    Returns
-    -------
-    Array of floats, of the shape that both broadcast to
-
-    Raises
-    ------
-    DTypeError, ShapeError
-        Exponents that are no integers; shapes that do not broadcast.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.ldexp(wf.array([0.75, 1.0]), [2, -1]).tolist()
-    [3.0, 0.5]
-    """
-    value, power = floating(node(x1, "ldexp", "x1")), node(x2, "ldexp", "x2")
-    if power.dtype not in INTEGERS and power.dtype != BOOL:
-        raise DTypeError(f"ldexp: x2 must hold integers, but has dtype {power.dtype}; cast with .astype('int64')")
-    broadcast_shapes("ldexp", value.shape, power.shape)
-    form = value.dtype.computed
-    bits, most = form.integer, form.bias - 1
-    found, rest = cast(value, form), cast(power, INT64)
-    for _ in range(4):  # each power is a float whose bits are known: as often as leads from the least number to the largest
-        step = op("minimum", op("maximum", rest, number(-most, INT64)), number(most, INT64))
-        rest = op("subtract", rest, step)
-        field = cast(op("add", step, number(form.bias, INT64)), bits)
-        factor = op("bitcast", op("bitwise_left_shift", field, number(form.mantissa, bits)), dtype=form)
-        found = op("multiply", found, factor)
-    return finish(cast(found, value.dtype), out, "ldexp")
-
-
-def _integers(function: str, x1: Any, x2: Any, out: Any) -> Array:
-    a, b = operands(x1, x2)
-    if a.dtype not in INTEGERS:
-        raise DTypeError(f"{function}: integers are needed, but the dtype is {a.dtype}; cast with .astype('int64')")
-    broadcast_shapes(function, a.shape, b.shape)
-    return finish(of_numpy(getattr(np, function)(wrap(a).numpy(), wrap(b).numpy())).node, out, function)
-
-
-def gcd(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-    """The greatest common divisor; computes at once, in NumPy.
-
-    Parameters
-    ----------
-    x1, x2 : array of integers
-    out : Array, optional
-
-    Returns
-    -------
-    Array of the shape that both broadcast to
-
-    Raises
-    ------
-    DTypeError, ShapeError, TraceError
-        No integers; shapes that do not broadcast; inside a traced function.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.gcd(wf.array([12, 7]), 8).tolist()
-    [4, 1]
-    """
-    return _integers("gcd", x1, x2, out)
-
-
-def lcm(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-    """The least common multiple; computes at once, in NumPy.
-
-    Parameters
-    ----------
-    x1, x2, out : as in :func:`gcd`
-
-    Returns
-    -------
-    Array of the shape that both broadcast to
-
-    Raises
-    ------
-    DTypeError, ShapeError, TraceError
-        As :func:`gcd`.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.lcm(wf.array([12, 7]), 8).tolist()
-    [24, 56]
-    """
-    return _integers("lcm", x1, x2, out)
-
-
-def float_power(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-    """``x1 ** x2`` in float64.
-
-    Parameters
-    ----------
-    x1, x2 : array or number
-    out : Array, optional
-
-    Returns
-    -------
-    Array of float64
-
-    Raises
-    ------
-    ShapeError
-        Shapes that do not broadcast.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.float_power(wf.array([2, 4]), -1).tolist()
-    [0.5, 0.25]
-    """
-    a, b = (wrap(cast(n, FLOAT64)) for n in operands(x1, x2))
-    return finish(power(a, b).node, out, "float_power")
+    return finish(mantissa, first, "frexp"), finish(cast(exponent, INT32), second, "frexp")
 
 
 def fix(x: Any, /, out: Array | None = None) -> Array:
@@ -260,6 +138,8 @@ def fix(x: Any, /, out: Array | None = None) -> Array:
 
 def _infinite(function: str, x: Any, below: bool, out: Any) -> Array:
     value = wrap(node(x, function))
+    if value.node.dtype in COMPLEX:
+        raise no_complex(function, value.node.dtype)
     if value.node.dtype not in FLOATS:
         return finish(isinf(value).node, out, function)
     negative = signbit(value)

@@ -10,8 +10,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.formats import FLOAT32, FLOAT64
+from weft.formats import COMPLEX, FLOAT32, FLOAT64, complexed
 from weft.functions.common import Node, arrays, floating, looked, node, number, of_numpy, op, reshaped, sliced
+from weft.functions.factors import eigvals
 from weft.functions.joining import concat
 from weft.functions.signals import convolve
 
@@ -22,6 +23,11 @@ def _line(function: str, x: Any, argument: str = "p") -> Node:
     if len(value.shape) > 1:
         raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector of coefficients is needed")
     return value if value.shape else reshaped(value, (1,))
+
+
+def _wide(x: np.ndarray) -> np.ndarray:
+    """For NumPy to compute with."""
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
 def polyval(p: Any, x: Any) -> Array:
@@ -162,7 +168,7 @@ def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
     """
     over, under = operands(wrap(_line("polydiv", u, "u")), wrap(_line("polydiv", v, "v")))
     dtype = floating(over).dtype
-    found = np.polydiv(*(wrap(n).numpy().astype(np.float64) for n in (over, under)))
+    found = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
     return of_numpy(found[0], dtype), of_numpy(found[1], dtype)
 
 
@@ -228,7 +234,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     >>> wf.polyint([3.0, 2.0, 1.0]).tolist()
     [1.0, 1.0, 1.0, 0.0]
     """
-    line, count = wrap(floating(_line("polyint", p))), _times("polyint", m)
+    line, count = wrap(_line("polyint", p)), _times("polyint", m)
     constants = [0.0] * count
     if k is not None:
         given = looked(k, "polyint", "k").reshape(-1).tolist()
@@ -236,8 +242,10 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
         if len(constants) < count:
             raise ValueError(f"polyint: {len(constants)} constants are given for m={count}")
     for c in constants[:count]:
+        line = wrap(floating(line.node))
         powers = np.arange(line.size, 0, -1)
-        line = concat([line / powers.astype(line.dtype), wrap(number(c, line.node.dtype)).reshape(1)])
+        kept = complexed(line.node.dtype) if isinstance(c, complex) else line.node.dtype
+        line = concat([line / powers.astype(line.dtype), wrap(number(c, kept)).reshape(1)])
     return line
 
 
@@ -246,17 +254,17 @@ def poly(seq_of_zeros: Any) -> Array:
 
     Parameters
     ----------
-    seq_of_zeros : (N,) array
-        NumPy's square matrix, whose eigenvalues would be taken, is refused.
+    seq_of_zeros : (N,) or (N, N) array
+        Of a matrix the eigenvalues are taken: the result is its characteristic polynomial.
 
     Returns
     -------
-    (N + 1,) Array of floats, the first of them 1
+    (N + 1,) Array of floats, the first of them 1; of no zeros the number 1. Of complex zeros it is complex, in pairs or not
 
     Raises
     ------
     ShapeError
-        No vector.
+        Neither a vector nor a square matrix with elements.
 
     Examples
     --------
@@ -264,12 +272,18 @@ def poly(seq_of_zeros: Any) -> Array:
     >>> wf.poly([1.0, 2.0]).tolist()
     [1.0, -3.0, 2.0]
     """
-    zeros = wrap(floating(_line("poly", seq_of_zeros, "seq_of_zeros")))
+    given = wrap(floating(node(seq_of_zeros, "poly", "seq_of_zeros")))
+    if given.ndim > 1 and (given.ndim > 2 or given.shape[0] != given.shape[1] or not given.size):
+        raise ShapeError(f"poly: seq_of_zeros has shape {given.shape}; a vector or a square matrix with elements is needed")
+    zeros = eigvals(given) if given.ndim == 2 else given.reshape(-1)
+    if not zeros.size:
+        return wrap(number(1, zeros.node.dtype))
     one = wrap(number(1, zeros.node.dtype)).reshape(1)
     found = one
     for k in range(zeros.size):
         found = convolve(found, concat([one, -zeros[k : k + 1]]))
-    return found
+    real_matrix = given.ndim == 2 and given.node.dtype not in COMPLEX  # its complex eigenvalues come in pairs
+    return wrap(op("real", found.node)) if real_matrix else found
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  NumPy's name
@@ -343,10 +357,10 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     [2.0, 1.0]
     """
     known = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
-    weights = None if w is None else looked(w, "polyfit", "w").astype(np.float64)
-    like = FLOAT64 if any(k.dtype == np.float64 for k in known) else FLOAT32
+    weights = None if w is None else _wide(looked(w, "polyfit", "w"))
+    like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in known) else FLOAT32
     ask: Any = np.polyfit
-    found = ask(*(k.astype(np.float64) for k in known), deg, rcond, full, weights, cov)
+    found = ask(*(_wide(k) for k in known), deg, rcond, full, weights, cov)
     if not isinstance(found, tuple):
         return of_numpy(found, like)
     return tuple(of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in found)

@@ -1,4 +1,4 @@
-"""Running products, and running folds in general: by doubling, so that a row of n elements takes log2(n) steps."""
+"""Running sums and products, and running folds in general: by doubling, so that a row of n elements takes log2(n) steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array
 from weft.formats import BOOL, INT64, summed
-from weft.functions.common import Node, axis_index, cast, finish, node, op, reshaped, sliced
+from weft.functions.common import Node, axis_index, cast, finish, node, op, reshaped, sliced, widened
 from weft.spelling import spelled
 
 
@@ -21,6 +21,59 @@ def running(value: Node, axis: int, join: Callable[[Node, Node], Node]) -> Node:
     return value
 
 
+def _running(
+    function: str, x: Any, axis: int | None, dtype: Any, out: Any, flat: bool, begun: bool = False,
+) -> Array:
+    """flat : whether without an axis more than one dimension is one line"""
+    value = node(x, function)
+    wanted = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else widened(value.dtype, out)
+    if axis is None and len(value.shape) > 1 and not flat:
+        raise ValueError(f"{function}: x has shape {value.shape}: of more than one dimension, axis= must be named")
+    value = cast(cast(value, BOOL), INT64) if wanted == BOOL else cast(value, wanted.computed)
+    if axis is None or not value.shape:
+        value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
+    axis = axis_index(axis, len(value.shape), function)
+    sums = function.endswith("sum")
+    value = op("cumulative_sum", value, axis=axis) if sums else running(value, axis, lambda a, b: op("multiply", a, b))
+    if begun:
+        low = tuple(int(a == axis) for a in range(len(value.shape)))
+        value = op("pad", value, low=low, high=(0,) * len(low), value=int(not sums))
+    return finish(cast(value, wanted), out, function)
+
+
+def cumulative_sum(
+    x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None, *, include_initial: bool = False
+) -> Array:
+    """Running sum along an axis.
+
+    Parameters
+    ----------
+    x : array
+    axis : int, optional
+        May be left out where there is one dimension.
+    dtype, out : as in :func:`sum`
+    include_initial : bool
+        Begin with a zero; the axis is one longer then.
+
+    Returns
+    -------
+    Array
+        Of the shape of ``x``, and of the dtype of :func:`sum`.
+
+    Raises
+    ------
+    AxisError, DTypeError, ValueError
+        The array has no such axis; an unknown dtype; no ``axis`` among several.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
+    return _running("cumulative_sum", x, axis, dtype, out, False, include_initial)
+
+
 def cumulative_prod(
     x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None, *, include_initial: bool = False
 ) -> Array:
@@ -28,17 +81,42 @@ def cumulative_prod(
 
     Parameters
     ----------
-    x : array
-    axis : int, optional
-        None: of the flattened array.
-    dtype, out : as in :func:`sum`
+    x, axis, dtype, out : as in :func:`cumulative_sum`
     include_initial : bool
         Begin with a one; the axis is one longer then.
 
     Returns
     -------
     Array
-        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`prod`.
+        Of the shape of ``x``, and of the dtype of :func:`prod`.
+
+    Raises
+    ------
+    AxisError, DTypeError, ValueError
+        As :func:`cumulative_sum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.cumulative_prod(wf.array([1, 2, 3, 4])).tolist()
+    [1, 2, 6, 24]
+    """
+    return _running("cumulative_prod", x, axis, dtype, out, False, include_initial)
+
+
+def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
+    """Running sum along an axis; without one, of the flattened array.
+
+    Parameters
+    ----------
+    x : array
+    axis : int, optional
+    dtype, out : as in :func:`sum`
+
+    Returns
+    -------
+    Array
+        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`sum`.
 
     Raises
     ------
@@ -48,20 +126,33 @@ def cumulative_prod(
     Examples
     --------
     >>> import weft as wf
-    >>> wf.cumulative_prod(wf.array([1, 2, 3, 4])).tolist()
+    >>> wf.cumsum(wf.array([[1, 2], [3, 4]])).tolist()
+    [1, 3, 6, 10]
+    """
+    return _running("cumsum", x, axis, dtype, out, True)
+
+
+def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
+    """Running product along an axis; without one, of the flattened array.
+
+    Parameters
+    ----------
+    x, axis, dtype, out : as in :func:`cumsum`
+
+    Returns
+    -------
+    Array
+        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`prod`.
+
+    Raises
+    ------
+    AxisError, DTypeError
+        As :func:`cumsum`.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.cumprod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
-    value = node(x, "cumulative_prod")
-    wanted = summed(value.dtype) if dtype is None else spelled(dtype)
-    value = cast(cast(value, BOOL), INT64) if wanted == BOOL else cast(value, wanted.computed)
-    if axis is None or not value.shape:
-        value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
-    axis = axis_index(axis, len(value.shape), "cumulative_prod")
-    value = running(value, axis, lambda a, b: op("multiply", a, b))
-    if include_initial:
-        low = tuple(int(a == axis) for a in range(len(value.shape)))
-        value = op("pad", value, low=low, high=(0,) * len(low), value=1)
-    return finish(cast(value, wanted), out, "cumulative_prod")
-
-
-cumprod = cumulative_prod
+    return _running("cumprod", x, axis, dtype, out, True)

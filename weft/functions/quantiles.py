@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import DTypeError
-from weft.formats import BOOL, FLOAT64, FLOATS
+from weft.errors import DTypeError, ShapeError
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
     Axis,
@@ -24,6 +24,7 @@ from weft.functions.common import (
     op,
     permuted,
     reshaped,
+    widened,
 )
 from weft.functions.elementwise import ceil, floor, isnan, maximum, minimum, rint
 from weft.functions.indexing import take_along_axis
@@ -70,7 +71,7 @@ def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array
     """
     value = node(x, function, "a")
     value = value if whole and value.size else floating(value)
-    axes = axis_tuple(axis, len(value.shape), function) if value.shape or axis not in (0, -1) else ()
+    axes = axis_tuple(axis, len(value.shape), function)
     rest = tuple(a for a in range(len(value.shape)) if a not in axes)
     lead = tuple(value.shape[a] for a in rest)
     kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
@@ -94,8 +95,11 @@ def _quantiles(
 ) -> Array:
     if method not in METHODS:
         raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
-    if node(x, function, "a").dtype == BOOL:
+    have = node(x, function, "a").dtype
+    if have == BOOL and method not in _CHOOSING:
         raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
+    if have in COMPLEX:
+        raise DTypeError(f"{function}: a is {have}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     fractions = _fractions(function, q, scale)
     rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
     line = fractions.reshape(-1)
@@ -103,6 +107,8 @@ def _quantiles(
     if skip:
         count = sum(~isnan(rows), axis=-1, keepdims=True)
     if not rows.shape[-1]:
+        if not skip and 0 not in lead and line.size:
+            raise ShapeError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
         found = wrap(op("broadcast_to", node(np.nan, function), shape=(*lead, line.size))).astype(rows.dtype)
     else:
         n = count.astype("float64") if skip else float(count)
@@ -195,14 +201,20 @@ def percentile(
     return _quantiles("percentile", a, q, axis, out, method, keepdims, 100.0, False)
 
 
-def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool) -> Array:
+def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
     rows, lead, kept = _rows(function, a, axis)
     n = rows.shape[-1]
+    wide = widened(rows.node.dtype, out).numpy
     if not n:
         found = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
     else:
-        low, high, end = rows[..., (n - 1) // 2], rows[..., n // 2], rows[..., -1]
-        found = where(isnan(end), end, low if n % 2 else where(low == high, low, low / 2 + high / 2))
+        last: Any = n - 1
+        if skip:  # NaN is sorted behind all numbers
+            last = maximum(sum(~isnan(rows), axis=-1, keepdims=True) - 1, 0)
+        ends: Any = (last // 2, (last + 1) // 2)
+        low, high = (take_along_axis(rows, k, axis=-1)[..., 0] if skip else rows[..., k] for k in ends)
+        end = rows[..., 0] if skip else rows[..., -1]
+        found = where(isnan(end), end, where(low == high, low, low.astype(wide) / 2 + high.astype(wide) / 2))
     shaped: Node = found.node
     return finish(reshaped(shaped, kept if keepdims else lead), out, function)
 
@@ -314,4 +326,4 @@ def nanmedian(
     >>> wf.nanmedian(wf.array([1.0, wf.nan, 3.0])).tolist()
     2.0
     """
-    return _quantiles("nanmedian", wrap(floating(node(a, "nanmedian", "a"))), 0.5, axis, out, "linear", keepdims, 1.0, True)
+    return _middle("nanmedian", a, axis, out, keepdims, skip=True)

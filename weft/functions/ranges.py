@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
 from weft.errors import DTypeError, ShapeError
-from weft.formats import COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INT64, Format
+from weft.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, FLOATS, INT64, Format, complexed
 from weft.functions.common import (
     NUMBERS,
     Node,
@@ -25,6 +25,7 @@ from weft.functions.common import (
     permuted,
     reshaped,
 )
+from weft.functions.complexes import imag, iscomplexobj, real
 from weft.given import asked
 from weft.spelling import spelled
 
@@ -112,10 +113,10 @@ def linspace(
     count = operator.index(num)
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
-    varied = isinstance(start, complex) or isinstance(stop, complex)
+    varied = _complex(start, stop)
     if varied or (dtype is not None and spelled(dtype) in COMPLEX):
-        kept = COMPLEX64 if dtype is None else spelled(dtype)
-        return _complex_line(complex(start), complex(stop), count, endpoint, kept, retstep)
+        kept = (COMPLEX128 if _wide(start, stop) else COMPLEX64) if dtype is None else spelled(dtype)
+        return _complex_line(start, stop, count, endpoint, kept, retstep, axis)
     gaps = count - 1 if endpoint else count
     shapes = [np.shape(x) for x in (start, stop)]
     if shapes == [(), ()]:
@@ -147,11 +148,27 @@ def linspace(
     return (found, step) if retstep else found
 
 
-def _complex_line(start: complex, stop: complex, num: int, endpoint: bool, wanted: Format, retstep: bool) -> Any:
-    ends = (start.real, stop.real), (start.imag, stop.imag)
-    found = wrap(cast(op("complex", *[linspace(a, b, num, endpoint, dtype=FLOAT64).node for a, b in ends]), wanted))
-    gaps = num - 1 if endpoint else num
-    return (found, (stop - start) / gaps if gaps > 0 else math.nan) if retstep else found
+def _complex(*given: Any) -> bool:
+    """Whether one of them is complex, a number or an array."""
+    return any(isinstance(x, complex) or (type(x) not in NUMBERS and iscomplexobj(x)) for x in given)
+
+
+def _wide(*given: Any) -> bool:
+    """Whether one is an array of 64-bit floats, or of their complex numbers."""
+    return any(getattr(x, "dtype", None) in (np.float64, np.complex128) and np.ndim(x) for x in given)
+
+
+def _complex_line(start: Any, stop: Any, num: int, endpoint: bool, wanted: Format, retstep: bool, axis: int) -> Any:
+    """The real and the imaginary parts, each a line."""
+    parts = []
+    for part, of in ((real, "real"), (imag, "imag")):
+        low, high = (getattr(x, of) if isinstance(x, NUMBERS) or type(x) is complex else part(x) for x in (start, stop))
+        parts.append(linspace(low, high, num, endpoint, True, FLOAT64, axis))
+    (a, step), (b, turn) = parts
+    found = wrap(cast(op("complex", a.node, b.node), wanted))
+    if not retstep:
+        return found
+    return found, complex(step, turn) if isinstance(step, float) else wrap(cast(op("complex", step.node, turn.node), wanted))
 
 
 def logspace(
@@ -181,15 +198,16 @@ def logspace(
     >>> wf.logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    exponents = linspace(start, stop, num, endpoint, False, FLOAT64, axis)
-    found = op("pow", cast(node(base, "logspace", "base"), FLOAT64), exponents.node)
+    within = COMPLEX128 if _complex(start, stop, base) else FLOAT64
+    exponents = linspace(start, stop, num, endpoint, False, within, axis)
+    found = op("pow", cast(node(base, "logspace", "base"), within), exponents.node)
     return _rounded(found, (start, stop), dtype)
 
 
 def _rounded(found: Node, given: Any, dtype: Any) -> Array:
     """From float64 to what was asked for, or what the ends make."""
-    wide = any(getattr(x, "dtype", None) == np.float64 and np.ndim(x) for x in given)
-    wanted = spelled(dtype) if dtype is not None else FLOAT64 if wide else FLOAT32
+    wanted = FLOAT64 if _wide(*given) else FLOAT32
+    wanted = spelled(dtype) if dtype is not None else complexed(wanted) if found.dtype in COMPLEX else wanted
     return wrap(cast(found, wanted))
 
 
@@ -199,7 +217,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     Parameters
     ----------
     start, stop : number or array
-        Not zero, and of one sign.
+        Not zero, and of one sign, or complex.
     num, endpoint, dtype, axis : as in :func:`linspace`
 
     Returns
@@ -217,12 +235,13 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     >>> [round(x, 4) for x in wf.geomspace(1, 1000, 4).tolist()]
     [1.0, 10.0, 100.0, 1000.0]
     """
-    low, high = (cast(node(x, "geomspace", name), FLOAT64) for x, name in ((start, "start"), (stop, "stop")))
-    if any(type(x) in NUMBERS and x == 0 for x in (start, stop)):
+    within = COMPLEX128 if _complex(start, stop) or (dtype is not None and spelled(dtype) in COMPLEX) else FLOAT64
+    low, high = (cast(node(x, "geomspace", name), within) for x, name in ((start, "start"), (stop, "stop")))
+    if any(type(x) in (*NUMBERS, complex) and x == 0 for x in (start, stop)):
         raise ValueError(f"geomspace: start={start!r} and stop={stop!r} must not be zero")
-    sign = op("sign", low)
-    first, last = (wrap(op("log", op("abs", n))) for n in (low, high))
-    even = linspace(first, last, num, endpoint, False, FLOAT64, 0).node
+    sign = op("sign", low)  # the logarithms of complex numbers are those of the angles from the first on
+    first, last = (wrap(op("log", op("divide", n, sign))) for n in (low, high))
+    even = linspace(first, last, num, endpoint, False, within, 0).node
     found = op("multiply", op("exp", even), sign)
     count = found.shape[0]
     place = reshaped(op("iota", shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * (len(found.shape) - 1))

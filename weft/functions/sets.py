@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import operands
-from weft.functions.common import of_numpy
+from weft.functions.common import looked, of_numpy
 
 
 def _pair(function: str, a: Any, b: Any) -> tuple[Any, Any]:
@@ -82,7 +82,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
 
     Returns
     -------
-    (K,) Array
+    (K,) Array of the dtype of ``ar1``
 
     Raises
     ------
@@ -95,7 +95,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    return of_numpy(np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique))
+    x, y = (looked(x, "setdiff1d", name) for x, name in ((ar1, "ar1"), (ar2, "ar2")))
+    return of_numpy(np.setdiff1d(x, y, assume_unique))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:

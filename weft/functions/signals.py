@@ -13,9 +13,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, INT64
+from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INT64
 from weft.functions.choosing import where
-from weft.functions.common import Node, arrays, cast, floating, node, op, reshaped
+from weft.functions.common import Node, arrays, cast, conjugated, floating, node, op, parts_of, reshaped
 from weft.functions.elementwise import abs, exp, sin, sqrt
 
 _ONE: dict[str, Any] = dict(
@@ -41,8 +41,17 @@ def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
     line, window = (cast(reshaped(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
     if turned:
         window = op("slice", window, start=(0, 0, m - 1), step=(1, 1, -1), shape=(1, 1, m))
-    full = op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
+    full = _summed(line, window if turned else conjugated(window), m)
     return wrap(cast(op("slice", reshaped(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
+
+
+def _summed(line: Node, window: Node, m: int) -> Node:
+    """All sums of products, those of complex numbers by their parts."""
+    if line.dtype not in COMPLEX:
+        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
+    (a, b), (c, d) = parts_of(line), parts_of(window)
+    ac, bd, ad, bc = (_summed(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
+    return op("complex", op("subtract", ac, bd), op("add", ad, bc))
 
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Array:
@@ -73,7 +82,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
-    """Sums of products of two vectors, one slid along the other.
+    """Sums of products of two vectors, one slid along the other; complex numbers of ``v`` are conjugated.
 
     Parameters
     ----------

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.errors import AxisError, ShapeError, renamed
-from weft.formats import BOOL, INT64, Format, summed
+from weft.errors import AxisError, DTypeError, ShapeError, renamed
+from weft.formats import BOOL, INT64, Format, holds, summed
 from weft.functions.common import (
     Axis,
+    axes_of,
     axis_index,
-    axis_tuple,
     broadcast,
     broadcast_shapes,
     cast,
@@ -23,22 +23,17 @@ from weft.functions.common import (
     number,
     op,
     reduced,
-    reshaped,
+    widened,
 )
-from weft.graph.node import Node, Shape
+from weft.graph.node import Node
 from weft.natively import Shaped, asked_again
 from weft.spelling import spelled
 
 
-def _sum_dtype(value: Node, dtype: Any) -> Format:
-    return spelled(dtype) if dtype is not None else summed(value.dtype)
-
-
-def _axes(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
-    """The axes to go over; a number has none, and NumPy lets 0 and -1 pass for them."""
-    if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
-        return ()
-    return axis_tuple(axis, len(shape), function)
+def _sum_dtype(value: Node, dtype: Any, out: Any = None) -> Format:
+    if dtype is not None:
+        return spelled(dtype)
+    return summed(value.dtype) if out is None else widened(value.dtype, out)
 
 
 def _fold(
@@ -48,17 +43,21 @@ def _fold(
     value = node(x, function)
     if initial is not None or where is not True:
         return _begun(function, value, axis, keepdims, out, dtype, initial, where)
-    axes = _axes(axis, value.shape, function)
-    if additive and _sum_dtype(value, dtype) == BOOL:  # a sum of truths says whether one holds, a product whether all do
+    axes = axes_of(axis, value.shape, function)
+    if additive and _sum_dtype(value, dtype, out) == BOOL:  # a sum of truths says whether one holds, a product whether all do
         return _truth("any" if function == "sum" else "all", value, axis, keepdims, out)
     if additive:
-        value = cast(value, _sum_dtype(value, dtype))
+        value = cast(value, _sum_dtype(value, dtype, out))
     elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
     return finish(reduced(f"reduce_{function}", value, axes, keepdims), out, function)
 
 
 _NEUTRAL: dict[str, Any] = {"sum": 0, "prod": 1}
+_OF_TRUTHS = {
+    "sum": ("reduce_max", "logical_or"), "max": ("reduce_max", "logical_or"), "prod": ("reduce_min", "logical_and"),
+    "min": ("reduce_min", "logical_and"),
+}
 _JOIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -66,8 +65,7 @@ def _begun(
     function: str, value: Node, axis: Axis, keepdims: bool, out: Array | None, dtype: Any, initial: Any, where: Any,
 ) -> Array:
     """With a number to begin with, and without the elements that a mask leaves out."""
-    if function in _NEUTRAL:
-        value = cast(value, _sum_dtype(value, dtype))
+    value = cast(value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else widened(value.dtype, out))
     begin = _NEUTRAL.get(function) if initial is None else initial
     if begin is None:
         raise ValueError(f"{function}: where= needs initial=, since a {function} of nothing is not defined")
@@ -77,12 +75,12 @@ def _begun(
         shape = broadcast_shapes(function, value.shape, mask.shape)
         neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else first
         value = op("where", broadcast(mask, shape), broadcast(value, shape), neutral)
-    axes = _axes(axis, value.shape, function)
-    if function not in _NEUTRAL and 0 in [value.shape[a] for a in axes]:
+    axes = axes_of(axis, value.shape, function)
+    if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(broadcast(first, shape), out, function)
-    found = reduced(f"reduce_{function}", value, axes, keepdims)
-    return finish(op(_JOIN[function], found, first), out, function)
+    fold, join = _OF_TRUTHS[function] if value.dtype is BOOL else (f"reduce_{function}", _JOIN[function])
+    return finish(op(join, reduced(fold, value, axes, keepdims), first), out, function)
 
 
 def sum(
@@ -146,7 +144,7 @@ _ONE = (type(None), int)
 
 
 def _summed(value: Node, axis: Axis, keepdims: bool) -> Node:
-    return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), _axes(axis, value.shape, "sum"), keepdims)
+    return reduced("reduce_sum", cast(value, _sum_dtype(value, None)), axes_of(axis, value.shape, "sum"), keepdims)
 
 
 def prod(
@@ -260,6 +258,7 @@ def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
         high, low = node(max(x, axis, keepdims=keepdims), "ptp"), node(min(x, axis, keepdims=keepdims), "ptp")
     except (ShapeError, AxisError) as error:
         raise renamed(error, "ptp") from None
+    high, low = (cast(n, widened(n.dtype, out)) for n in (high, low))
     return finish(op("subtract", high, low), out, "ptp")
 
 
@@ -268,7 +267,7 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None,
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         value = op("where", mask, value, number(function == "all", BOOL))
-    axes = _axes(axis, value.shape, function)
+    axes = axes_of(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(op("broadcast_to", number(function == "all", BOOL), shape=shape), out, function)
@@ -359,9 +358,11 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
     value = node(x, function)
     if axis is not None and (value.shape or type(axis) is not int):
         axis = axis_index(axis, len(value.shape), function)
-    axes = _axes(axis, value.shape, function)
+    axes = axes_of(axis, value.shape, function)
     if 0 in value.shape and 0 in (value.shape[a] for a in axes):
         raise ShapeError(f"{function}: an array of shape {value.shape} has no element along axis={axis}")
+    if out is not None and not holds(INT64, widened(INT64, out)):
+        raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; places are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
     return finish(op(function, value, axes=axes, keepdims=bool(keepdims)), out, function)
@@ -421,49 +422,5 @@ def argmin(x: Any, /, axis: int | None = None, out: Array | None = None, keepdim
     return _place("argmin", x, axis, keepdims, out)
 
 
-def cumulative_sum(
-    x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None, *, include_initial: bool = False
-) -> Array:
-    """Running sum along an axis.
-
-    Parameters
-    ----------
-    x : array
-    axis : int, optional
-        None: of the flattened array.
-    dtype, out : as in :func:`sum`
-    include_initial : bool
-        Begin with a zero; the axis is one longer then.
-
-    Returns
-    -------
-    Array
-        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`sum`.
-
-    Raises
-    ------
-    AxisError, DTypeError
-        The array has no such axis; an unknown dtype.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.cumulative_sum(wf.array([1, 2, 3])).tolist()
-    [1, 3, 6]
-    """
-    value = node(x, "cumulative_sum")
-    wanted = _sum_dtype(value, dtype)
-    value = cast(cast(value, BOOL), INT64) if wanted == BOOL else cast(value, wanted)
-    if axis is None or not value.shape:
-        value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
-    axis = axis_index(axis, len(value.shape), "cumulative_sum")
-    value = op("cumulative_sum", value, axis=axis)
-    if include_initial:
-        low = tuple(int(a == axis) for a in range(len(value.shape)))
-        value = op("pad", value, low=low, high=(0,) * len(low), value=0)
-    return finish(cast(value, wanted), out, "cumulative_sum")
-
-
 amax = max
 amin = min
-cumsum = cumulative_sum

@@ -17,21 +17,27 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.meaning import Operation
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, same_kind, summed
+from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed
 from weft.functions.common import (
+    CASTINGS,
+    NUMBERS,
     Node,
     axis_index,
     axis_tuple,
     broadcast,
     cast,
     finish,
-    floating,
+    held,
+    into,
+    looked,
+    may_cast,
     node,
     number,
     of_numpy,
     op,
     reshaped,
     sliced,
+    widened,
 )
 from weft.spelling import spelled
 
@@ -39,9 +45,10 @@ _GROUPED = frozenset((
     "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",
     "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "hypot",
 ))
+_FLOATING = ("logaddexp", "logaddexp2", "hypot")
 _IDENTITY: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
-    "bitwise_xor": 0, "logaddexp": -np.inf, "logaddexp2": -np.inf, "hypot": 0,
+    "bitwise_xor": 0, "logaddexp": -np.inf, "logaddexp2": -np.inf, "hypot": 0, "gcd": 0,
 }
 
 
@@ -73,26 +80,37 @@ def equip(function: Any, operation: Operation) -> None:
         function.reduceat = partial(reduceat, operation)
 
 
+def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
+    """What a function gives for an ``out``: floats made of integers are float64 where that is, which NumPy makes of them."""
+    found = ask(*xs)
+    if found.node.dtype is not FLOAT32 or widened(FLOAT32, out) is not FLOAT64:
+        return found
+    nodes = [x if type(x) in NUMBERS else node(x, "out") for x in xs]
+    if any(isinstance(n, Node) and n.dtype in INEXACT for n in nodes):
+        return found
+    return ask(*(wrap(cast(n, FLOAT64) if isinstance(n, Node) else held(n, FLOAT64, "out", "x")) for n in nodes))
+
+
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
     """A call with ``where=`` or ``dtype=``."""
-    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
-        raise ValueError(f"{name}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
-    if dtype is not None:
+    if dtype is not None or casting not in CASTINGS:
         wanted = spelled(dtype)
         given = [node(x, name) for x in xs]
         for n in given:
-            if casting != "unsafe" and isinstance(n, Node) and not same_kind(n.dtype, wanted):
+            if not may_cast(n.dtype, wanted, casting, name):
                 raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {n.dtype}; cast them, or use casting='unsafe'")
         found = ask(*(wrap(cast(n, wanted)) for n in given))
         if found.node.dtype is not BOOL:
             found = wrap(cast(found.node, wanted))
     else:
-        found = ask(*xs)
+        found = asked(ask, xs, out)
+    if casting == "unsafe" and isinstance(out, Array):
+        found = wrap(cast(found.node, out.node.dtype))
     if where is True:
         return finish(found.node, out, name)
     mask = cast(node(where, name, "where"), BOOL)
     old = number(0, found.node.dtype) if out is None else node(out, name, "out")
-    chosen = op("where", mask, cast(found.node, old.dtype) if out is not None else found.node, old)
+    chosen = op("where", mask, into(found.node, old.dtype, name) if out is not None else found.node, old)
     return finish(chosen, out, name)
 
 
@@ -101,16 +119,36 @@ def _plain(method: str, operation: Operation) -> Any:
     return getattr(getattr(np, operation.ufunc or operation.name), method)
 
 
-def _line(operation: Operation, x: Any, dtype: Any) -> Node:
+def _line(operation: Operation, x: Any, dtype: Any, out: Any = None) -> Node:
     """The operand in the dtype that a fold is computed in."""
     value = node(x, operation.name)
     if dtype is not None:
-        return cast(value, spelled(dtype))
-    if operation.name in ("add", "multiply"):
-        return cast(value, summed(value.dtype))
+        wanted = spelled(dtype)
+        within = BOOL if operation.name.startswith("logical") else operation.rule(operation.name, wanted)[1]
+        if within is not wanted:
+            raise DTypeError(f"{operation.name}: dtype={wanted} is not what it gives: of {wanted} it makes {within}")
+        return cast(value, wanted)
+    if out is not None:
+        value = cast(value, widened(value.dtype, out))
+    elif operation.name in ("add", "multiply"):
+        value = cast(value, summed(value.dtype))
     if operation.name.startswith("logical"):
         return cast(value, BOOL)
-    return floating(value) if operation.name in ("logaddexp", "logaddexp2", "hypot") else value
+    within = operation.rule(operation.name, value.dtype)[1]  # what the operation refuses it refuses of one element, too
+    return cast(value, within) if operation.name in _FLOATING else value
+
+
+def _from_left(method: str, operation: Operation, value: Node, **known: Any) -> Node:
+    """What goes from the left, computed at once; floats that NumPy makes of integers are float32."""
+    within = operation.rule(operation.name, value.dtype)[1]
+    like = FLOAT32 if value.dtype not in INEXACT and within is FLOAT32 else None
+    if like is not None:
+        value = cast(value, FLOAT64)
+    return of_numpy(_plain(method, operation)(wrap(value).numpy(), **known), like).node
+
+
+def _joined(operation: Operation, x: Node, y: Node) -> Node:
+    return operation.node(wrap(x), wrap(y))
 
 
 def _folded(operation: Operation, value: Node, axis: int) -> Node:
@@ -118,7 +156,7 @@ def _folded(operation: Operation, value: Node, axis: int) -> Node:
     while value.shape[axis] > 1:
         extent = value.shape[axis]
         half = extent // 2
-        both = operation.node(wrap(sliced(value, axis, 0, half)), wrap(sliced(value, axis, half, 2 * half)))
+        both = _joined(operation, sliced(value, axis, 0, half), sliced(value, axis, half, 2 * half))
         value = op("concat", both, cast(sliced(value, axis, 2 * half, extent), both.dtype), axis=axis) if extent % 2 else both
     return value
 
@@ -129,29 +167,33 @@ def reduce(
 ) -> Array:
     """All elements along axes joined; the first axis where none is named."""
     name = f"{operation.name}.reduce"
-    value = _line(operation, array, dtype)
+    value = _line(operation, array, dtype, out)
     axes = axis_tuple(axis, len(value.shape), name) if value.shape or axis not in (0, -1) else ()
-    empty = initial if initial is not None else _IDENTITY.get(operation.name)
-    if where is not True:
-        if empty is None:
-            raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
-        mask = cast(node(where, name, "where"), BOOL)
-        value = op("where", mask, value, cast(node(empty, name), value.dtype))
+    identity = _IDENTITY.get(operation.name)
+    if where is not True and identity is None and initial is None:
+        raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
     if operation.name not in _GROUPED:
-        if len(axes) > 1:
+        if len(axes) > 1 and operation.name != "gcd":
             raise ValueError(f"{name}: {operation.name} goes along one axis, for its order matters")
-        known = {"keepdims": keepdims, **({} if initial is None else {"initial": initial})}
-        found = of_numpy(_plain("reduce", operation)(wrap(value).numpy(), axis=axes[0] if axes else None, **known))
-        return finish(found.node, out, name)
+        known = {"initial": initial, "where": where}
+        known = {k: looked(v, name, k) for k, v in known.items() if v is not (True if k == "where" else None)}
+        return finish(_from_left("reduce", operation, value, axis=axes, keepdims=keepdims, **known), out, name)
+    first = None if initial is None else held(initial, value.dtype, name, "initial")
+    neutral = first if identity is None else cast(node(identity, name), value.dtype)  # joined to others it changes nothing
+    if where is not True:
+        mask = broadcast(cast(node(where, name, "where"), BOOL), value.shape)
+        assert neutral is not None  # or it was refused
+        value = op("where", mask, value, neutral)
+    if operation.name == "hypot" and first is None:
+        value = op("abs", value)  # begun with 0: one element alone is a distance, too
     for a in axes:
         if not value.shape[a]:
-            if empty is None:
+            if neutral is None:
                 raise ShapeError(f"{name}: an array of shape {value.shape} has no element along axis={a}, and no identity")
-            shape = tuple(1 if d == a else n for d, n in enumerate(value.shape))
-            value = broadcast(cast(node(empty, name), value.dtype), shape)
+            value = broadcast(neutral, tuple(1 if d == a else n for d, n in enumerate(value.shape)))
         value = _folded(operation, value, a)
-    if initial is not None:
-        value = operation.node(wrap(value), wrap(cast(node(initial, name, "initial"), value.dtype)))
+    if first is not None:
+        value = _joined(operation, value, first)
     shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
     return finish(reshaped(value, shape), out, name)
 
@@ -159,14 +201,14 @@ def reduce(
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
     """Each element joined with all before it along an axis."""
     name = f"{operation.name}.accumulate"
-    value = _line(operation, array, dtype)
+    value = _line(operation, array, dtype, out)
     axis = axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
-        return finish(of_numpy(_plain("accumulate", operation)(wrap(value).numpy(), axis=axis)).node, out, name)
+        return finish(_from_left("accumulate", operation, value, axis=axis), out, name)
     by = 1
     while by < value.shape[axis]:
         extent = value.shape[axis]
-        both = operation.node(wrap(sliced(value, axis, 0, extent - by)), wrap(sliced(value, axis, by, extent)))
+        both = _joined(operation, sliced(value, axis, 0, extent - by), sliced(value, axis, by, extent))
         value = op("concat", cast(sliced(value, axis, 0, by), both.dtype), both, axis=axis)
         by *= 2
     return finish(value, out, name)
@@ -175,18 +217,19 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
 def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
     """Folds of the slices between indices, which are looked at; where the next one is not larger, one element."""
     name = f"{operation.name}.reduceat"
-    value = _line(operation, array, dtype)
+    value = _line(operation, array, dtype, out)
     axis = axis_index(axis, len(value.shape), name)
     starts = [operator.index(i) for i in np.asarray(wrap(node(indices, name, "indices")).numpy()).reshape(-1)]
     extent = value.shape[axis]
     for i in starts:
         if not 0 <= i < extent:
             raise IndexError(f"{name}: index {i} is out of bounds for axis {axis} with size {extent}")
+    if operation.name not in _GROUPED:
+        return finish(_from_left("reduceat", operation, value, indices=starts, axis=axis), out, name)
     parts = []
     for k, i in enumerate(starts):
         stop = starts[k + 1] if k + 1 < len(starts) else extent
-        piece = sliced(value, axis, i, stop if stop > i else i + 1)
-        parts.append(reduce(operation, wrap(piece), axis, keepdims=True).node)
+        parts.append(_folded(operation, sliced(value, axis, i, stop if stop > i else i + 1), axis))
     if not parts:
         return finish(sliced(value, axis, 0, 0), out, name)
     return finish(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)

@@ -59,6 +59,8 @@ def product_order(m: int, n: int, k: tuple[int, ...], orders: Orders = CPU.order
         lanes = orders.lanes if m == n else orders.vector_lanes
         return Order(lanes, lanes * orders.chain)
     total = prod(extents)
+    if not total:
+        return Order(1, 1)
     blocks = next((b for most, b in orders.few if total <= most), 1) if m * n * total <= orders.small else 1
     return Order(1, _block(extents, min(-(-total // blocks), orders.chain)))
 

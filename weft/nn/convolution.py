@@ -9,8 +9,8 @@ from weft.bind import bind
 from weft.convert import operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.functions.creation import asarray
-from weft.functions.joining import pad
 from weft.functions.manipulation import flip, permute_dims
+from weft.functions.padding import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
 from weft.nn.sizes import each, images, whole

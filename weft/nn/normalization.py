@@ -9,7 +9,7 @@ from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.functions.elementwise import sqrt, stop_gradient
-from weft.functions.joining import pad
+from weft.functions.padding import pad
 from weft.functions.storage import narrowed, widened
 from weft.nn.sizes import extents, whole
 

@@ -41,7 +41,7 @@ def meet(a: Array, b: Array) -> bool:
 def touch(a: Any, b: Any) -> bool:
     """Whether two arrays, weft's or NumPy's, show an element in common; yes where that is hard to tell."""
     if isinstance(a, Array) and isinstance(b, Array):
-        return a.cell is b.cell and overlap(a.cell.shape, path_of(a), path_of(b))
+        return a.cell is b.cell and overlap(a.cell.shape, a.cell.node.dtype, path_of(a), path_of(b))
     return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b)
 
 

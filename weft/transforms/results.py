@@ -48,7 +48,7 @@ class Ends:
         for key, views in self._views.items():
             node = self._bases[key]
             if key not in at:
-                if key not in alive and not _meet(node.shape, [path for _, path in views]):
+                if key not in alive and not _meet(node, [path for _, path in views]):
                     continue  # nothing shows that they were one array: each is one of its own
                 at[key] = len(ends)
                 ends.append(("node", node))
@@ -102,6 +102,6 @@ def _end(
     return ("node", result.node), result.node
 
 
-def _meet(shape: tuple[int, ...], paths: Sequence[Path]) -> bool:
+def _meet(node: Node, paths: Sequence[Path]) -> bool:
     """Whether any two of some views of one array show an element in common."""
-    return any(overlap(shape, a, b) for k, a in enumerate(paths) for b in paths[:k])
+    return any(overlap(node.shape, node.dtype, a, b) for k, a in enumerate(paths) for b in paths[:k])

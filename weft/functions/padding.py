@@ -1,0 +1,176 @@
+"""More elements around arrays: numbers, repetitions of what is there, or what sums it up."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.array import Array, wrap
+from weft.convert import number_node, numpy_node, warn_of_overflow
+from weft.errors import ShapeError
+from weft.formats import BOOL, FLOAT64, INEXACT, INTEGERS
+from weft.functions.averages import mean
+from weft.functions.common import Node, broadcast, cast, held, node, op, permuted, reduced, sliced
+from weft.functions.quantiles import median
+
+_REPEATING = ("edge", "reflect", "symmetric", "wrap")
+_SUMMING = ("maximum", "mean", "median", "minimum")
+MODES = ("constant", "empty", "linear_ramp", *_REPEATING, *_SUMMING)
+
+
+def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(given, (Array, np.ndarray)):
+        given = given.tolist()
+    rows: Sequence[Any]
+    if not isinstance(given, (tuple, list)):
+        rows = [(given, given)]
+    elif all(not isinstance(r, (tuple, list)) for r in given):
+        rows = [(given[0], given[-1])]
+    else:
+        rows = given
+    rows = list(rows) * ndim if len(rows) == 1 else rows
+    found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows]
+    if len(found) != ndim or any(n < 0 for pair in found for n in pair):
+        raise ShapeError(f"pad: pad_width={given!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
+    return found
+
+
+def pad(
+    x: Any, pad_width: Any, /, mode: str = "constant", constant_values: Any = 0, *, end_values: Any = 0, stat_length: Any = None,
+) -> Array:
+    """More elements before and after, along each axis.
+
+    Parameters
+    ----------
+    x : array
+    pad_width : int, (before, after), or one such pair an axis
+    mode : str
+        "constant"; what is there repeated: "edge", "reflect", "symmetric", "wrap"; what sums it up: "maximum", "mean", "median",
+        "minimum"; "linear_ramp", from the edge to ``end_values``; "empty": zeros.
+    constant_values, end_values : number, (before, after), or one such pair an axis
+        An Array without dimensions may be a constant, too.
+    stat_length : int, (before, after), or one such pair an axis, optional
+        How many elements from the edge on are summed up; None: all of them.
+
+    Returns
+    -------
+    Array of the dtype of ``x``
+
+    Raises
+    ------
+    ShapeError, ValueError
+        Widths that do not fit, or nothing to repeat; another ``mode``.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.pad(wf.array([1, 2]), (1, 2)).tolist()
+    [0, 1, 2, 0, 0]
+    >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()
+    [3, 2, 1, 2, 3, 2, 1]
+    """
+    value = node(x, "pad")
+    ndim = len(value.shape)
+    widths = _widths(pad_width, ndim)
+    if mode == "empty":
+        return wrap(_constant(value, widths, 0))
+    if mode == "constant" and not isinstance(constant_values, tuple | list | np.ndarray):
+        return wrap(_constant(value, widths, constant_values))
+    if mode not in MODES:
+        raise ValueError(f"pad: mode={mode!r} must be one of {', '.join(map(repr, MODES))}")
+    if mode in _REPEATING:
+        return wrap(_repeated(value, widths, mode))
+    if mode == "constant":
+        for axis, (pair, fills) in enumerate(zip(widths, _pairs("constant_values", constant_values, ndim), strict=True)):
+            for width, fill, first in zip(pair, fills, (True, False), strict=True):
+                one = [((width, 0) if first else (0, width)) if a == axis else (0, 0) for a in range(ndim)]
+                value = _constant(value, one, fill)
+        return wrap(value)
+    ends = _pairs("end_values", end_values, ndim)
+    lengths = [(None, None)] * ndim if stat_length is None else _pairs("stat_length", stat_length, ndim)
+    for axis, pair in enumerate(widths):
+        if not any(pair):
+            continue
+        if not value.shape[axis]:
+            raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could read")
+        sides = [
+            _ramp(value, axis, pair[k], ends[axis][k], k == 0) if mode == "linear_ramp"
+            else _summed_up(value, axis, pair[k], mode, lengths[axis][k], k == 0) for k in (0, 1)
+        ]
+        value = op("concat", sides[0], value, sides[1], axis=axis)
+    return wrap(value)
+
+
+def _pairs(argument: str, given: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """A pair for each axis."""
+    try:
+        found = np.broadcast_to(np.asarray(given), (ndim, 2))
+    except ValueError:
+        must = f"must be a number, (before, after), or a pair for each of {ndim} axes"
+        raise ShapeError(f"pad: {argument}={given!r} {must}") from None
+    return [(a, b) for a, b in found.tolist()]
+
+
+def _repeated(value: Node, widths: list[tuple[int, int]], mode: str) -> Node:
+    for axis, (low, high) in enumerate(widths):
+        extent = value.shape[axis]
+        if not (low or high):
+            continue
+        if not extent:
+            raise ShapeError(f"pad: axis {axis} of shape {value.shape} has no element that mode={mode!r} could repeat")
+        place = np.pad(np.arange(extent), (low, high), mode=mode)  # type: ignore[call-overload]
+        got = op("gather", value, numpy_node(place), axes=(axis,))
+        value = permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape))))
+    return value
+
+
+def _edge(value: Node, axis: int, first: bool, count: int = 1) -> Node:
+    extent = value.shape[axis]
+    return sliced(value, axis, 0, count) if first else sliced(value, axis, extent - count, extent)
+
+
+def _spread(line: Node, axis: int, width: int) -> Node:
+    return broadcast(line, tuple(width if a == axis else n for a, n in enumerate(line.shape)))
+
+
+def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
+    """Even steps from the end value, which is the outermost, to the edge; integers are rounded down."""
+    dtype = value.dtype if value.dtype in INEXACT else FLOAT64
+    edge, last = cast(_edge(value, axis, first), dtype), held(end, dtype, "pad", "end_values")
+    steps = np.arange(width) / max(width, 1)
+    shape = [width if a == axis else 1 for a in range(len(value.shape))]
+    part = cast(numpy_node((steps if first else steps[::-1]).reshape(shape)), dtype)
+    found = op("add", op("multiply", op("subtract", edge, last), part), last)
+    return cast(op("floor", found) if value.dtype in INTEGERS else found, value.dtype)
+
+
+def _summed_up(value: Node, axis: int, width: int, mode: str, length: Any, first: bool) -> Node:
+    count = value.shape[axis] if length is None else operator.index(length)
+    if count < 1:
+        raise ValueError(f"pad: stat_length={length!r} must be at least 1")
+    part = _edge(value, axis, first, min(count, value.shape[axis]))
+    if mode in ("maximum", "minimum"):
+        line = reduced(f"reduce_{mode[:3]}", part, (axis,), True)
+    else:
+        whole = part.dtype not in INEXACT
+        exact = wrap(cast(part, FLOAT64) if whole else part)
+        line = (mean if mode == "mean" else median)(exact, axis=axis, keepdims=True).node
+        line = cast(op("round", line) if whole and part.dtype is not BOOL else line, value.dtype)
+    return _spread(line, axis, width)
+
+
+def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
+    low, high = (tuple(w[side] for w in widths) for side in (0, 1))
+    if isinstance(fill, (bool, int, float, np.generic)):
+        warn_of_overflow(fill, value.dtype)
+        with np.errstate(over="ignore"):
+            known = np.asarray(fill).astype(value.dtype.numpy).item()
+        return op("pad", value, low=low, high=high, value=known)
+    inside = held(fill, value.dtype, "pad", "constant_values")
+    if inside.shape:
+        raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
+    mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
+    return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)
