@@ -44,6 +44,8 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
 
 def _complex_node(value: complex, dtype: Format) -> Node:
     """A number for complex arrays: a content of its own outside of traces, so that new numbers compile nothing."""
+    if dtype is BOOL:
+        return constant(value != 0, dtype)
     if dtype not in COMPLEX:
         raise DTypeError(f"the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first")
     if LOCAL.trace is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating
+from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, real
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, operands
 from weft.errors import DTypeError
@@ -23,10 +23,10 @@ def _op(name: str, *nodes: Node) -> Node:
     return bind(TABLE[name], *nodes)
 
 
-def _as_floats(*xs: Any) -> tuple[list[Node], Format]:
+def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
     """Operands in the dtype that registers compute, and the dtype of the result."""
     found, have = common(xs, promote, weak)
-    dtype = floating("", have)[1]
+    dtype = operation.rule(operation.name, have)[1]
     return [cast(in_dtype(x, dtype), dtype.computed) for x in found], dtype
 
 
@@ -59,7 +59,7 @@ def _fmod(operation: Operation, x: Any, y: Any) -> Node:
 
 def _times(factor: float) -> Any:
     def body(operation: Operation, x: Any) -> Node:
-        (a,), dtype = _as_floats(x)
+        (a,), dtype = _as_floats(operation, x)
         return cast(_op("multiply", a, constant(factor, a.dtype)), dtype)
 
     return body
@@ -67,7 +67,7 @@ def _times(factor: float) -> Any:
 
 def _cbrt(operation: Operation, x: Any) -> Node:
     """A power, and one step of Newton's: it has the last digit right."""
-    (a,), dtype = _as_floats(x)
+    (a,), dtype = _as_floats(operation, x)
     size = _op("abs", a)
     plain = _op("logical_and", _op("isfinite", a), _op("greater", size, constant(0, a.dtype)))
     inside = _op("where", plain, size, constant(1, a.dtype))
@@ -78,7 +78,7 @@ def _cbrt(operation: Operation, x: Any) -> Node:
 
 
 def _logaddexp2(operation: Operation, x: Any, y: Any) -> Node:
-    (a, b), dtype = _as_floats(x, y)
+    (a, b), dtype = _as_floats(operation, x, y)
     apart = _op("negative", _op("abs", _op("subtract", a, b)))
     more = _op("log1p", _op("pow", constant(2, a.dtype), apart))
     sum_ = _op("add", _op("maximum", a, b), _op("multiply", more, constant(1 / math.log(2), a.dtype)))
@@ -87,7 +87,7 @@ def _logaddexp2(operation: Operation, x: Any, y: Any) -> Node:
 
 
 def _heaviside(operation: Operation, x: Any, y: Any) -> Node:
-    (a, b), dtype = _as_floats(x, y)
+    (a, b), dtype = _as_floats(operation, x, y)
     zero, one = constant(0, a.dtype), constant(1, a.dtype)
     sides = _op("where", _op("less", a, zero), zero, _op("where", _op("equal", a, zero), b, one))
     return cast(_op("where", _op("isnan", a), a, sides), dtype)
@@ -129,11 +129,11 @@ RECORDS = (
     Operation("fmax", 2, OPERATIONS["maximum"].rule, body=_other_than_nan("maximum")),
     Operation("fmin", 2, OPERATIONS["minimum"].rule, body=_other_than_nan("minimum")),
     Operation("fmod", 2, OPERATIONS["remainder"].rule, body=_fmod),
-    Operation("degrees", 1, floating, aliases=("rad2deg",), body=_times(180 / math.pi)),
-    Operation("radians", 1, floating, aliases=("deg2rad",), body=_times(math.pi / 180)),
-    Operation("cbrt", 1, floating, body=_cbrt),
-    Operation("logaddexp2", 2, floating, body=_logaddexp2),
-    Operation("heaviside", 2, floating, body=_heaviside),
+    Operation("degrees", 1, real(floating), aliases=("rad2deg",), body=_times(180 / math.pi)),
+    Operation("radians", 1, real(floating), aliases=("deg2rad",), body=_times(math.pi / 180)),
+    Operation("cbrt", 1, real(floating), body=_cbrt),
+    Operation("logaddexp2", 2, real(floating), body=_logaddexp2),
+    Operation("heaviside", 2, real(floating), body=_heaviside),
     Operation("spacing", 1, floating, body=_spacing),
     Operation("bitwise_count", 1, OPERATIONS["bitwise_and"].rule, body=_bitwise_count),
 )

@@ -130,12 +130,14 @@ def _absolute(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def _bits(name: str, dtype: Format) -> tuple[str | None, Format]:
+    if dtype in COMPLEX:
+        raise DTypeError(f"{name}: the dtype is {dtype}, but {name} takes no complex numbers: integers are needed")
     if dtype in FLOATS:
         raise DTypeError(f"{name}: integers are needed, but the dtype is {dtype}; cast with .astype('int64')")
     return name, INT8 if dtype == BOOL and "shift" in name else dtype
 
 
-def _real(rule: Rule) -> Rule:
+def real(rule: Rule) -> Rule:
     """Of what NumPy refuses complex numbers, although the primitive takes them."""
 
     def checked(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -193,7 +195,7 @@ def _power(operation: Operation, x: Any, y: Any) -> Node:
     a, b = operands(x, y)
     if type(y) is int:
         b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
-    if b.dtype not in FLOATS:
+    if b.dtype not in FLOATS and a.size:
         _refuse_negative(b)
     if type(y) in (int, float) and y == 2 and a.dtype != BOOL:
         return bind(TABLE["square"], a)
@@ -259,7 +261,7 @@ _RECORDS = (
     Operation("negative", 1, _numeric, "neg"),
     Operation("positive", 1, _itself, "pos"),
     Operation("abs", 1, _absolute, "abs", "absolute", ("absolute",)),
-    Operation("fabs", 1, _real(_as("abs", floating))),
+    Operation("fabs", 1, real(_as("abs", floating))),
     Operation("sign", 1, _numeric),
     Operation("square", 1, _bool_as_int8),
     Operation("sqrt", 1, floating),

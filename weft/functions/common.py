@@ -149,13 +149,15 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
-    have = out.node.dtype
-    if not same_kind(node.dtype, have):
-        raise DTypeError(
-            f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first"
-        )
-    out[...] = wrap(cast(node, have))
+    out[...] = wrap(cast(node, fits(node, out.node.dtype, function)))
     return out
+
+
+def fits(node: Node, have: Format, function: str) -> Format:
+    """The dtype of an ``out``, if it may hold the result."""
+    if not same_kind(node.dtype, have):
+        raise DTypeError(f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first")
+    return have
 
 
 def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:

@@ -8,8 +8,8 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import operands
-from weft.errors import AxisError, ShapeError
-from weft.formats import BOOL, FLOAT64, FLOATS
+from weft.errors import AxisError, DTypeError, ShapeError
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -95,6 +95,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     -------
     Array with one dimension, of the dtype of ``ary``
 
+    Raises
+    ------
+    DTypeError
+        Bools.
+
     Examples
     --------
     >>> import weft as wf
@@ -102,6 +107,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     [0, 1, 2]
     """
     (value,) = arrays("ediff1d", ary=ary)
+    if value.node.dtype is BOOL:
+        raise DTypeError("ediff1d: ary is bool, which has no differences; cast with .astype('int8')")
     parts = [to_begin, diff(value.reshape(-1)), to_end]
     rows = [wrap(cast(node(p, "ediff1d"), value.node.dtype)).reshape(-1) for p in parts if p is not None]
     return rows[0] if len(rows) == 1 else concat(rows)
@@ -136,8 +143,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
     Raises
     ------
-    ShapeError, AxisError, TypeError, ValueError
-        Too few elements, or coordinates that do not fit; no such axis; as many distances as do not fit; another ``edge_order``.
+    ShapeError, AxisError, DTypeError, TypeError, ValueError
+        Bools; too few elements, or coordinates that do not fit; no such axis; distances that do not fit; another ``edge_order``.
 
     Examples
     --------
@@ -145,7 +152,10 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     >>> wf.gradient(wf.array([1.0, 2.0, 4.0, 7.0])).tolist()
     [1.0, 1.5, 2.5, 3.0]
     """
-    value = floating(node(f, "gradient", "f"))
+    value = node(f, "gradient", "f")
+    if value.dtype is BOOL:
+        raise DTypeError("gradient: f is bool, which has no differences; cast with .astype('float32')")
+    value = floating(value)
     axes = axis_tuple(axis, len(value.shape), "gradient")
     if isinstance(axis, tuple | list):
         axes = tuple(axis_index(a, len(value.shape), "gradient") for a in axis)
@@ -255,8 +265,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
     Raises
     ------
-    ShapeError, ValueError
-        ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0.
+    DTypeError, ShapeError, ValueError
+        A complex ``x`` or ``xp``; ``xp`` and ``fp`` are no vectors of one length, or empty; ``period`` is 0.
 
     Examples
     --------
@@ -264,6 +274,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> wf.interp(wf.array([0.5, 5.0]), [0.0, 1.0], [10.0, 20.0]).tolist()
     [15.0, 20.0]
     """
+    for k, v in {"x": x, "xp": xp}.items():
+        if node(v, "interp", k).dtype in COMPLEX:
+            raise DTypeError(f"interp: {k} is complex, and has no order; take wf.real, wf.imag or wf.abs of it")
     at, place, height = (floating(n) for n in operands(x, xp, fp))
     if place.shape != height.shape or len(place.shape) != 1:
         raise ShapeError(f"interp: xp has shape {place.shape} and fp {height.shape}; two vectors of one length are needed")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.array.meaning import OPERATIONS
 from weft.array.operators import call
 from weft.bind import bind
-from weft.formats import BOOL, FLOAT32, FLOATS
+from weft.formats import BOOL, COMPLEX, FLOAT32, FLOATS
 from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.ufunc import Ufunc, equip, special
 from weft.graph.primitives.table import TABLE
@@ -164,6 +164,9 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     value = node(x, "round")
     if value.dtype == BOOL:
         value = cast(value, FLOAT32)
+    if value.dtype in COMPLEX:
+        parts = (round(wrap(op(part, value)), decimals).node for part in ("real", "imag"))
+        return finish(op("complex", *parts), out, "round")
     if value.dtype in FLOATS and decimals == 0:
         return finish(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:

@@ -7,9 +7,9 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError, warn
-from weft.formats import FLOAT32, FLOATS
+from weft.formats import FLOAT32, INEXACT
 from weft.functions.choosing import clip
-from weft.functions.common import Node, arrays, cast, floating, node, op, reshaped
+from weft.functions.common import Node, arrays, cast, conjugated, floating, node, op, reshaped
 from weft.functions.diagonals import diagonal
 from weft.functions.elementwise import sqrt
 from weft.functions.linalg import matmul
@@ -76,7 +76,7 @@ def cov(
         if rows.shape[1] != more.shape[1]:
             raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more.shape[1]}")
         rows = op("concat", rows, more, axis=0)
-    wanted = spelled(dtype) if dtype is not None else rows.dtype if rows.dtype in FLOATS else FLOAT32
+    wanted = spelled(dtype) if dtype is not None else rows.dtype if rows.dtype in INEXACT else FLOAT32
     x = wrap(cast(floating(rows), wanted.computed))
     count = x.shape[1]
     weights: Any = None
@@ -93,7 +93,7 @@ def cov(
         warn("cov: there are no more observations than degrees of freedom: the result is infinite or NaN")
         freedom = 0.0
     far = x - centre
-    found = matmul(far if weights is None else far * weights, far.T) / freedom
+    found = matmul(far if weights is None else far * weights, wrap(conjugated(far.node)).T) / freedom
     return wrap(cast(found.node if found.size != 1 else reshaped(found.node, ()), wanted))
 
 

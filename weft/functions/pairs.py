@@ -9,7 +9,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import DTypeError
-from weft.formats import BOOL, FLOAT64, FLOATS, INT32, INT64, INTEGERS
+from weft.formats import BOOL, COMPLEX, COMPLEX128, FLOAT64, FLOATS, INT32, INT64, INTEGERS
 from weft.functions.choosing import where
 from weft.functions.common import Node, broadcast_shapes, cast, finish, floating, node, number, of_numpy, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, power, remainder, signbit, trunc
@@ -58,6 +58,11 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     -------
     two Arrays of floats
 
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
+
     Examples
     --------
     >>> import weft as wf
@@ -69,6 +74,12 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     rest = copysign(where(isinf(value), 0.0, value - whole), value)
     first, second = _out(out)
     return finish(rest.node, first, "modf"), finish(whole.node, second, "modf")
+
+
+def _real(value: Node, function: str) -> Node:
+    if value.dtype in COMPLEX:
+        raise DTypeError(f"{function}: the dtype {value.dtype} has no {function}; take wf.real(x), wf.imag(x) or wf.abs(x)")
+    return value
 
 
 def _exponent(value: Node) -> tuple[Node, Node]:
@@ -99,13 +110,18 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     -------
     Array of floats and Array of int32
 
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
+
     Examples
     --------
     >>> import weft as wf
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = floating(node(x, "frexp"))
+    value = _real(floating(node(x, "frexp")), "frexp")
     mantissa, exponent = _exponent(value)
     first, second = _out(out)
     return finish(cast(mantissa, value.dtype), first, "frexp"), finish(cast(exponent, INT32), second, "frexp")
@@ -127,7 +143,7 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     Raises
     ------
     DTypeError, ShapeError
-        Exponents that are no integers; shapes that do not broadcast.
+        Complex numbers, exponents that are no integers; shapes that do not broadcast.
 
     Examples
     --------
@@ -135,7 +151,7 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.ldexp(wf.array([0.75, 1.0]), [2, -1]).tolist()
     [3.0, 0.5]
     """
-    value, power = floating(node(x1, "ldexp", "x1")), node(x2, "ldexp", "x2")
+    value, power = _real(floating(node(x1, "ldexp", "x1")), "ldexp"), node(x2, "ldexp", "x2")
     if power.dtype not in INTEGERS and power.dtype != BOOL:
         raise DTypeError(f"ldexp: x2 must hold integers, but has dtype {power.dtype}; cast with .astype('int64')")
     broadcast_shapes("ldexp", value.shape, power.shape)
@@ -220,7 +236,7 @@ def float_power(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
 
     Returns
     -------
-    Array of float64
+    Array of float64, or complex128 where an operand is complex
 
     Raises
     ------
@@ -233,7 +249,7 @@ def float_power(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.float_power(wf.array([2, 4]), -1).tolist()
     [0.5, 0.25]
     """
-    a, b = (wrap(cast(n, FLOAT64)) for n in operands(x1, x2))
+    a, b = (wrap(cast(n, COMPLEX128 if n.dtype in COMPLEX else FLOAT64)) for n in operands(x1, x2))
     return finish(power(a, b).node, out, "float_power")
 
 
@@ -259,7 +275,7 @@ def fix(x: Any, /, out: Array | None = None) -> Array:
 
 
 def _infinite(function: str, x: Any, below: bool, out: Any) -> Array:
-    value = wrap(node(x, function))
+    value = wrap(_real(node(x, function), function))
     if value.node.dtype not in FLOATS:
         return finish(isinf(value).node, out, function)
     negative = signbit(value)
@@ -277,6 +293,11 @@ def isneginf(x: Any, /, out: Array | None = None) -> Array:
     Returns
     -------
     Array of bool
+
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
 
     Examples
     --------
@@ -298,6 +319,11 @@ def isposinf(x: Any, /, out: Array | None = None) -> Array:
     Returns
     -------
     Array of bool
+
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError
-from weft.formats import BOOL, FLOAT64, FLOATS
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
     Axis,
@@ -70,7 +70,7 @@ def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array
     """
     value = node(x, function, "a")
     value = value if whole and value.size else floating(value)
-    axes = axis_tuple(axis, len(value.shape), function) if value.shape or axis not in (0, -1) else ()
+    axes = axis_tuple(axis, len(value.shape), function)
     rest = tuple(a for a in range(len(value.shape)) if a not in axes)
     lead = tuple(value.shape[a] for a in rest)
     kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
@@ -96,6 +96,8 @@ def _quantiles(
         raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
     if node(x, function, "a").dtype == BOOL:
         raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
+    if function != "nanmedian" and node(x, function, "a").dtype in COMPLEX:  # as in NumPy: complex numbers have medians only
+        raise DTypeError(f"{function}: a is complex; take wf.real(a), wf.imag(a) or wf.abs(a)")
     fractions = _fractions(function, q, scale)
     rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
     line = fractions.reshape(-1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import operands
-from weft.functions.common import of_numpy
+from weft.functions.common import node, of_numpy
 
 
 def _pair(function: str, a: Any, b: Any) -> tuple[Any, Any]:
@@ -95,7 +95,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    return of_numpy(np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique))
+    found = np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique)
+    return of_numpy(found.astype(node(ar1, "setdiff1d", "ar1").dtype.numpy))  # each is one of the first's
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:

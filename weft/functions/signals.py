@@ -13,14 +13,23 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, INT64
+from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INT64
 from weft.functions.choosing import where
-from weft.functions.common import Node, arrays, cast, floating, node, op, reshaped
+from weft.functions.common import Node, arrays, cast, conjugated, floating, node, op, reshaped
 from weft.functions.elementwise import abs, exp, sin, sqrt
 
 _ONE: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
 )
+
+
+def _met(line: Node, window: Node, m: int) -> Node:
+    """The sums at all places; complex ones are four of real parts."""
+    if line.dtype not in COMPLEX:
+        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
+    (a, b), (c, d) = ((op("real", z), op("imag", z)) for z in (line, window))
+    ac, bd, ad, bc = (_met(p, q, m) for p, q in ((a, c), (b, d), (a, d), (b, c)))
+    return op("complex", op("subtract", ac, bd), op("add", ad, bc))
 
 
 def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
@@ -41,7 +50,7 @@ def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
     line, window = (cast(reshaped(z, (1, 1, z.size)), INT64 if dtype is BOOL else dtype) for z in (x, y))
     if turned:
         window = op("slice", window, start=(0, 0, m - 1), step=(1, 1, -1), shape=(1, 1, m))
-    full = op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
+    full = _met(line, window if turned else conjugated(window), m)
     return wrap(cast(op("slice", reshaped(full, (n + m - 1,)), start=(low,), step=(1,), shape=(count,)), dtype))
 
 

@@ -15,7 +15,6 @@ from weft.functions.common import (
     axis_index,
     axis_tuple,
     broadcast,
-    broadcast_shapes,
     cast,
     finish,
     held,
@@ -49,8 +48,8 @@ def _fold(
     if initial is not None or where is not True:
         return _begun(function, value, axis, keepdims, out, dtype, initial, where)
     axes = _axes(axis, value.shape, function)
-    if additive and _sum_dtype(value, dtype) == BOOL:  # a sum of truths says whether one holds, a product whether all do
-        return _truth("any" if function == "sum" else "all", value, axis, keepdims, out)
+    if additive and _sum_dtype(value, dtype) == BOOL:
+        return _truth(_OF_TRUTHS[function], value, axis, keepdims, out)
     if additive:
         value = cast(value, _sum_dtype(value, dtype))
     elif 0 in value.shape and 0 in (value.shape[a] for a in axes):
@@ -59,6 +58,7 @@ def _fold(
 
 
 _NEUTRAL: dict[str, Any] = {"sum": 0, "prod": 1}
+_OF_TRUTHS = {"sum": "any", "prod": "all"}  # a sum of truths says whether one holds, a product whether all do
 _JOIN = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -74,13 +74,15 @@ def _begun(
     first = held(begin, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        shape = broadcast_shapes(function, value.shape, mask.shape)
         neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else first
-        value = op("where", broadcast(mask, shape), broadcast(value, shape), neutral)
+        value = op("where", broadcast(mask, value.shape), value, neutral)
     axes = _axes(axis, value.shape, function)
     if function not in _NEUTRAL and 0 in [value.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
         return finish(broadcast(first, shape), out, function)
+    if value.dtype is BOOL and function in _NEUTRAL:
+        found = _truth(_OF_TRUTHS[function], value, axis, keepdims, None).node
+        return finish(op("logical_or" if function == "sum" else "logical_and", found, first), out, function)
     found = reduced(f"reduce_{function}", value, axes, keepdims)
     return finish(op(_JOIN[function], found, first), out, function)
 
@@ -267,7 +269,7 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None,
     value = cast(node(x, function), BOOL)
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        value = op("where", mask, value, number(function == "all", BOOL))
+        value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
     axes = _axes(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)

@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, Scalar, wrap
 from weft.array.meaning import Operation
+from weft.convert import in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, same_kind, summed
+from weft.formats import BOOL, same_kind, summed, weak
 from weft.functions.common import (
     Node,
     axis_index,
@@ -25,6 +26,7 @@ from weft.functions.common import (
     broadcast,
     cast,
     finish,
+    fits,
     floating,
     node,
     number,
@@ -39,6 +41,7 @@ _GROUPED = frozenset((
     "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",
     "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "hypot",
 ))
+_PYTHON = (bool, int, float, complex)
 _IDENTITY: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
     "bitwise_xor": 0, "logaddexp": -np.inf, "logaddexp2": -np.inf, "hypot": 0,
@@ -79,21 +82,25 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
         raise ValueError(f"{name}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
     if dtype is not None:
         wanted = spelled(dtype)
-        given = [node(x, name) for x in xs]
-        for n in given:
-            if casting != "unsafe" and isinstance(n, Node) and not same_kind(n.dtype, wanted):
-                raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {n.dtype}; cast them, or use casting='unsafe'")
-        found = ask(*(wrap(cast(n, wanted)) for n in given))
-        if found.node.dtype is not BOOL:
-            found = wrap(cast(found.node, wanted))
+        given = [  # Python's numbers have no dtype of their own
+            in_dtype(x, wanted) if type(x) in _PYTHON and weak(type(x), wanted) is wanted else node(x, name) for x in xs
+        ]
+        known = wanted is not BOOL and (casting == "unsafe" or all(same_kind(n.dtype, wanted) for n in given))
+        found = ask(*(wrap(cast(n, wanted)) for n in given)) if known else ask(*xs)  # comparisons, and sizes of complex numbers
+        if found.node.dtype is not wanted:
+            have = " and ".join(n.dtype.name for n in given)
+            if not known and wanted is not BOOL:
+                raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {have}; cast them, or use casting='unsafe'")
+            raise DTypeError(f"{name}: dtype={wanted} is not what it makes of {have}: {found.node.dtype}; cast the result")
     else:
         found = ask(*xs)
     if where is True:
         return finish(found.node, out, name)
     mask = cast(node(where, name, "where"), BOOL)
-    old = number(0, found.node.dtype) if out is None else node(out, name, "out")
-    chosen = op("where", mask, cast(found.node, old.dtype) if out is not None else found.node, old)
-    return finish(chosen, out, name)
+    if out is None:
+        return wrap(op("where", mask, found.node, number(0, found.node.dtype)))
+    old = node(out, name, "out")
+    return finish(op("where", mask, cast(found.node, fits(found.node, old.dtype, name)), old), out, name)
 
 
 def _plain(method: str, operation: Operation) -> Any:
@@ -105,12 +112,21 @@ def _line(operation: Operation, x: Any, dtype: Any) -> Node:
     """The operand in the dtype that a fold is computed in."""
     value = node(x, operation.name)
     if dtype is not None:
-        return cast(value, spelled(dtype))
+        value = cast(value, spelled(dtype))
+    operation.rule(operation.name, value.dtype)  # refuses, even where nothing is joined
+    if dtype is not None:
+        return value
     if operation.name in ("add", "multiply"):
         return cast(value, summed(value.dtype))
     if operation.name.startswith("logical"):
         return cast(value, BOOL)
     return floating(value) if operation.name in ("logaddexp", "logaddexp2", "hypot") else value
+
+
+def _with_axes(value: Node, name: str) -> Node:
+    if not value.shape:
+        raise DTypeError(f"{name}: the array has no dimensions, so there is nothing to go along")
+    return value
 
 
 def _folded(operation: Operation, value: Node, axis: int) -> Node:
@@ -136,7 +152,7 @@ def reduce(
         if empty is None:
             raise ValueError(f"{name}: where= needs initial=, since {operation.name} has no identity")
         mask = cast(node(where, name, "where"), BOOL)
-        value = op("where", mask, value, cast(node(empty, name), value.dtype))
+        value = op("where", broadcast(mask, value.shape), value, cast(node(empty, name), value.dtype))
     if operation.name not in _GROUPED:
         if len(axes) > 1:
             raise ValueError(f"{name}: {operation.name} goes along one axis, for its order matters")
@@ -159,7 +175,7 @@ def reduce(
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
     """Each element joined with all before it along an axis."""
     name = f"{operation.name}.accumulate"
-    value = _line(operation, array, dtype)
+    value = _with_axes(_line(operation, array, dtype), name)
     axis = axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
         return finish(of_numpy(_plain("accumulate", operation)(wrap(value).numpy(), axis=axis)).node, out, name)
@@ -175,7 +191,7 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
 def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
     """Folds of the slices between indices, which are looked at; where the next one is not larger, one element."""
     name = f"{operation.name}.reduceat"
-    value = _line(operation, array, dtype)
+    value = _with_axes(_line(operation, array, dtype), name)
     axis = axis_index(axis, len(value.shape), name)
     starts = [operator.index(i) for i in np.asarray(wrap(node(indices, name, "indices")).numpy()).reshape(-1)]
     extent = value.shape[axis]
@@ -200,7 +216,7 @@ def outer(function: Callable[..., Array], x1: Any, x2: Any, /, **options: Any) -
 
 def at(operation: Operation, array: Any, indices: Any, /, *values: Any) -> None:
     """Written in place at indices, once for each of equal ones."""
-    if not isinstance(array, Array):
+    if not isinstance(array, Array) or isinstance(array, Scalar):
         raise DTypeError(f"{operation.name}.at: the array must be a weft Array, not {type(array).__name__}: it is written to")
     _plain("at", operation)(array, indices, *values)
 
