@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft as wf
+
 FOLDER = Path(__file__).parents[1] / "examples" / "from_scratch"
 IMPORT = "import numpy as np\n"
 SMALL: dict[str, dict[str, int]] = {
@@ -68,3 +70,16 @@ def test_the_import_line_is_all_that_changes(name: str, capsys: pytest.CaptureFi
         scale = np.abs(want).max(initial=0)
         assert scale > 1e-4 or (name, key) in ABSOLUTE, key
         np.testing.assert_allclose(got, want, rtol=0, atol=ABSOLUTE.get((name, key), RTOL * scale), err_msg=key)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_with_float64_as_the_default_digits_are_numpys_too(name: str) -> None:
+    wanted = results(name, "numpy")
+    with wf.default_dtype("float64"):
+        found = results(name, "weft")
+    for key, want in wanted.items():
+        got = found[key]
+        assert got.dtype == want.dtype or want.dtype.kind == "i" == got.dtype.kind, key
+        scale = np.abs(want).max(initial=0)
+        bound = 0 if want.dtype.kind != "f" else RTOL if name == "lstm" else 1e-9  # that one asks for float32 by name
+        np.testing.assert_allclose(got, want, rtol=0, atol=bound * max(scale, 1e-3), err_msg=key)

@@ -36,7 +36,7 @@ REDUCE = """
 """.split()
 METHODS = "sum prod mean var std max min any all argmax argmin cumsum cumprod".split()
 ELEMENTS = """
-    conjugate nan_to_num real imag angle iscomplex isreal sinc round around fix isneginf isposinf
+    conjugate nan_to_num angle iscomplex isreal sinc round around fix isneginf isposinf
 """.split()
 # {x}, {y}: arrays; {axis}, {k}: a number; {axes}: numbers or None; {keep}: a bool; {shape}: another shape of as many elements
 MOVES = """
@@ -65,7 +65,7 @@ MOVES = """
     np.take_along_axis({x}, np.argsort({x}, {axis}), {axis})|np.compress([True, False], {x}, {axis})
     np.count_nonzero({x}, {axis})|np.cross({x}, {y})|np.histogram({x}, 3, (0, 6))[0]|np.digitize({x}, [0, 2, 4])
     np.fliplr({x})|np.flipud({x})|np.rollaxis({x}, {axis})|np.ediff1d({x})|np.gradient({x})|np.trapezoid({x})|np.vander({x})
-    np.polyval(np.ravel({x}), {y})|np.convolve({x}, {y})|np.choose({x}, [{y}, {z}])|np.extract({x}, {y})
+    np.polyval([1, 2, 0], {x})|np.convolve({x}, {y})|np.choose({x}, [{y}, {z}])|np.extract({x}, {y})
     np.resize({x}, (2, 2))|np.union1d({x}, {y})|np.intersect1d({x}, {y})|np.setdiff1d({x}, {y})
     np.unravel_index({x}, (3, 4))|np.divmod({x}, {y})|np.modf({x})|np.frexp({x})|np.ldexp({x}, 2)|len({x})|np.size({x})
     np.ndim({x})|np.shape({x})|{x}.tolist()|bool({x})|float({x})|int({x})|complex({x})|list({x})|np.isscalar({x})|{x}.real

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,8 +27,9 @@ ACCIDENTS = (
 )
 # What is refused for another reason: a second fault, told first; and a check that is made when elements are read
 OTHERWISE = (
+    ("'NoneType' object", wf.errors.AxisError), ("No loop matching", OverflowError),
     ("Cannot cast ufunc", ValueError), ("OverflowError|shape mismatch: value array", IndexError),
-    ("could not broadcast", wf.errors.DTypeError),
+    ("could not broadcast|setting an array element with a sequence", wf.errors.DTypeError),
     ("invalid entry in choice array|out of bounds for array with size", IndexError),
     ("out-of-bounds in|too small to calculate|AxisError: axis .* is out of bounds", TypeError),
     (r"requires a 0 or 1-dimensional input|unsupported operand type\(s\) for @", wf.errors.ShapeError),
@@ -67,9 +69,11 @@ def computed(x: Any) -> Any:
 
 
 def ruled(dtype: np.dtype, operands: list[np.dtype], line: str) -> set[np.dtype]:
-    """What weft may give where NumPy gives ``dtype``: float32 where float64 comes of no float64."""
+    """What weft may give where NumPy gives ``dtype``: float32 where float64 comes of no float64, unless that is the default."""
     if "conj" in line:  # NumPy makes int8 of bools
         return {dtype, *operands}
+    if wf.get_default_dtype() == np.float64:
+        return {dtype}
     if "float_power" in line:
         return {dtype}
     if dtype == "float16":  # of integers of 8 bits
@@ -99,6 +103,8 @@ def compare(got: Any, want: Any, line: str, before: dict[str, np.ndarray]) -> No
     if isinstance(want, Refused) and any(re.search(text, f"{line}: {want}") for text in ACCIDENTS):
         return
     if isinstance(want, Refused) or isinstance(got, Refused):
+        if isinstance(got, Refused) and "must hold integers, but has dtype bool" in repr(got):
+            return  # positions are no masks
         assert isinstance(want, Refused), f"refused: {got}"
         assert isinstance(got, Refused), f"not refused: {want}"
         if any(re.search(text, repr(want)) and isinstance(got.error, error) for text, error in OTHERWISE):
@@ -120,14 +126,16 @@ def compare(got: Any, want: Any, line: str, before: dict[str, np.ndarray]) -> No
     if isinstance(want, np.ndarray | np.generic):
         assert isinstance(got, wf.Array), f"type: {type(got)}"
         assert ours.dtype in ruled(theirs.dtype, operands, line), f"dtype: {ours.dtype} for {theirs.dtype}"
+    if re.search("quantile|percentile", line) and any(np.isinf(x).any() for x in before.values()):
+        return  # NumPy takes infinity from infinity where both neighbours are infinite; weft gives it
     with np.errstate(all="ignore"):
         if theirs.dtype.kind not in "fc":
             np.testing.assert_array_equal(ours, theirs, "value")
             return
         scale = largest(theirs, *before.values())
         bytes_ = min(x.dtype.itemsize // (1 + (x.dtype.kind == "c")) for x in (ours, theirs))
-        if "out=" in line and any(d.kind in "biu" for d in operands):
-            bytes_ = 2 if any(d.itemsize == 1 for d in operands) else 4  # NumPy computes in float16, weft in float32
+        if "out=" in line:  # NumPy may compute in float16 where weft does in float32, or that one in float64
+            bytes_ = 2 if any(d.itemsize == 1 for d in operands) else min(bytes_, 4)
         np.testing.assert_allclose(ours, theirs.astype(ours.dtype), rtol=RTOL[bytes_], atol=RTOL[bytes_] * scale, err_msg="value")
 
 
@@ -174,13 +182,74 @@ def program(data: st.DataObject, most: int = 5) -> None:
         if not isinstance(want, np.ndarray | np.generic) or want.size > 300 or any(want is theirs[n] for n in before):
             continue
         name = f"x{len(lines.arrays)}"
-        theirs[name], ours[name] = want, got
+        theirs[name], ours[name] = want[()] if isinstance(got, wf.Scalar) else want, got
         text[-1] = f"{name} = {line}"
-        lines.arrays[name] = want
+        lines.arrays[name] = theirs[name]
         settle(name, theirs, ours)
 
 
-@settings(max_examples=COUNT, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+FIXED = settings(max_examples=COUNT, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+
+
+@FIXED
 @given(st.data())
 def test_programs_beside_numpy(data: st.DataObject) -> None:
     program(data)
+
+
+@FIXED
+@given(st.data())
+def test_programs_of_float64(data: st.DataObject) -> None:
+    with wf.default_dtype("float64"):
+        program(data)
+
+
+FOUND = """
+    np.sum(np.zeros((2, 0, 2, 0), 'float32'), axis=(1, 3))
+    np.mean(np.zeros((2, 0, 2, 0), 'float64'), axis=(1, 3))
+    np.round(np.array([1.25 + 2.75j, -0.5j]))
+    np.nanmedian(np.array([1 + 1j, 0, 0.25 + 0.25j, 0.5 + 0.5j]))
+    np.cov(np.array([1 + 1j, 2, -1j]))
+    np.convolve(np.array([1 + 1j, 2]), np.array([1j, 3, 1]))
+    np.correlate(np.array([1 + 1j, 2, 1]), np.array([1j, 3]), 'full')
+    np.float_power(np.array([1 + 1j]), 2)
+    np.arctan(np.arange(3), out=np.zeros(3, 'int64'), where=np.array([True, False, True]))
+    np.power(np.arange(3), 3, out=np.zeros(3, 'uint32'), where=np.array([True, False, True]))
+    np.less(np.arange(3), 2, dtype='int64')
+    np.exp(np.arange(3), dtype='int64')
+    np.abs(np.array([3 + 4j], 'complex64'), dtype='float32')
+    np.remainder(np.arange(3, dtype='uint8'), 2, dtype='uint8')
+    np.any(np.array([True, False]), where=np.array([[[True, False]]]))
+    np.sum(np.array([1, 2]), where=np.array([[True, False], [True, True]]))
+    np.prod(np.array([True, False]), dtype='bool', initial=0)
+    np.setdiff1d(np.array([1, 2]), np.array([1j, 2]))
+    np.choose(np.array([True, False]), [np.array([1, 2]), np.array([3, 4])])
+    np.choose(np.array([0, -1]), [np.array([1, 2]), np.array([3, 4])])
+    np.bitwise_or.reduce(np.array([1.5]), axis=0)
+    np.bitwise_xor.accumulate(np.array([1j]), axis=0)
+    np.add.accumulate(np.array(3), axis=0)
+    np.add.reduceat(np.array(3), [0], axis=0)
+    np.add.at(np.array([3])[0], 0, 1)
+    np.median(np.array(3), axis=0)
+    np.array([], 'int64') ** -1
+    np.full(2, 1j, dtype='bool')
+    np.vander(np.array([1, 2], 'float32'))
+    np.deg2rad(np.array([1j]))
+    np.heaviside(np.array([1j]), 1)
+    np.frexp(np.array([1j]))
+    np.isposinf(np.array([1j]))
+    np.digitize(np.array([1j]), [0, 1])
+    np.interp(np.array([1j]), [0, 1], [2, 3])
+    np.percentile(np.array([1j, 2]), 30)
+    np.bincount(np.array([], 'complex64'))
+    np.gradient(np.array([True, False]))
+    np.ediff1d(np.array([True]))
+    np.unravel_index(np.array([], 'float32'), (2, 3))
+"""
+
+
+@pytest.mark.parametrize("default", ["float32", "float64"])
+def test_what_was_found_once(default: str) -> None:
+    for line in FOUND.strip().splitlines():
+        with wf.default_dtype(default):
+            compare(run(line.strip(), {"np": wf}), run(line.strip(), {"np": np}), line, {})

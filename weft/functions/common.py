@@ -13,7 +13,7 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import as_node, assigned, cast, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import COMPLEX, FLOAT32, INEXACT, INT64, INTEGERS, Format, converted, same_kind
+from weft.formats import COMPLEX, DEFAULT, INEXACT, INT64, INTEGERS, Format, converted, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
@@ -30,8 +30,8 @@ def op(name: str, *nodes: Node, **params: Any) -> Node:
 
 
 def floating(node: Node) -> Node:
-    """``node`` as a float or complex: integers and bools become float32, where NumPy would make float64."""
-    return node if node.dtype in INEXACT else cast(node, FLOAT32)
+    """``node`` as a float or complex: integers and bools become the default."""
+    return node if node.dtype in INEXACT else cast(node, DEFAULT.real)
 
 
 def magnitude(node: Node) -> Node:
@@ -208,7 +208,7 @@ def integer_node(x: Any, function: str, argument: str = "indices") -> Node:
     """An argument that must hold integers."""
     found = node(x, function, argument)
     if found.dtype not in INTEGERS:
-        if 0 in found.shape:  # an empty list is float by default, and holds no index at all
+        if 0 in found.shape and not isinstance(x, Array):  # an empty list is float by default, and holds no index at all
             return cast(found, INT64)
         raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {found.dtype}; cast with .astype('int64')")
     return found

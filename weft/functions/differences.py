@@ -153,7 +153,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     [1.0, 1.5, 2.5, 3.0]
     """
     value = node(f, "gradient", "f")
-    if value.dtype is BOOL:
+    if value.dtype is BOOL and value.shape:
         raise DTypeError("gradient: f is bool, which has no differences; cast with .astype('float32')")
     value = floating(value)
     axes = axis_tuple(axis, len(value.shape), "gradient")

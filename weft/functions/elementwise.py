@@ -13,7 +13,7 @@ from weft.array import Array, wrap
 from weft.array.meaning import OPERATIONS
 from weft.array.operators import call
 from weft.bind import bind
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOATS
+from weft.formats import BOOL, COMPLEX, FLOATS, of_elements
 from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.ufunc import Ufunc, equip, special
 from weft.graph.primitives.table import TABLE
@@ -163,7 +163,7 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     """
     value = node(x, "round")
     if value.dtype == BOOL:
-        value = cast(value, FLOAT32)
+        value = cast(value, of_elements(BOOL))
     if value.dtype in COMPLEX:
         parts = (round(wrap(op(part, value)), decimals).node for part in ("real", "imag"))
         return finish(op("complex", *parts), out, "round")

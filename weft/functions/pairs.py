@@ -9,9 +9,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import DTypeError
-from weft.formats import BOOL, COMPLEX, COMPLEX128, FLOAT64, FLOATS, INT32, INT64, INTEGERS
+from weft.formats import BOOL, COMPLEX, COMPLEX128, FLOAT64, FLOATS, INT32, INT64, INTEGERS, of_elements
 from weft.functions.choosing import where
-from weft.functions.common import Node, broadcast_shapes, cast, finish, floating, node, number, of_numpy, op
+from weft.functions.common import Node, broadcast_shapes, cast, finish, node, number, of_numpy, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, power, remainder, signbit, trunc
 
 
@@ -69,11 +69,15 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
-    value = wrap(floating(node(x, "modf")))
+    value = wrap(_elements(node(x, "modf")))
     whole = copysign(trunc(value), value)
     rest = copysign(where(isinf(value), 0.0, value - whole), value)
     first, second = _out(out)
     return finish(rest.node, first, "modf"), finish(whole.node, second, "modf")
+
+
+def _elements(value: Node) -> Node:
+    return cast(value, of_elements(value.dtype))
 
 
 def _real(value: Node, function: str) -> Node:
@@ -121,7 +125,7 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = _real(floating(node(x, "frexp")), "frexp")
+    value = _real(_elements(node(x, "frexp")), "frexp")
     mantissa, exponent = _exponent(value)
     first, second = _out(out)
     return finish(cast(mantissa, value.dtype), first, "frexp"), finish(cast(exponent, INT32), second, "frexp")
@@ -151,7 +155,7 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.ldexp(wf.array([0.75, 1.0]), [2, -1]).tolist()
     [3.0, 0.5]
     """
-    value, power = _real(floating(node(x1, "ldexp", "x1")), "ldexp"), node(x2, "ldexp", "x2")
+    value, power = _real(_elements(node(x1, "ldexp", "x1")), "ldexp"), node(x2, "ldexp", "x2")
     if power.dtype not in INTEGERS and power.dtype != BOOL:
         raise DTypeError(f"ldexp: x2 must hold integers, but has dtype {power.dtype}; cast with .astype('int64')")
     broadcast_shapes("ldexp", value.shape, power.shape)

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import operands
+from weft.formats import COMPLEX
 from weft.functions.common import node, of_numpy
 
 
@@ -95,8 +96,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    found = np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique)
-    return of_numpy(found.astype(node(ar1, "setdiff1d", "ar1").dtype.numpy))  # each is one of the first's
+    found, like = np.setdiff1d(*_pair("setdiff1d", ar1, ar2), assume_unique), node(ar1, "setdiff1d", "ar1").dtype
+    return of_numpy((found if like in COMPLEX else found.real).astype(like.numpy))  # each is one of the first's
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:

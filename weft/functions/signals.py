@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INT64
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.functions.choosing import where
 from weft.functions.common import Node, arrays, cast, conjugated, floating, node, op, reshaped
 from weft.functions.elementwise import abs, exp, sin, sqrt
@@ -111,10 +111,10 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 def _window(M: int, shape: Callable[[np.ndarray, int], np.ndarray]) -> Array:  # noqa: N803  NumPy's name
     count = operator.index(M)
     if count < 1:
-        return wrap(cast(node(np.zeros(0), "window"), FLOAT32))
+        return wrap(cast(node(np.zeros(0), "window"), DEFAULT.real))
     if count == 1:
-        return wrap(cast(node(np.ones(1), "window"), FLOAT32))
-    return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), FLOAT32))
+        return wrap(cast(node(np.ones(1), "window"), DEFAULT.real))
+    return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), DEFAULT.real))
 
 
 Formula = Callable[[np.ndarray, int], np.ndarray]
