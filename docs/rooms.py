@@ -49,6 +49,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.transforms.control": "Native loops",
     "weft.transforms.tree": "Trees",
     "weft.transforms.denormals": "Denormal numbers",
+    "weft.transforms.default": "Dtypes",
     "weft.transforms.device": "Devices",
     "weft.look": "Computing now",
     "weft.devices": "Threads and counters",

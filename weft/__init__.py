@@ -101,6 +101,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.vmap": "vmap",
     "weft.transforms.control": "fori_loop scan",
     "weft.transforms.denormals": "flush_denormals",
+    "weft.transforms.default": "default_dtype get_default_dtype set_default_dtype",
     "weft.transforms.device": "device set_device",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.look": "eval",

@@ -174,6 +174,9 @@ from weft.transforms.grad import grad as grad, value_and_grad as value_and_grad,
 from weft.transforms.vmap import vmap as vmap
 from weft.transforms.control import fori_loop as fori_loop, scan as scan
 from weft.transforms.denormals import flush_denormals as flush_denormals
+from weft.transforms.default import (
+    default_dtype as default_dtype, get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
+)
 from weft.transforms.device import device as device, set_device as set_device
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.look import evaluate as _evaluate

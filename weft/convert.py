@@ -13,13 +13,13 @@ from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, short, warn
-from weft.formats import BOOL, COMPLEX, COMPLEX64, FLOAT32, FLOAT64, FLOATS, INEXACT, INT64, Format, converted, promote, weak
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
 from weft.spelling import spelled
 
-_NUMBER_DTYPES = {float: FLOAT32, int: INT64, bool: BOOL, complex: COMPLEX64}
+_NUMBERS = (bool, int, float, complex)
 
 
 def number_node(value: float | int | bool, dtype: Format) -> Node:
@@ -44,6 +44,8 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
 
 def _complex_node(value: complex, dtype: Format) -> Node:
     """A number for complex arrays: a content of its own outside of traces, so that new numbers compile nothing."""
+    if dtype is BOOL:
+        return constant(value != 0, dtype)
     if dtype not in COMPLEX:
         raise DTypeError(f"the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first")
     if LOCAL.trace is not None:
@@ -94,10 +96,10 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     if isinstance(x, Cell):
         return x.node  # type: ignore[attr-defined]
     kind = type(x)
-    if kind in _NUMBER_DTYPES:
-        return number_node(x, weak(kind, like) if like is not None else _NUMBER_DTYPES[kind])
+    if kind in _NUMBERS:
+        return number_node(x, weak(kind, like) if like is not None else spelled(kind))
     if kind is Given:
-        return given_node(x, weak(type(x.value), like) if like is not None else _NUMBER_DTYPES[type(x.value)])
+        return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
     if isinstance(x, np.ndarray | np.generic):
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
@@ -146,7 +148,7 @@ def assigned(value: Any, dtype: Format) -> Node:
         for a NaN, an infinity or a number out of range that integers are to hold (of arrays only their dtype is known).
     """
     kind = type(value)
-    if kind in _NUMBER_DTYPES:
+    if kind in _NUMBERS:
         if kind is not float or dtype in INEXACT:
             return number_node(value, dtype)
         return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
@@ -224,7 +226,7 @@ def _listed(x: Any) -> Any:
 
 def _default(found: Any) -> Format:
     """The dtype of a list of numbers, read by :func:`_listed`, that meets no array."""
-    return COMPLEX64 if type(found) is np.ndarray and found.dtype.kind == "c" else FLOAT32
+    return DEFAULT.complex if type(found) is np.ndarray and found.dtype.kind == "c" else DEFAULT.real
 
 
 class _Varying:
@@ -280,7 +282,7 @@ def common(
     kinds: set[type] = set()
     for x in xs:
         kind = type(x)
-        if kind in _NUMBER_DTYPES:
+        if kind in _NUMBERS:
             kinds.add(kind)
             found.append(x)
             continue
@@ -298,7 +300,7 @@ def common(
         found.append(node)
     if kinds:
         strongest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
-        dtype = beside(strongest, dtype) if dtype is not None else _NUMBER_DTYPES[strongest]
+        dtype = beside(strongest, dtype) if dtype is not None else spelled(strongest)
     assert dtype is not None
     return found, dtype
 
@@ -307,7 +309,7 @@ def in_dtype(x: Any, dtype: Format) -> Node:
     """What :func:`common` has read, as a node of ``dtype``."""
     if type(x) is Node:
         return cast(x, dtype)
-    if type(x) in _NUMBER_DTYPES:
+    if type(x) in _NUMBERS:
         return number_node(x, dtype)
     if type(x) is Given:
         return given_node(x, dtype)

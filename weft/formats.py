@@ -126,9 +126,34 @@ INEXACT = FLOATS | COMPLEX  # what derivatives are taken by
 # ---- how formats mix: NumPy's answers, but that floats made out of integers are float32
 
 
-@cache
+class Default:
+    """What floats are that nobody gave a dtype: those of Python's numbers, of integers, of ``zeros``. One for the process.
+
+    real, complex : their formats
+    wide : whether it is float64; then all formats mix as NumPy's do
+    """
+
+    __slots__ = ("complex", "real", "wide")
+
+    def __init__(self) -> None:
+        self.choose(FLOAT32)
+
+    def choose(self, form: Format) -> None:
+        self.real, self.wide, self.complex = form, form is FLOAT64, COMPLEX128 if form is FLOAT64 else COMPLEX64
+
+
+DEFAULT = Default()
+
+
 def promote(a: Format, b: Format) -> Format:
     """The format of arrays of ``a`` and ``b`` together."""
+    return _together(a, b, DEFAULT.wide)
+
+
+@cache
+def _together(a: Format, b: Format, wide: bool) -> Format:
+    if wide and a is not b and BFLOAT16 not in (a, b):
+        return FROM_NUMPY[np.promote_types(a.numpy, b.numpy)]
     if a is b or b is BOOL:
         return a
     if a is BOOL:
@@ -136,17 +161,19 @@ def promote(a: Format, b: Format) -> Format:
     if b.kind == "complex":
         a, b = b, a
     if a.kind == "complex":
-        return complexed(promote(a.part, b.part)) if b in INEXACT else a
+        return complexed(_together(a.part, b.part, wide)) if b in INEXACT else a
     if a.kind == "float" != b.kind:
         return a if b.bits == 8 else a.computed
     if b.kind == "float" != a.kind:
-        return promote(b, a)
+        return _together(b, a, wide)
     both = "float" if a.kind == "float" else "unsigned" if a.kind == b.kind == "unsigned" else "signed"
     return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 beside signed: float32 holds neither
 
 
 def complexed(form: Format) -> Format:
-    """The complex format for numbers of ``form``: complex128 where its parts are float64, else complex64."""
+    """The complex format for numbers of ``form``: complex128 where its parts are float64, complex64 of other floats."""
+    if form not in INEXACT:
+        return DEFAULT.complex
     return COMPLEX128 if form.part is FLOAT64 else COMPLEX64
 
 
@@ -193,8 +220,15 @@ def weak_compared(kind: type, form: Format) -> Format:
 
 
 def floating(form: Format) -> Format:
-    """What true division, means and roots give: itself for floats and complex numbers, float32 for the rest."""
-    return form if form in INEXACT else FLOAT32
+    """What true division and means give: itself for floats and complex numbers, the default for the rest."""
+    return form if form in INEXACT else DEFAULT.real
+
+
+def of_elements(form: Format) -> Format:
+    """What roots, sines and the like give: as ``floating``, or NumPy's float16 and float32 of few bits."""
+    if form in INEXACT or not DEFAULT.wide or form.bits > 16:
+        return floating(form)
+    return FLOAT16 if form.bits == 8 else FLOAT32
 
 
 def summed(form: Format) -> Format:

@@ -162,8 +162,7 @@ def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
         span = spans(x.shape, axes)
         if span is None:
             x = np.ascontiguousarray(x.transpose(*kept, *axes))
-            k = prod(x.shape[len(kept):])
-            span = x.size // max(k, 1), k, 1
+            span = prod(x.shape[:len(kept)]), prod(x.shape[len(kept):]), 1
         outer, k, inner = span
         found = out if node.dtype is wide else np.empty(out.shape, wide.numpy)
         if found.size:

@@ -7,18 +7,22 @@ from typing import Any
 import numpy as np
 
 from weft.errors import DTypeError
-from weft.formats import BOOL, COMPLEX64, EVERY, FLOAT32, FROM_NUMPY, INT64, Format
+from weft.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 
-_SPELLED: dict[Any, Format] = {
+_WORDS: dict[Any, Format] = {
     **EVERY, **FROM_NUMPY, **{f.numpy.type: f for f in EVERY.values()}, **{f: f for f in EVERY.values()},
-    float: FLOAT32, "float": FLOAT32, complex: COMPLEX64, "complex": COMPLEX64, int: INT64, bool: BOOL,
+    int: INT64, bool: BOOL,
+}
+_SPELLED: dict[Format, dict[Any, Format]] = {  # by the default
+    real: {**_WORDS, float: real, "float": real, complex: pair, "complex": pair}
+    for real, pair in ((FLOAT32, COMPLEX64), (FLOAT64, COMPLEX128))
 }
 
 
 def spelled(dtype: Any) -> Format:
     """The format that a dtype, scalar type, name or Python type means; DTypeError for what weft does not have."""
     try:
-        return _SPELLED[dtype]
+        return _SPELLED[DEFAULT.real][dtype]
     except (KeyError, TypeError):
         pass
     try:

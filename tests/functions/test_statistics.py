@@ -198,3 +198,13 @@ def test_errors(call: object, error: type[Exception], match: str) -> None:
 def test_methods_agree(name: str) -> None:
     x = wf.array(draw((3, 4), "float32"))
     check(getattr(x, name)(axis=1), getattr(wf, name)(x, axis=1).numpy(), rtol=0)
+
+
+@pytest.mark.parametrize("shape, axes", [((2, 0, 2, 0), (1, 3)), ((0, 2, 0), (0, 2)), ((2, 3, 2, 0), (1, 3)), ((2, 0, 2), (1,))])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_a_sum_of_nothing_is_zero(shape: tuple, axes: tuple, dtype: str) -> None:
+    x, want = wf.zeros(shape, dtype=dtype), np.zeros(shape, dtype).sum(axis=axes)
+    for _ in range(4):  # in memory that held something else
+        wf.full(want.shape, 7, dtype=dtype).numpy()
+        check(wf.sum(x, axis=axes), want)
+        check(wf.sum(x + 0, axis=axes), want)

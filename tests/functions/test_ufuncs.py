@@ -62,7 +62,9 @@ def test_where_and_dtype() -> None:
     assert wf.add(x, 1, where=mask).tolist() == [5.0, 0.0, 17.0]
     found = wf.add([1, 2], [3, 4], dtype="float64")
     assert found.dtype == wf.float64 and found.tolist() == [4.0, 6.0]
-    assert wf.less(x, 5, dtype="float64").tolist() == [True, False, False]
+    assert wf.less(x, 5, dtype=bool).tolist() == [True, False, False]
+    with pytest.raises(wf.errors.DTypeError, match=r"^less: dtype=float64 is not what it makes of .*bool; cast the result"):
+        wf.less(x, 5, dtype="float64")
     assert wf.add(x, x, dtype="int32", casting="unsafe").dtype == wf.int32
     with pytest.raises(wf.errors.DTypeError, match=r"^add: dtype=int32 cannot hold operands of float32.*casting='unsafe'"):
         wf.add(x, x, dtype="int32")

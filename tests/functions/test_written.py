@@ -136,3 +136,14 @@ def test_a_number_is_itself_inside_a_derivative() -> None:
 
     assert wf.grad(f)(wf.ones(2)).tolist() == [2.0, 2.0]
     assert seen == [(np.float32(0.3).item(), 0.25, 2.5)]
+
+
+def test_a_number_that_was_looked_at_and_written_is_what_was_written() -> None:
+    for _ in range(4):  # by Python, and natively
+        x = wf.array(5)
+        assert x.tolist() == 5
+        x[()] = 300
+        found = [x, x + 1, x + x, wf.add(x, 1), wf.jit(lambda v: v * 2)(x)]
+        assert [v.tolist() for v in found] == [300, 301, 600, 301, 600]
+        x[()] = 7
+        assert (x + 1).tolist() == 8

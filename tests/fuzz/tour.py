@@ -33,6 +33,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("tree_leaves", "tree_map"), "about trees; jit and grad flatten by the same functions"),
     "from_dlpack": "imports memory that is not weft's",
     "flush_denormals": "a context: other bits by design",
+    **dict.fromkeys(("default_dtype", "get_default_dtype", "set_default_dtype"), "say what dtypes are"),
     **dict.fromkeys(("device", "set_device"), "say where programs run; tests/cuda runs them elsewhere"),
     **dict.fromkeys(
         ("random.seed", "random.get_state", "random.set_state"), "the hidden state; modules and draws without a key use it",

@@ -16,7 +16,6 @@ from weft.errors import DTypeError
 from weft.formats import (
     BOOL,
     COMPLEX,
-    FLOAT32,
     FLOAT64,
     FLOATS,
     INEXACT,
@@ -25,10 +24,12 @@ from weft.formats import (
     UINT64,
     Format,
     compared,
+    of_elements,
     promote,
     weak,
     weak_compared,
 )
+from weft.formats import floating as quotient
 from weft.given import Given, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
@@ -48,7 +49,9 @@ class _Ways(dict[Format, Way]):
 
     def __missing__(self, dtype: Format) -> Way:
         primitive, within = self.rule(self.name, dtype)
-        found = self[dtype] = (None if primitive is None else TABLE[primitive], within)
+        found = (None if primitive is None else TABLE[primitive], within)
+        if dtype in INEXACT or within not in INEXACT:  # what floats are made of integers is not for ever
+            self[dtype] = found
         return found
 
 
@@ -98,7 +101,11 @@ def _same(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 
 def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, dtype if dtype in INEXACT else FLOAT32
+    return name, of_elements(dtype)
+
+
+def _divided(name: str, dtype: Format) -> tuple[str | None, Format]:
+    return name, quotient(dtype)
 
 
 def _numeric(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -257,7 +264,7 @@ _RECORDS = (
     Operation("add", 2, _bool_as("logical_or"), "add", fold="sum"),
     Operation("subtract", 2, _numeric, "sub"),
     Operation("multiply", 2, _bool_as("logical_and"), "mul", fold="prod"),
-    Operation("divide", 2, floating, "truediv", aliases=("true_divide",)),
+    Operation("divide", 2, _divided, "truediv", aliases=("true_divide",)),
     Operation("floor_divide", 2, real(_bool_as_int8), "floordiv"),
     Operation("remainder", 2, real(_bool_as_int8), "mod", aliases=("mod",)),
     Operation("pow", 2, _bool_as_int8, "pow", "power", ("power",), body=_power),

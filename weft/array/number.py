@@ -10,7 +10,7 @@ from weft.array.meaning import Operation
 from weft.array.operators import install_weak
 from weft.cell import LOCAL
 from weft.convert import as_node, cast
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, Format
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, Format
 from weft.given import Given
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR
@@ -28,7 +28,7 @@ class Number(Scalar):
 
     @property
     def node(self) -> Node:
-        return self.as_dtype_node(FLOAT32)
+        return self.as_dtype_node(DEFAULT.real)
 
     def as_dtype_node(self, dtype: Format) -> Node:
         """The number in ``dtype``."""

@@ -13,7 +13,7 @@ from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.bind import bind
 from weft.convert import as_node, assigned, numpy_node
-from weft.formats import FLOAT64, FROM_NUMPY, Format, same_kind
+from weft.formats import DEFAULT, FLOAT64, FROM_NUMPY, Format, same_kind
 from weft.given import Given
 from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
@@ -117,7 +117,7 @@ def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> An
     if not made or options.keys() & {"dtype", "out"} or not all(np.asarray(x).dtype.kind in "biu" for x in plain):
         return found
     found = call(*(np.asarray(x, np.float64) for x in plain), **options)
-    narrow = [x.astype(np.float32) if x.dtype == np.float64 else x for x in map(np.asarray, found if many else (found,))]
+    narrow = [x.astype(DEFAULT.real.numpy) if x.dtype == np.float64 else x for x in map(np.asarray, found if many else (found,))]
     return tuple(narrow) if many else narrow[0]
 
 

@@ -15,7 +15,7 @@ from weft.convert import as_node, assigned, cast, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import (
     COMPLEX,
-    FLOAT32,
+    DEFAULT,
     FROM_NUMPY,
     INEXACT,
     INT64,
@@ -43,8 +43,8 @@ def op(name: str, *nodes: Node, **params: Any) -> Node:
 
 
 def floating(node: Node) -> Node:
-    """``node`` as a float or complex: integers and bools become float32, where NumPy would make float64."""
-    return node if node.dtype in INEXACT else cast(node, FLOAT32)
+    """``node`` as a float or complex: integers and bools become the default."""
+    return node if node.dtype in INEXACT else cast(node, DEFAULT.real)
 
 
 def magnitude(node: Node) -> Node:
@@ -209,6 +209,13 @@ def widened(form: Format, out: Any) -> Format:
     return form if there is None else promote(form, there)
 
 
+def fits(node: Node, have: Format, function: str) -> Format:
+    """The dtype of an ``out``, if it may hold the result."""
+    if not same_kind(node.dtype, have):
+        raise DTypeError(f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first")
+    return have
+
+
 def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:
     """The result computed, and written into an array of NumPy's."""
     found = wrap(node).numpy()
@@ -257,7 +264,7 @@ def integer_node(x: Any, function: str, argument: str = "indices") -> Node:
     """An argument that must hold integers."""
     found = node(x, function, argument)
     if found.dtype not in INTEGERS:
-        if 0 in found.shape:  # an empty list is float by default, and holds no index at all
+        if 0 in found.shape and not isinstance(x, Array):  # an empty list is float by default, and holds no index at all
             return cast(found, INT64)
         raise DTypeError(f"{function}: {argument} must hold integers, but has dtype {found.dtype}; cast with .astype('int64')")
     return found

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.formats import BOOL, COMPLEX
+from weft.formats import BOOL, COMPLEX, of_elements
 from weft.functions.common import broadcast, cast, floating, node, number, op
 from weft.graph.node import Node
 
@@ -77,7 +77,8 @@ def angle(z: Any, /, deg: bool = False) -> Array:
     >>> wf.angle(wf.array([1.0, 1j, -1.0]), deg=True).tolist()
     [0.0, 90.0, 180.0]
     """
-    value = floating(node(z, "angle", "z"))
+    value = node(z, "angle", "z")
+    value = floating(value) if value.dtype is BOOL else cast(value, of_elements(value.dtype))
     y, x = _imaginary(value), op("real", value) if value.dtype in COMPLEX else value
     found = op("atan2", y, x)
     return wrap(op("multiply", found, number(180 / math.pi, found.dtype)) if deg else found)

@@ -10,7 +10,7 @@ from weft.array import Array, Scalar, like, own
 from weft.convert import number_node
 from weft.dlpack import taken
 from weft.errors import DTypeError
-from weft.formats import FLOAT32, Format
+from weft.formats import DEFAULT, Format
 from weft.functions.common import (
     Shape,
     broadcast,
@@ -144,11 +144,11 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return own(node(taken(x), "from_dlpack"))
 
 
-def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any, default: Format = FLOAT32) -> Array:
+def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any, default: Format | None = None) -> Array:
     on_cpu(function, device)
     if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
-    wanted = default if dtype is None else spelled(dtype)
+    wanted = default or DEFAULT.real if dtype is None else spelled(dtype)
     return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 

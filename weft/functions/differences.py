@@ -102,6 +102,11 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     -------
     Array with one dimension, of the dtype of ``ary``
 
+    Raises
+    ------
+    DTypeError
+        Bools.
+
     Examples
     --------
     >>> import weft as wf
@@ -144,8 +149,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
     Raises
     ------
-    ShapeError, AxisError, TypeError, ValueError
-        Too few elements, or coordinates that do not fit; no such axis; as many distances as do not fit; another ``edge_order``.
+    ShapeError, AxisError, DTypeError, TypeError, ValueError
+        Bools; too few elements, or coordinates that do not fit; no such axis; distances that do not fit; another ``edge_order``.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from weft.array.meaning import OPERATIONS
 from weft.array.operators import call
 from weft.bind import bind
 from weft.errors import DTypeError
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOATS
+from weft.formats import BOOL, COMPLEX, FLOATS, of_elements
 from weft.functions.common import Node, cast, finish, node, number, op, parts_of
 from weft.functions.ufunc import Ufunc, asked, equip, special
 from weft.graph.primitives.table import TABLE
@@ -178,7 +178,7 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     if value.dtype == BOOL:
         if decimals:
             raise DTypeError(f"round: x is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
-        value = cast(value, FLOAT32)
+        value = cast(value, of_elements(BOOL))
     if value.dtype in COMPLEX:
         return finish(op("complex", *[round(wrap(part), decimals).node for part in parts_of(value)]), out, "round")
     if value.dtype in FLOATS and decimals == 0:

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT32, FLOAT64, INT64, Format
+from weft.formats import DEFAULT, FLOAT64, INT64, Format
 from weft.functions.common import axis_index, cast, node, number, on_cpu, op
 from weft.functions.fourier import fft, hfft, ifft, ihfft, irfft, rfft
 from weft.functions.fourier_axes import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
@@ -93,7 +93,7 @@ def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, whole
     count = operator.index(n)
     if count < 1:
         raise ShapeError(f"{function}: n={n} must be positive")
-    wanted: Format = FLOAT32 if dtype is None else spelled(dtype)
+    wanted: Format = DEFAULT.real if dtype is None else spelled(dtype)
     if wanted.kind != "float":
         raise DTypeError(f"{function}: dtype={wanted} cannot hold frequencies; use a float dtype")
     place = op("iota", shape=(count if whole else count // 2 + 1,), dtype=INT64, axis=0)

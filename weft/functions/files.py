@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, own
 from weft.errors import DTypeError
-from weft.formats import BFLOAT16, FLOAT32
+from weft.formats import BFLOAT16, DEFAULT
 from weft.functions.common import looked, node, of_numpy
 from weft.spelling import spelled
 
@@ -240,7 +240,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    wanted = (FLOAT32 if dtype is None else spelled(dtype)).numpy
+    wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
     return _numbers(np.loadtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -270,7 +270,7 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
-    wanted = (FLOAT32 if dtype is None else spelled(dtype)).numpy
+    wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
     return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -365,7 +365,7 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str) -> 
     """
     if not sep:
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
-    wanted = (FLOAT32 if dtype is None else spelled(dtype)).numpy
+    wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
     return own(node(np.fromstring(string, wanted, count, sep=sep), "fromstring"))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import numpy_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INT64, INTEGERS, UINT64
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64
 from weft.functions.choosing import where
 from weft.functions.common import Node, arrays, broadcast, cast, looked, node, number, of_numpy, op, reshaped
 from weft.functions.differences import diff
@@ -49,7 +49,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
     value = node(x, "bincount")
     if len(value.shape) != 1:
         raise ShapeError(f"bincount: x has shape {value.shape}; a vector is needed")
-    if value.dtype not in INTEGERS and value.dtype != BOOL and value.size:
+    if value.dtype not in INTEGERS and value.dtype != BOOL and (value.size or isinstance(x, Array)):
         raise DTypeError(f"bincount: x must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
     least = operator.index(minlength)
     if least < 0:
@@ -68,7 +68,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
 
 def _weighed(added: Node) -> Node:
     """Weights in the dtype that they are summed in."""
-    return added if added.dtype is FLOAT64 else cast(added, FLOAT32)
+    return added if added.dtype is FLOAT64 else cast(added, DEFAULT.real)
 
 
 def _counted(place: Node, added: Node, length: int) -> Node:
@@ -93,8 +93,8 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
 
     Raises
     ------
-    ShapeError, ValueError, TraceError
-        ``bins`` are no vector; they rise and fall; they are not known inside a traced function.
+    DTypeError, ShapeError, ValueError, TraceError
+        Complex numbers; ``bins`` are no vector; they rise and fall; they are not known inside a traced function.
 
     Examples
     --------
@@ -102,6 +102,8 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
+    if node(x, "digitize").dtype in COMPLEX:
+        raise DTypeError("digitize: x is complex, and has no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     edges = looked(bins, "digitize", "bins")
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
@@ -173,7 +175,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 def _like(value: Node) -> Any:
-    return FLOAT64 if value.dtype in (FLOAT64, UINT64) else FLOAT32
+    return FLOAT64 if value.dtype in (FLOAT64, UINT64) else DEFAULT.real
 
 
 def histogram(
@@ -270,7 +272,7 @@ def histogram2d(
 
 def _in_numpy(function: str, ask: Any, points: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     known = [looked(p, function) for p in points]
-    like = FLOAT64 if any(k.dtype == np.float64 for k in known) else FLOAT32
+    like = FLOAT64 if any(k.dtype == np.float64 for k in known) else DEFAULT.real
     if isinstance(bins, Sequence | Array):
         bins = [looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
     weights = None if weights is None else looked(weights, function, "weights")

@@ -12,7 +12,7 @@ from weft.array import Array, wrap
 from weft.array.meaning import truth
 from weft.convert import numpy_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT32, INT64
+from weft.formats import DEFAULT, INT64
 from weft.functions.common import (
     Node,
     axis_index,
@@ -325,7 +325,7 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
         raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
     hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
-    return wrap(cast(hit, FLOAT32 if dtype is None else spelled(dtype)))
+    return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
 
 
 def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:

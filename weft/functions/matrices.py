@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import number_node
-from weft.formats import FLOAT32, INT64
+from weft.formats import DEFAULT, INT64
 from weft.functions.common import Node, cast, on_cpu, op, shape_tuple
 from weft.spelling import spelled
 
@@ -49,7 +49,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     on_cpu("eye", device)
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
     hit = op("equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
-    return wrap(cast(hit, FLOAT32 if dtype is None else spelled(dtype)))
+    return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
 
 
 def identity(n: int, dtype: Any = None) -> Array:
@@ -106,4 +106,4 @@ def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "tri", "n_rows, n_cols")
-    return wrap(cast(lower_mask(rows, columns, k), FLOAT32 if dtype is None else spelled(dtype)))
+    return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else spelled(dtype)))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import complex64, float32, int64, isdtype
+from weft.dtypes import int64, isdtype
 from weft.errors import DTypeError
-from weft.formats import EVERY
+from weft.formats import DEFAULT, EVERY
 from weft.functions.common import on_cpu
 
 _STANDARD = tuple(f for f in EVERY.values() if f.name not in ("float16", "bfloat16"))  # those that the standard names
@@ -49,7 +49,8 @@ class Info:
         """The dtypes of what is made without one."""
         on_cpu("default_dtypes", device)
         whole = int64.dtype
-        return {"real floating": float32.dtype, "complex floating": complex64.dtype, "integral": whole, "indexing": whole}
+        real, pair = DEFAULT.real.numpy, DEFAULT.complex.numpy
+        return {"real floating": real, "complex floating": pair, "integral": whole, "indexing": whole}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
         """The standard's dtypes by name, all or those of a kind (as in ``isdtype``)."""

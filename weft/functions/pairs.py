@@ -7,9 +7,9 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.composed import OPERATIONS
 from weft.array.meaning import no_complex
-from weft.formats import COMPLEX, FLOATS, INT32
+from weft.formats import COMPLEX, FLOATS, INT32, of_elements
 from weft.functions.choosing import where
-from weft.functions.common import Node, cast, finish, floating, node, number, op
+from weft.functions.common import Node, cast, finish, node, number, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
 
 
@@ -56,17 +56,26 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     -------
     two Arrays of floats
 
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
+
     Examples
     --------
     >>> import weft as wf
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
-    value = wrap(floating(node(x, "modf")))
+    value = wrap(_elements(node(x, "modf")))
     whole = copysign(trunc(value), value)
     rest = copysign(where(isinf(value), 0.0, value - whole), value)
     first, second = _out(out)
     return finish(rest.node, first, "modf"), finish(whole.node, second, "modf")
+
+
+def _elements(value: Node) -> Node:
+    return cast(value, of_elements(value.dtype))
 
 
 def _exponent(value: Node) -> Node:
@@ -106,7 +115,7 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = floating(node(x, "frexp"))
+    value = _elements(node(x, "frexp"))
     if value.dtype in COMPLEX:
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)
@@ -158,6 +167,11 @@ def isneginf(x: Any, /, out: Array | None = None) -> Array:
     -------
     Array of bool
 
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
+
     Examples
     --------
     >>> import weft as wf
@@ -178,6 +192,11 @@ def isposinf(x: Any, /, out: Array | None = None) -> Array:
     Returns
     -------
     Array of bool
+
+    Raises
+    ------
+    DTypeError
+        Complex numbers.
 
     Examples
     --------

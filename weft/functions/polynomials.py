@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.formats import COMPLEX, FLOAT32, FLOAT64, complexed
+from weft.formats import COMPLEX, DEFAULT, FLOAT64, INT64, complexed, promote
 from weft.functions.common import Node, arrays, floating, looked, node, number, of_numpy, op, reshaped, sliced
 from weft.functions.factors import eigvals
 from weft.functions.joining import concat
@@ -319,8 +319,8 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
     if count < 0:
         raise ShapeError(f"vander: N={count} must not be negative")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]
-    value = line if line.dtype.kind != "b" else line.astype("int64")
-    return value[:, None] ** powers.astype("int64" if value.dtype.kind in "iu" else value.dtype)
+    value = line.astype(promote(line.node.dtype, INT64).name)
+    return value[:, None] ** powers.astype(value.dtype)
 
 
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
@@ -358,7 +358,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     """
     known = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
     weights = None if w is None else _wide(looked(w, "polyfit", "w"))
-    like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in known) else FLOAT32
+    like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in known) else DEFAULT.real
     ask: Any = np.polyfit
     found = ask(*(_wide(k) for k in known), deg, rcond, full, weights, cov)
     if not isinstance(found, tuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
+from weft.formats import BOOL, COMPLEX, FLOAT64, INEXACT
 from weft.functions.choosing import where
 from weft.functions.common import (
     Axis,
@@ -123,12 +123,12 @@ def _quantiles(
             found = a
         else:
             b, part = take_along_axis(rows, above, mode="clip"), part.astype(rows.dtype)
-            if rows.node.dtype not in FLOATS:  # closest_observation
+            if rows.node.dtype not in INEXACT:  # closest_observation
                 found = where(part == 0, a, b)
             else:
                 found = where(part == 0, a, where(a == b, a, a + (b - a) * part))  # equal infinities have no difference
         end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted behind all numbers
-        found = where(isnan(end), end, found) if rows.node.dtype in FLOATS else found
+        found = where(isnan(end), end, found) if rows.node.dtype in INEXACT else found
     turned = permuted(found.node, (len(lead), *range(len(lead))))
     shape = fractions.shape + (kept if keepdims else lead)
     return finish(reshaped(turned, shape), out, function)

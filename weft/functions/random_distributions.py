@@ -16,7 +16,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import FLOAT32, FLOAT64, FLOATS, INT64, UINT64, Format
+from weft.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.functions.choosing import where
 from weft.functions.common import Shape, broadcast_shapes, cast, looked, node, number, of_numpy, op, shape_tuple
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
@@ -59,7 +59,7 @@ def _parameter(x: Any, dtype: Format) -> Any:
 
 
 def _drawn(name: str, values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, whole: bool) -> Array:
-    wanted = FLOAT32 if dtype is None else spelled(dtype)
+    wanted = DEFAULT.real if dtype is None else spelled(dtype)
     if wanted not in FLOATS:
         raise DTypeError(f"{name}: dtype={wanted} must be a float dtype")
     shape = broadcast_shapes(name, *(np.shape(v) for v in values))
@@ -78,7 +78,7 @@ def _asked_of_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: An
     known = [looked(v, name) if isinstance(v, Array) else v for v in values]
     found = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*known, size=size))
     if found.dtype.kind == "f":
-        return of_numpy(found.astype((FLOAT32 if dtype is None else spelled(dtype)).numpy))
+        return of_numpy(found.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
     return of_numpy(found)
 
 

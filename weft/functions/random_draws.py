@@ -14,7 +14,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT32, FLOATS, INT64, UINT64, Format
+from weft.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, UINT64, Format
 from weft.functions.common import (
     Node,
     Shape,
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _float_dtype(dtype: Any, function: str) -> Format:
-    found = FLOAT32 if dtype is None else spelled(dtype)
+    found = DEFAULT.real if dtype is None else spelled(dtype)
     if found not in FLOATS:
         raise DTypeError(f"{function}: dtype={found} must be a float dtype; use wf.random.integers for integers")
     return found

@@ -11,7 +11,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
 from weft.errors import DTypeError, ShapeError
-from weft.formats import COMPLEX, COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, FLOATS, INT64, Format, complexed
+from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INT64, Format, complexed
 from weft.functions.common import (
     NUMBERS,
     Node,
@@ -66,7 +66,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
         raise ValueError("arange: step must not be 0")
     integers = all(type(x) is not float for x in given)
     count = max(0, -((first - last) // by) if integers else math.ceil((last - first) / by))
-    wanted = (INT64 if integers else FLOAT32) if dtype is None else spelled(dtype)
+    wanted = (INT64 if integers else DEFAULT.real) if dtype is None else spelled(dtype)
     if first == 0 and by == 1:
         return wrap(cast(op("iota", shape=(count,), dtype=INT64, axis=0), wanted))
     within = INT64 if integers else FLOAT64
@@ -115,12 +115,12 @@ def linspace(
         raise ShapeError(f"linspace: num={count} must not be negative")
     varied = _complex(start, stop)
     if varied or (dtype is not None and spelled(dtype) in COMPLEX):
-        kept = (COMPLEX128 if _wide(start, stop) else COMPLEX64) if dtype is None else spelled(dtype)
+        kept = (COMPLEX128 if _wide(start, stop) else DEFAULT.complex) if dtype is None else spelled(dtype)
         return _complex_line(start, stop, count, endpoint, kept, retstep, axis)
     gaps = count - 1 if endpoint else count
     shapes = [np.shape(x) for x in (start, stop)]
     if shapes == [(), ()]:
-        wanted = FLOAT32 if dtype is None else spelled(dtype)
+        wanted = DEFAULT.real if dtype is None else spelled(dtype)
         first, last = float(start), float(stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
@@ -130,7 +130,7 @@ def linspace(
         step: Any = by if gaps > 0 else math.nan
     else:
         a, b = operands(start, stop)
-        wanted = (a.dtype if a.dtype in FLOATS else FLOAT32) if dtype is None else spelled(dtype)
+        wanted = (a.dtype if a.dtype in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
         a, b = cast(a, FLOAT64), cast(b, FLOAT64)
         shape = broadcast_shapes("linspace", a.shape, b.shape)
         low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
@@ -139,7 +139,7 @@ def linspace(
         values = op("add", op("multiply", place, wide), low)
         if endpoint and count > 1:
             values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), high, values)
-        step = wrap(cast(reshaped(wide, shape), wanted if wanted in FLOATS else FLOAT32))
+        step = wrap(cast(reshaped(wide, shape), wanted if wanted in FLOATS else DEFAULT.real))
         where_to = axis_index(axis, len(shape) + 1, "linspace")
         values = permuted(values, (*range(1, where_to + 1), 0, *range(where_to + 1, len(shape) + 1)))
     if wanted not in FLOATS:
@@ -206,7 +206,7 @@ def logspace(
 
 def _rounded(found: Node, given: Any, dtype: Any) -> Array:
     """From float64 to what was asked for, or what the ends make."""
-    wanted = FLOAT64 if _wide(*given) else FLOAT32
+    wanted = FLOAT64 if _wide(*given) else DEFAULT.real
     wanted = spelled(dtype) if dtype is not None else complexed(wanted) if found.dtype in COMPLEX else wanted
     return wrap(cast(found, wanted))
 

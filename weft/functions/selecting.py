@@ -10,9 +10,9 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL
+from weft.formats import BOOL, INT64
 from weft.functions.choosing import where
-from weft.functions.common import arrays, broadcast, broadcast_shapes, cast, finish, integer_node, looked, node, op
+from weft.functions.common import arrays, broadcast, broadcast_shapes, cast, finish, integer_node, looked, node, number, op
 from weft.functions.indexing import take
 from weft.indexing import bounded
 
@@ -130,12 +130,15 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
     [10, 2, 30]
     """
-    index = integer_node(a, "choose", "a")
+    index = node(a, "choose", "a")
+    index = cast(index, INT64) if index.dtype is BOOL else integer_node(a, "choose", "a")
     values = operands(*list(choices)) if len(choices) else ()
     if not values:
         raise ShapeError("choose: there is no choice")
     if not isinstance(a, Array) and mode == "raise" and np.less(np.asarray(a), 0).any():
         raise ValueError("choose: a holds a negative number")
+    if mode == "raise" and index.dtype.kind == "signed":  # negative numbers do not count from the end here
+        index = op("where", op("less", index, number(0, index.dtype)), number(len(values), index.dtype), index)
     shape = broadcast_shapes("choose", index.shape, *(v.shape for v in values))
     index = broadcast(bounded("choose", a, index, len(values), 0, mode), shape)
     found = broadcast(values[0], shape)

@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INT64
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.functions.choosing import where
 from weft.functions.common import Node, arrays, cast, conjugated, floating, node, op, parts_of, reshaped
 from weft.functions.elementwise import abs, exp, sin, sqrt
@@ -21,6 +21,15 @@ from weft.functions.elementwise import abs, exp, sin, sqrt
 _ONE: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
 )
+
+
+def _met(line: Node, window: Node, m: int) -> Node:
+    """The sums at all places; complex ones are four of real parts."""
+    if line.dtype not in COMPLEX:
+        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
+    (a, b), (c, d) = ((op("real", z), op("imag", z)) for z in (line, window))
+    ac, bd, ad, bc = (_met(p, q, m) for p, q in ((a, c), (b, d), (a, d), (b, c)))
+    return op("complex", op("subtract", ac, bd), op("add", ad, bc))
 
 
 def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
@@ -111,10 +120,10 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 def _window(M: int, shape: Callable[[np.ndarray, int], np.ndarray]) -> Array:  # noqa: N803  NumPy's name
     count = operator.index(M)
     if count < 1:
-        return wrap(cast(node(np.zeros(0), "window"), FLOAT32))
+        return wrap(cast(node(np.zeros(0), "window"), DEFAULT.real))
     if count == 1:
-        return wrap(cast(node(np.ones(1), "window"), FLOAT32))
-    return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), FLOAT32))
+        return wrap(cast(node(np.ones(1), "window"), DEFAULT.real))
+    return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), DEFAULT.real))
 
 
 Formula = Callable[[np.ndarray, int], np.ndarray]

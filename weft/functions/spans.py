@@ -9,6 +9,7 @@ import numpy as np
 from weft.array import Array, Scalar, own, wrap
 from weft.dtypes import result_type
 from weft.errors import DTypeError
+from weft.formats import DEFAULT
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import node
 from weft.functions.joining import concat, stack
@@ -49,7 +50,7 @@ class _Grid:
             return _line(index)
         lines = [_line(part) for part in index]
         if any(x.dtype.kind == "f" for x in lines):
-            lines = [x.astype("float32") for x in lines]
+            lines = [x.astype(DEFAULT.real.name) for x in lines]
         thin = [x.reshape(tuple(x.size if a == k else 1 for a in range(len(lines)))) for k, x in enumerate(lines)]
         if self._sparse:
             return tuple(thin)

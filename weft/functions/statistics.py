@@ -15,7 +15,6 @@ from weft.functions.common import (
     axes_of,
     axis_index,
     broadcast,
-    broadcast_shapes,
     cast,
     finish,
     held,
@@ -72,9 +71,8 @@ def _begun(
     first = held(begin, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        shape = broadcast_shapes(function, value.shape, mask.shape)
         neutral = number(_NEUTRAL[function], value.dtype) if function in _NEUTRAL else first
-        value = op("where", broadcast(mask, shape), broadcast(value, shape), neutral)
+        value = op("where", broadcast(mask, value.shape), value, neutral)
     axes = axes_of(axis, value.shape, function)
     if (function not in _NEUTRAL or value.dtype is BOOL) and 0 in [value.shape[a] for a in axes]:
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)
@@ -266,7 +264,7 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None,
     value = cast(node(x, function), BOOL)
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
-        value = op("where", mask, value, number(function == "all", BOOL))
+        value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
     axes = axes_of(axis, value.shape, function)
     if 0 in (value.shape[a] for a in axes):  # all of nothing is true, any of nothing is false
         shape = tuple(1 if a in axes else n for a, n in enumerate(value.shape) if keepdims or a not in axes)

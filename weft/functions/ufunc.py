@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, Scalar, wrap
 from weft.array.meaning import Operation
+from weft.convert import in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed
+from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed, weak
 from weft.functions.common import (
     CASTINGS,
     NUMBERS,
@@ -45,6 +46,7 @@ _GROUPED = frozenset((
     "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",
     "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "hypot",
 ))
+_PYTHON = (bool, int, float, complex)
 _FLOATING = ("logaddexp", "logaddexp2", "hypot")
 _IDENTITY: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
@@ -95,13 +97,16 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
     """A call with ``where=`` or ``dtype=``."""
     if dtype is not None or casting not in CASTINGS:
         wanted = spelled(dtype)
-        given = [node(x, name) for x in xs]
-        for n in given:
-            if not may_cast(n.dtype, wanted, casting, name):
-                raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {n.dtype}; cast them, or use casting='unsafe'")
-        found = ask(*(wrap(cast(n, wanted)) for n in given))
-        if found.node.dtype is not BOOL:
-            found = wrap(cast(found.node, wanted))
+        given = [  # Python's numbers have no dtype of their own
+            in_dtype(x, wanted) if type(x) in _PYTHON and weak(type(x), wanted) is wanted else node(x, name) for x in xs
+        ]
+        known = wanted is not BOOL and all(may_cast(n.dtype, wanted, casting, name) for n in given)
+        found = ask(*(wrap(cast(n, wanted)) for n in given)) if known else ask(*xs)  # comparisons, and sizes of complex numbers
+        if found.node.dtype is not wanted:
+            have = " and ".join(n.dtype.name for n in given)
+            if not known and wanted is not BOOL:
+                raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {have}; cast them, or use casting='unsafe'")
+            raise DTypeError(f"{name}: dtype={wanted} is not what it makes of {have}: {found.node.dtype}; cast the result")
     else:
         found = asked(ask, xs, out)
     if casting == "unsafe" and isinstance(out, Array):
@@ -149,6 +154,12 @@ def _from_left(method: str, operation: Operation, value: Node, **known: Any) -> 
 
 def _joined(operation: Operation, x: Node, y: Node) -> Node:
     return operation.node(wrap(x), wrap(y))
+
+
+def _with_axes(value: Node, name: str) -> Node:
+    if not value.shape:
+        raise DTypeError(f"{name}: the array has no dimensions, so there is nothing to go along")
+    return value
 
 
 def _folded(operation: Operation, value: Node, axis: int) -> Node:
@@ -201,7 +212,7 @@ def reduce(
 def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
     """Each element joined with all before it along an axis."""
     name = f"{operation.name}.accumulate"
-    value = _line(operation, array, dtype, out)
+    value = _with_axes(_line(operation, array, dtype, out), name)
     axis = axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
         return finish(_from_left("accumulate", operation, value, axis=axis), out, name)
@@ -217,7 +228,7 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
 def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, dtype: Any = None, out: Any = None) -> Array:
     """Folds of the slices between indices, which are looked at; where the next one is not larger, one element."""
     name = f"{operation.name}.reduceat"
-    value = _line(operation, array, dtype, out)
+    value = _with_axes(_line(operation, array, dtype, out), name)
     axis = axis_index(axis, len(value.shape), name)
     starts = [operator.index(i) for i in np.asarray(wrap(node(indices, name, "indices")).numpy()).reshape(-1)]
     extent = value.shape[axis]
@@ -243,7 +254,7 @@ def outer(function: Callable[..., Array], x1: Any, x2: Any, /, **options: Any) -
 
 def at(operation: Operation, array: Any, indices: Any, /, *values: Any) -> None:
     """Written in place at indices, once for each of equal ones."""
-    if not isinstance(array, Array):
+    if not isinstance(array, Array) or isinstance(array, Scalar):
         raise DTypeError(f"{operation.name}.at: the array must be a weft Array, not {type(array).__name__}: it is written to")
     _plain("at", operation)(array, indices, *values)
 

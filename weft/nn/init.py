@@ -13,6 +13,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import ShapeError
+from weft.formats import DEFAULT
 from weft.functions import random
 from weft.functions.choosing import clip
 from weft.functions.creation import asarray, full
@@ -32,7 +33,7 @@ def _target(shape: Any) -> tuple[tuple[int, ...], Any]:
     if isinstance(shape, Array):
         return shape.shape, shape.dtype
     width = whole(shape)
-    return (tuple(shape) if width is None else (width,)), np.dtype(np.float32)
+    return (tuple(shape) if width is None else (width,)), DEFAULT.real.numpy
 
 
 def _drawn(draw: Any, first: float, second: float, shape: Shape) -> Array:

@@ -18,7 +18,7 @@ from weft.cell import LOCAL, read, write
 from weft.convert import as_node, cast
 from weft.dtypes import is_inexact
 from weft.errors import DTypeError, ShapeError, TraceError
-from weft.formats import COMPLEX, FLOAT32, FLOATS, INEXACT
+from weft.formats import COMPLEX, DEFAULT, FLOATS, INEXACT
 from weft.graph.batching import batch
 from weft.graph.gradient import backward
 from weft.graph.node import Node
@@ -132,7 +132,7 @@ def _rebuilt(value: Any, given: list[Any]) -> Any:
 
 
 def _dtype(leaf: Any) -> np.dtype:
-    return np.dtype(np.float32) if isinstance(leaf, float | complex) else leaf.dtype
+    return DEFAULT.real.numpy if isinstance(leaf, float | complex) else leaf.dtype
 
 
 def _describe(leaf: Any) -> str:
@@ -142,7 +142,7 @@ def _describe(leaf: Any) -> str:
 def _zero(leaf: Any) -> Any:
     """The gradient of what is no float: zeros for arrays, the leaf itself for settings."""
     if isinstance(leaf, Array | np.ndarray):
-        zero = constant(0, FLOAT32)
+        zero = constant(0, DEFAULT.real)
         return wrap(bind(TABLE["broadcast_to"], zero, shape=tuple(leaf.shape)) if leaf.shape else zero)
     return leaf
 

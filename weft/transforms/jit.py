@@ -18,6 +18,7 @@ from weft.array import Array
 from weft.array.shapes import lies
 from weft.cell import LOCAL
 from weft.errors import DTypeError, short, warn
+from weft.formats import DEFAULT
 from weft.look import materialise
 from weft.recent import Recent
 from weft.transforms import warm
@@ -99,7 +100,8 @@ class Jitted:
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
         ints = ints_of(self._ints, structure, leaves)
         moving = ints.moving
-        key = (structure, self._key_of_modules(), (LOCAL.device, LOCAL.flush), *_keys(leaves, self._states, content, moving))
+        where = (LOCAL.device, LOCAL.flush, DEFAULT.wide)
+        key = (structure, self._key_of_modules(), where, *_keys(leaves, self._states, content, moving))
         full = key
         written = self._writing.get(key)
         if written is not None:

@@ -85,7 +85,7 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
     buffer = f.record(slot(f, x, "value")[0], BUFFER)
     held = f.record(buffer.pointer, OBJECT)["count"], f.record(x, OBJECT)["count"]
     alone = (held[0] == 1) & (held[1] == 1) & (buffer["exported"] == 0) & slot(f, x, "weak")[0].null  # no view remembers it
-    none_unless(f, alone & f.call(own, given[0]))
+    none_unless(f, alone & f.call(own, given[0]) & (slot(f, x, "op")[0] == state_of(f)["leaf"]))  # a number of the text stays one
     dtype = slot(f, x, "dtype")[0]
     form, source = f.call(format_, dtype), f.variable("ptr", f.fixed_room("i64"))
     at = f.call(place, slot(f, x, "shape")[0], given[1])
