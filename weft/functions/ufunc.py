@@ -95,6 +95,10 @@ def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
 
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
     """A call with ``where=`` or ``dtype=``."""
+    if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # negative powers that are left out pass
+        power = node(xs[1], name)
+        mask = cast(node(where, name, "where"), BOOL)
+        xs = (xs[0], wrap(op("where", mask, power, number(1, power.dtype))))
     if dtype is not None or casting not in CASTINGS:
         wanted = spelled(dtype)
         given = [  # Python's numbers have no dtype of their own
