@@ -7,6 +7,7 @@ Everything is loaded when it is first used: importing weft costs next to nothing
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import types
 from typing import Any
@@ -149,3 +150,5 @@ class _Face(types.ModuleType):
 
 sys.modules[__name__].__class__ = _Face
 install()
+if os.environ.get("WEFT_DEVICE") == "auto":  # by the figures of what is here, which have to be known before the first program
+    __getattr__("set_device")("auto")
