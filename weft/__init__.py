@@ -89,8 +89,8 @@ _NAMES: dict[str, str] = {
     "weft.functions.kinds": """
         floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger unsignedinteger""",
     "weft.functions.forms": """
-        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray isfortran isscalar iterable may_share_memory
-        ndim require shape shares_memory size""",
+        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
+        may_share_memory ndim require shape shares_memory size""",
     "weft.functions.matrices": "eye identity tri",
     "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """

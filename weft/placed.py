@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import execute
 from weft.cell import LOCAL
@@ -18,10 +18,10 @@ from weft.devices import get_device
 from weft.devices.base import ELSEWHERE, Device, Run
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT, SCALAR
-from weft.placement.choose import Decision, decide, fetching
-from weft.placement.estimate import estimate
-from weft.placement.figures import Figures
-from weft.schedule.program import calls
+
+if TYPE_CHECKING:  # which are loaded with the first decision
+    from weft.placement.choose import Decision
+    from weft.placement.figures import Figures
 
 _COMPILING = 0.1  # seconds that making a kernel for another device takes
 _WAYS = 64  # in which arrays may lie that are remembered
@@ -49,7 +49,9 @@ class Placement:
     __slots__ = ("_estimates", "_figures", "_kept", "_sizes", "_ways", "kernels", "lost")
 
     def __init__(self, graph: Graph, figures: Figures, sizes: Sequence[int], kept: int) -> None:
+        from weft.placement.estimate import estimate
         from weft.schedule.build import build
+        from weft.schedule.program import calls
 
         program = build(execute.detached(graph), get_device().target)
         self._estimates = tuple([estimate(name, program, machine) for name, machine in figures.machines.items()])
@@ -78,6 +80,8 @@ class Placement:
 
     def decision(self, values: Sequence[Any], kept: bool = True) -> Decision:
         """What takes least, with the reason. kept : whether also what stays where it is has to be fetched"""
+        from weft.placement.choose import decide
+
         return decide(self._estimates, self._figures.machines, self._arrays(values, 0, len(values) if kept else self._kept))
 
     def _arrays(self, values: Sequence[Any], first: int, last: int) -> list[tuple[int, str]]:
@@ -86,6 +90,8 @@ class Placement:
         return [(size, ELSEWHERE.get(type(value), "cpu")) for value, size in known if size]
 
     def _decided(self, values: Sequence[Any]) -> _Way:
+        from weft.placement.choose import fetching
+
         now, then = self.decision(values), self.decision(values, kept=False)
         taken = {e.device: e.total for e in now.estimates}
         gain = taken["cpu"] - taken[now.device]

@@ -15,16 +15,20 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft import placed
 from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.errors import DataError
+from weft.placement import choose
 
 pytest.importorskip("triton")
 
 SOURCE = json.loads((Path(__file__).parents[1] / "placement" / "source.json").read_text())["devices"]
-SLOW = {"name": "a slow CPU", "threads": 1, "flops": 1e6, "bandwidth": [[1000000000, 1e7]], "call": 0, "launch": 1e-7, "replay": 1e-8}
-QUICK = {"name": "a card", "threads": 1, "flops": 1e13, "bandwidth": [[1000000000, 1e12]], "call": 0, "launch": 1e-5, "replay": 1e-6}
+SLOW = {
+    "name": "a slow CPU", "threads": 1, "flops": 1e6, "bandwidth": [[1000000000, 1e7]], "call": 0, "launch": 1e-7, "replay": 1e-8,
+}
+QUICK = {
+    "name": "a card", "threads": 1, "flops": 1e13, "bandwidth": [[1000000000, 1e12]], "call": 0, "launch": 1e-5, "replay": 1e-6,
+}
 LINK = [1e-5, 1e10]
 
 Profile = Callable[..., None]
@@ -128,8 +132,8 @@ def test_weights_are_fetched_once_their_calls_have_paid(profile: Profile) -> Non
 
 def test_a_decision_is_made_once(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    original = placed.decide
-    monkeypatch.setattr(placed, "decide", lambda *given: asked.append(1) or original(*given))
+    original = choose.decide
+    monkeypatch.setattr(choose, "decide", lambda *given: asked.append(1) or original(*given))
     profile(SLOW, gpu_sim={**QUICK, "link": LINK})
     f = wf.jit(lambda x: (x * 2 + 1).sum())
     with wf.device("auto"):

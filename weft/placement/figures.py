@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.devices import get_device
+from weft.devices.names import usable, why_not
 from weft.placement.machine import Machine, machine, pinned_machines
 
 MEASURED = ("gpu",)  # which are asked for without a profile; gpu-sim is for those who name it there
@@ -46,9 +47,9 @@ def figures() -> Figures | None:
         key: Any = (pinned, state.st_mtime_ns, state.st_size)
         if key not in _KNOWN:
             described = pinned_machines(pinned)
-            _KNOWN[key] = _of({name: described[name] for name in described if usable(name)})
+            _KNOWN[key] = _of({name: described[name] for name in usable() if name in described})
         return _KNOWN[key]
-    there = [name for name in MEASURED if usable(name)]
+    there = [name for name in MEASURED if why_not(name) is None]
     key = (*there, get_device().threads)
     if key not in _KNOWN:
         _KNOWN[key] = _of({name: machine(name) for name in ("cpu", *there)}) if there else None
@@ -59,13 +60,6 @@ def _of(machines: Mapping[str, Machine]) -> Figures | None:
     others = [m for name, m in machines.items() if name != "cpu"]
     if not others:
         return None
+    for name in machines:
+        get_device(name)  # from now on its memory is known
     return Figures({"cpu": machines["cpu"], **machines}, min([m.call + m.launch for m in others]))
-
-
-def usable(name: str) -> bool:
-    """Whether a device is here."""
-    try:
-        get_device(name)
-    except (ValueError, RuntimeError):
-        return False
-    return True

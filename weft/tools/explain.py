@@ -125,7 +125,8 @@ def _arrays(traced: Traced, leaves: Sequence[Any]) -> list[tuple[int, str]]:
     given = [leaves[k].cell.node if isinstance(leaves[k], Array) else None for k in traced.arrays]
     held = [*given, *[cell._node for cell in traced.captured], *traced.fixed]
     inputs = [n for n in traced.graph.inputs if n.op is not SCALAR]
-    lies = ["cpu" if n is None or n.value is None else execute.owner(n.value).name for n in held if n is None or n.op is not SCALAR]
+    held = [n for n in held if n is None or n.op is not SCALAR]
+    lies = ["cpu" if n is None or n.value is None else execute.owner(n.value).name for n in held]
     return [(n.nbytes, place) for n, place in zip(inputs, lies, strict=True)]
 
 

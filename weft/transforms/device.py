@@ -34,7 +34,7 @@ def set_device(name: str) -> None:
     ------
     ValueError
         No such device.
-    RuntimeError
+    DeviceError
         It cannot be used here: the sentence says what is missing.
     DataError
         With "auto": ``$WEFT_PROFILE`` names a file that holds something else.
@@ -70,7 +70,7 @@ def device(name: str) -> Iterator[None]:
     ------
     ValueError
         No such device.
-    RuntimeError
+    DeviceError
         It cannot be used here: the sentence says what is missing.
     DataError
         With "auto": as :func:`set_device`.

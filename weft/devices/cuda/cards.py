@@ -43,6 +43,28 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
     return None
 
 
+def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
+    """What the driver says of each card: name, memory, compute capability, and of itself; none where there is no driver."""
+    try:
+        driver = load("libcuda.so.1")
+    except OSError:
+        return []
+    count, version = ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    number = f"{version.value // 1000}.{version.value % 1000 // 10}"
+    return [f"{_about(driver, k)}, driver for CUDA {number}" for k in range(count.value)]
+
+
+def _about(driver: Any, number: int) -> str:
+    name, nbytes = ctypes.create_string_buffer(100), ctypes.c_size_t()
+    driver.cuDeviceGetName(name, len(name), number)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(nbytes), number)
+    gigabytes, kind = nbytes.value / (1 << 30), capability(driver, number) / 10
+    return f"{name.value.decode(errors='replace')}, {gigabytes:.1f} GiB, compute capability {kind:.1f}"
+
+
 def capability(driver: Any, number: int) -> int:
     """Compute capability of a card: 90 is 9.0."""
     parts = []
