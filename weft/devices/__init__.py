@@ -50,6 +50,10 @@ def get_device(name: str = "cpu") -> Device:
     missing = why_not(name)
     if missing:
         raise DeviceError(f"device {name!r}: {missing}")
+    if name == "gpu":
+        from weft.devices.cuda.device import opened
+
+        return opened()
     from weft.devices.cuda.simulated import SimulatedDevice
 
     return SimulatedDevice()

@@ -23,12 +23,9 @@ def why_not(name: str) -> str | None:
     """Why a device cannot be used here, in a sentence; None where it can. The device is not loaded for that."""
     if named(name) == "cpu":
         return None
-    from weft.devices.cuda.cards import no_card, no_triton
+    from weft.devices.cuda.cards import no_bindings, no_card, no_triton
 
-    missing = (no_card() if name == "gpu" else None) or no_triton()
-    if missing is None and name == "gpu":
-        return "this build of weft makes code for the card and does not launch it yet; use 'gpu-sim'"
-    return missing
+    return no_triton() if name == "gpu-sim" else no_card() or no_triton() or no_bindings()
 
 
 def usable() -> tuple[str, ...]:

@@ -25,6 +25,15 @@ def no_triton() -> str | None:
     return None
 
 
+def no_bindings() -> str | None:
+    """Why code cannot be started; None if it can."""
+    try:
+        found = importlib.util.find_spec("cuda.bindings")
+    except ImportError:  # there is no package ``cuda`` at all
+        found = None
+    return None if found is not None else f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
+
+
 def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
     """Why no card can be used; None if one can."""
     try:

@@ -1,0 +1,459 @@
+"""The device ``gpu`` over a driver without a card: what it asks for, in which order, and that results are right all the same."""
+
+from __future__ import annotations
+
+import gc
+import random
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from tests.cuda import test_programs
+from tests.cuda.on_device import check_program
+from tests.cuda.stub import Compiler, StubDriver
+from tests.fuzz import paths
+from tests.fuzz.families import grown
+from tests.fuzz.levels import COMPILED, tier
+from weft import execute
+from weft.devices import get_device, names
+from weft.devices.cache import Cache
+from weft.devices.cuda import adapter, cards
+from weft.devices.cuda import device as card_device
+from weft.devices.cuda.arguments import Argument, Launch
+from weft.devices.cuda.device import CardDevice
+from weft.devices.cuda.driver import DriverError
+from weft.devices.cuda.generate import generate
+from weft.devices.cuda.measure import measure
+from weft.devices.cuda.memory import LEAST, class_of
+from weft.devices.cuda.packed import Parameters, compiled_sizes, layout
+from weft.devices.cuda.staging import Staging
+from weft.errors import DeviceError
+from weft.formats import EVERY, FLOAT32, INT32, INT64
+from weft.graph.node import Graph
+from weft.graph.primitives import bind
+from weft.graph.primitives.table import TABLE, input_leaf, scalar_leaf
+from weft.kernel.target import Target
+from weft.placement import figures  # loaded before names are patched
+from weft.placement import machine as machines
+from weft.placement.machine import machine
+from weft.recent import Recent
+from weft.schedule.build import build
+from weft.schedule.program import calls
+
+pytest.importorskip("triton")
+
+Card = tuple[CardDevice, StubDriver]
+
+
+def made(limit: int = 1 << 28, piece: int = 4096, cache: Cache | None = None) -> Card:
+    compiler = Compiler()
+    driver = StubDriver(compiler, limit)
+    return CardDevice(driver, cache=cache, compiler=compiler, piece=piece), driver
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
+    """The name "gpu" is a device over the stub."""
+    device, driver = made()
+    with standing(device, monkeypatch):
+        yield device, driver
+
+
+class standing:  # noqa: N801  used as a statement
+    """While it lasts, "gpu" is this device."""
+
+    def __init__(self, device: CardDevice, patch: pytest.MonkeyPatch) -> None:
+        self.device, self.patch = device, patch
+
+    def __enter__(self) -> None:
+        original = names.why_not
+        self.patch.setattr(card_device, "opened", lambda: self.device)
+        for module in [m for m in sys.modules.values() if getattr(m, "why_not", None) is original]:
+            self.patch.setattr(module, "why_not", lambda name: None if name == "gpu" else original(name))
+        self._forget()
+
+    def __exit__(self, *error: Any) -> None:
+        wf.set_device("cpu")
+        self._forget()
+
+    def _forget(self) -> None:
+        """Programs are known by the name of their device."""
+        get_device.cache_clear()
+        execute.PROGRAMS = Recent(64e6)
+
+
+# ---- programs
+
+
+@pytest.mark.parametrize(("test", "args"), [
+    (test_programs.test_a_convolutional_net_learns_as_on_the_cpu, (wf.optim.Adam,)),
+    (test_programs.test_fit, ()),
+    (test_programs.test_a_recurrent_net, ()),
+    *[(test_programs.test_loops, (length, reverse)) for length, reverse in ((0, False), (1, True), (4, False), (4, True))],
+])
+def test_programs_are_right(card: Card, test: Callable[..., None], args: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_programs, "NAME", "gpu")
+    test(*args)
+    assert card[1].log.count("launch") + card[1].log.count("replay") > 0
+
+
+def test_writes_sorts_scatters_and_wrong_indices(card: Card) -> None:
+    with wf.device("gpu"):
+        test_programs.test_writes_sorts_and_wrong_indices(card[0])
+        for dtype in ("float32", "uint64"):
+            test_programs.test_the_last_of_several_writes_stays_and_sums_are_in_order(card[0], dtype)
+        test_programs.test_state_is_updated_in_its_memory(card[0])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("family", ["expression", "derivative", "ways"])
+def test_kernels_of_random_programs(family: str) -> None:
+    device, _ = made()
+    ways = [paths.program(*case, seed=0) for k, case in enumerate(paths.cases()) if k % 60 == 7]
+    programs = ways if family == "ways" else [grown(seed, family) for seed in range(900, 912)]
+    with tier(*COMPILED):
+        assert sum(check_program(device, program) for program in programs) > len(programs) // 2
+    assert device.memories.held == 0
+
+
+def test_arrays_change_devices(card: Card) -> None:
+    x = wf.array(np.arange(6, dtype=np.float32))
+    f = wf.jit(lambda x: (x * 2).sum())
+    with wf.device("gpu"):
+        there = wf.array(np.arange(6, dtype=np.float32))
+        assert float(f(x)) == float(f(there)) == 30.0 == float((x + there).sum()) and x.device == "gpu"
+        assert wf.zeros(3, device="cpu").device == "cpu"
+    assert float(f(there)) == 30.0 and there.device == "cpu" and wf.ones(3, device="gpu").device == "gpu"
+    assert wf.arange(3).to("cuda").device == "gpu" and float(there[2]) == 2.0
+    with wf.device("gpu-sim"):
+        moved = wf.ones(4, device="gpu") * 2
+        assert moved.tolist() == [2.0] * 4 and moved.device == "gpu-sim"
+
+
+# ---- order and time
+
+
+def test_a_run_waits_for_nobody_and_a_look_does(card: Card) -> None:
+    _, driver = card
+    f = wf.jit(lambda x: wf.tanh(x @ x).sum(axis=1))
+    with wf.device("gpu"):
+        x = wf.array(np.full((5, 5), 0.1, np.float32))
+        waits = driver.waits
+        for _ in range(5):
+            out = f(x)
+        assert driver.waits == waits and "launch" not in driver.log and len(driver.asked) > 5
+        del out
+        np.testing.assert_allclose(f(x).numpy(), np.tanh(np.full((5, 5), 0.05)).sum(1), rtol=1e-5)
+        assert driver.waits == waits + 1 and not driver.asked
+        y = f(x)
+        wf.eval(y)
+        assert not driver.asked
+
+
+@pytest.mark.parametrize("nbytes", [1, 15, 16, 17, 32, 33, 47, 48, 49, 160])
+def test_copies_of_all_sizes_through_small_pieces(nbytes: int) -> None:
+    device, driver = made(piece=16)
+    rng = np.random.default_rng(nbytes)
+    given = [rng.integers(0, 256, nbytes).astype(np.uint8) for _ in range(4)]
+    memories = [device.upload(x) for x in given]
+    for x in given:
+        kept = x.copy()
+        x[:] = 0  # what is uploaded has been read
+        x[:] = kept
+    for memory, x in zip(memories, given, strict=True):
+        np.testing.assert_array_equal(device.read_bytes(memory.pointer, nbytes), x)
+    assert driver.marks == 2 and len(driver.host) == 2
+    assert device.upload(np.zeros(0, np.float32)).nbytes == 0 and device.read_bytes(memories[0].pointer, 0).size == 0
+
+
+def test_staging_hands_a_piece_out_when_the_card_is_done_with_it() -> None:
+    driver = StubDriver(Compiler())
+    staging, address = Staging(driver, 8), driver.allocate(64)
+    staging.upload(address, np.arange(16, dtype=np.uint8))
+    assert driver.waits == 0
+    staging.upload(address + 16, np.arange(8, dtype=np.uint8))
+    assert driver.waits == 1
+    found = np.empty(24, np.uint8)
+    staging.download(address, found)
+    assert found.tolist() == [*range(16), *range(8)]
+
+
+def test_threads_take_turns(card: Card) -> None:
+    f = wf.jit(lambda x, s: (wf.sin(x) * s).sum())
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        with wf.device("gpu"):
+            for _ in range(6):
+                x, s = rng.normal(size=40).astype(np.float32), float(rng.normal())
+                found = float(f(wf.array(x), s))
+                if abs(found - (np.sin(x, dtype=np.float64) * s).sum()) > 1e-4:
+                    wrong.append((seed, found))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+# ---- graphs
+
+
+def test_what_runs_again_in_the_same_memory_is_replayed(card: Card) -> None:
+    device, driver = card
+    a, w = wf.zeros(50), wf.array(np.eye(50, dtype=np.float32) * 2)
+
+    @wf.jit
+    def step(lr: float) -> None:
+        a[...] = (w @ (a + 1)).sum() * 0 + w @ (a + lr)
+
+    want, state = np.zeros(50), []
+    with wf.device("gpu"):
+        for lr in [0.5] * 9 + [0.25, 0.5, -0.0, 0.0, 0.5]:
+            step(lr)
+            want = 2 * (want + lr)
+            state.append(device.replays)
+        np.testing.assert_allclose(a.numpy(), want, rtol=1e-5)
+    assert state[8] >= 3 and state[9] == state[8] and "replay" in driver.log  # two pieces of memory take turns
+    del step
+    execute.PROGRAMS = Recent(64e6)
+    gc.collect()
+    with wf.device("gpu"):
+        assert wf.ones(3).tolist() == [1.0] * 3 and driver.dropped > 0
+
+
+def test_zeros_with_signs_are_different_numbers(card: Card) -> None:
+    f = wf.jit(lambda x, s: wf.copysign(x @ x, s * wf.ones(())))
+    with wf.device("gpu"):
+        x = wf.ones((4, 4))
+        for _ in range(5):
+            assert float(f(x, 0.0)[0, 0]) == 4.0
+            assert float(f(x, -0.0)[0, 0]) == -4.0
+
+
+def test_an_error_while_recording_ends_the_recording(card: Card) -> None:
+    device, driver = card
+    x = input_leaf((8, 8), FLOAT32)
+    run = device.compile(build(Graph([x], [product(product(x))]), device.target))
+    given = device.upload(np.eye(8, dtype=np.float32))
+    launch, count = driver.launch, [0]
+
+    def failing(*args: Any) -> None:
+        count[0] += driver.graph is not None
+        if driver.graph is not None and count[0] == 1:
+            raise KeyboardInterrupt
+        launch(*args)
+
+    driver.launch = failing  # type: ignore[method-assign]
+    interrupted = 0
+    for _ in range(6):
+        try:
+            out = run([given])
+            del out
+        except KeyboardInterrupt:
+            interrupted += 1
+    assert interrupted == 1 and driver.graph is None and device.replays > 0
+    np.testing.assert_array_equal(device.download(run([given])[0], (8, 8), FLOAT32), np.eye(8))
+
+
+def product(x: Any) -> Any:
+    return bind(TABLE["dot_general"], x, x, contract=((1,), (0,)), batch=((), ()))
+
+
+# ---- memory
+
+
+def test_classes_of_sizes() -> None:
+    rng = random.Random(0)
+    for n in [0, 1, LEAST - 1, LEAST, LEAST + 1, *[rng.randrange(1 << rng.randrange(1, 40)) for _ in range(500)]]:
+        size = class_of(n)
+        assert size >= max(n, LEAST) and size % 256 == 0 and class_of(size) == size
+        assert size <= max(2 * LEAST, n * 9 // 8 + LEAST)
+    assert len({class_of(n) for n in range(1 << 20, 1 << 21, 999)}) <= 9
+
+
+def test_memory_is_used_again() -> None:
+    device, driver = made()
+    first = device.allocate(1000)
+    pointer = first.pointer
+    del first
+    again = device.allocate(900)
+    assert again.pointer == pointer and device.memories.misses == 1 and device.memories.kept == 0
+    other = device.allocate(1000)
+    assert other.pointer != pointer and device.describe()["held_bytes"] == 2 * class_of(1000)
+    del again, other
+    assert device.memories.held == 0 and len(driver.memory) == 2
+    device.memories.give_back()
+    assert not driver.memory and driver.trims == 1 and driver.used == 0
+
+
+def test_without_memory_what_is_kept_is_given_back_and_then_it_says_who_has_it() -> None:
+    device, driver = made(limit=1 << 20)
+    held = [device.allocate(100_000) for _ in range(4)]
+    loose = [device.allocate(200_000) for _ in range(2)]
+    del loose
+    assert device.memories.kept == 2 * class_of(200_000)
+    large = device.allocate(500_000)  # fits only in place of what was kept
+    assert driver.trims == 1 and device.memories.kept == 0
+    with pytest.raises(MemoryError, match=(
+        r"a stub of a card has no 0\.00186 GiB left of its 0\.000977 GiB: arrays of this process hold .* in 5 pieces "
+        r"\(the largest: 1 of .*, 4 of .*\), others 0 GiB, and .* are free"
+    )):
+        device.allocate(2_000_000)
+    del large, held
+    assert device.allocate(900_000).nbytes == 900_000
+
+
+def test_a_program_without_memory_names_the_users_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, _ = made(limit=1 << 20)
+    with standing(device, monkeypatch), wf.device("gpu"):
+        x = wf.array(np.ones(1000, np.float32))
+        with pytest.raises(MemoryError, match=r"test_launcher.py:\d+.*: a stub of a card has no .*the largest result here"):
+            wf.eval(x[:, None] * x + 1)
+        assert float((x * 2).sum()) == 2000.0
+
+
+# ---- parameters
+
+
+def launch_of(types: list[str]) -> Launch:
+    forms = {"*": ("buffer", FLOAT32), "i32": ("number", INT32), "i64": ("number", INT64), "fp32": ("scalar", FLOAT32)}
+    rest = {"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32", "u64": "uint64", "fp64": "float64"}
+    forms |= {short: ("scalar", EVERY[name]) for short, name in rest.items()}
+    arguments = [Argument(f"a{k}", *forms[t], 12345) for k, t in enumerate(types)]
+    return Launch((), tuple(arguments), (1, 1))
+
+
+def test_numbers_lie_where_the_card_reads_them() -> None:
+    import ctypes
+
+    rng = random.Random(1)
+    kinds = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "fp32", "fp64"]
+    for _ in range(100):
+        types = ["*"] * rng.randrange(4) + [rng.choice(kinds) for _ in range(rng.randrange(7))]
+        where = layout(launch_of(types))
+        assert all(offset % size == 0 for offset, size in zip(where.offsets, where.sizes, strict=True))
+        parameters, values = Parameters(where), []
+        parameters.put_addresses([16 * k for k in range(where.pointers)])
+        for k, t in enumerate(types):
+            values.append(16 * k if t == "*" else rng.random() if t.startswith("fp") else rng.randrange(100))
+            if t != "*":
+                parameters.put_number(k, values[-1])
+        table = (ctypes.c_void_p * len(where.codes)).from_address(parameters.address)
+        read = [struct.unpack(c, ctypes.string_at(at, struct.calcsize(c)))[0] for at, c in zip(table, where.codes, strict=True)]
+        assert read == pytest.approx([*values, 0, 0]) and table[0] % 8 == 0 and table[-1] - table[0] == where.offsets[-1]
+    with pytest.raises(ValueError, match="after its pointers"):
+        layout(launch_of(["i32", "*"]))
+
+
+@pytest.mark.parametrize("name", ["int8", "uint16", "uint32", "int64", "float16", "float64", "bool"])
+def test_triton_declares_the_parameters_that_are_packed(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    x, s = input_leaf((300,), EVERY[name]), scalar_leaf(None, EVERY[name])
+    program = build(Graph([x, s], [bind(TABLE["maximum"], x, s)]), Target("gpu"))
+    (launch,) = generate(calls(program)[0].kernel).launches
+    for aligned in (1, 16):
+        code = adapter.compiled(launch, 90, aligned)
+        assert compiled_sizes(code) == layout(launch).sizes == compiled_sizes(Compiler()(launch, 90, aligned))
+
+
+def test_the_stub_notices() -> None:
+    device, driver = made()
+    x = input_leaf((300,), FLOAT32)
+    (call,) = calls(build(Graph([x], [bind(TABLE["exp"], x)]), device.target))
+    given, out = device.upload(np.ones(300, np.float32)), device.allocate(1200)
+    device.run_kernel(call.kernel, [given.pointer, out.pointer], [])
+    pointer = out.pointer
+    with pytest.raises(DriverError, match="not in one piece of memory"):
+        device.run_kernel(call.kernel, [given.pointer, 64], [])
+    device.run_kernel(call.kernel, [given.pointer, pointer + 1024], [])
+    with pytest.raises(adapter.Fault, match="is accessed"):
+        device.synchronise()
+    launch = driver.launched[0][0]
+    (loaded,) = {device.code(launch, 16)}
+    with pytest.raises(DriverError, match="multiples of 16"):
+        parameters = Parameters(loaded.layout)
+        parameters.put_addresses([given.pointer + 4, pointer])
+        driver.launch(loaded.function, launch.grid, loaded.code, parameters.address)
+    driver.record()
+    for refused in (lambda: driver.allocate(8), driver.synchronise, lambda: driver.mark()):
+        with pytest.raises(DriverError, match="while a graph is recorded"):
+            refused()
+    driver.recorded()
+    device.memories.give_back()
+
+
+# ---- code, names, figures
+
+
+def test_code_is_kept_on_disk(tmp_path: Any) -> None:
+    tmp_path.chmod(0o700)
+    x = input_leaf((300,), FLOAT32)
+    program = build(Graph([x], [bind(TABLE["exp"], x)]), Target("gpu"))
+    first, driver = made(cache=Cache(tmp_path))
+    first.compile(program)
+    assert (first.codes.compiles, first.codes.hits) == (1, 0)
+    second = CardDevice(driver, cache=Cache(tmp_path), compiler=driver.compiler)
+    out = second.compile(program)([second.upload(np.zeros(300, np.float32))])
+    assert (second.codes.compiles, second.codes.hits) == (0, 1)
+    np.testing.assert_array_equal(second.download(out[0], (300,), FLOAT32), np.ones(300))
+    (file,) = tmp_path.glob("*.weft")
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + b"?")
+    third = CardDevice(driver, cache=Cache(tmp_path), compiler=driver.compiler)
+    third.compile(program)
+    assert (third.codes.compiles, third.codes.hits) == (1, 0)
+
+
+def test_code_that_takes_other_parameters_is_refused() -> None:
+    device, driver = made()
+    x = input_leaf((300,), FLOAT32)
+    program = build(Graph([x], [bind(TABLE["exp"], x)]), device.target)
+    right = driver.compiler
+
+    def wrong(*args: Any) -> Any:
+        code = right(*args)
+        return adapter.Code(*[getattr(code, n) for n in ("binary", "entry", "warps", "shared", "scratch")],
+                            code.assembly.replace(".param .u32", ".param .u64"))
+
+    with pytest.raises(RuntimeError, match="passes parameters of"):
+        CardDevice(driver, compiler=wrong).compile(program)
+
+
+def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(cards, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=absent)))
+    assert "cuda-bindings is not installed" in str(cards.no_bindings())
+    monkeypatch.undo()
+    assert "cuda.bindings" not in sys.modules
+    monkeypatch.setattr(names, "why_not", lambda name: None)
+    with pytest.raises(DeviceError, match="device 'gpu': NVIDIA's driver refuses to work .*: see whether nvidia-smi works"):
+        card_device.opened()
+
+
+def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    device, _ = card
+    device._cache = Cache(tmp_path)
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(machines, "_KNOWN", {})
+    monkeypatch.setattr(figures, "_KNOWN", {})
+    monkeypatch.setattr(CardDevice, "measure", lambda self: measure(self, (1 << 10, 1 << 12), (4, 8), 2))
+    found = machine("gpu")
+    assert found.link is not None and min(found.link) > 0 and [name for name, _ in found.products][0] == "float32"
+    assert found.launch > 0 and found.flops > 0 and len(found.bandwidth) == 2
+    monkeypatch.setattr(CardDevice, "measure", None)
+    assert machine("gpu") == found
+    with wf.device("auto"):
+        assert float((wf.ones(10) + 1).sum()) == 20.0
