@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import compiled, version
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.codes import Codes, Compiler, Loaded
-from weft.devices.cuda.driver import Driver, DriverError, OutOfMemory
+from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.measure import measure
 from weft.devices.cuda.memory import CardMemory, Memories
@@ -90,12 +90,16 @@ class CardDevice:
         """Graphs that nobody replays any more; may be called from anywhere."""
         self._dropped.extend(graphs)
 
+    def ready(self) -> Callable[[int], CardMemory]:
+        """Let this thread ask, under the lock; what gives it memory."""
+        self.driver.enter()
+        while self._dropped:
+            self.driver.drop(self._dropped.popleft())
+        return self.memories.allocate
+
     def allocate(self, nbytes: int) -> CardMemory:
         with self.lock:
-            self.driver.enter()
-            while self._dropped:
-                self.driver.drop(self._dropped.popleft())
-            return self.memories.allocate(nbytes)
+            return self.ready()(nbytes)
 
     def upload(self, array: np.ndarray) -> CardMemory:
         made = self.allocate(array.nbytes)
@@ -177,5 +181,5 @@ def opened() -> CardDevice:
 
     try:
         return CardDevice(NvidiaDriver(), cache=Cache())
-    except (DriverError, OutOfMemory, ImportError, AttributeError) as error:
+    except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings' own, too, where it does not find the driver
         raise DeviceError(f"device 'gpu': NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None

@@ -7,6 +7,7 @@ it writes after what still reads it.
 from __future__ import annotations
 
 from collections import Counter, deque
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any
 
@@ -34,6 +35,7 @@ class CardMemory:
         self._freed.append((self.pointer, self.size))  # atomic: this may run anywhere, also while the pool is asked
 
 
+@lru_cache(maxsize=4096)
 def class_of(nbytes: int) -> int:
     """The size of the pieces from which so many bytes are given: eight classes between a power of two and the next."""
     size = max(nbytes, LEAST)
@@ -62,7 +64,8 @@ class Memories:
         MemoryError
             There is none left, also after all that is kept was given back; the text says who has it.
         """
-        self._collect()
+        if self._freed:
+            self._collect()
         self.asked += 1
         size = class_of(nbytes)
         kept = self._kept.get(size)

@@ -20,7 +20,9 @@ class NvidiaDriver:
     """
 
     def __init__(self, number: int = 0, api: Any = None) -> None:
-        self._api = importlib.import_module("cuda.bindings.driver") if api is None else api
+        if api is None:
+            api = importlib.import_module("cuda.bindings.driver")
+        self._api = api
         self._ask("cuInit", 0)
         self._card = self._ask("cuDeviceGet", number)
         self._context = self._ask("cuDevicePrimaryCtxRetain", self._card)
@@ -65,8 +67,8 @@ class NvidiaDriver:
         self._ask("cuMemPoolTrimTo", self._pool, 0)
 
     def free(self) -> int:
-        error, free, _ = self._api.cuMemGetInfo()
-        return 0 if error != self._api.CUresult.CUDA_SUCCESS else int(free)
+        error, *found = self._api.cuMemGetInfo()
+        return 0 if error != self._api.CUresult.CUDA_SUCCESS else int(found[0])
 
     def pinned(self, nbytes: int) -> int:
         return int(self._ask("cuMemHostAlloc", nbytes, 0))

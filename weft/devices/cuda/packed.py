@@ -30,10 +30,15 @@ class Layout:
     offsets: tuple[int, ...]
     pointers: int
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each."""
         return tuple([struct.calcsize(c) for c in self.codes])
+
+    @cached_property
+    def each(self) -> tuple[struct.Struct, ...]:
+        """What packs one of them."""
+        return tuple([struct.Struct("=" + c) for c in self.codes])
 
     @property
     def nbytes(self) -> int:
@@ -78,24 +83,22 @@ def compiled_sizes(code: Code) -> tuple[int, ...]:
 class Parameters:
     """Room for the parameters of one launch, and the array of their addresses, which a driver reads. For one thread at a time."""
 
-    __slots__ = ("_memory", "_table", "address", "layout")
+    __slots__ = ("_memory", "_pack", "_start", "_table", "address", "layout")
 
     def __init__(self, where: Layout) -> None:
         self.layout = where
         self._memory = ctypes.create_string_buffer(where.nbytes + 8)
         first = ctypes.addressof(self._memory)
-        first += -first % 8
-        self._table = (ctypes.c_void_p * len(where.offsets))(*[first + offset for offset in where.offsets])
+        self._start = -first % 8
+        self._pack = where.addresses.pack_into
+        self._table = (ctypes.c_void_p * len(where.offsets))(*[first + self._start + offset for offset in where.offsets])
         self.address = ctypes.addressof(self._table)
 
     def put_addresses(self, addresses: Sequence[int]) -> None:
         """The pointers."""
-        self.layout.addresses.pack_into(self._memory, self._start, *addresses)
+        self._pack(self._memory, self._start, *addresses)
 
     def put_number(self, place: int, value: float) -> None:
         """One of the other parameters, by its place among all."""
-        struct.pack_into("=" + self.layout.codes[place], self._memory, self._start + self.layout.offsets[place], value)
-
-    @property
-    def _start(self) -> int:
-        return -ctypes.addressof(self._memory) % 8
+        where = self.layout
+        where.each[place].pack_into(self._memory, self._start + where.offsets[place], value)

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.steps import walk
+from weft.formats import FLOAT32, FLOAT64
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Host, Loop, Program, Slot
 
@@ -164,5 +165,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def rounded(value: Any, form: Any) -> Any:
-    """A number of a call as a launch is given it: as its format rounds it."""
+    """A number of a call as a launch is given it: as its format rounds it. float32 is rounded when it is packed."""
+    if form is FLOAT64 or form is FLOAT32 and -FLOAT32.largest < value < FLOAT32.largest:
+        return float(value)
     return np.asarray(value, form.numpy)[()].item()

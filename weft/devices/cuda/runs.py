@@ -20,6 +20,7 @@ from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot
 
+_NOTHING: dict[int, CardMemory] = {}
 GRAPHS = 4  # kept for a program
 AGAIN = 2  # runs in the same memory before one is recorded
 
@@ -33,6 +34,7 @@ class Card(Protocol):
     launches: int
     replays: int
 
+    def ready(self) -> Callable[[int], CardMemory]: ...
     def allocate(self, nbytes: int) -> CardMemory: ...
     def upload(self, array: np.ndarray) -> CardMemory: ...
     def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
@@ -50,7 +52,8 @@ class CardExecutable:
         self.device, self.program = device, program
         self.places: Any = ()
         self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
-        self._numbers: tuple[int, ...] | None = None
+        self._planned = False
+        self._numbers: tuple[int, ...] = ()
         self._plan: Plan | None = None
         self._ready: list[_Ready | Move] = []
         self._graphs: dict[Any, Any] = {}
@@ -59,33 +62,33 @@ class CardExecutable:
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
         device, program = self.device, self.program
         with device.lock:
-            device.driver.enter()
-            numbers = tuple([k for k, x in enumerate(inputs) if not isinstance(x, CardMemory)])
-            if self._numbers is None:
-                self._prepare(numbers)
-            taken = {} if held is None else donated(program, inputs, held, self._sizes)
-            outputs = [taken[k] if k in taken else device.allocate(size) for k, size in enumerate(self._sizes)]
-            arena = device.allocate(program.arena) if program.arena else None
-            if self._plan is None or numbers != self._numbers:
+            allocate = device.ready()
+            if not self._planned:
+                self._plan_for(inputs)
+            taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes)
+            outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
+            arena = allocate(program.arena) if program.arena else None
+            if self._plan is None:
                 given = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
                 at = 0 if arena is None else arena.pointer
                 walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
             else:
-                scratch = device.allocate(self._plan.scratch) if self._plan.scratch else None
-                memory = [x.pointer if isinstance(x, CardMemory) else 0 for x in inputs]
-                bases = [*memory, *[o.pointer for o in outputs], *[0 if m is None else m.pointer for m in (arena, scratch)]]
+                scratch = allocate(self._plan.scratch) if self._plan.scratch else None
+                bases = [getattr(x, "pointer", 0) for x in (*inputs, *outputs, arena, scratch)]  # 0: of numbers, and of nothing
                 self._run(bases, inputs)
         return outputs
 
     def direct(self) -> int:
         return 0
 
-    def _prepare(self, numbers: tuple[int, ...]) -> None:
-        self._numbers = numbers
-        self._plan = plan(self.program, self.device.printed, numbers)
+    def _plan_for(self, inputs: list[Any]) -> None:
+        """Once: which inputs are numbers is the same in all runs."""
+        self._numbers = tuple([k for k, x in enumerate(inputs) if not isinstance(x, CardMemory)])
+        self._plan = plan(self.program, self.device.printed, self._numbers)
         if self._plan is not None:
             steps = self._plan.steps
             self._ready = [_Ready(self.device.code, s) if isinstance(s, Start) else s for s in steps]
+        self._planned = True
 
     def _run(self, bases: list[int], inputs: list[Any]) -> None:
         """What the plan says, with memory at these addresses."""
@@ -94,7 +97,7 @@ class CardExecutable:
         if len(self._ready) < 2:
             self._start(bases, inputs)
             return
-        key = (*bases, *[repr(inputs[k]) for k in self._numbers or ()])
+        key = (*bases, *[repr(inputs[k]) for k in self._numbers])
         graph = self._graphs.get(key)
         if graph is None:
             times = self._met[key] = self._met.get(key, 0) + 1
@@ -136,13 +139,14 @@ class CardExecutable:
 class _Ready:
     """A launch of a plan, packed."""
 
-    __slots__ = ("_code", "_given", "_grid", "_loaded", "_parameters", "_places")
+    __slots__ = ("_code", "_function", "_given", "_grid", "_parameters", "_places")
 
     def __init__(self, code: Callable[[Launch, int], Loaded], start: Start) -> None:
         aligned = 16 if all(p.offset % 16 == 0 for p in start.places) else 1
-        self._loaded, self._grid = code(start.launch, aligned), start.launch.grid
-        self._code, self._places, self._given = self._loaded.code, start.places, start.given
-        self._parameters = Parameters(self._loaded.layout)
+        loaded = code(start.launch, aligned)
+        self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
+        self._places, self._given = start.places, start.given
+        self._parameters = Parameters(loaded.layout)
         for k, value in start.fixed:
             self._parameters.put_number(k, value)
 
@@ -151,7 +155,7 @@ class _Ready:
         parameters.put_addresses([bases[base] + offset for base, offset in self._places])
         for k, position, form in self._given:
             parameters.put_number(k, rounded(inputs[position], form))
-        driver.launch(self._loaded.function, self._grid, self._code, parameters.address)
+        driver.launch(self._function, self._grid, self._code, parameters.address)
 
 
 class _At(NamedTuple):
