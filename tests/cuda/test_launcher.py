@@ -206,6 +206,49 @@ def test_threads_take_turns(card: Card) -> None:
     assert wrong == []
 
 
+# ---- wrong indices
+
+
+def test_a_run_that_checks_indices_is_looked_at_once(card: Card) -> None:
+    """Two checks, one behind the other, an update in place, and a loop: the wrong index is told, and nothing has changed."""
+    device, driver = card
+    state = wf.array(np.zeros(4, np.float32))
+
+    @wf.jit
+    def step(table: wf.Array, first: wf.Array, second: wf.Array) -> wf.Array:
+        chosen = table[first]
+        more = wf.sin(chosen @ chosen.T)[second]
+        total, each = wf.scan(lambda c, i: (c + more[0, i], chosen[i].sum()), wf.array(0.0), second)
+        state[...] = state + chosen.sum(axis=0)
+        return total + each.sum()
+
+    table = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    good, small = np.array([0, 5, 2]), np.array([1, 2, 0])
+    want = float(step(wf.array(table), wf.array(good), wf.array(small)))
+    state[...] = 0
+    with wf.device("gpu"):
+        arrays = [wf.array(x) for x in (table, good, small)]
+        for turn in range(2):
+            looks = driver.log.count("download")
+            out = step(*arrays)
+            assert driver.log.count("download") == looks + 1
+            assert float(out) == pytest.approx(want, rel=1e-4)
+            before = state.numpy()
+            np.testing.assert_allclose(before, (turn + 1) * table[good].sum(axis=0), rtol=1e-5)
+            for wrong, told in (((np.array([0, 6, 2]), small), "index 6 .* axis 0 with size 6"),
+                                ((good, np.array([1, 3, 0])), "index 3 .* with size 3")):
+                with pytest.raises(IndexError, match=told + r".*test_launcher"):
+                    step(arrays[0], *map(wf.array, wrong))
+                np.testing.assert_array_equal(state.numpy(), before)
+        for _ in range(7):
+            out = step(*arrays)
+        assert device.replays > 0 and float(out) == pytest.approx(want, rel=1e-4)
+        np.testing.assert_allclose(state.numpy(), 9 * table[good].sum(axis=0), rtol=1e-5)
+        arrays[1][...] = wf.array([0, 1, 77])
+        with pytest.raises(IndexError, match="index 77"):
+            step(*arrays)
+
+
 # ---- graphs
 
 

@@ -31,10 +31,11 @@ ARITY = {  # parameters of the functions of cuda-bindings 13
     "cuInit": 1, "cuDeviceGet": 1, "cuDevicePrimaryCtxRetain": 1, "cuCtxSetCurrent": 1, "cuDeviceGetAttribute": 2,
     "cuDeviceGetName": 2, "cuDeviceTotalMem": 1, "cuStreamCreate": 1, "cuDeviceGetDefaultMemPool": 1, "cuMemPoolSetAttribute": 3,
     "cuMemPoolTrimTo": 2, "cuMemAllocAsync": 2, "cuMemFreeAsync": 2, "cuMemHostAlloc": 2, "cuMemcpyHtoDAsync": 4,
-    "cuMemcpyDtoHAsync": 4, "cuMemcpyDtoDAsync": 4, "cuMemsetD8Async": 4, "cuMemGetInfo": 0, "cuEventCreate": 1, "cuEventRecord": 2,
-    "cuEventSynchronize": 1, "cuStreamSynchronize": 1, "cuModuleLoadData": 1, "cuModuleGetFunction": 2, "cuFuncSetAttribute": 3,
-    "cuLaunchKernel": 11, "cuStreamBeginCapture": 2, "cuStreamEndCapture": 1, "cuGraphInstantiate": 2, "cuGraphDestroy": 1,
-    "cuGraphLaunch": 2, "cuGraphExecDestroy": 1, "cuGetErrorString": 1,
+    "cuMemcpyDtoHAsync": 4, "cuMemcpyDtoDAsync": 4, "cuMemsetD8Async": 4, "cuMemGetInfo": 0, "cuEventCreate": 1,
+    "cuEventRecord": 2, "cuEventSynchronize": 1, "cuStreamSynchronize": 1, "cuModuleLoadData": 1, "cuModuleGetFunction": 2,
+    "cuFuncSetAttribute": 3,
+    "cuLaunchKernel": 11, "cuStreamBeginCapture": 2, "cuStreamEndCapture": 1, "cuGraphInstantiate": 2,
+    "cuGraphDestroy": 1, "cuGraphLaunch": 2, "cuGraphExecDestroy": 1, "cuGetErrorString": 1,
 }
 NAMES = {
     "CUdevice_attribute": ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
@@ -74,7 +75,8 @@ class Api:
             assert len(given) == ARITY[name], (name, given)
             self.asked.append((name, given))
             if name in self.fails:
-                return (self.fails[name], None) if name in (*RESULTS, "cuMemAllocAsync", "cuMemHostAlloc") else (self.fails[name],)
+                gives = name in RESULTS or name in ("cuMemAllocAsync", "cuMemHostAlloc")
+                return (self.fails[name], None) if gives else (self.fails[name],)
             if name == "cuDeviceGetAttribute":
                 return (0, (9, 0)[given[0]])
             if name in ("cuMemAllocAsync", "cuMemHostAlloc"):

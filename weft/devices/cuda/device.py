@@ -31,7 +31,7 @@ from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
 from weft.kernel.target import Target
 from weft.recent import Recent
-from weft.schedule.program import Program, calls
+from weft.schedule.program import Program
 
 
 class CardDevice:
@@ -63,10 +63,7 @@ class CardDevice:
         """``flush_denormals`` is not followed: a GPU is no slower with them."""
         with self.lock:
             self.driver.enter()
-            for call in calls(program):
-                for launch in self.printed(call.kernel).launches:
-                    self.code(launch, 16)
-        return CardExecutable(self, program)
+            return CardExecutable(self, program)
 
     def printed(self, kernel: Kernel) -> Printed:
         """A kernel as launches, made once."""

@@ -1,25 +1,31 @@
 """A program as one list of launches and copies, for a card: what a run does besides putting addresses in.
 
-Programs branch nowhere, so one walk over memory that is only named tells what every run will do. What needs the host in between
-(steps in NumPy, checks of indices) or is very long has no such list and is walked at each run.
+Programs branch nowhere, so one walk over memory that is only named tells what every run will do. What needs NumPy in between or
+is very long has no such list and is walked at each run.
+
+Checks of indices need nobody in between either. Each kernel that checks has a record of its own, which begins as that of the one
+before it ended, and all launches after a check read the latest record first and do nothing once an index was wrong. So a run is
+looked at once, at its end; the first record that tells of a wrong index says which it was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.devices.cuda.arguments import Launch, Printed
+from weft.devices.cuda.arguments import FAULTS, Launch, Printed
+from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.formats import FLOAT32, FLOAT64
 from weft.kernel.ir import Kernel
-from weft.schedule.program import Call, Host, Loop, Program, Slot
+from weft.schedule.program import Call, Host, Loop, Program, Slot, Step, calls
 
 MOST = 4096  # launches and copies
+_POINTERS = ("buffer", FAULTS)
 
 
 class Place(NamedTuple):
@@ -52,11 +58,21 @@ class Move:
 @dataclass(frozen=True)
 class Plan:
     """steps : in their order; scratch : bytes that kernels need beside arena, outputs and inputs; numbers : the inputs that are
-    numbers"""
+    numbers; records : of kernels that check indices, (offset, the number of its first checked index); record_bytes : of all"""
 
     steps: tuple[Start | Move, ...]
     scratch: int
     numbers: tuple[int, ...]
+    records: tuple[tuple[int, int], ...] = ()
+    record_bytes: int = 0
+
+    def fault(self, records: np.ndarray) -> IndexFault | None:
+        """The wrong index that the records tell of."""
+        for offset, first in self.records:
+            words = records[offset:].view(np.int64)
+            if words[0]:
+                return IndexFault(first + int(words[0]) - 1, int(words[words[0]]))
+        return None
 
 
 class _Number(NamedTuple):
@@ -69,36 +85,54 @@ class _NoPlan(Exception):
     pass
 
 
-def plan(program: Program, printed: Any, numbers: Sequence[int]) -> Plan | None:
-    """printed : kernel -> Printed; numbers : the inputs that are numbers. None where each run has to be walked."""
-    if _waits(program):
+def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
+    """printed : a kernel as launches. None where each run has to be walked."""
+    if any([isinstance(step, Host) for step in _steps(program)]):
         return None
-    count = len(program.inputs)
-    inputs = [_Number(k) if k in set(numbers) else Place(k, 0) for k in range(count)]
-    outputs = [Place(count + k, 0) for k in range(len(program.outputs))]
-    worker = _Recorder(printed, Place(count + len(outputs) + 1, 0))
+    numbers = {p for step in program.steps if isinstance(step, Call) for p in step.scalars}
+    count, made = len(program.inputs), len(program.outputs)
+    inputs = [_Number(k) if k in numbers else Place(k, 0) for k in range(count)]
+    outputs = [Place(count + k, 0) for k in range(made)]
+    arena, scratch, records = (Place(count + made + k, 0) for k in range(3))
+    worker = _Recorder(printed, scratch, records, {count + o for _, o in program.donate}, dict(_firsts(program, 0)))
     try:
-        walk(program, inputs, outputs, Place(count + len(outputs), 0), worker)
+        walk(program, inputs, outputs, arena, worker)
     except _NoPlan:
         return None
-    return Plan(tuple(worker.steps), worker.scratch, tuple(numbers))
+    return Plan(tuple(worker.steps), worker.scratch, tuple(sorted(numbers)), tuple(worker.records), worker.record_bytes)
 
 
-def _waits(program: Program) -> bool:
-    """Whether a run needs the host in between."""
+def _steps(program: Program) -> Iterator[Step]:
+    """All steps, those of loops among them."""
     for step in program.steps:
-        if isinstance(step, Host) or isinstance(step, Call) and step.sites or isinstance(step, Loop) and _waits(step.body):
-            return True
-    return False
+        yield step
+        if isinstance(step, Loop):
+            yield from _steps(step.body)
+
+
+def _firsts(program: Program, first: int) -> Iterator[tuple[int, int]]:
+    """By the identity of a call: the number of its first checked index, as a walk counts them."""
+    for step in program.steps:
+        if isinstance(step, Call):
+            yield id(step), first
+            first += len(step.sites)
+        elif isinstance(step, Loop):
+            yield from _firsts(step.body, first)
+            first += sum(len(call.sites) for call in calls(step.body))
 
 
 class _Recorder:
     """A Worker that notes what it is asked for: see ``weft.devices.steps``."""
 
-    def __init__(self, printed: Any, scratch: Place) -> None:
-        self._printed, self._scratch = printed, scratch
+    def __init__(
+        self, printed: Callable[[Kernel], Printed], scratch: Place, records: Place, shared: set[int], firsts: dict[int, int],
+    ) -> None:
+        self._printed, self._scratch, self._at = printed, scratch, records
+        self._shared, self._firsts = shared, firsts  # shared: outputs that may lie on an input
+        self._latest: Place | None = None  # record of a kernel that checked
         self.steps: list[Start | Move] = []
-        self.scratch = 0
+        self.records: list[tuple[int, int]] = []
+        self.scratch = self.record_bytes = 0
 
     def _note(self, step: Start | Move) -> None:
         if len(self.steps) >= MOST:
@@ -113,6 +147,8 @@ class _Recorder:
     def copy(self, source: Place, target: Place, nbytes: int) -> None:
         if isinstance(source, _Number):
             raise _NoPlan
+        if self._latest is not None and target.base in self._shared:
+            raise _NoPlan  # a copy cannot be stopped, and what it writes over may still be wanted
         if nbytes:
             self._note(Move(target, source, nbytes))
 
@@ -131,7 +167,14 @@ class _Recorder:
             raise _NoPlan
         where = places(call.kernel, found, memories, self._scratch)
         self.scratch = max(self.scratch, scratch_bytes(found))
+        before = self._latest
+        if found.sites:
+            self._latest = self._record(self._firsts[id(call)], found.sites)
+            if before is not None:
+                self._note(Move(self._latest, before, 8))
         for launch in found.launches:
+            if before is not None:
+                launch = launch.stopping()
             fixed: list[tuple[int, Any]] = []
             given: list[tuple[int, int, Any]] = []
             for k, a in enumerate(launch.arguments):
@@ -139,8 +182,15 @@ class _Recorder:
                     fixed.append((k, a.value))
                 elif a.kind == "scalar":
                     given.append((k, numbers[a.value].position, call.kernel.scalars[a.value]))
-            pointers = tuple([where[a.value] for a in launch.arguments if a.kind == "buffer"])
-            self._note(Start(launch, pointers, tuple(fixed), tuple(given)))
+            pointers = [where[a.value] if a.kind == "buffer" else self._latest for a in launch.arguments if a.kind in _POINTERS]
+            self._note(Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(given)))
+
+    def _record(self, first: int, sites: int) -> Place:
+        """Room for what a kernel says of its indices."""
+        place = Place(self._at.base, self.record_bytes)
+        self.records.append((self.record_bytes, first))
+        self.record_bytes += _aligned(8 * (1 + sites))
+        return place
 
 
 def places(kernel: Kernel, printed: Printed, memories: Sequence[Place], scratch: Place) -> dict[Any, Place]:

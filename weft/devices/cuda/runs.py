@@ -13,7 +13,7 @@ from weft.devices.cuda.codes import Loaded
 from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.memory import CardMemory
 from weft.devices.cuda.packed import Parameters
-from weft.devices.cuda.plan import Move, Place, Plan, Start, places, plan, rounded, scratch_bytes
+from weft.devices.cuda.plan import Move, Place, Start, places, plan, rounded, scratch_bytes
 from weft.devices.cuda.staging import Staging
 from weft.devices.steps import walk
 from weft.formats import Format
@@ -51,20 +51,18 @@ class CardExecutable:
     def __init__(self, device: Card, program: Program) -> None:
         self.device, self.program = device, program
         self.places: Any = ()
-        self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
-        self._planned = False
-        self._numbers: tuple[int, ...] = ()
-        self._plan: Plan | None = None
-        self._ready: list[_Ready | Move] = []
         self._graphs: dict[Any, Any] = {}
         self._met: dict[Any, int] = {}
+        self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
+        self._plan = plan(program, device.printed)
+        steps = () if self._plan is None else self._plan.steps
+        self._ready = [_Ready(device.code, s) if isinstance(s, Start) else s for s in steps]
+        self._numbers = () if self._plan is None else self._plan.numbers
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
         device, program = self.device, self.program
         with device.lock:
             allocate = device.ready()
-            if not self._planned:
-                self._plan_for(inputs)
             taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes)
             outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
             arena = allocate(program.arena) if program.arena else None
@@ -74,21 +72,17 @@ class CardExecutable:
                 walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
             else:
                 scratch = allocate(self._plan.scratch) if self._plan.scratch else None
-                bases = [getattr(x, "pointer", 0) for x in (*inputs, *outputs, arena, scratch)]  # 0: of numbers, and of nothing
-                self._run(bases, inputs)
+                records = allocate(self._plan.record_bytes) if self._plan.records else None
+                memory = (*inputs, *outputs, arena, scratch, records)
+                self._run([getattr(x, "pointer", 0) for x in memory], inputs)  # 0: of numbers, and of nothing
+                if records is not None:  # who gets the results may write them where they were kept
+                    fault = self._plan.fault(device.read_bytes(records.pointer, records.nbytes))
+                    if fault is not None:
+                        raise fault
         return outputs
 
     def direct(self) -> int:
         return 0
-
-    def _plan_for(self, inputs: list[Any]) -> None:
-        """Once: which inputs are numbers is the same in all runs."""
-        self._numbers = tuple([k for k, x in enumerate(inputs) if not isinstance(x, CardMemory)])
-        self._plan = plan(self.program, self.device.printed, self._numbers)
-        if self._plan is not None:
-            steps = self._plan.steps
-            self._ready = [_Ready(self.device.code, s) if isinstance(s, Start) else s for s in steps]
-        self._planned = True
 
     def _run(self, bases: list[int], inputs: list[Any]) -> None:
         """What the plan says, with memory at these addresses."""
@@ -125,6 +119,8 @@ class CardExecutable:
 
     def _start(self, bases: list[int], inputs: list[Any]) -> None:
         driver = self.device.driver
+        if self._plan is not None and self._plan.records:
+            driver.zero(bases[-1], self._plan.record_bytes)
         for step in self._ready:
             if isinstance(step, Move):
                 target, source = (bases[place.base] + place.offset for place in (step.target, step.source))
