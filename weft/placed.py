@@ -59,6 +59,11 @@ class Placement:
         self._ways: dict[tuple[type, ...], _Way] = {}
         self.kernels, self.lost = len({id(call.kernel) for call in calls(program)}), 0.0
 
+    @property
+    def count(self) -> int:
+        """How many arrays the program reads."""
+        return len(self._sizes)
+
     def way(self, values: Sequence[Any]) -> _Way:
         """The decision for arrays that lie where ``values`` do."""
         key = tuple(map(type, values))
@@ -116,7 +121,8 @@ class Placed:
 
     def on(self, values: Sequence[Any]) -> tuple[Run, Device]:
         """What runs it where that takes least, for arrays that lie where ``values`` do, and the device."""
-        way = self._last = None if None in values else self._placement.called(values)
+        plain = len(values) == self._placement.count and None not in values  # else it is a call of another kind
+        way = self._last = self._placement.called(values) if plain else None
         name = "cpu" if way is None else way.device
         found = self._runs.get(name)
         if found is None:

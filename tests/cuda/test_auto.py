@@ -130,6 +130,20 @@ def test_weights_are_fetched_once_their_calls_have_paid(profile: Profile) -> Non
     assert 4 <= turn <= 9 and places == ["cpu"] * turn + ["gpu-sim"] * (12 - turn) and weight.device == "gpu-sim"
 
 
+def test_calls_of_other_kinds(profile: Profile) -> None:
+    """An argument that was an array is a number, a view or another shape now, and the other way round."""
+    profile(SLOW, gpu_sim={**QUICK, "link": LINK})
+    f = wf.jit(lambda x, y: (x * y + 1).sum())
+    with wf.device("auto"):
+        for _ in range(2):
+            a, b = wf.array(np.ones(30_000, np.float32)), wf.array(np.ones((2, 30_000), np.float32))
+            given = [(a, a), (a, 2.0), (2.0, a), (b[0], a), (b, a), (a + 0, b[1]), (a, a), (3.0, 2.0)]
+            want = [60_000, 90_000, 90_000, 60_000, 120_000, 60_000, 60_000, 7]
+            assert [float(f(x, y)) for x, y in given] == want
+            a[:10] = 5
+            assert float(f(a, 1.0)) == 60_000 + 40 and float(f(a[:10], 1.0)) == 60
+
+
 def test_a_decision_is_made_once(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     original = choose.decide
