@@ -52,10 +52,10 @@ pytest.importorskip("triton")
 Card = tuple[CardDevice, StubDriver]
 
 
-def made(limit: int = 1 << 28, piece: int = 4096, cache: Cache | None = None) -> Card:
+def made(limit: int = 1 << 28, piece: int = 4096, cache: Cache | None = None, name: str = "gpu") -> Card:
     compiler = Compiler()
     driver = StubDriver(compiler, limit)
-    return CardDevice(driver, cache=cache, compiler=compiler, piece=piece), driver
+    return CardDevice(driver, name, cache, compiler, piece), driver
 
 
 @pytest.fixture
@@ -67,16 +67,16 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Iterator[Card]:
 
 
 class standing:  # noqa: N801  used as a statement
-    """While it lasts, "gpu" is this device."""
+    """While it lasts, these devices are there."""
 
-    def __init__(self, device: CardDevice, patch: pytest.MonkeyPatch) -> None:
-        self.device, self.patch = device, patch
+    def __init__(self, device: CardDevice, patch: pytest.MonkeyPatch, *more: CardDevice) -> None:
+        self.devices, self.patch = {d.name: d for d in (device, *more)}, patch
 
     def __enter__(self) -> None:
         original = names.why_not
-        self.patch.setattr(card_device, "opened", lambda: self.device)
+        self.patch.setattr(card_device, "opened", lambda name, number: self.devices[name])
         for module in [m for m in sys.modules.values() if getattr(m, "why_not", None) is original]:
-            self.patch.setattr(module, "why_not", lambda name: None if name == "gpu" else original(name))
+            self.patch.setattr(module, "why_not", lambda n: None if names.named(n) in self.devices else original(n))
         self._forget()
 
     def __exit__(self, *error: Any) -> None:
@@ -135,6 +135,21 @@ def test_arrays_change_devices(card: Card) -> None:
     with wf.device("gpu-sim"):
         moved = wf.ones(4, device="gpu") * 2
         assert moved.tolist() == [2.0] * 4 and moved.device == "gpu-sim"
+
+
+def test_two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    (first, one), (second, two) = made(), made(name="gpu:1")
+    f = wf.jit(lambda x, y: (x * y).sum())
+    with standing(first, monkeypatch, second):
+        x = wf.array(np.arange(5, dtype=np.float32), device="gpu:0")
+        y = wf.array(np.arange(5, dtype=np.float32), device="gpu:1")
+        assert (x.device, y.device) == ("gpu", "gpu:1") and y.to("cuda:1") is y and x.to("cuda:0") is x is x.to_device("gpu:0")
+        with wf.device("gpu:1"):
+            assert float(f(x, y)) == 30.0 and x.device == "gpu:1" and "launch" in two.log and "launch" not in one.log
+        with wf.device("gpu:0"):
+            assert float(f(x, y)) == 30.0 and x.device == y.device == "gpu" and "launch" in one.log
+        wf.set_device("gpu:1")
+        assert wf.ones(3).device == "gpu:1" and float((x + y).sum()) == 20.0
 
 
 # ---- order and time
@@ -483,7 +498,7 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
     assert "cuda.bindings" not in sys.modules
     monkeypatch.setattr(names, "why_not", lambda name: None)
     with pytest.raises(DeviceError, match="device 'gpu': NVIDIA's driver refuses to work .*: see whether nvidia-smi works"):
-        card_device.opened()
+        card_device.opened("gpu", 0)
 
 
 def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -125,7 +125,7 @@ class Habits(Methods):
     def to(self, target: Any, /) -> Any:
         """On a device or in a dtype, under PyTorch's name: ``x.to_device("gpu")`` for "cuda" too, or ``x.astype(dtype)``."""
         if isinstance(target, str) and (target in NAMES or target.partition(":")[0] in ("cuda", "gpu")):
-            return self.to_device(target.replace("cuda:0", "gpu").replace("cuda", "gpu"))
+            return self.to_device(target.replace("cuda", "gpu", 1))
         return self.astype(target)
 
     @property

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import cache
 
 from weft.devices.base import Device, Settling
-from weft.devices.names import why_not
+from weft.devices.names import named, number_of, why_not
 from weft.errors import DeviceError
 
 
@@ -24,7 +24,7 @@ def get_device(name: str = "cpu") -> Device:
     Parameters
     ----------
     name : str
-        "cpu", "gpu-sim" (the code for a GPU, interpreted over the host's memory) or "gpu".
+        "cpu", "gpu-sim" (the code for a GPU, interpreted over the host's memory) or "gpu"; of several cards the next is "gpu:1".
 
     Returns
     -------
@@ -47,13 +47,15 @@ def get_device(name: str = "cpu") -> Device:
         from weft.devices.cpu import DEVICE
 
         return DEVICE
+    if named(name) != name:
+        return get_device(named(name))
     missing = why_not(name)
     if missing:
         raise DeviceError(f"device {name!r}: {missing}")
-    if name == "gpu":
+    if name != "gpu-sim":
         from weft.devices.cuda.device import opened
 
-        return opened()
+        return opened(name, number_of(name))
     from weft.devices.cuda.simulated import SimulatedDevice
 
     return SimulatedDevice()

@@ -73,14 +73,14 @@ def made_on(function: str, device: Any, make: Callable[..., Any], *args: Any) ->
     """``make(*args)``, an array or a pair that begins with one, on the device that ``function`` was asked for. Inside of traces
     and gradients what an array rests on runs where the whole does, so there the device has to exist and nothing is moved."""
     try:
-        execute.get_device(device)
+        there = execute.get_device(device).name
     except (TypeError, ValueError, DeviceError) as error:
         raise type(error)(f"{function}: {error}") from None
     if LOCAL.trace is not None or LOCAL.keep:
         return make(*args)
-    with execute.on(device):
+    with execute.on(there):
         found = make(*args)
-        return (found[0].to_device(device), *found[1:]) if isinstance(found, tuple) else found.to_device(device)
+        return (found[0].to_device(there), *found[1:]) if isinstance(found, tuple) else found.to_device(there)
 
 
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:

@@ -26,9 +26,10 @@ def set_device(name: str) -> None:
     Parameters
     ----------
     name : str
-        "cpu"; "gpu-sim", which interprets the code for a GPU over the memory of the host, slowly, and checks every access
-        (``pip install weft[gpu]``); "gpu"; or "auto": each program runs where it takes least, by the figures of what is here
-        (``$WEFT_PROFILE``, or measured once), copies of its arrays included. Where nothing but a CPU is, that is the CPU.
+        "cpu"; "gpu", of several cards the next is "gpu:1"; "gpu-sim", which interprets the code for a GPU over the memory of the
+        host, slowly, and checks every access (these need ``pip install weft[gpu]``); or "auto": each program runs where it takes
+        least, by the figures of what is here (``$WEFT_PROFILE``, or measured once), copies of its arrays included. Where nothing
+        but a CPU is, that is the CPU.
 
     Raises
     ------
@@ -96,8 +97,8 @@ def _found(name: str) -> Any:
     """How ``LOCAL`` says it; an error where the device cannot be used."""
     if name == "auto":
         return figures()
-    get_device(name)
-    return None if name == "cpu" else name
+    found = get_device(name).name
+    return None if found == "cpu" else found
 
 
 def _use(place: Any) -> None:

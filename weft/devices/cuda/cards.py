@@ -34,8 +34,8 @@ def no_bindings() -> str | None:
     return None if found is not None else f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
 
 
-def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
-    """Why no card can be used; None if one can."""
+def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | None:
+    """Why a card cannot be used; None if it can."""
     try:
         driver = load("libcuda.so.1")
     except OSError:
@@ -46,7 +46,9 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
     count = ctypes.c_int()
     if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return "NVIDIA's driver sees no card: see nvidia-smi and $CUDA_VISIBLE_DEVICES"
-    found = capability(driver, 0)
+    if number >= count.value:
+        return f"NVIDIA's driver sees {count.value} card{'' if count.value == 1 else 's'}, counted from gpu:0: see nvidia-smi"
+    found = capability(driver, number)
     if found < OLDEST:
         return f"the card has compute capability {found / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
     return None

@@ -166,8 +166,8 @@ class CardDevice:
             self._cache.write(name, note, b"")
 
 
-def opened() -> CardDevice:
-    """The first card of this machine.
+def opened(name: str, number: int) -> CardDevice:
+    """A card of this machine.
 
     Raises
     ------
@@ -177,6 +177,6 @@ def opened() -> CardDevice:
     from weft.devices.cuda.nvidia import NvidiaDriver
 
     try:
-        return CardDevice(NvidiaDriver(), cache=Cache())
+        return CardDevice(NvidiaDriver(number), name, Cache())
     except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings' own, too, where it does not find the driver
-        raise DeviceError(f"device 'gpu': NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None
+        raise DeviceError(f"device {name!r}: NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None
