@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import random
 import struct
 import sys
@@ -515,3 +516,27 @@ def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert machine("gpu") == found
     with wf.device("auto"):
         assert float((wf.ones(10) + 1).sum()) == 20.0
+
+
+def test_auto_between_the_cpu_and_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    _, driver = card
+    slow = {"name": "slow", "threads": 1, "flops": 1e6, "bandwidth": [[1 << 30, 1e7]]}
+    quick = {"name": "quick", "threads": 1, "flops": 1e13, "bandwidth": [[1 << 30, 1e12]], "launch": 1e-5, "link": [1e-5, 1e10]}
+    path = tmp_path / "machines.json"
+    path.write_text(json.dumps({"devices": {"cpu": slow, "gpu": quick}}))
+    monkeypatch.setenv("WEFT_PROFILE", str(path))
+    weight, state = wf.array(np.eye(60, dtype=np.float32)), wf.zeros(60)
+
+    @wf.jit
+    def step(x: wf.Array) -> wf.Array:
+        state[...] = state + (x @ weight).sum(axis=0)
+        return (x * 2).sum()
+
+    x = np.ones((50, 60), np.float32)
+    with wf.device("auto"):
+        for _ in range(5):
+            assert float(step(wf.array(x))) == 6000.0
+        assert weight.device == state.device == "gpu" and "launch" in driver.log
+        small = wf.ones(3) + 1
+        assert small.device == "cpu" and small.tolist() == [2.0] * 3
+    assert float(state.sum()) == 5 * 50 * 60 and (state * 1).device == "cpu"
