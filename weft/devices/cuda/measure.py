@@ -18,6 +18,7 @@ from weft.schedule.build import build
 SIZES = (1 << 16, 1 << 20, 1 << 23, 1 << 26, 1 << 28)  # bytes
 EDGES = (64, 256, 1024, 4096)  # of square matrices
 FORMATS = (FLOAT32, BFLOAT16, FLOAT16, FLOAT64)
+_LONG = 0.05  # seconds that a series takes at most
 CHAIN = 8  # kernels, one after the other
 
 
@@ -50,16 +51,19 @@ def measure(device: Measured, sizes: Sequence[int] = SIZES, edges: Sequence[int]
 
 
 def _seconds(device: Measured, run: Callable[[], Any], repeat: int) -> float:
-    """Of a run, when there are many: the best of three series."""
-    found = []
-    for _ in range(3):
+    """Of a run, when there are many: the best of three series, of fewer where one takes long."""
+
+    def series(count: int) -> float:
         device.synchronise()
         begin = time.perf_counter()
-        for _ in range(repeat):
+        for _ in range(count):
             run()
         device.synchronise()
-        found.append((time.perf_counter() - begin) / repeat)
-    return max(min(found), 1e-9)
+        return (time.perf_counter() - begin) / count
+
+    series(1)  # loads what it needs
+    count = max(1, min(repeat, int(_LONG / max(series(1), 1e-9))))
+    return max(min([series(count) for _ in range(3)]), 1e-9)
 
 
 def _run(device: Measured, inputs: Sequence[Node], output: Node) -> Callable[[], Any]:
