@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import Code, interpreted
 from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.device import CardDevice
 from weft.devices.cuda.driver import DriverError, OutOfMemory
 
 UNWRITTEN, RELEASED = 0xAB, 0xCD
@@ -232,3 +234,12 @@ def _address(memory: np.ndarray) -> int:
 
 def _size(kind: str) -> int:
     return {"*bf16": 2, "*fp16": 2}.get(kind) or int("".join(c for c in kind if c.isdigit())) // 8
+
+
+Card = tuple[CardDevice, StubDriver]
+
+
+def made(limit: int = 1 << 28, piece: int = 4096, cache: Cache | None = None, name: str = "gpu") -> Card:
+    compiler = Compiler()
+    driver = StubDriver(compiler, limit)
+    return CardDevice(driver, name, cache, compiler, piece), driver
