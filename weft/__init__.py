@@ -7,6 +7,7 @@ Everything is loaded when it is first used: importing weft costs next to nothing
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import types
 from typing import Any
@@ -88,8 +89,8 @@ _NAMES: dict[str, str] = {
     "weft.functions.kinds": """
         floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger unsignedinteger""",
     "weft.functions.forms": """
-        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray isfortran isscalar iterable may_share_memory
-        ndim require shape shares_memory size""",
+        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
+        may_share_memory ndim require shape shares_memory size""",
     "weft.functions.matrices": "eye identity tri",
     "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """
@@ -150,3 +151,5 @@ class _Face(types.ModuleType):
 
 sys.modules[__name__].__class__ = _Face
 install()
+if os.environ.get("WEFT_DEVICE") == "auto":  # by the figures of what is here, which have to be known before the first program
+    __getattr__("set_device")("auto")

@@ -154,9 +154,9 @@ from weft.functions.kinds import (
 )
 from weft.functions.forms import (
     array_equiv as array_equiv, asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite,
-    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, isfortran as isfortran,
-    isscalar as isscalar, iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require,
-    shape as shape, shares_memory as shares_memory, size as size,
+    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, asnumpy as asnumpy,
+    isfortran as isfortran, isscalar as isscalar, iterable as iterable, may_share_memory as may_share_memory,
+    ndim as ndim, require as require, shape as shape, shares_memory as shares_memory, size as size,
 )
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
 from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__

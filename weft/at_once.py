@@ -43,6 +43,8 @@ def computed(node: Node) -> bool:
     order = _order(node, limit)
     if order is None or not execute.computes_at_once():
         return False
+    if ELSEWHERE and not execute.fetched(*{i for n in order for i in n.inputs if i.value is not None}):
+        return False
     (value,) = node_by_node.computed(order, (node,))
     behind = any([n.op.kind == "reduce" or any(["reduced" in i.params for i in n.inputs]) for n in order])
     reduced = reduction_behind(node) if behind else None
@@ -91,8 +93,8 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
         size *= n
     if size * x.dtype.bytes > LOCAL.at_once or not small.wanted():
         return None
-    if ELSEWHERE:
-        execute.here((x, y))
+    if ELSEWHERE and not execute.fetched(x, y):
+        return None
     a, b = x.value, y.value
     if (a is None and x.op is not CONSTANT) or (b is None and y.op is not CONSTANT) or not execute.computes_at_once():
         return None
@@ -114,8 +116,8 @@ def element(cell: Any, index: Any) -> Node | None:
     node = cell._node
     if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not small.able():
         return None
-    if ELSEWHERE:
-        execute.here((node,))
+    if ELSEWHERE and not execute.fetched(node):
+        return None
     return input_leaf((), node.dtype, execute.to_buffer(execute.memory(node.value, node.shape, node.dtype)[index]))
 
 
@@ -133,8 +135,8 @@ def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
         return False
     if cell._node.value is None:
         materialise((cell._node,))
-    if ELSEWHERE:
-        execute.here((cell._node,))
+    if ELSEWHERE and not execute.fetched(cell._node):
+        return False
     shape, dtype, params = cell._node.shape, cell._node.dtype, cell._node.params
     if cell._node.op is SCALAR:
         return False

@@ -42,8 +42,8 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
             return table.bind(op, *inputs, **params)
     if not small.wanted():
         return table.bind(op, *inputs, **params)
-    if ELSEWHERE:
-        execute.here(inputs)
+    if ELSEWHERE and not execute.fetched(*inputs):
+        return table.bind(op, *inputs, **params)
     key: tuple = (op, *[part for i in inputs for part in (i.shape, i.dtype)])
     if params:
         key += frozen(params)

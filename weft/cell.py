@@ -54,11 +54,14 @@ class Handles(list[Any]):
 class _Local(threading.local):
     def __init__(self) -> None:
         self.handles = Handles()
-        self.device = _Local.chosen
+        self.place = _Local.chosen
+        self.device = self.place if isinstance(self.place, str) else None
 
-    # the device that programs of new threads run on, by name, None for the CPU: see ``transforms/device.py``
-    chosen: str | None = None if os.environ.get("WEFT_DEVICE", "cpu") == "cpu" else os.environ["WEFT_DEVICE"]
-    device: str | None  # the same of this thread
+    # where programs of new threads run: None for the CPU, another device's name, or the Figures by which each is placed ("auto",
+    # which ``weft/__init__.py`` looks up): see ``transforms/device.py``
+    chosen: Any = None if os.environ.get("WEFT_DEVICE", "cpu") in ("cpu", "auto") else os.environ["WEFT_DEVICE"]
+    place: Any  # the same of this thread
+    device: str | None  # its name; None also where programs are placed, for what is small runs on the CPU then
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
     variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function

@@ -33,6 +33,10 @@ class DataError(ValueError):
     """Data or weight files that are missing, damaged or do not fit."""
 
 
+class DeviceError(RuntimeError):
+    """A device cannot be used here; the sentence says what is missing, and what to do."""
+
+
 class TraceError(TypeError):
     """The content of an array was needed where only its shape and dtype are known."""
 

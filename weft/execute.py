@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -42,10 +43,22 @@ def owner(buffer: Any) -> Device:
     return get_device(ELSEWHERE.get(type(buffer), "cpu"))
 
 
-def here(nodes: Iterable[Node]) -> None:
-    """Bring what leaves hold to the device in use, where it lies elsewhere: a program moves what it reads, once, and the leaf
-    holds the copy from then on. To be asked only where ``ELSEWHERE`` says that there is another device."""
-    there = device()
+@contextmanager
+def on(name: str) -> Iterator[None]:
+    """Run what is run inside on a device, in this thread."""
+    before = LOCAL.device, LOCAL.place
+    LOCAL.device = LOCAL.place = None if name == "cpu" else name
+    try:
+        yield
+    finally:
+        LOCAL.device, LOCAL.place = before
+
+
+def here(nodes: Iterable[Node], there: Device | None = None) -> None:
+    """Bring what leaves hold to a device, the one in use unless told otherwise, where it lies elsewhere: a program moves what it
+    reads, once, and the leaf holds the copy from then on. To be asked only where ``ELSEWHERE`` says that there is another."""
+    if there is None:
+        there = device()
     for node in nodes:
         value = node.value
         if value is None or node.op is SCALAR:
@@ -53,6 +66,17 @@ def here(nodes: Iterable[Node]) -> None:
         before = owner(value)
         if before is not there:
             node.value = there.upload(before.download(value, node.shape, node.dtype))
+
+
+def fetched(*nodes: Node) -> bool:
+    """The same for what is computed at once; False where programs are placed by cost and one of the leaves lies elsewhere and is
+    too large to be fetched for that: then it waits for the program that it is part of."""
+    if LOCAL.place is not LOCAL.device:
+        for node in nodes:
+            if node.value is not None and node.nbytes > LOCAL.at_once and type(node.value) in ELSEWHERE:
+                return False
+    here(nodes)
+    return True
 
 
 def threads() -> int:

@@ -32,8 +32,8 @@ def read(array: Any, index: Any) -> Node | None:
     source = array.cell._node
     if source.value is None or source.op is SCALAR:
         return None
-    if ELSEWHERE:
-        execute.here((source,))
+    if ELSEWHERE and not execute.fetched(source):
+        return None
     seen = _seen(execute.memory(source.value, source.shape, source.dtype), array)
     try:
         if seen is None or _moved(key, seen) > LOCAL.at_once:

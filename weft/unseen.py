@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import execute, node_by_node, small
+from weft import execute, node_by_node, placed, small
 from weft.cell import LOCAL
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
@@ -26,6 +26,11 @@ _LOST = Recent(4096)  # hash of a graph's key -> seconds lost to it so far
 
 def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     """As :func:`weft.execute.run`; a graph that is new may run node by node, with the same bits."""
+    if LOCAL.place is not LOCAL.device and LOCAL.watch is None:
+        name = placed.device_of(graph, values)
+        if name != "cpu":
+            with execute.on(name):
+                return execute.run(graph, values)
     if not (LOCAL.patience and small.possible() and execute.computes_at_once()):
         return execute.run(graph, values)
     key = execute.key_of(graph)

@@ -34,9 +34,7 @@ def follow(node: Node, path: Path) -> Node:
         if node.value is None and _part(node, path):
             materialise((node,))
         if node.value is not None and node.op is not SCALAR and execute.computes_at_once():
-            if ELSEWHERE:
-                execute.here((node,))
-            found = _there(node, path)
+            found = None if ELSEWHERE and not execute.fetched(node) else _there(node, path)
             if found is not None:
                 return found
     where = user_frame()

@@ -13,7 +13,7 @@ from tests.fuzz.expressions import graph_of
 from tests.fuzz.levels import Mismatch, near, overflowing, perform
 from tests.fuzz.program import Program
 from weft import execute
-from weft.devices.cuda.simulated import DeviceMemory, SimulatedDevice
+from weft.devices.cuda.simulated import DeviceMemory
 from weft.errors import TraceError
 from weft.graph.node import Graph
 from weft.kernel.hazards import in_place
@@ -23,23 +23,24 @@ from weft.schedule.build import build
 
 
 def run_kernel(
-    device: SimulatedDevice, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any],
+    device: Any, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any],
     shared: Sequence[tuple[int, int]] = (),
 ) -> list[np.ndarray]:
     """The outputs of a kernel; ``shared``: (input, output) positions that are one piece of memory."""
     memories = [device.upload(a) for a in inputs]
     lies = {o: i for i, o in shared}
     outputs = [
-        memories[lies[k]] if k in lies else DeviceMemory(int(np.prod(b.shape)) * b.dtype.bytes)
+        memories[lies[k]] if k in lies else device.allocate(int(np.prod(b.shape)) * b.dtype.bytes)
         for k, b in enumerate(kernel.outputs)
     ]
-    wrong = device.run_kernel(kernel, [m.memory for m in (*memories, *outputs)], scalars)
+    told = [m.memory if isinstance(m, DeviceMemory) else m.pointer for m in (*memories, *outputs)]
+    wrong = device.run_kernel(kernel, told, scalars)
     assert wrong is None, f"index {wrong} is out of range"
     return [np.array(device.download(m, b.shape, b.dtype)) for m, b in zip(outputs, kernel.outputs, strict=True)]
 
 
 def check_kernel(
-    device: SimulatedDevice, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any], expected: list[np.ndarray],
+    device: Any, kernel: Kernel, inputs: Sequence[np.ndarray], scalars: Sequence[Any], expected: list[np.ndarray],
 ) -> None:
     """A kernel in memory of its own, and once for each pair that may share memory."""
     beyond = overflowing(kernel, inputs, scalars)
@@ -50,7 +51,7 @@ def check_kernel(
             near(kernel, got, expected, beyond)
         except Exception as error:
             texts = "\n".join(f"{launch.grid} {launch.text}" for launch in device.printed(kernel).launches)
-            raise Mismatch("on gpu-sim", f"{error} (shared: {shared})\n{kernel_key(kernel)}\n{texts}") from error
+            raise Mismatch(f"on {device.name}", f"{error} (shared: {shared})\n{kernel_key(kernel)}\n{texts}") from error
 
 
 def graph_of_program(program: Program) -> tuple[Graph, list[Any]] | None:
@@ -68,7 +69,7 @@ def graph_of_program(program: Program) -> tuple[Graph, list[Any]] | None:
         return None
 
 
-def check_program(device: SimulatedDevice, program: Program, seen: Callable[[Kernel], None] = lambda kernel: None) -> int:
+def check_program(device: Any, program: Program, seen: Callable[[Kernel], None] = lambda kernel: None) -> int:
     """Every kernel of a random program; how many there were."""
     found = graph_of_program(program)
     if found is None:

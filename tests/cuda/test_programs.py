@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from weft.schedule.program import calls
 
 pytest.importorskip("triton")
 
+NAME = "gpu-sim"  # test_launcher.py runs some of these tests under another name
+
 
 @pytest.fixture
 def simulated() -> Iterator[Any]:
@@ -33,13 +36,13 @@ def simulated() -> Iterator[Any]:
 
 
 def on_both(run) -> tuple[Any, Any]:
-    """What ``run`` gives on the CPU and on gpu-sim, where it must have launched something."""
+    """What ``run`` gives on the CPU and on the other device, where it must have launched something."""
     wf.random.seed(0)
     here = run()
-    device: Any = get_device("gpu-sim")
+    device: Any = get_device(NAME)
     before = device.launches
     wf.random.seed(0)
-    with wf.device("gpu-sim"):
+    with wf.device(NAME):
         there = run()
     assert device.launches > before
     wf.random.seed(1)
@@ -88,7 +91,7 @@ def test_fit() -> None:
     (here, _), (there, net) = on_both(run)
     np.testing.assert_allclose(there, here, rtol=1e-5)
     assert here[-1] < here[0]
-    assert all(w.device == "gpu-sim" for w in wf.tree_leaves(net))
+    assert all(w.device == NAME for w in wf.tree_leaves(net))
 
 
 def test_a_recurrent_net() -> None:
@@ -273,3 +276,74 @@ def test_every_access_is_checked() -> None:
         with pytest.raises(Exception, match="element 39 of a buffer of 39 is accessed") as error:
             interpreted(launch, told + rest, numbers)
         assert isinstance(error.value, Fault)
+
+
+CREATION = {
+    "zeros": (3,), "ones": (3,), "empty": (3,), "full": (3, 1.5), "arange": (3,), "linspace": (0, 1, 3), "eye": (2,),
+    "zeros_like": (wf.ones(2),), "ones_like": (wf.ones(2),), "empty_like": (wf.ones(2),), "full_like": (wf.ones(2), 2),
+    "array": ([1.0],), "asarray": ([1.0],), "from_dlpack": (np.ones(2),), "astype": (wf.ones(2), wf.int32),
+}
+
+
+@pytest.mark.parametrize("name", CREATION)
+def test_arrays_are_made_on_a_device(name: str) -> None:
+    f, args = getattr(wf, name), CREATION[name]
+    made = f(*args, device="gpu-sim")
+    assert made.device == "gpu-sim" and (made * 1).device == "cpu"
+    np.testing.assert_array_equal(made.get(), f(*args).numpy())
+    there = f(*args, device="gpu-sim")
+    with wf.device("gpu-sim"):
+        assert f(*args, device="cpu").device == "cpu"
+        doubled = wf.jit(lambda x: x + f(*args, device="cpu"))(there)
+        assert doubled.device == "gpu-sim"
+        np.testing.assert_array_equal(wf.asnumpy(doubled), 2 * f(*args, device="cpu").numpy())
+
+
+def test_devices_of_the_array_api() -> None:
+    info = wf.__array_namespace_info__()
+    assert info.default_device() == "cpu" and {"cpu", "gpu-sim"} <= set(info.devices())
+    with wf.device("gpu-sim"):
+        assert info.default_device() == "gpu-sim"
+    for name in info.devices():
+        x = wf.zeros(3, device=name)
+        assert x.device == name and x.to_device(name) is x and x.to(name) is x and x.to_device("cpu").device == "cpu"
+    there = wf.ones(3, device="gpu-sim")
+    assert wf.asarray(there, device="gpu-sim", copy=False) is there
+    copy = wf.asarray(there, device="gpu-sim", copy=True)
+    assert copy is not there and copy.device == "gpu-sim"
+    with pytest.raises(ValueError, match="copy=False"):
+        wf.asarray(there, device="cpu", copy=False)
+    line, step = wf.linspace(0, 1, 5, retstep=True, device="gpu-sim")
+    assert line.device == "gpu-sim" and step == 0.25
+    assert wf.fft.fftfreq(4, device="gpu-sim").device == "gpu-sim"
+    assert (there * 2).to_device("gpu-sim").device == "gpu-sim"
+
+
+def test_train_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from weft.tools import cli
+
+    assert cli.main(["train", "digits", "--device", "tpu"]) == 1
+    assert "no device 'tpu'; there are 'cpu', 'gpu-sim' and 'gpu'" in capsys.readouterr().err
+    assert cli.main(["info"]) == 0
+    assert "device in use" in capsys.readouterr().out
+
+
+def test_a_learners_manager_runs_where_its_mode_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples" / "seeds"))
+    from learner import LayerManager
+
+    x = np.random.default_rng(0).normal(size=(24, 1, 4, 4))
+    t = (x.mean(axis=(1, 2, 3)) > 0).astype(int)
+    device: Any = get_device("gpu-sim")
+    errors = []
+    for mode in ("cpu", "gpu-sim"):
+        wf.random.seed(3)
+        lm = LayerManager((x[:16], x[16:]), (t[:16], t[16:]), mode=mode)
+        lm.append(name="m", n=5)
+        lm.append(name="o", n=2, act="softmax", err_func="Cross")
+        before = device.launches
+        lm.training(1, n_batch=8, show_error=False)
+        errors.append(lm.error())
+        assert (device.launches > before) == (mode == "gpu-sim")
+        assert {p.device for p in lm.net.parameters().values()} == {mode} and (wf.ones(3) * 2).device == "cpu"
+    assert errors[0] == pytest.approx(errors[1], rel=1e-4)

@@ -135,6 +135,11 @@ def test_a_missing_card_is_said_in_one_sentence(load: Any, said: str) -> None:
     assert found is not None and re.search(said, found) and "\n" not in found
 
 
+def test_the_second_of_one_card() -> None:
+    assert cards.no_card(lambda name: _Driver(cards=2), number=1) is None
+    assert "sees 1 card, counted from gpu:0" in str(cards.no_card(lambda name: _Driver(), number=1))
+
+
 def test_a_card_that_serves() -> None:
     assert cards.no_card(lambda name: _Driver()) is None
     assert cards.no_card(lambda name: _Driver(capability=(8, 0))) is None

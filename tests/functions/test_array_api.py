@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.errors import DTypeError
+from weft.errors import DeviceError, DTypeError
 
 strict.set_array_api_strict_flags(api_version="2025.12")
 NAMES = [(room, n) for room in ("", "linalg", "fft") for n in (getattr(strict, room) if room else strict).__all__]
@@ -67,13 +67,21 @@ def test_methods() -> None:
         x.__array_namespace__(api_version="1999.12")
     with pytest.raises(ValueError, match="no device 'cuda'; there are 'cpu', 'gpu-sim' and 'gpu'"):
         x.to_device("cuda")
+    assert x.to("cpu") is x and x.to(wf.float64).dtype == "float64" == x.to("float64").dtype
+    if "gpu" not in wf.__array_namespace_info__().devices():
+        for name in ("cuda", "cuda:0", "gpu"):
+            with pytest.raises(DeviceError, match="device 'gpu': "):
+                x.to(name)
+    for name in ("cuda:x", "gpu:01", "gpu:-1", "gpu:"):
+        with pytest.raises(ValueError, match="no device 'gpu:"):
+            x.to(name)
     with pytest.raises(RuntimeError, match="the CPU has no streams"):
         x.__dlpack__(stream=1)
 
 
 def test_what_it_says_of_itself() -> None:
     info = wf.__array_namespace_info__()
-    assert wf.__array_api_version__ == "2025.12" and info.default_device() in info.devices()
+    assert wf.__array_api_version__ == "2025.12" and info.default_device() == "cpu" == info.devices()[0]
     assert info.capabilities() == {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
     assert info.default_dtypes()["complex floating"] == wf.array(1j).dtype and info.default_dtypes()["integral"] == wf.int64
     assert info.default_dtypes()["real floating"] == wf.ones(1).dtype
@@ -109,8 +117,19 @@ CREATION = {
 def test_devices(name: str) -> None:
     f, args = getattr(wf, name), CREATION[name]
     np.testing.assert_array_equal(f(*args, device="cpu"), f(*args))
-    with pytest.raises(ValueError, match=f"{name}: there is no device 'cuda', only 'cpu'"):
+    with pytest.raises(ValueError, match=f"{name}: no device 'cuda'; there are 'cpu', .*; what others call 'cuda' is 'gpu' here"):
         f(*args, device="cuda")
+    with pytest.raises(ValueError, match=f"{name}: no device 'auto'; .* an array lies on one of these"):
+        f(*args, device="auto")
+    assert wf.jit(lambda: f(*args, device="cpu") * 2)().tolist() == (f(*args) * 2).tolist()
+
+
+def test_cupys_names() -> None:
+    x = wf.arange(3) * 2
+    for found in (x.get(), wf.asnumpy(x), wf.asnumpy([0, 2, 4])):
+        assert type(found) is np.ndarray and found.flags.writeable and found.tolist() == [0, 2, 4]
+        found[0] = 7
+    assert x.tolist() == [0, 2, 4]
 
 
 def test_copies() -> None:

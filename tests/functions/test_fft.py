@@ -107,7 +107,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no axes": (lambda: wf.fft.fftn(wf.ones(3), axes=()), AxisError, "fftn: at least one axis is needed"),
     "fftfreq": (lambda: wf.fft.fftfreq(0), ShapeError, "fftfreq: n=0 must be positive"),
     "dtype": (lambda: wf.fft.rfftfreq(4, dtype="int32"), DTypeError, "rfftfreq: dtype=int32 cannot hold frequencies"),
-    "device": (lambda: wf.fft.fftfreq(4, device="tpu"), ValueError, "fftfreq: there is no device 'tpu'"),
+    "device": (lambda: wf.fft.fftfreq(4, device="tpu"), ValueError, "fftfreq: no device 'tpu'"),
     "shift": (lambda: wf.fft.fftshift(wf.ones(3), 1), AxisError, "fftshift: axes=1"),
     "out": (lambda: wf.fft.fft(wf.ones(3), out=wf.zeros(3)), DTypeError, "fft: out has dtype float32, which cannot hold"),
 }

@@ -107,7 +107,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "r_": (lambda: wf.r_["r", 1], DTypeError, "^r_: 'r' must be up to three integers"),
     "geomspace": (lambda: wf.geomspace(0, 1), ValueError, "^geomspace: start=0 and stop=1 must not be zero"),
     "logspace": (lambda: wf.logspace(0, 1, -1), ShapeError, "num=-1 must not be negative"),
-    "linspace device": (lambda: wf.linspace(0, 1, device="gpu"), ValueError, "^linspace: there is no device 'gpu'"),
+    "linspace device": (lambda: wf.linspace(0, 1, device="tpu"), ValueError, "^linspace: no device 'tpu'"),
     "lexsort": (lambda: wf.lexsort([V, A[0, :2]]), ShapeError, r"^lexsort: keys\[0\] has shape \(4,\) and keys\[1\] \(2,\)"),
     "lexsort of nothing": (lambda: wf.lexsort([]), ShapeError, "^lexsort: there is no key"),
     "partition": (lambda: wf.partition(V, 4), ValueError, "^partition: kth=4 is out of bounds for axis 0 with size 4"),

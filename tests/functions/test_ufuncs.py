@@ -118,5 +118,5 @@ def test_keywords_of_creation() -> None:
     assert wf.sort([3, 1], kind="stable").tolist() == [1, 3] and wf.unique([wf.nan, wf.nan], equal_nan=False).shape == (2,)
     for make in (wf.zeros, wf.ones, wf.empty, wf.arange):
         assert make(2, device="cpu").shape == (2,)
-        with pytest.raises(ValueError, match=f"^{make.__name__}: there is no device 'gpu', only 'cpu'"):
-            make(2, device="gpu")
+        with pytest.raises(ValueError, match=f"^{make.__name__}: no device 'tpu'; there are 'cpu', 'gpu-sim' and 'gpu'"):
+            make(2, device="tpu")

@@ -199,6 +199,9 @@ class Array(Habits):
         Programs copy what they read by themselves (see ``wf.set_device``), so this is for those who want to choose the moment.
         """
         there = execute.get_device(device)
+        if self.cell._node.value is None and LOCAL.trace is None and not LOCAL.keep:
+            with execute.on(there.name):  # what is computed for this is computed there
+                looking.materialise((self.cell._node,))
         if self.device == there.name:
             return self
         content = self.numpy()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.array.methods import Methods
+from weft.devices.names import NAMES
 from weft.spelling import spelled
 from weft.views import view_step
 
@@ -92,6 +93,7 @@ class Habits(Methods):
         def ndim(self) -> int: ...
         @property
         def itemsize(self) -> int: ...
+        def to_device(self, device: str, /) -> Any: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
     @property
@@ -115,6 +117,16 @@ class Habits(Methods):
         import weft
 
         return isinstance(self, weft.Scalar)
+
+    def get(self) -> np.ndarray:
+        """The content as a NumPy array of its own, which may be written to: CuPy's name, as ``wf.asnumpy(x)``; computes now."""
+        return np.array(self.numpy())
+
+    def to(self, target: Any, /) -> Any:
+        """On a device or in a dtype, under PyTorch's name: ``x.to_device("gpu")`` for "cuda" too, or ``x.astype(dtype)``."""
+        if isinstance(target, str) and (target in NAMES or target.partition(":")[0] in ("cuda", "gpu")):
+            return self.to_device(target.replace("cuda", "gpu", 1))
+        return self.astype(target)
 
     @property
     def flat(self) -> Flat:

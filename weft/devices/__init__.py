@@ -13,6 +13,8 @@ from __future__ import annotations
 from functools import cache
 
 from weft.devices.base import Device, Settling
+from weft.devices.names import named, number_of, why_not
+from weft.errors import DeviceError
 
 
 @cache
@@ -22,7 +24,7 @@ def get_device(name: str = "cpu") -> Device:
     Parameters
     ----------
     name : str
-        "cpu", "gpu-sim" (the code for a GPU, interpreted over the host's memory) or "gpu".
+        "cpu", "gpu-sim" (the code for a GPU, interpreted over the host's memory) or "gpu"; of several cards the next is "gpu:1".
 
     Returns
     -------
@@ -32,7 +34,7 @@ def get_device(name: str = "cpu") -> Device:
     ------
     ValueError
         No such device.
-    RuntimeError
+    DeviceError
         It cannot be used here: the sentence says what is missing.
 
     Examples
@@ -45,15 +47,15 @@ def get_device(name: str = "cpu") -> Device:
         from weft.devices.cpu import DEVICE
 
         return DEVICE
-    if name not in ("gpu", "gpu-sim"):
-        raise ValueError(f"no device {name!r}; there are 'cpu', 'gpu-sim' and 'gpu'")
-    from weft.devices.cuda.cards import no_card, no_triton
-
-    missing = (no_card() if name == "gpu" else None) or no_triton()
+    if named(name) != name:
+        return get_device(named(name))
+    missing = why_not(name)
     if missing:
-        raise RuntimeError(f"device {name!r}: {missing}")
-    if name == "gpu":
-        raise RuntimeError("device 'gpu': this build of weft makes code for the card and does not launch it yet; use 'gpu-sim'")
+        raise DeviceError(f"device {name!r}: {missing}")
+    if name != "gpu-sim":
+        from weft.devices.cuda.device import opened
+
+        return opened(name, number_of(name))
     from weft.devices.cuda.simulated import SimulatedDevice
 
     return SimulatedDevice()

@@ -152,7 +152,9 @@ class Measuring(Protocol):
         ...
 
     def measure(self) -> dict[str, Any]:
-        """``flops``: float32 operations a second; ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second."""
+        """``flops``: float32 operations a second; ``bandwidth``: (bytes touched, bytes a second) pairs. About half a second.
+
+        Devices with memory of their own have more: see :class:`weft.placement.machine.Machine`."""
         ...
 
     def recall(self, name: str) -> dict[str, Any] | None: ...

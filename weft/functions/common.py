@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from weft import execute
 from weft.array import Array, wrap
 from weft.bind import bind
+from weft.cell import LOCAL
 from weft.convert import as_node, assigned, cast, numpy_node
-from weft.errors import AxisError, DTypeError, ShapeError
+from weft.errors import AxisError, DeviceError, DTypeError, ShapeError
 from weft.formats import (
     COMPLEX,
     DEFAULT,
@@ -67,10 +69,18 @@ def number(value: Any, dtype: Format) -> Node:
     return constant(value, dtype)
 
 
-def on_cpu(function: str, device: Any) -> None:
-    """Refuse a device that there is not."""
-    if device not in (None, "cpu"):
-        raise ValueError(f"{function}: there is no device {device!r}, only 'cpu'")
+def made_on(function: str, device: Any, make: Callable[..., Any], *args: Any) -> Any:
+    """``make(*args)``, an array or a pair that begins with one, on the device that ``function`` was asked for. Inside of traces
+    and gradients what an array rests on runs where the whole does, so there the device has to exist and nothing is moved."""
+    try:
+        there = execute.get_device(device).name
+    except (TypeError, ValueError, DeviceError) as error:
+        raise type(error)(f"{function}: {error}") from None
+    if LOCAL.trace is not None or LOCAL.keep:
+        return make(*args)
+    with execute.on(there):
+        found = make(*args)
+        return (found[0].to_device(there), *found[1:]) if isinstance(found, tuple) else found.to_device(there)
 
 
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:

@@ -16,8 +16,8 @@ from weft.functions.common import (
     broadcast,
     cast,
     held,
+    made_on,
     node,
-    on_cpu,
     shape_tuple,
 )
 from weft.spelling import spelled
@@ -40,7 +40,8 @@ def array(
         Do nothing: arrays of weft lie row by row, and there are no other classes of them.
     ndmin : int
         The least number of dimensions; more of extent 1 are put in front.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -60,7 +61,8 @@ def array(
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
-    on_cpu("array", device)
+    if device is not None:
+        return made_on("array", device, array, obj, dtype, copy, order, subok, ndmin)
     wanted = None if dtype is None else spelled(dtype)
     if ndmin:
         found = array(obj, dtype, copy)
@@ -80,7 +82,8 @@ def asarray(obj: Any, /, dtype: Any = None, order: Any = None, *, device: Any = 
     obj, dtype, order, device : as in :func:`array`
     copy : bool, optional
         True: always a copy. False: never one; what is not an Array of that dtype is refused.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -100,10 +103,14 @@ def asarray(obj: Any, /, dtype: Any = None, order: Any = None, *, device: Any = 
     >>> wf.asarray(x) is x
     True
     """
-    on_cpu("asarray", device)
+    if device is not None:
+        found = made_on("asarray", device, asarray, obj, dtype, order)
+        if copy is False and found is not obj:
+            raise ValueError("asarray: with copy=False only an Array of the dtype that lies on this device can be taken")
+        return array(found) if copy and found is obj else found
     if copy is False and not (isinstance(obj, Array) and (dtype is None or spelled(dtype) is obj.node.dtype)):
         raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
-    return array(obj, dtype, copy=bool(copy), device=device)
+    return array(obj, dtype, copy=bool(copy))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
@@ -113,7 +120,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     ----------
     x : object with ``__dlpack__``
         On the CPU, such as a NumPy array or a PyTorch tensor.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
     copy : bool, optional
         False: never a copy, so anything but an Array of weft is refused.
 
@@ -136,7 +144,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
-    on_cpu("from_dlpack", device)
+    if device is not None:
+        return made_on("from_dlpack", device, from_dlpack, x)
     if copy is False:
         if not isinstance(x, Array):
             raise BufferError("from_dlpack: with copy=False only an Array can be taken; weft's arrays have memory of their own")
@@ -144,11 +153,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return own(node(taken(x), "from_dlpack"))
 
 
-def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any, default: Format | None = None) -> Array:
-    on_cpu(function, device)
+def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> Array:
+    if device is not None:
+        return made_on(function, device, _filled, value, shape, dtype, function, None)
     if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
-    wanted = default or DEFAULT.real if dtype is None else spelled(dtype)
+    wanted = DEFAULT.real if dtype is None else spelled(dtype)
     return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 
@@ -162,7 +172,8 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
         float32 by default.
     order : any
         Does nothing: arrays of weft lie row by row.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -258,7 +269,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
-    on_cpu("full", device)
+    if device is not None:
+        return made_on("full", device, full, shape, fill_value, dtype)
     value = array(fill_value, dtype).node
     extents = shape_tuple(shape, "full")
     return own(broadcast(value, extents))
@@ -295,7 +307,8 @@ def zeros_like(
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
-    on_cpu("zeros_like", device)
+    if device is not None:
+        return made_on("zeros_like", device, zeros_like, x, dtype, order, subok, shape)
     return zeros(*_like(x, "zeros_like", dtype, shape))
 
 
@@ -323,7 +336,8 @@ def ones_like(
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
-    on_cpu("ones_like", device)
+    if device is not None:
+        return made_on("ones_like", device, ones_like, x, dtype, order, subok, shape)
     return ones(*_like(x, "ones_like", dtype, shape))
 
 
@@ -351,7 +365,8 @@ def empty_like(
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
-    on_cpu("empty_like", device)
+    if device is not None:
+        return made_on("empty_like", device, empty_like, x, dtype, order, subok, shape)
     return zeros_like(x, dtype, shape=shape)
 
 
@@ -381,7 +396,8 @@ def full_like(
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
-    on_cpu("full_like", device)
+    if device is not None:
+        return made_on("full_like", device, full_like, x, fill_value, dtype, order, subok, shape)
     extents, wanted = _like(x, "full_like", dtype, shape)
     return full(extents, fill_value, wanted)
 
@@ -395,7 +411,8 @@ def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> A
     dtype : dtype
     copy : bool
         False: an Array of that dtype is handed back as it is.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -413,7 +430,8 @@ def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> A
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
-    on_cpu("astype", device)
+    if device is not None:
+        return made_on("astype", device, astype, x, dtype, copy)
     wanted = spelled(dtype)
     if not isinstance(x, Array) or x.weak:
         return like(x, held(x, wanted, "astype", "x"))

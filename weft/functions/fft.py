@@ -12,7 +12,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, FLOAT64, INT64, Format
-from weft.functions.common import axis_index, cast, node, number, on_cpu, op
+from weft.functions.common import axis_index, cast, made_on, node, number, op
 from weft.functions.fourier import fft, hfft, ifft, ihfft, irfft, rfft
 from weft.functions.fourier_axes import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from weft.functions.manipulation import roll
@@ -89,7 +89,8 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None
 
 
 def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, whole: bool) -> Array:
-    on_cpu(function, device)
+    if device is not None:
+        return made_on(function, device, _frequencies, function, n, d, dtype, None, whole)
     count = operator.index(n)
     if count < 1:
         raise ShapeError(f"{function}: n={n} must be positive")

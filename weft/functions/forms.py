@@ -317,6 +317,32 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     return found
 
 
+def asnumpy(a: Any) -> np.ndarray:
+    """The content as a NumPy array of its own, wherever it lies: CuPy's name for what ``a.get()`` does, for anything.
+
+    Parameters
+    ----------
+    a : array_like
+
+    Returns
+    -------
+    numpy.ndarray
+        Which may be written to. ``a.numpy()`` copies nothing, and may not.
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.asnumpy(wf.arange(3) * 2)
+    array([0, 2, 4])
+    """
+    return np.array(asarray(a).numpy())
+
+
 def require(a: Any, dtype: Any = None, requirements: Any = None) -> Array:
     """``a`` as an array that fulfils what is required of memory: "C", "A", "W", "O" and "E" always hold.
 

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.formats import DEFAULT, INT64
-from weft.functions.common import Node, cast, on_cpu, op, shape_tuple
+from weft.functions.common import Node, cast, made_on, op, shape_tuple
 from weft.spelling import spelled
 
 
@@ -29,7 +29,8 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
         Which diagonal: above the main one when positive.
     dtype : dtype, optional
         float32 by default.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -46,7 +47,8 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     >>> wf.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    on_cpu("eye", device)
+    if device is not None:
+        return made_on("eye", device, eye, n_rows, n_cols)
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
     hit = op("equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
     return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from weft import execute
+from weft.devices.names import named, usable
 from weft.dtypes import int64, isdtype
 from weft.errors import DTypeError
 from weft.formats import DEFAULT, EVERY
-from weft.functions.common import on_cpu
 
 _STANDARD = tuple(f for f in EVERY.values() if f.name not in ("float16", "bfloat16"))  # those that the standard names
 
@@ -38,24 +39,32 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Where arrays are made."""
-        return "cpu"
+        """Where arrays are made: the device in use."""
+        return execute.device().name
 
     def devices(self) -> tuple[str, ...]:
-        """All devices."""
-        return ("cpu",)
+        """All devices that can be used here."""
+        return usable()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes of what is made without one."""
-        on_cpu("default_dtypes", device)
+        _known("default_dtypes", device)
         whole = int64.dtype
         real, pair = DEFAULT.real.numpy, DEFAULT.complex.numpy
         return {"real floating": real, "complex floating": pair, "integral": whole, "indexing": whole}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
         """The standard's dtypes by name, all or those of a kind (as in ``isdtype``)."""
-        on_cpu("dtypes", device)
+        _known("dtypes", device)
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not all(k is None or isinstance(k, str) for k in kinds):
             raise DTypeError(f"dtypes: kind={kind!r} must be the name of a kind, or a tuple of such")
         return {f.name: f.numpy for f in _STANDARD if kind is None or isdtype(f.numpy, kind)}
+
+
+def _known(function: str, device: Any) -> None:
+    """Refuse a device that there is not; all have the same dtypes."""
+    try:
+        named("cpu" if device is None else device)
+    except ValueError as error:
+        raise ValueError(f"{function}: {error}") from None

@@ -19,8 +19,8 @@ from weft.functions.common import (
     broadcast,
     broadcast_shapes,
     cast,
+    made_on,
     node,
-    on_cpu,
     op,
     permuted,
     reshaped,
@@ -38,7 +38,8 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
     start, stop, step : number
     dtype : dtype, optional
         int64 for integers, else float32.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -55,7 +56,8 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
     >>> wf.arange(2, 8, 3).tolist()
     [2, 5]
     """
-    on_cpu("arange", device)
+    if device is not None:
+        return made_on("arange", device, arange, start, stop, step, dtype)
     if stop is None:
         start, stop = 0, start
     given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
@@ -92,7 +94,8 @@ def linspace(
     dtype : dtype, optional
     axis : int
         Where the numbers run, where start and stop are arrays.
-    device : "cpu", optional
+    device : str, optional
+        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
@@ -109,7 +112,8 @@ def linspace(
     >>> wf.linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
-    on_cpu("linspace", device)
+    if device is not None:
+        return made_on("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
     count = operator.index(num)
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")

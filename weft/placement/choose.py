@@ -29,13 +29,19 @@ class Decision:
 
 def choose(program: Program, machines: Mapping[str, Machine], arrays: Arrays = ()) -> Decision:
     """The device on which a program as a whole takes least; of equals the first. A GPU's program may have more kernels than the
-    CPU's, for which it is estimated: then it takes a little longer than is told here."""
-    found = [estimate(name, program, machine, _fetching(name, machines, arrays)) for name, machine in machines.items()]
+    CPU's, for which it is estimated: then it takes a little longer than is told here. Results are taken to stay where they are
+    made: who reads them next may be there, too."""
+    return decide([estimate(name, program, machine) for name, machine in machines.items()], machines, arrays)
+
+
+def decide(estimates: Sequence[Estimate], machines: Mapping[str, Machine], arrays: Arrays) -> Decision:
+    """The same of estimates without copies of the arrays, which are made once for all ways in which these may lie."""
+    found = [e.after(fetching(e.device, machines, arrays)) for e in estimates]
     order = tuple(sorted(found, key=lambda e: e.total))
     return Decision(order[0].device, order, _reason(order))
 
 
-def _fetching(name: str, machines: Mapping[str, Machine], arrays: Arrays) -> float:
+def fetching(name: str, machines: Mapping[str, Machine], arrays: Arrays) -> float:
     """Seconds until all arrays are on a device: over its own link, over that of where they lie, or over both."""
     links = [(nbytes, machines[place].link) for nbytes, where in arrays if where != name for place in (name, where)]
     return sum([moved(nbytes, link) for nbytes, link in links if link is not None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from weft.kernel.ir import Contraction, Kernel
@@ -28,6 +28,10 @@ class Estimate:
     working: float
     moving: float
     total: float
+
+    def after(self, fetching: float) -> Estimate:
+        """The same with so many seconds more, for copies of the arrays that lie elsewhere."""
+        return replace(self, moving=self.moving + fetching, total=self.total + fetching)
 
 
 def estimate(device: str, program: Program, machine: Machine, fetching: float = 0.0) -> Estimate:

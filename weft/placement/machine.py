@@ -12,7 +12,7 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -119,10 +119,12 @@ def _measured(device: Device, threads: int) -> Machine:
     if before is not None and isinstance(measured, float) and time.time() - measured < _OLD:
         return before
     m = device.measure()
-    found = Machine(device.processor, threads, m["flops"], tuple((int(s), float(b)) for s, b in m["bandwidth"]))
+    bandwidth = tuple((int(s), float(b)) for s, b in m["bandwidth"])
+    more = {key: m[key] for key in ("call", "launch", "replay", "products", "link") if key in m}  # a GPU's; the CPU's are given
+    found = Machine(device.processor, threads, m["flops"], bandwidth, **more)
     if before is not None and [s for s, _ in before.bandwidth] == [s for s, _ in found.bandwidth]:
         best = tuple((s, max(a, b)) for (s, a), (_, b) in zip(before.bandwidth, found.bandwidth, strict=True))
-        found = Machine(found.name, threads, max(before.flops, found.flops), best)
+        found = replace(found, flops=max(before.flops, found.flops), bandwidth=best)
     device.remember(name, {"machine": asdict(found), "measured": time.time()})
     return found
 

@@ -10,13 +10,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from weft.errors import DeviceError
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status (errors of data and arguments end in one line, not a traceback)."""
     arguments = _parser().parse_args(argv)
     try:
         return arguments.run(arguments)
-    except (ValueError, TypeError, IndexError, OSError, ImportError) as error:
+    except (ValueError, TypeError, IndexError, OSError, ImportError, DeviceError) as error:
         print(f"weft: {error}", file=sys.stderr)
         return 1
 
@@ -31,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate")
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
+    train.add_argument("--device", metavar="NAME", help="where it runs: cpu, gpu, gpu-sim or auto; default $WEFT_DEVICE, or cpu")
     train.add_argument("--save", metavar="FILE", help="write the weights as safetensors")
     train.add_argument("--checkpoint", metavar="FILE", help="keep the whole run there, after each epoch and at Ctrl-C")
     train.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
@@ -66,6 +69,8 @@ def _train(arguments: argparse.Namespace) -> int:
 
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
+    if arguments.device is not None:
+        wf.set_device(arguments.device)
     _check_files(arguments)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
@@ -157,7 +162,8 @@ def _info(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
     from weft.devices import get_device
-    from weft.devices.cuda.cards import no_card, no_triton
+    from weft.devices.cuda.cards import cards
+    from weft.devices.names import why_not
 
     found = get_device("cpu").describe(measure=True)
     rows = {
@@ -170,14 +176,24 @@ def _info(arguments: argparse.Namespace) -> int:
         "measured copy": f"{found['copy_bytes_per_second'] / 1e9:.1f} GB/s, one thread",
         "kernel cache": f"{found['cache_folder']}: {found['cache_entries']} kernels, {found['cache_bytes'] / 1e6:.1f} MB",
         "versions": ", ".join(f"{name} {version}" for name, version in found["versions"].items()),
-        "gpu": no_card() or "a card is there; weft makes code for it and does not launch it yet",
-        "gpu-sim": no_triton() or "ready: the code for a GPU, interpreted",
+        "device in use": _in_use(),
+        "gpu": why_not("gpu") or "ready",
+        **{f"gpu:{k}": card for k, card in enumerate(cards())},
+        "gpu-sim": why_not("gpu-sim") or "ready: the code for a GPU, interpreted",
     }
     table = Table(show_header=False, box=None)
     for name, value in rows.items():
         table.add_row(name, escape(value))
     Console().print(table)
     return 0
+
+
+def _in_use() -> str:
+    from weft.cell import LOCAL
+
+    if LOCAL.place is LOCAL.device:
+        return LOCAL.device or "cpu"
+    return f"auto: for each program one of {', '.join(LOCAL.place.machines)}"
 
 
 if __name__ == "__main__":

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from weft import execute
+from weft.array import Array
 from weft.bind import at_once_of
+from weft.cell import LOCAL
 from weft.graph.origin import file_name
+from weft.graph.primitives.table import SCALAR
 from weft.placement.choose import Decision, choose
 from weft.placement.machine import compared
 from weft.schedule.info import in_place_infos
@@ -31,8 +33,8 @@ class Explanation:
     program : the Program itself
     operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
         called as it stands, without ``jit``
-    placement : where figures of several devices are at hand (``$WEFT_PROFILE``): ``device``, ``estimates`` of each in seconds,
-        and the ``reason``; arrays are taken to lie where they lie now
+    placement : where figures of several devices are at hand (``$WEFT_PROFILE``, or those by which ``wf.set_device("auto")``
+        places programs): ``device``, ``estimates`` of each in seconds, and the ``reason``; arrays lie where they lie now
     """
 
     name: str
@@ -111,12 +113,21 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     name = getattr(f, "__name__", type(f).__name__)
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))
-    machines = compared()
-    arrays = [(prod(shape) * dtype.bytes, "cpu") for shape, dtype in program.inputs]
-    decision = choose(program, machines, arrays) if len(machines) > 1 else None
+    machines = compared() if LOCAL.place is LOCAL.device else LOCAL.place.machines
+    decision = choose(program, machines, _arrays(traced, jitted.leaves(*args, **kwargs))) if len(machines) > 1 else None
     found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once, decision)
     print(found)
     return found
+
+
+def _arrays(traced: Traced, leaves: Sequence[Any]) -> list[tuple[int, str]]:
+    """Bytes of the arrays that a call reads, and the devices that they lie on."""
+    given = [leaves[k].cell.node if isinstance(leaves[k], Array) else None for k in traced.arrays]
+    held = [*given, *[cell._node for cell in traced.captured], *traced.fixed]
+    inputs = [n for n in traced.graph.inputs if n.op is not SCALAR]
+    held = [n for n in held if n is None or n.op is not SCALAR]
+    lies = ["cpu" if n is None or n.value is None else execute.owner(n.value).name for n in held]
+    return [(n.nbytes, place) for n, place in zip(inputs, lies, strict=True)]
 
 
 def _state(traced: Traced) -> frozenset[int]:

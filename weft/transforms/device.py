@@ -2,15 +2,19 @@
 
 A program runs on the device that its thread uses when it is looked at or called. What it reads that lies elsewhere is copied
 there first, once: the array holds the copy from then on. So weights follow the first step that uses them, and nobody moves them.
+
+With "auto" each program is placed by what it would take on each device, see ``weft/placed.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from weft.cell import LOCAL
 from weft.devices import get_device
+from weft.placement.figures import figures
 from weft.transforms.tree import Structure
 
 
@@ -22,15 +26,19 @@ def set_device(name: str) -> None:
     Parameters
     ----------
     name : str
-        "cpu"; "gpu-sim", which interprets the code for a GPU over the memory of the host, slowly, and checks every access
-        (``pip install weft[gpu]``); or "gpu".
+        "cpu"; "gpu", of several cards the next is "gpu:1"; "gpu-sim", which interprets the code for a GPU over the memory of the
+        host, slowly, and checks every access (these need ``pip install weft[gpu]``); or "auto": each program runs where it takes
+        least, by the figures of what is here (``$WEFT_PROFILE``, or measured once), copies of its arrays included. Where nothing
+        but a CPU is, that is the CPU.
 
     Raises
     ------
     ValueError
         No such device.
-    RuntimeError
+    DeviceError
         It cannot be used here: the sentence says what is missing.
+    DataError
+        With "auto": ``$WEFT_PROFILE`` names a file that holds something else.
 
     Examples
     --------
@@ -39,8 +47,8 @@ def set_device(name: str) -> None:
     >>> wf.ones(3).device
     'cpu'
     """
-    chosen = _found(name)
-    type(LOCAL).chosen = LOCAL.device = chosen
+    type(LOCAL).chosen = _found(name)
+    _use(type(LOCAL).chosen)
     Structure.count += 1  # jitted functions look again at what they are called in
 
 
@@ -63,8 +71,10 @@ def device(name: str) -> Iterator[None]:
     ------
     ValueError
         No such device.
-    RuntimeError
+    DeviceError
         It cannot be used here: the sentence says what is missing.
+    DataError
+        With "auto": as :func:`set_device`.
 
     Examples
     --------
@@ -73,17 +83,24 @@ def device(name: str) -> Iterator[None]:
     ...     print(float(wf.ones(3).sum()))
     3.0
     """
-    before = LOCAL.device
-    LOCAL.device = _found(name)
+    before = LOCAL.place
+    _use(_found(name))
     Structure.count += 1
     try:
         yield
     finally:
-        LOCAL.device = before
+        _use(before)
         Structure.count += 1
 
 
-def _found(name: str) -> str | None:
+def _found(name: str) -> Any:
     """How ``LOCAL`` says it; an error where the device cannot be used."""
-    get_device(name)
-    return None if name == "cpu" else name
+    if name == "auto":
+        return figures()
+    found = get_device(name).name
+    return None if found == "cpu" else found
+
+
+def _use(place: Any) -> None:
+    LOCAL.place = place
+    LOCAL.device = place if isinstance(place, str) else None

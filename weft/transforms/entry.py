@@ -21,6 +21,7 @@ from weft.devices.base import ELSEWHERE, Run
 from weft.execute import here
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.placed import Placed
 from weft.transforms import warm
 from weft.transforms.results import End
 from weft.transforms.traced import Traced, concrete, is_static
@@ -56,13 +57,13 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    device: whose Program it is, as ``LOCAL`` says it. lands: the arguments that the function writes. held: what its key names by
+    place: where it runs, as ``LOCAL`` says it. lands: the arguments that the function writes. held: what its key names by
     number. watched: what has to hold what it held, see ``content.py``, for ``fast`` to be right.
     """
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
-        "tree", "_specs", "quick", "device", "watched", "held", "_ints", "_tape",
+        "tree", "_specs", "quick", "place", "watched", "held", "_ints", "_tape",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -75,9 +76,11 @@ class Entry:
         "_writes", "lands", "_survivors",
     )
 
-    def __init__(self, traced: Traced, leaves: Sequence[Any], run: Run, structure: Any, moving: Collection[int] = ()) -> None:
+    def __init__(
+        self, traced: Traced, leaves: Sequence[Any], run: Run | Placed, structure: Any, moving: Collection[int] = (),
+    ) -> None:
         graph = traced.graph
-        self.device = LOCAL.device
+        self.place = LOCAL.place
         self._tape = traced.tape
         self._ints = bool(moving or traced.tape)
         self._run = run
@@ -161,8 +164,9 @@ class Entry:
             return None
         if self._writes or self._survivors or self._shown:
             return None
-        program = self._run.direct()
-        if not program:
+        run = self._run.staying() if isinstance(self._run, Placed) else self._run
+        program = 0 if run is None else run.direct()
+        if run is None or not program:
             return None
         known = self._warm
         if known is None or not known.serves(program, structures, self._nodes):
@@ -170,7 +174,7 @@ class Entry:
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
-            self._warm = known = warm.table(self._run, structures, specs, places, cells, self._fixed, result)
+            self._warm = known = warm.table(run, structures, specs, places, cells, self._fixed, result)
         return known
 
     def fast(self, args: Sequence[Any]) -> Any:
@@ -178,8 +182,9 @@ class Entry:
         specs = self._specs
         if len(args) != len(specs):
             return MISS
+        run: Any = self._run
         if ELSEWHERE:
-            self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
+            run = self._bring([arg for arg in args if isinstance(arg, Array) and arg._base is None])
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
             given = type(arg)
@@ -206,7 +211,7 @@ class Entry:
             args = numbers
         if self._pure:
             _, k, shape, dtype = self._results[0]
-            return holding(self._run(inputs)[k], shape, dtype, self._kinds[0])
+            return holding(run(inputs)[k], shape, dtype, self._kinds[0])
         for k in self._scalars:
             inputs.append(args[k])
         if self._cells:
@@ -216,8 +221,8 @@ class Entry:
         if self._fixed:
             inputs += self._fixed
         if self._writes or self._survivors:
-            return self._stateful(inputs, args, args)
-        outputs = self._run(inputs)
+            return self._stateful(run, inputs, args, args)
+        outputs = run(inputs)
         if self._single:
             _, k, shape, dtype = self._results[0]
             return holding(outputs[k], shape, dtype, self._kinds[0])
@@ -235,23 +240,25 @@ class Entry:
         cells = leaves if not self._bases else [
             concrete(leaf.cell) if k in self._bases else leaf for k, leaf in enumerate(leaves)
         ]
+        run: Any = self._run
         if ELSEWHERE:
-            self._bring([cells[k] for k in self._arrays])
+            run = self._bring([cells[k] for k in self._arrays])
         inputs: list[Any] = [cells[k].node.value for k in self._arrays]
         inputs += [leaves[k] for k in self._scalars]
         inputs += self._values
         inputs += self._fixed
         if self._writes or self._survivors:
-            return self._stateful(inputs, leaves, cells)
-        return self._pack(self._run(inputs), leaves, self._unchanged(inputs, cells), {})
+            return self._stateful(run, inputs, leaves, cells)
+        return self._pack(run(inputs), leaves, self._unchanged(inputs, cells), {})
 
-    def _bring(self, arrays: Sequence[Array]) -> None:
-        """Bring all that the Program reads to the device in use."""
-        here([array.node for array in arrays])
-        here(self._nodes)
-        here(self._fixed_nodes)
+    def _bring(self, arrays: Sequence[Array]) -> Run:
+        """Bring all that the Program reads to the device where it is to run: what runs it there."""
+        nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
+        run, there = self._run.on([n.value for n in nodes]) if isinstance(self._run, Placed) else (self._run, None)
+        here(nodes, there)
         self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
         self._gather()
+        return run
 
     def _renew(self) -> bool:
         """Bring the lists up to date; False where a captured cell has another shape or dtype now."""
@@ -268,7 +275,7 @@ class Entry:
             self._gather()
         return True
 
-    def _stateful(self, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
+    def _stateful(self, run: Run, inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
         """Run a Program that writes cells; their buffers are given to it where nobody else holds them.
 
         ``cells``: the leaves, or the cells that stand for them where the function was traced with these.
@@ -280,7 +287,7 @@ class Entry:
             for count, seen, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
                 held[self._start + i] = count != _FREE or seen > 0
         unchanged = self._unchanged(inputs, cells) if self._shown else {}
-        outputs = self._run(inputs, held)
+        outputs = run(inputs, held)
         if self._tail >= 0 and outputs[self._tail :] == self._free:
             if self._single:
                 _, k, shape, dtype = self._results[0]

@@ -17,9 +17,12 @@ from weft import execute
 from weft.array import Array
 from weft.array.shapes import lies
 from weft.cell import LOCAL
+from weft.devices.base import Run
 from weft.errors import DTypeError, short, warn
 from weft.formats import DEFAULT
+from weft.graph.primitives.table import SCALAR
 from weft.look import materialise
+from weft.placed import Placed
 from weft.recent import Recent
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
@@ -27,7 +30,7 @@ from weft.transforms.content import Content, has_content, unchanged
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.ints import Ints, ints_of, traced_with
 from weft.transforms.reach import modules_of
-from weft.transforms.traced import concrete, is_static, trace
+from weft.transforms.traced import Traced, concrete, is_static, trace
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
 
 _PLAIN = (int, bool, str, bytes, type(None))
@@ -68,7 +71,7 @@ class Jitted:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry = self._last
         if (
-            entry is not None and not LOCAL.inside and Structure.count == self._structures and entry.device == LOCAL.device
+            entry is not None and not LOCAL.inside and Structure.count == self._structures and entry.place == LOCAL.place
             and (not entry.watched or unchanged(entry.watched))
         ):
             if entry.tree is None:
@@ -100,7 +103,7 @@ class Jitted:
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
         ints = ints_of(self._ints, structure, leaves)
         moving = ints.moving
-        where = (LOCAL.device, LOCAL.flush, DEFAULT.wide)
+        where = (LOCAL.place, LOCAL.flush, DEFAULT.wide)
         key = (structure, self._key_of_modules(), where, *_keys(leaves, self._states, content, moving))
         full = key
         written = self._writing.get(key)
@@ -147,7 +150,7 @@ class Jitted:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, together))
         _materialise_cells(traced.captured)
-        run = execute.located(execute.executable(traced.graph), traced.graph)
+        run = _run_of(traced)
         entry = Entry(traced, leaves, run, structure, still)
         warm.install(Jitted, _slow)
         check_writes(given, entry.lands, self.f)
@@ -190,6 +193,10 @@ class Jitted:
         leaves, rebuild, _ = self._flat(args, kwargs, Content())
         return trace(self.f, [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves], rebuild)
 
+    def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """What the traced call numbers as its leaves: the arguments, and what is in their trees."""
+        return self._flat(args, kwargs, Content())[0]
+
     def _flat(self, args: tuple, kwargs: dict[str, Any], content: Content) -> tuple[list[Any], Callable, Any]:
         """Leaves, how to make arguments of them again, and a hashable structure (the count for plain arguments)."""
         fixed = self.static_argnums or (kwargs and self.static_argnames)
@@ -222,6 +229,16 @@ class Jitted:
 
 
 _slow = Jitted.__call__
+
+
+def _run_of(traced: Traced) -> Run | Placed:
+    """What runs a traced call: where this thread says, or where it is placed."""
+    graph = traced.graph
+    if LOCAL.place is LOCAL.device or LOCAL.watch is not None:
+        return execute.located(execute.executable(graph), graph)
+    first = len(traced.arrays) + len(traced.scalars)
+    arrays = [*graph.inputs[: len(traced.arrays)], *graph.inputs[first:]]
+    return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays))
 
 
 _LEFT = (

@@ -17,7 +17,7 @@ from weft.cell import LOCAL
 from weft.dtypes import is_float
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, ones_like
-from weft.functions.joining import pad as padded
+from weft.functions.padding import pad as padded
 from weft.nn.sizes import each, extents
 from weft.transforms.grad import vjp
 

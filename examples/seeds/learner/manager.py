@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -13,7 +14,6 @@ from learner.layers import LAYERS, Conv, Layer, Middle, Output, Pool
 from learner.learning import PerLayer, Scores, prepared, report, still, train_error
 from weft import nn
 from weft.array import Array
-from weft.devices import get_device
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.losses import check_labels
@@ -21,8 +21,20 @@ from weft.nn.sizes import each, extents
 from weft.optim import Optimizer
 from weft.train import History, fit
 from weft.train import predict as outputs
+from weft.transforms.device import device
 
 _ALIASES = "m/mid/middle, o/out/output, d/drop/dropout, c/conv, p/pool"
+
+
+def _there(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a manager that runs where its mode says."""
+
+    @functools.wraps(method)
+    def run(self: LayerManager, *args: Any, **kwargs: Any) -> Any:
+        with device(self.mode):
+            return method(self, *args, **kwargs)
+
+    return run
 
 
 class LayerManager:
@@ -35,7 +47,7 @@ class LayerManager:
     ----------
     x : (x_train, x_test), samples along the first axis
     t : (t_train, t_test), (N, outputs) numbers such as one-hot rows, or (N,) integer labels
-    mode : "cpu"; "gpu" where weft has a GPU
+    mode : "cpu", "gpu" where weft has a GPU, "gpu-sim", or "auto": where training and prediction run
 
     Raises
     ------
@@ -152,6 +164,7 @@ class LayerManager:
 
     # what it does
 
+    @_there
     def training(
         self, epoch: int, *, n_batch: int = 16, threshold: float = 1e-8, show_error: bool = True,
         show_train_error: bool = False, seed: int = 0,
@@ -189,6 +202,7 @@ class LayerManager:
             seed=seed, show=show_error,
         )
 
+    @_there
     def predict(self, x: Any = None, t: Any = None, *, threshold: float = 0.5, show: bool = True) -> np.ndarray:
         """Predict the test data, or ``x``; with targets, print the first 16, the predictions and the accuracy.
 
@@ -210,18 +224,21 @@ class LayerManager:
             x, t = prepared("predict", x, t)
         return report(self.net[-1], outputs(self.net, x), None if t is None else self._wide(t), threshold, show)
 
+    @_there
     def error(self, x: Any = None, t: Any = None) -> float:
         """The mean error of the test data, or of ``x`` and ``t``."""
         self._checked()
         x, t = (self.x_test, self.t_test) if x is None else prepared("error", x, t)
         return float(self.net[-1].error(asarray(outputs(Scores(self.net), x)), asarray(self._wide(t))))
 
+    @_there
     def forward(self, x: Any) -> Array:
         """One step by hand: the output of the net; each layer keeps its input."""
         self._checked()
         self.net.train()
         return self.net(asarray(x))
 
+    @_there
     def backward(self, t: Any) -> None:
         """One step by hand: the gradient of each layer, from the last :meth:`forward` and its targets."""
         self._checked()
@@ -233,6 +250,7 @@ class LayerManager:
         for layer in reversed(list(self)[:-1]):
             grad = layer.backward(grad)
 
+    @_there
     def update(self) -> None:
         """One step by hand: each layer's optimizer."""
         for layer in self:
@@ -301,13 +319,13 @@ class LayerManager:
 
 
 def _device(mode: str) -> str:
-    if mode not in ("cpu", "gpu"):
-        raise ValueError(f'LayerManager: mode must be "cpu" or "gpu", not {mode!r}')
+    if mode not in ("cpu", "gpu", "gpu-sim", "auto"):
+        raise ValueError(f'LayerManager: mode must be "cpu", "gpu", "gpu-sim" or "auto", not {mode!r}')
     try:
-        get_device(mode)
+        with device(mode):
+            return mode
     except RuntimeError as error:
-        raise ValueError(f'LayerManager: mode="gpu", but weft has no GPU here: use mode="cpu" ({error})') from None
-    return mode
+        raise ValueError(f'LayerManager: mode={mode!r}, but weft has no GPU here: use mode="cpu" ({error})') from None
 
 
 def _pairs(x: Any, t: Any, which: int) -> tuple[Any, Any]:

@@ -25,8 +25,17 @@ def no_triton() -> str | None:
     return None
 
 
-def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
-    """Why no card can be used; None if one can."""
+def no_bindings() -> str | None:
+    """Why code cannot be started; None if it can."""
+    try:
+        found = importlib.util.find_spec("cuda.bindings")
+    except ImportError:  # there is no package ``cuda`` at all
+        found = None
+    return None if found is not None else f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
+
+
+def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | None:
+    """Why a card cannot be used; None if it can."""
     try:
         driver = load("libcuda.so.1")
     except OSError:
@@ -37,10 +46,34 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL) -> str | None:
     count = ctypes.c_int()
     if driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return "NVIDIA's driver sees no card: see nvidia-smi and $CUDA_VISIBLE_DEVICES"
-    found = capability(driver, 0)
+    if number >= count.value:
+        return f"NVIDIA's driver sees {count.value} card{'' if count.value == 1 else 's'}, counted from gpu:0: see nvidia-smi"
+    found = capability(driver, number)
     if found < OLDEST:
         return f"the card has compute capability {found / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
     return None
+
+
+def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
+    """What the driver says of each card: name, memory, compute capability, and of itself; none where there is no driver."""
+    try:
+        driver = load("libcuda.so.1")
+    except OSError:
+        return []
+    count, version = ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return []
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    number = f"{version.value // 1000}.{version.value % 1000 // 10}"
+    return [f"{_about(driver, k)}, driver for CUDA {number}" for k in range(count.value)]
+
+
+def _about(driver: Any, number: int) -> str:
+    name, nbytes = ctypes.create_string_buffer(100), ctypes.c_size_t()
+    driver.cuDeviceGetName(name, len(name), number)
+    driver.cuDeviceTotalMem_v2(ctypes.byref(nbytes), number)
+    gigabytes, kind = nbytes.value / (1 << 30), capability(driver, number) / 10
+    return f"{name.value.decode(errors='replace')}, {gigabytes:.1f} GiB, compute capability {kind:.1f}"
 
 
 def capability(driver: Any, number: int) -> int:

@@ -1,0 +1,182 @@
+"""The device ``gpu``: kernels as Triton makes them, started by weft itself over a driver (``driver.py``).
+
+Runs are asked for and not waited for; a look waits. Everything of one card is in the order of one stream, so memory is reused
+without waiting, and threads take turns under one lock.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.devices.base import ELSEWHERE
+from weft.devices.cache import Cache
+from weft.devices.cuda.adapter import compiled, version
+from weft.devices.cuda.arguments import Launch, Printed
+from weft.devices.cuda.codes import Codes, Compiler, Loaded
+from weft.devices.cuda.driver import Driver, OutOfMemory
+from weft.devices.cuda.generate import generate
+from weft.devices.cuda.measure import measure
+from weft.devices.cuda.memory import CardMemory, Memories
+from weft.devices.cuda.runs import CardExecutable, run_kernel
+from weft.devices.cuda.staging import PIECE, Staging
+from weft.errors import DeviceError
+from weft.formats import Format
+from weft.kernel.ir import Kernel
+from weft.kernel.printer import kernel_key
+from weft.kernel.target import Target
+from weft.recent import Recent
+from weft.schedule.program import Program
+
+
+class CardDevice:
+    """See :class:`weft.devices.base.Device`.
+
+    compiler : (launch, capability, what addresses are multiples of) -> Code; piece : bytes of what copies go through
+    """
+
+    target = Target("gpu")
+    threads = 1
+
+    def __init__(
+        self, driver: Driver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compiled, piece: int = PIECE,
+    ) -> None:
+        self.driver, self.name, self._cache = driver, name, cache
+        made = type("CardMemory", (CardMemory,), {"__slots__": ()})  # a class a card, for ELSEWHERE tells cards apart by it
+        self.memories, self.staging = Memories(driver, made), Staging(driver, piece)
+        self.codes = Codes(driver, cache, compiler)
+        self.lock = threading.RLock()
+        self.launches = self.kernels = self.replays = 0
+        self._printed = Recent(1000)
+        self._dropped: deque[Any] = deque()  # graphs that nobody needs any more
+        ELSEWHERE[made] = name
+
+    def set_threads(self, count: int) -> None:
+        """Threads are the CPU's."""
+
+    def compile(self, program: Program, flush_denormals: bool = False) -> CardExecutable:
+        """``flush_denormals`` is not followed: a GPU is no slower with them."""
+        with self.lock:
+            self.driver.enter()
+            return CardExecutable(self, program)
+
+    def printed(self, kernel: Kernel) -> Printed:
+        """A kernel as launches, made once."""
+        key = kernel_key(kernel)
+        self.kernels += 1
+        found = self._printed.get(key)
+        if found is None:
+            found = generate(kernel)
+            self._printed.put(key, found)
+        return found
+
+    def code(self, launch: Launch, aligned: int) -> Loaded:
+        """A launch that can be started."""
+        return self.codes.loaded(launch, aligned)
+
+    def run_kernel(self, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None:
+        """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+        return run_kernel(self, kernel, pointers, numbers)
+
+    def drop(self, graphs: list[Any]) -> None:
+        """Graphs that nobody replays any more; may be called from anywhere."""
+        self._dropped.extend(graphs)
+
+    def ready(self) -> Callable[[int], CardMemory]:
+        """Let this thread ask, under the lock; what gives it memory."""
+        self.driver.enter()
+        while self._dropped:
+            self.driver.drop(self._dropped.popleft())
+        return self.memories.allocate
+
+    def allocate(self, nbytes: int) -> CardMemory:
+        with self.lock:
+            return self.ready()(nbytes)
+
+    def upload(self, array: np.ndarray) -> CardMemory:
+        made = self.allocate(array.nbytes)
+        with self.lock:
+            self.staging.upload(made.pointer, np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return made
+
+    def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> CardMemory:
+        return self.upload(array[rows])
+
+    def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray:
+        """What lies there, when all that was asked for before is done."""
+        found = np.empty(nbytes, np.uint8)
+        with self.lock:
+            self.driver.enter()
+            self.staging.download(pointer, found)
+        return found
+
+    def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
+        """The same as an array."""
+        return self.read_bytes(pointer, math.prod(shape) * dtype.bytes).view(dtype.numpy).reshape(shape)
+
+    def first(self, buffer: CardMemory, dtype: Format) -> Any:
+        return self.read(buffer.pointer, (1,), dtype)[0]
+
+    def download(self, buffer: CardMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
+        found = self.read(buffer.pointer, shape, dtype)
+        found.flags.writeable = False
+        return found
+
+    def synchronise(self) -> None:
+        with self.lock:
+            self.driver.enter()
+            self.driver.synchronise()
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "kernels": self.kernels, "launches": self.launches, "replays": self.replays, "compiles": self.codes.compiles,
+            "cache_hits": self.codes.hits, "allocations": self.memories.asked, "allocator_misses": self.memories.misses,
+        }
+
+    def describe(self, measure: bool = False) -> dict[str, Any]:
+        with self.lock:
+            self.driver.enter()
+            about = {"device": self.name, "model": self.driver.name, "capability": self.driver.capability}
+            return {**about, **self.memories.describe(), "triton": version()}
+
+    @property
+    def processor(self) -> str:
+        return self.driver.name
+
+    @property
+    def identity(self) -> str:
+        return f"{self.driver.name} {self.driver.capability} {self.driver.total} {version()}"
+
+    def measure(self) -> dict[str, Any]:
+        """What the card can do; some seconds."""
+        return measure(self)
+
+    def recall(self, name: str) -> dict[str, Any] | None:
+        """A note in the cache folder."""
+        entry = None if self._cache is None else self._cache.read(name)
+        return None if entry is None else entry.meta
+
+    def remember(self, name: str, note: dict[str, Any]) -> None:
+        if self._cache is not None:
+            self._cache.write(name, note, b"")
+
+
+def opened(name: str, number: int) -> CardDevice:
+    """A card of this machine.
+
+    Raises
+    ------
+    DeviceError
+        The driver refuses to work.
+    """
+    from weft.devices.cuda.nvidia import NvidiaDriver
+
+    try:
+        return CardDevice(NvidiaDriver(number), name, Cache())
+    except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings' own, too, where it does not find the driver
+        raise DeviceError(f"device {name!r}: NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None

@@ -1,0 +1,131 @@
+"""NVIDIA's driver, by ``cuda-bindings``, which is imported with the first device and never before."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from weft.devices.cuda.adapter import Code
+from weft.devices.cuda.driver import DriverError, OutOfMemory
+
+PLAIN = 48 << 10  # bytes of a block's own memory that need not be asked for
+
+
+class NvidiaDriver:
+    """See :class:`weft.devices.cuda.driver.Driver`. One card, its primary context, one stream.
+
+    api : the module ``cuda.bindings.driver``, whose functions give (error, results ...)
+    """
+
+    def __init__(self, number: int = 0, api: Any = None) -> None:
+        if api is None:
+            api = importlib.import_module("cuda.bindings.driver")
+        self._api = api
+        self._ask("cuInit", 0)
+        self._card = self._ask("cuDeviceGet", number)
+        self._context = self._ask("cuDevicePrimaryCtxRetain", self._card)
+        self._inside = threading.local()
+        self.enter()
+        kinds = api.CUdevice_attribute
+        major, minor = (
+            self._ask("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"), self._card)
+            for part in ("MAJOR", "MINOR")
+        )
+        self.capability = 10 * int(major) + int(minor)
+        self.name = bytes(self._ask("cuDeviceGetName", 100, self._card)).split(b"\0")[0].decode(errors="replace")
+        self.total = int(self._ask("cuDeviceTotalMem", self._card))
+        self._stream = self._ask("cuStreamCreate", int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        self._pool = self._ask("cuDeviceGetDefaultMemPool", self._card)
+        keep = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD  # released memory stays ours until it is trimmed
+        self._ask("cuMemPoolSetAttribute", self._pool, keep, api.cuuint64_t(2**64 - 1))
+
+    def _ask(self, name: str, *given: Any) -> Any:
+        error, *results = getattr(self._api, name)(*given)
+        if error != self._api.CUresult.CUDA_SUCCESS:
+            if error == self._api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+                raise OutOfMemory(name)
+            _, text = self._api.cuGetErrorString(error)
+            told = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+            raise DriverError(f"{name}: {told} ({getattr(error, 'name', error)})")
+        return results[0] if results else None
+
+    def enter(self) -> None:
+        if not getattr(self._inside, "yes", False):
+            self._ask("cuCtxSetCurrent", self._context)
+            self._inside.yes = True
+
+    def allocate(self, nbytes: int) -> int:
+        return int(self._ask("cuMemAllocAsync", nbytes, self._stream))
+
+    def release(self, address: int) -> None:
+        self._ask("cuMemFreeAsync", address, self._stream)
+
+    def trim(self) -> None:
+        self.synchronise()
+        self._ask("cuMemPoolTrimTo", self._pool, 0)
+
+    def free(self) -> int:
+        error, *found = self._api.cuMemGetInfo()
+        return 0 if error != self._api.CUresult.CUDA_SUCCESS else int(found[0])
+
+    def pinned(self, nbytes: int) -> int:
+        return int(self._ask("cuMemHostAlloc", nbytes, 0))
+
+    def upload(self, target: int, source: int, nbytes: int) -> None:
+        self._ask("cuMemcpyHtoDAsync", target, source, nbytes, self._stream)
+
+    def download(self, target: int, source: int, nbytes: int) -> None:
+        self._ask("cuMemcpyDtoHAsync", target, source, nbytes, self._stream)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        self._ask("cuMemcpyDtoDAsync", target, source, nbytes, self._stream)
+
+    def zero(self, target: int, nbytes: int) -> None:
+        self._ask("cuMemsetD8Async", target, 0, nbytes, self._stream)
+
+    def load(self, code: Code) -> Any:
+        module = self._ask("cuModuleLoadData", code.binary)
+        function = self._ask("cuModuleGetFunction", module, code.entry.encode())
+        if code.shared > PLAIN:
+            most = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._ask("cuFuncSetAttribute", function, most, code.shared)
+        return SimpleNamespace(function=function, module=module)
+
+    def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
+        x, y = grid
+        (error,) = self._api.cuLaunchKernel(
+            function.function, x, y, 1, 32 * code.warps, 1, 1, code.shared, self._stream, parameters, 0,
+        )
+        if error:
+            raise DriverError(f"cuLaunchKernel: {error} for grid {grid}, {code.warps} warps, {code.shared} shared bytes")
+
+    def mark(self, mark: Any = None) -> Any:
+        if mark is None:
+            mark = self._ask("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        self._ask("cuEventRecord", mark, self._stream)
+        return mark
+
+    def wait(self, mark: Any) -> None:
+        self._ask("cuEventSynchronize", mark)
+
+    def synchronise(self) -> None:
+        self._ask("cuStreamSynchronize", self._stream)
+
+    def record(self) -> None:
+        alone = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        self._ask("cuStreamBeginCapture", self._stream, alone)
+
+    def recorded(self) -> Any:
+        drawn = self._ask("cuStreamEndCapture", self._stream)
+        try:
+            return self._ask("cuGraphInstantiate", drawn, 0)
+        finally:
+            self._ask("cuGraphDestroy", drawn)
+
+    def replay(self, graph: Any) -> None:
+        self._ask("cuGraphLaunch", graph, self._stream)
+
+    def drop(self, graph: Any) -> None:
+        self._ask("cuGraphExecDestroy", graph)

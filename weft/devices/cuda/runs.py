@@ -1,0 +1,237 @@
+"""Runs of a program on a card: by its plan, from a graph where it was run before in the same memory, or step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from weft.devices.cuda.arguments import FAULTS, Launch, Printed
+from weft.devices.cuda.codes import Loaded
+from weft.devices.cuda.driver import Driver
+from weft.devices.cuda.memory import CardMemory
+from weft.devices.cuda.packed import Parameters
+from weft.devices.cuda.plan import Move, Place, Start, places, plan, rounded, scratch_bytes
+from weft.devices.cuda.staging import Staging
+from weft.devices.steps import walk
+from weft.formats import Format
+from weft.kernel.ir import Kernel
+from weft.schedule.program import Call, Program, Slot
+
+_NOTHING: dict[int, CardMemory] = {}
+GRAPHS = 4  # kept for a program
+AGAIN = 2  # runs in the same memory before one is recorded
+
+
+class Card(Protocol):
+    """What runs ask of their device."""
+
+    driver: Driver
+    staging: Staging
+    lock: Any
+    launches: int
+    replays: int
+
+    def ready(self) -> Callable[[int], CardMemory]: ...
+    def allocate(self, nbytes: int) -> CardMemory: ...
+    def upload(self, array: np.ndarray) -> CardMemory: ...
+    def read(self, pointer: int, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
+    def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray: ...
+    def printed(self, kernel: Kernel) -> Printed: ...
+    def code(self, launch: Launch, aligned: int) -> Loaded: ...
+    def run_kernel(self, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any]) -> tuple[int, int] | None: ...
+    def drop(self, graphs: list[Any]) -> None: ...
+
+
+class CardExecutable:
+    """See :class:`weft.devices.base.Executable`. A run returns before it is done: who looks at a result waits for it."""
+
+    def __init__(self, device: Card, program: Program) -> None:
+        self.device, self.program = device, program
+        self.places: Any = ()
+        self._graphs: dict[Any, Any] = {}
+        self._met: dict[Any, int] = {}
+        self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
+        self._plan = plan(program, device.printed)
+        steps = () if self._plan is None else self._plan.steps
+        self._ready = [_Ready(device.code, s) if isinstance(s, Start) else s for s in steps]
+        self._numbers = () if self._plan is None else self._plan.numbers
+
+    def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
+        device, program = self.device, self.program
+        with device.lock:
+            allocate = device.ready()
+            taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes)
+            outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
+            arena = allocate(program.arena) if program.arena else None
+            if self._plan is None:
+                given = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
+                at = 0 if arena is None else arena.pointer
+                walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
+            else:
+                scratch = allocate(self._plan.scratch) if self._plan.scratch else None
+                records = allocate(self._plan.record_bytes) if self._plan.records else None
+                memory = (*inputs, *outputs, arena, scratch, records)
+                self._run([getattr(x, "pointer", 0) for x in memory], inputs)  # 0: of numbers, and of nothing
+                if records is not None:  # who gets the results may write them where they were kept
+                    fault = self._plan.fault(device.read_bytes(records.pointer, records.nbytes))
+                    if fault is not None:
+                        raise fault
+        return outputs
+
+    def direct(self) -> int:
+        return 0
+
+    def _run(self, bases: list[int], inputs: list[Any]) -> None:
+        """What the plan says, with memory at these addresses."""
+        driver = self.device.driver
+        self.device.launches += len(self._ready)
+        if len(self._ready) < 2:
+            self._start(bases, inputs)
+            return
+        key = (*bases, *[repr(inputs[k]) for k in self._numbers])
+        graph = self._graphs.get(key)
+        if graph is None:
+            times = self._met[key] = self._met.get(key, 0) + 1
+            if len(self._met) > 64:
+                self._met.clear()
+            if times <= AGAIN:
+                self._start(bases, inputs)
+                return
+            graph = self._recorded(bases, inputs)
+            if len(self._graphs) >= GRAPHS:
+                driver.drop(self._graphs.pop(next(iter(self._graphs))))
+            self._graphs[key] = graph
+        driver.replay(graph)
+        self.device.replays += 1
+
+    def _recorded(self, bases: list[int], inputs: list[Any]) -> Any:
+        driver = self.device.driver
+        driver.record()
+        try:
+            self._start(bases, inputs)
+        except BaseException:
+            driver.drop(driver.recorded())  # or the stream would record for ever
+            raise
+        return driver.recorded()
+
+    def _start(self, bases: list[int], inputs: list[Any]) -> None:
+        driver = self.device.driver
+        if self._plan is not None and self._plan.records:
+            driver.zero(bases[-1], self._plan.record_bytes)
+        for step in self._ready:
+            if isinstance(step, Move):
+                target, source = (bases[place.base] + place.offset for place in (step.target, step.source))
+                driver.copy(target, source, step.nbytes)
+            else:
+                step.start(driver, bases, inputs)
+
+    def __del__(self) -> None:
+        self.device.drop([*self._graphs.values()])
+
+
+class _Ready:
+    """A launch of a plan, packed."""
+
+    __slots__ = ("_code", "_function", "_given", "_grid", "_parameters", "_places")
+
+    def __init__(self, code: Callable[[Launch, int], Loaded], start: Start) -> None:
+        aligned = 16 if all(p.offset % 16 == 0 for p in start.places) else 1
+        loaded = code(start.launch, aligned)
+        self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
+        self._places, self._given = start.places, start.given
+        self._parameters = Parameters(loaded.layout)
+        for k, value in start.fixed:
+            self._parameters.put_number(k, value)
+
+    def start(self, driver: Any, bases: Sequence[int], inputs: Sequence[Any]) -> None:
+        parameters = self._parameters
+        parameters.put_addresses([bases[base] + offset for base, offset in self._places])
+        for k, position, form in self._given:
+            parameters.put_number(k, rounded(inputs[position], form))
+        driver.launch(self._function, self._grid, self._code, parameters.address)
+
+
+class _At(NamedTuple):
+    """Memory of a walk, by its address."""
+
+    address: int
+
+
+class Walker:
+    """Runs the steps of a Program one by one: see ``weft.devices.steps``."""
+
+    def __init__(self, device: Card) -> None:
+        self.device = device
+        self._kept: list[CardMemory] = []  # until the run has been asked for as a whole
+
+    def piece(self, memory: _At, offset: int, nbytes: int) -> _At:
+        return _At(memory.address + offset)
+
+    def copy(self, source: _At, target: _At, nbytes: int) -> None:
+        if nbytes:
+            self.device.driver.copy(target.address, source.address, nbytes)
+
+    def number(self, value: Any, slot: Slot) -> _At:
+        made = self.device.upload(np.asarray(value, slot.dtype.numpy))
+        self._kept.append(made)
+        return _At(made.pointer)
+
+    def fetch(self, memory: _At, slot: Slot) -> np.ndarray:
+        return self.device.read(memory.address, slot.shape, slot.dtype)
+
+    def put(self, array: np.ndarray, memory: _At) -> None:
+        self.device.staging.upload(memory.address, array.reshape(-1).view(np.uint8))
+
+    def launch(self, call: Call, memories: Sequence[_At], numbers: Sequence[Any]) -> tuple[int, int] | None:
+        return self.device.run_kernel(call.kernel, [m.address for m in memories], numbers)
+
+
+def run_kernel(
+    device: Card, kernel: Kernel, pointers: Sequence[int], numbers: Sequence[Any],
+) -> tuple[int, int] | None:
+    """A kernel on memory of its inputs and outputs; (number of a site, index) where it found an index out of range."""
+    printed = device.printed(kernel)
+    scratch = device.allocate(scratch_bytes(printed))
+    bases = [*pointers, scratch.pointer]
+    named = [Place(k, 0) for k in range(len(pointers))]
+    where = places(kernel, printed, named, Place(len(pointers), 0))
+    faults = device.allocate(8 * (1 + printed.sites)) if printed.sites else None
+    if faults is not None:
+        device.driver.zero(faults.pointer, faults.nbytes)
+    for launch in printed.launches:
+        addresses = []
+        for a in launch.arguments:
+            if a.kind == "buffer":
+                base, offset = where[a.value]
+                addresses.append(bases[base] + offset)
+            elif a.kind == FAULTS and faults is not None:
+                addresses.append(faults.pointer)
+        aligned = 16 if all(address % 16 == 0 for address in addresses) else 1
+        loaded = device.code(launch, aligned)
+        parameters = Parameters(loaded.layout)
+        parameters.put_addresses(addresses)
+        for k, a in enumerate(launch.arguments):
+            if a.kind == "number":
+                parameters.put_number(k, a.value)
+            elif a.kind == "scalar":
+                parameters.put_number(k, rounded(numbers[a.value], kernel.scalars[a.value]))
+        device.driver.launch(loaded.function, launch.grid, loaded.code, parameters.address)
+        device.launches += 1
+    if faults is None:
+        return None
+    found = device.read_bytes(faults.pointer, faults.nbytes).view(np.int64)
+    return (int(found[0]) - 1, int(found[found[0]])) if found[0] else None
+
+
+def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int]) -> dict[int, CardMemory]:
+    """Inputs that nobody else holds become outputs, as the Program pairs them; none that is another input, too."""
+    taken: dict[int, CardMemory] = {}
+    for i, o in program.donate:
+        given = inputs[i]
+        fits = not held[i] and isinstance(given, CardMemory) and given.nbytes == sizes[o] and o not in taken
+        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
+            taken[o] = given
+    return taken
