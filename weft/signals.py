@@ -58,12 +58,11 @@ class uninterrupted:
     def __exit__(self, *exc: object) -> None:
         global _held
         if self.before is not None:
-            handlers = [(number, self.before[number]) for number in self.came]
             _held = False
             try:
-                _put_back(self.before)
-            finally:
-                _handle(handlers)
+                _put_back({**self.before})
+            finally:  # they may have come until then
+                _handle([(number, self.before[number]) for number in self.came])
 
 
 def _put_back(before: dict[int, Any]) -> None:

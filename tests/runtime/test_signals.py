@@ -208,3 +208,22 @@ def test_interrupted_while_it_begins() -> None:
 def test_every_interruption_of_a_process_that_compiles_is_caught() -> None:
     caught, kernels = interrupts.warm(15)
     assert caught == 15 and kernels > 15
+
+
+def test_what_comes_while_handlers_are_put_back_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``signal.signal`` itself handles what is pending first, by the handler that it replaces."""
+    setting = signal.signal
+
+    def pressed(number: int, handler: Any) -> Any:
+        if handler is signal.default_int_handler:
+            signal.raise_signal(number)
+        return setting(number, handler)
+
+    before = setting(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            with uninterrupted():
+                monkeypatch.setattr(signal, "signal", pressed)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        setting(signal.SIGINT, before)
