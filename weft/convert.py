@@ -107,16 +107,31 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         return found if isinstance(found, Node) else in_dtype(found, _default(found))
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
-    if hasattr(x, "__array__") or hasattr(x, "__dlpack__"):
-        return numpy_node(_foreign(x))
+    if is_foreign(x):
+        return numpy_node(foreign(x))
     if hasattr(x, "__float__") and not isinstance(x, str | bytes):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
+    if _exports(x):
+        return numpy_node(np.asarray(x))
     raise DTypeError(f"cannot make an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be")
 
 
-def _foreign(x: Any) -> np.ndarray:
+def is_foreign(x: Any) -> bool:
+    """Whether an object offers its content as an array, by one of NumPy's protocols or DLPack."""
+    return any([hasattr(x, name) for name in ("__array__", "__dlpack__", "__array_interface__", "__array_struct__")])
+
+
+def _exports(x: Any) -> bool:
+    """Whether an object shows its memory, as ``array.array`` and ``bytearray`` do; bytes are text to NumPy."""
+    try:
+        return not isinstance(x, bytes) and memoryview(x) is not None
+    except TypeError:
+        return False
+
+
+def foreign(x: Any) -> np.ndarray:
     """The content of another library's array."""
-    if hasattr(x, "__array__"):
+    if hasattr(x, "__array__") or not hasattr(x, "__dlpack__"):
         try:
             return np.asarray(x)
         except TypeError:  # so PyTorch says of a dtype that NumPy lacks
@@ -137,6 +152,14 @@ def numpy_node(array: np.ndarray) -> Node:
             "float64, complex64 and complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
+
+
+def shared_node(array: np.ndarray) -> Node:
+    """A leaf over the memory of a NumPy array that lies row by row; BufferError where the device has memory of its own."""
+    buffer = execute.over(array) if array.size else execute.to_buffer(array)
+    if buffer is None:
+        raise BufferError("from_dlpack: with copy=False the memory is shared, and this device has its own")
+    return input_leaf(array.shape, spelled(array.dtype), buffer)
 
 
 def assigned(value: Any, dtype: Format) -> Node:

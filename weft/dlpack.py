@@ -48,10 +48,30 @@ def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
     return capsule
 
 
-def taken(x: Any) -> np.ndarray:
+def shared(x: Any) -> np.ndarray:
+    """The memory of another library's array, lying row by row, without a copy.
+
+    Raises
+    ------
+    BufferError
+        It cannot be shared.
+    """
+    try:
+        found = taken(x, copy=False)
+    except ValueError as error:  # so NumPy says that a copy is needed
+        raise BufferError(f"from_dlpack: {error}") from None
+    if not (found.flags.c_contiguous and found.flags.aligned):
+        raise BufferError(
+            f"from_dlpack: with copy=False the memory must lie row by row; an array of shape {found.shape} with strides "
+            f"{found.strides} does not. Let it be copied"
+        )
+    return found
+
+
+def taken(x: Any, **options: Any) -> np.ndarray:
     """The content of another library's array, shared where NumPy can share it."""
     try:
-        return np.from_dlpack(x)
+        return np.from_dlpack(x, **options)
     except (RuntimeError, BufferError):
         if x.__dlpack_device__()[0] != _CPU:
             raise

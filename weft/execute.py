@@ -254,6 +254,12 @@ def window(buffer: Any, start: int, nbytes: int) -> Any:
     return device().window(buffer, start, nbytes)  # type: ignore[attr-defined]
 
 
+def over(array: np.ndarray) -> Any:
+    """A buffer over the memory of a NumPy array that lies row by row; None where the device has memory of its own."""
+    own = device()
+    return own.over(array) if isinstance(own, AnySize) else None
+
+
 def memory(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """A buffer's memory, to be read from for a moment while the buffer is held."""
     return device().memory(buffer, shape, dtype)  # type: ignore[attr-defined]

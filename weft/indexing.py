@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
-from weft.convert import as_node, cast, numpy_node
+from weft.convert import as_node, cast, foreign, is_foreign, numpy_node
 from weft.errors import ShapeError, out_of_bounds
 from weft.formats import INT64, INTEGERS
 from weft.graph.node import Node, Shape
@@ -236,6 +236,8 @@ def _item(item: Any) -> Any:
     try:
         return operator.index(item)
     except TypeError:
+        if is_foreign(item):
+            return _item(foreign(item))
         raise IndexError(
             f"{item!r} is no index: integers, slices, ranges, None, ..., integer arrays and boolean masks are"
         ) from None

@@ -1,4 +1,4 @@
-"""Modules of weft load whole: Ctrl-C waits until a module, with all that it imports, is there.
+"""Modules of weft load whole: Ctrl-C waits until a module, with all that it imports, is there. einops learns of weft here, too.
 
 A module of weft may be the first to import NumPy or optree, and these cannot be imported again after an interrupted start.
 The module that Python itself then forgets, the outermost one, ran to its end and can be imported again.
@@ -6,6 +6,7 @@ The module that Python itself then forgets, the outermost one, ran to its end an
 
 from __future__ import annotations
 
+import importlib
 import sys
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import ModuleType
@@ -20,23 +21,42 @@ class _Loader(SourceFileLoader):
             super().exec_module(module)
 
 
+class _Introduced(SourceFileLoader):
+    """Of a module that asks which libraries there are."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        _introduce(module)
+
+
 class _Finder:
-    """Asks the other finders, and has what they find loaded whole."""
+    """Asks the other finders, and has what they find loaded whole, or weft introduced to it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith("weft."):
+        kind = _Loader if name.startswith("weft.") else _Introduced if name in _GUESTS else None
+        if kind is None:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
             spec = None if find is None or isinstance(finder, _Finder) else find(name, path, target)
             if spec is not None:
                 if type(spec.loader) is SourceFileLoader:
-                    spec.loader = _Loader(spec.loader.name, spec.loader.path)
+                    spec.loader = kind(spec.loader.name, spec.loader.path)
                 return spec
         return None
 
 
+# a module of another library: weft's, which introduces weft to it
+_GUESTS = {"einops._backends": "weft.functions.einops_backend"}
+
+
+def _introduce(module: ModuleType) -> None:
+    importlib.import_module(_GUESTS[module.__name__]).introduce(module)
+
+
 def install() -> None:
-    """From now on modules of weft load whole."""
+    """From now on modules of weft load whole, and libraries that ask who is there learn of weft."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+        for name in _GUESTS.keys() & sys.modules.keys():
+            _introduce(sys.modules[name])

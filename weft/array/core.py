@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -422,6 +423,14 @@ class Scalar(Array):
         name = self.dtype.name
         return f"{name}({self.numpy()!s})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """As NumPy makes of its scalars: an array of its own, which may be written to."""
+        return super().__array__(dtype, True if copy is None else copy)
+
+    def __buffer__(self, flags: int) -> memoryview:
+        own: Any = np.array(self.numpy())
+        return memoryview(own)
+
     def __reduce__(self) -> Any:
         return _unpickle_scalar, (np.array(self.numpy()),)
 
@@ -487,3 +496,7 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
 
 install(Array, Scalar, wrap)
 introduce(Array, Scalar)
+if sys.version_info < (3, 12):
+    from weft.array import buffers
+
+    buffers.install(Array, Scalar, *Array.__subclasses__())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -72,6 +74,32 @@ class Looks(Cell):
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The content as NumPy describes memory, version 3: read-only, and kept by ``data``, for as long as that lives."""
+        found = self.numpy()
+        if found.dtype.isbuiltin != 1:
+            raise AttributeError(f"NumPy's array interface has no word for {found.dtype}; .astype('float32') has one")
+        return {
+            "version": 3, "shape": found.shape, "typestr": found.dtype.str, "strides": found.strides,
+            "data": self.__buffer__(0),
+        }
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """What ``memoryview(x)`` sees, read-only; bfloat16, which the buffer protocol lacks, cannot be seen."""
+        found: Any = self.numpy()
+        return memoryview(found)
+
+    def __jax_array__(self) -> Any:
+        """What JAX's functions take an Array for."""
+        return sys.modules["jax"].numpy.asarray(self.numpy())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the text, and below it shape and dtype."""
+        node = self.node
+        shape = " x ".join(map(str, node.shape)) or "no dimensions"
+        return f"<pre>{html.escape(repr(self))}</pre><small>Array: {shape}, {node.dtype.name}</small>"
 
     def _one(self, kind: str, free: bool = False) -> Any:
         node = self.node

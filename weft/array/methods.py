@@ -27,7 +27,8 @@ _METHODS = {
     "weft.functions.linalg": "dot",
     "weft.functions.manipulation": "ravel squeeze swapaxes",
     "weft.functions.sorting": "argsort searchsorted",
-    "weft.array.ufuncs": "__array_ufunc__ __array_function__",
+    "weft.array.ufuncs": "__array_ufunc__",
+    "weft.array.numpy_calls": "__array_function__",
 }
 NAMES = tuple(name for names in _METHODS.values() for name in names.split())
 

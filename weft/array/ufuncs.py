@@ -1,4 +1,4 @@
-"""NumPy's functions on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``; ``np.mean(a, axis=0)``.
+"""NumPy's ufuncs on Arrays: ``np.add(a, b)``, ``np.sin(a)``, ``np.add.at(a, i, v)``, ``out=``.
 
 What weft has means what it means in ``wf`` (see ``meaning.py``); the rest runs in NumPy.
 """
@@ -21,7 +21,6 @@ from weft.views import follow, put
 
 _NUMBERS = (float, int, bool, Given)
 _FUNCTIONS = ("matmul", "vecdot", "matvec", "vecmat")  # ufuncs that are functions of wf by the same name
-_MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
 
 
 def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: N807
@@ -123,15 +122,6 @@ def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> An
 
 def _array(x: Any) -> Array:
     return wrap(numpy_node(np.asarray(x)))
-
-
-def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: N807
-    """What NumPy's other functions ask of an Array: weft's function of that name, else what NumPy does with an Array."""
-    import weft
-
-    home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
-    found = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
-    return func._implementation(*args, **kwargs) if found is None else found(*args, **kwargs)
 
 
 def _held_exactly(value: Any, dtype: Format) -> bool:

@@ -218,6 +218,10 @@ class AnySize(Protocol):
         """A buffer that is a part of another one, which it keeps, and which is not written to while it lives."""
         ...
 
+    def over(self, array: np.ndarray) -> Any:
+        """A buffer over the memory of an array that lies row by row; it keeps the array, and is never written to."""
+        ...
+
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """A buffer's memory, to be read from for a moment, while the buffer is held."""
         ...

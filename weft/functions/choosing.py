@@ -53,7 +53,9 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
     return finish(op("where", cast(node(condition, "where", "condition"), BOOL), a, b))
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) -> Array:
+def clip(
+    x: Any, /, min: Any = None, max: Any = None, out: Array | None = None, *, a_min: Any = None, a_max: Any = None,
+) -> Array:
     """``x`` held between ``min`` and ``max``; None leaves a side open.
 
     Parameters
@@ -62,6 +64,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
     min, max : array or number, optional
         The bounds; where they cross, ``max`` wins. NaN in any of them gives NaN.
     out : Array, optional
+    a_min, a_max : array or number, optional
+        NumPy's other names of ``min`` and ``max``.
 
     Returns
     -------
@@ -79,6 +83,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
     >>> wf.clip(wf.array([-1.0, 0.5, 7.0]), 0.0, 1.0).tolist()
     [0.0, 0.5, 1.0]
     """
+    min, max = _either(min, a_min, "min"), _either(max, a_max, "max")
     value = node(x, "clip")
     if value.dtype in INTEGERS:
         min, max = _bound(value, min, "min"), _bound(value, max, "max")
@@ -92,6 +97,13 @@ def clip(x: Any, /, min: Any = None, max: Any = None, out: Array | None = None) 
         except (ShapeError, DTypeError) as error:
             raise renamed(error, "clip", x1="x", x2=name) from None
     return finish(value, out, "clip")
+
+
+def _either(bound: Any, other: Any, name: str) -> Any:
+    """A bound that has two names."""
+    if bound is not None and other is not None:
+        raise TypeError(f"clip: {name} and a_{name} are two names of one bound; give one of them")
+    return other if bound is None else bound
 
 
 def _bound(value: Node, bound: Any, name: str) -> Any:

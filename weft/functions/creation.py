@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, like, own
-from weft.convert import number_node
-from weft.dlpack import taken
+from weft.convert import number_node, shared_node
+from weft.dlpack import shared, taken
 from weft.errors import DTypeError
 from weft.formats import DEFAULT, Format
 from weft.functions.common import (
@@ -114,7 +114,7 @@ def asarray(obj: Any, /, dtype: Any = None, order: Any = None, *, device: Any = 
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array with a copy of what another library's array holds.
+    """An array with a copy of what another library's array holds, or with ``copy=False`` over its memory.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
     copy : bool, optional
-        False: never a copy, so anything but an Array of weft is refused.
+        False: the memory is shared, which has to lie row by row. weft never writes to it (what is written into the Array goes to
+        memory of its own); while the Array lives, nobody else should: what is not computed yet would see it.
 
     Returns
     -------
@@ -147,9 +148,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     if device is not None:
         return made_on("from_dlpack", device, from_dlpack, x)
     if copy is False:
-        if not isinstance(x, Array):
-            raise BufferError("from_dlpack: with copy=False only an Array can be taken; weft's arrays have memory of their own")
-        return own(x.node)
+        return own(x.node if isinstance(x, Array) else shared_node(shared(x)))
     return own(node(taken(x), "from_dlpack"))
 
 

@@ -157,16 +157,16 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
     return value.reshape(tuple(n for a, n in enumerate(shape) if a not in axes))
 
 
-def atleast_1d(x: Any, /) -> Array:
+def atleast_1d(*arrays: Any) -> Any:
     """With at least one dimension.
 
     Parameters
     ----------
-    x : array_like
+    arrays : array_like
 
     Returns
     -------
-    Array : ``x`` itself where it has a dimension, else of shape (1,)
+    Array : what was given where it has a dimension, else of shape (1,); for several arrays a tuple of them
 
     Examples
     --------
@@ -174,20 +174,22 @@ def atleast_1d(x: Any, /) -> Array:
     >>> wf.atleast_1d(3.0).shape
     (1,)
     """
-    value = _array(x, "atleast_1d")
+    if len(arrays) != 1:
+        return tuple([atleast_1d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_1d")
     return value if value.ndim else value.reshape((1,))
 
 
-def atleast_2d(x: Any, /) -> Array:
+def atleast_2d(*arrays: Any) -> Any:
     """With at least two dimensions; new ones in front.
 
     Parameters
     ----------
-    x : array_like
+    arrays : array_like
 
     Returns
     -------
-    Array with two or more dimensions
+    Array with two or more dimensions; for several arrays a tuple of them
 
     Examples
     --------
@@ -195,20 +197,22 @@ def atleast_2d(x: Any, /) -> Array:
     >>> wf.atleast_2d(wf.ones(3)).shape
     (1, 3)
     """
-    value = _array(x, "atleast_2d")
+    if len(arrays) != 1:
+        return tuple([atleast_2d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_2d")
     return value if value.ndim >= 2 else value.reshape((1,) * (2 - value.ndim) + value.shape)
 
 
-def atleast_3d(x: Any, /) -> Array:
+def atleast_3d(*arrays: Any) -> Any:
     """With at least three dimensions, as NumPy places them: N becomes 1, N, 1 and M, N becomes M, N, 1.
 
     Parameters
     ----------
-    x : array_like
+    arrays : array_like
 
     Returns
     -------
-    Array with three or more dimensions
+    Array with three or more dimensions; for several arrays a tuple of them
 
     Examples
     --------
@@ -216,7 +220,9 @@ def atleast_3d(x: Any, /) -> Array:
     >>> wf.atleast_3d(wf.ones(3)).shape
     (1, 3, 1)
     """
-    value = _array(x, "atleast_3d")
+    if len(arrays) != 1:
+        return tuple([atleast_3d(x) for x in arrays])
+    value = _array(arrays[0], "atleast_3d")
     shape = {0: (1, 1, 1), 1: (1, *value.shape, 1), 2: (*value.shape, 1)}
     return value if value.ndim >= 3 else value.reshape(shape[value.ndim])
 

@@ -239,6 +239,10 @@ class CPUDevice:
         owner = buffer if isinstance(buffer, Borrowed) else memoryview(buffer)
         return Borrowed(buffer.address + start, nbytes, owner)
 
+    def over(self, array: np.ndarray) -> Any:
+        """A buffer over the memory of an array that lies row by row; it keeps the array, and is never written to."""
+        return Borrowed(array.__array_interface__["data"][0], array.nbytes, array)
+
     def memory(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         """A buffer's memory, to be read from for a moment, while the buffer is held; it is not counted as an export."""
         if isinstance(buffer, Borrowed):
