@@ -60,7 +60,7 @@ def as_ours(
     for k in range(len(args), len(places)):  # places follow each other without a gap
         if places[k] in have.names or places[k] not in named or k >= len(have.places) or k != len(listed):
             continue
-        if have.places[k] in asked:  # it means something else, or stands elsewhere
+        if have.places[k] != places[k] and have.places[k] in asked:  # it means something else, or stands elsewhere
             break
         listed.append(named.pop(places[k]))
     for name in [name for name in named if name not in have.names]:
