@@ -40,15 +40,22 @@ S, T, F, L = scipy.special, scipy.stats, scipy.fft, scipy.linalg
 G, N = scipy.signal, scipy.ndimage
 Case = Callable[[Callable[[Any], Any]], Any]
 
+
+def of(room: Any, name: str, x: np.ndarray) -> Case:
+    """A function of one array."""
+    f = getattr(room, name)
+    return lambda m: f(m(x))
+
+
 # arrays of weft stay arrays of weft; ``m`` makes the array
 WEFT: dict[str, Case] = {
-    **{f"special.{name}": lambda m, f=getattr(S, name): f(m(X)) for name in (
+    **{f"special.{name}": of(S, name, X) for name in (
         "logsumexp", "softmax", "log_softmax", "expit", "erf", "i0", "ndtr",
     )},
-    **{f"special.{name}": lambda m, f=getattr(S, name): f(m(P)) for name in ("gamma", "gammaln")},
+    **{f"special.{name}": of(S, name, P) for name in ("gamma", "gammaln")},
     "special.xlogy": lambda m: S.xlogy(m(P), m(P)),
     "special.betainc": lambda m: S.betainc(m(P), m(P), m(P / 10)),
-    **{f"stats.{name}": lambda m, f=getattr(T, name): f(m(P)) for name in (
+    **{f"stats.{name}": of(T, name, P) for name in (
         "zscore", "skew", "kurtosis", "gmean", "hmean", "entropy", "variation", "sem", "iqr", "circmean", "kstat", "gstd",
     )},
     "stats.describe": lambda m: T.describe(m(X)).variance,
@@ -59,7 +66,7 @@ WEFT: dict[str, Case] = {
     "stats.normaltest": lambda m: T.normaltest(m(X)).statistic,
     "stats.bartlett": lambda m: T.bartlett(m(X), m(Y)).statistic,
     "stats.mannwhitneyu": lambda m: T.mannwhitneyu(m(X), m(Y)).statistic,
-    **{f"fft.{name}": lambda m, f=getattr(F, name): f(m(X)) for name in ("fft", "rfft", "dct", "fftshift", "irfft")},
+    **{f"fft.{name}": of(F, name, X) for name in ("fft", "rfft", "dct", "fftshift", "irfft")},
     "fft.fft2": lambda m: F.fft2(m(A)),
     "signal.convolve": lambda m: G.convolve(m(X), m(Y)),
     "signal.fftconvolve": lambda m: G.fftconvolve(m(X), m(Y)),

@@ -1,4 +1,4 @@
-"""scikit-learn with ``array_api_dispatch``: its estimators and metrics for array libraries, checked by scikit-learn's own checks."""
+"""scikit-learn with ``array_api_dispatch``: its estimators and metrics, by its own checks."""
 
 from __future__ import annotations
 

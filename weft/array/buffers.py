@@ -1,4 +1,7 @@
-"""The buffer protocol of Arrays before Python 3.12, which has ``__buffer__`` for it: a function in the slots of the classes."""
+"""The buffer protocol of Arrays before Python 3.12, which has ``__buffer__`` for it: a function in the slots of the classes.
+
+A function that Python code answers cannot leave an exception behind: where ``__buffer__`` refuses, Python says SystemError.
+"""
 
 from __future__ import annotations
 

@@ -428,7 +428,7 @@ class Scalar(Array):
         return super().__array__(dtype, True if copy is None else copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        own: Any = np.array(self.numpy())
+        own: Any = np.array(super().__buffer__(flags))
         return memoryview(own)
 
     def __reduce__(self) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,13 @@ from weft.cell import Cell
 from weft.formats import COMPLEX, INTEGERS, converted
 from weft.graph.node import Node, Shape
 from weft.natively import ELEMENTS
+
+_FORMAT = 0x4  # cpython/pybuffer.h: PyBUF_FORMAT
+
+
+def _with_format(flags: int) -> None:
+    if not flags & _FORMAT:
+        raise BufferError("bytes of an Array are given with their format: hand over memoryview(x), x.numpy() or x.tobytes()")
 
 
 class Looks(Cell):
@@ -83,17 +89,17 @@ class Looks(Cell):
             raise AttributeError(f"NumPy's array interface has no word for {found.dtype}; .astype('float32') has one")
         return {
             "version": 3, "shape": found.shape, "typestr": found.dtype.str, "strides": found.strides,
-            "data": self.__buffer__(0),
+            "data": self.__buffer__(_FORMAT),
         }
 
     def __buffer__(self, flags: int) -> memoryview:
-        """What ``memoryview(x)`` sees, read-only; bfloat16, which the buffer protocol lacks, cannot be seen."""
+        """What ``memoryview(x)`` sees, read-only; bfloat16, which the buffer protocol lacks, cannot be seen.
+
+        Who asks for bytes without their format gets none: ``torch.asarray`` takes such bytes for float32, whatever they are.
+        """
+        _with_format(flags)
         found: Any = self.numpy()
         return memoryview(found)
-
-    def __jax_array__(self) -> Any:
-        """What JAX's functions take an Array for."""
-        return sys.modules["jax"].numpy.asarray(self.numpy())
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text, and below it shape and dtype."""

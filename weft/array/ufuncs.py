@@ -115,7 +115,10 @@ def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> An
     made = any(np.asarray(x).dtype.kind == "f" for x in (found if many else (found,)))
     if not made or options.keys() & {"dtype", "out"} or not all(np.asarray(x).dtype.kind in "biu" for x in plain):
         return found
-    found = call(*(np.asarray(x, np.float64) for x in plain), **options)
+    try:
+        found = call(*(np.asarray(x, np.float64) for x in plain), **options)
+    except TypeError:  # some take integers beside floats, and nothing else
+        pass
     narrow = [x.astype(DEFAULT.real.numpy) if x.dtype == np.float64 else x for x in map(np.asarray, found if many else (found,))]
     return tuple(narrow) if many else narrow[0]
 

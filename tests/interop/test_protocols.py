@@ -1,0 +1,172 @@
+"""What Python and NumPy ask an Array for: ``__array_interface__``, the buffer protocol, pickle, HTML; memory that is shared."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import weft as wf
+
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
+          "complex64", "complex128")
+SHAPES = ((), (0,), (1,), (5,), (2, 3), (2, 0, 3), (2, 3, 4))
+
+
+def drawn(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return np.random.default_rng().integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_memory_is_seen_and_kept(dtype: str, shape: tuple[int, ...]) -> None:
+    given = drawn(shape, dtype)
+    a = wf.asarray(given)
+    seen, described = memoryview(a), a.__array_interface__
+    plain = memoryview(given)
+    assert (seen.format, seen.shape, seen.c_contiguous) == (plain.format, plain.shape, True)
+    assert seen.readonly or not given.size
+    assert (described["typestr"], described["shape"], described["version"]) == (given.dtype.str, given.shape, 3)
+
+    class Holder:
+        __array_interface__ = described
+
+    others = [np.asarray(seen), np.asarray(Holder()), np.asarray(a), np.array(a)]
+    assert seen.tobytes() == given.tobytes() and (not shape or bytes(a) == given.tobytes())
+    a[...] = wf.zeros_like(a)  # what has left stays as it was
+    del a
+    gc.collect()
+    wf.eval(wf.ones((64,)) + 1)
+    for x in others:
+        assert x.dtype == given.dtype and x.shape == given.shape
+        np.testing.assert_array_equal(x, given)
+    assert not (given.size and any(x.flags.writeable for x in others[:3])) and others[3].flags.writeable
+
+
+def test_views_and_pending_results() -> None:
+    a = wf.arange(12.0).reshape(3, 4)
+    for x in (a[1:, ::2], a.T, a + 1, a[0], (a * 2)[:, 1]):
+        np.testing.assert_array_equal(np.asarray(memoryview(x)), x.numpy())
+        assert x.__array_interface__["shape"] == x.shape
+
+
+def test_values_give_memory_of_their_own() -> None:
+    """As NumPy's scalars do: what is made of one may be written to."""
+    s = wf.ones(3).sum()
+    assert isinstance(s, wf.Scalar)
+    for made in (np.asarray(s), np.array(s), np.asarray(s, "float64")):
+        made[...] = 7
+        assert s == 3
+    assert np.asarray(s).shape == () and memoryview(s).shape == ()
+
+
+def test_bfloat16_has_no_word_there() -> None:
+    x = wf.ones(3, dtype="bfloat16")
+    assert not hasattr(x, "__array_interface__")
+    assert np.asarray(x).dtype == wf.bfloat16 and np.array([x, x]).shape == (2, 3)
+    with pytest.raises(AttributeError, match=r"no word for bfloat16; \.astype\('float32'\) has one"):
+        x.__array_interface__  # noqa: B018
+    with pytest.raises((BufferError, ValueError, SystemError)):
+        memoryview(x)
+
+
+def test_nothing_is_seen_while_tracing() -> None:
+    for look in (np.asarray, lambda v: v.__array_interface__):
+        with pytest.raises(Exception, match="not known while tracing|traced|tracing"):
+            wf.jit(lambda v, f=look: f(v) is None or v)(wf.ones(2))
+
+
+def test_bytes_alone_are_asked_for_in_vain(tmp_path) -> None:
+    """PyTorch's ``asarray`` would take them for float32. A memoryview has its format, and files take it."""
+    a = wf.arange(5, dtype="int32")
+    path = tmp_path / "bytes"
+    path.write_bytes(memoryview(a))
+    assert np.frombuffer(path.read_bytes(), "int32").tolist() == np.frombuffer(memoryview(a), "int32").tolist() == a.tolist()
+    with open(path, "r+b") as file:
+        for ask in (file.write, file.readinto):
+            with pytest.raises((BufferError, TypeError, SystemError)):  # the last before Python 3.12, see buffers.py
+                ask(a)
+    with pytest.raises(BufferError, match=r"given with their format: hand over memoryview\(x\)"):
+        a.__buffer__(0)
+    assert a.tolist() == [0, 1, 2, 3, 4] and path.read_bytes() == a.tobytes()
+
+
+class Own(wf.Array):
+    """A class of a user."""
+
+    __slots__ = ()
+
+
+def test_classes_made_from_array_export_too() -> None:
+    x = wf.arange(3)
+    x.__class__ = Own
+    assert memoryview(x).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", (*DTYPES, "bfloat16"))
+def test_pickle(dtype: str) -> None:
+    a = wf.asarray(drawn((3, 4), "int8")).astype(dtype)
+    for x in (a, a[1:, ::2], a.T, a[0, 0], a.sum(), wf.zeros((0, 3), dtype=dtype)):
+        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+            back = pickle.loads(pickle.dumps(x, protocol))
+            assert type(back) is type(x) and back.dtype == x.dtype and back.shape == x.shape
+            np.testing.assert_array_equal(back.numpy(), x.numpy())
+    back = pickle.loads(pickle.dumps(a))
+    back[0] = 0
+    twin = copy.deepcopy(a)
+    twin[...] = 1
+    assert a.tolist() == pickle.loads(pickle.dumps(a)).tolist()
+
+
+def test_another_process_reads_pickles() -> None:
+    code = "import sys, pickle; print(pickle.loads(sys.stdin.buffer.read()).sum().item())"
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(wf.arange(5)), capture_output=True, timeout=300)
+    assert done.stdout.split() == [b"10"], done.stderr
+
+
+def test_what_notebooks_show() -> None:
+    shown = wf.arange(6.0).reshape(2, 3)._repr_html_()
+    assert "array([[0., 1., 2.]," in shown and "2 x 3, float32" in shown
+    assert "no dimensions, float32" in wf.ones(3).sum()._repr_html_()
+    texts = []
+    wf.jit(lambda v: texts.append(v._repr_html_()) or v)(wf.ones(3))
+    assert "&lt;not known while tracing&gt;" in texts[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_memory_of_others_is_shared_when_asked_for(dtype: str) -> None:
+    given = drawn((50, 4), dtype)
+    before = given.copy()
+    a = wf.from_dlpack(given, copy=False)
+    assert np.shares_memory(a.numpy(), given) and a.dtype == given.dtype
+    np.testing.assert_array_equal((a[1:] == a[1:]).numpy(), given[1:] == given[1:])
+
+    @wf.jit
+    def step():
+        a[...] = a + a
+
+    a[0] = a[1]  # goes to memory of weft's own
+    step(), step()
+    wf.eval(a)
+    np.testing.assert_array_equal(given, before)
+    assert not np.shares_memory(a.numpy(), given)
+    kept = wf.from_dlpack(given.copy(), copy=False)  # nobody else holds it
+    gc.collect()
+    np.testing.assert_array_equal(kept.numpy(), before)
+    np.testing.assert_array_equal((kept | kept if dtype == "bool" else kept * 1).numpy(), before)
+
+
+def test_what_cannot_be_shared_says_so() -> None:
+    given = np.arange(12.0).reshape(3, 4)
+    for odd in (given.T, given[:, ::2], given[::-1]):
+        with pytest.raises(BufferError, match=r"^from_dlpack: with copy=False the memory must lie row by row; an array of shape"):
+            wf.from_dlpack(odd, copy=False)
+        np.testing.assert_array_equal(wf.from_dlpack(odd), odd)
+    assert wf.from_dlpack(np.zeros((0, 3)), copy=False).shape == (0, 3)
+    shared = wf.from_dlpack(given[1:], copy=False)  # a part that lies together
+    assert np.shares_memory(shared.numpy(), given) and shared.sum() == given[1:].sum()
