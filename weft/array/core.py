@@ -427,9 +427,8 @@ class Scalar(Array):
         """As NumPy makes of its scalars: an array of its own, which may be written to."""
         return super().__array__(dtype, True if copy is None else copy)
 
-    def __buffer__(self, flags: int) -> memoryview:
-        own: Any = np.array(super().__buffer__(flags))
-        return memoryview(own)
+    def _exported(self, flags: int) -> np.ndarray:
+        return super()._exported(flags).copy()
 
     def __reduce__(self) -> Any:
         return _unpickle_scalar, (np.array(self.numpy()),)

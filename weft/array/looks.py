@@ -9,16 +9,11 @@ import numpy as np
 
 from weft import look as looking
 from weft.cell import Cell
-from weft.formats import COMPLEX, INTEGERS, converted
+from weft.formats import BFLOAT16, COMPLEX, INTEGERS, converted
 from weft.graph.node import Node, Shape
 from weft.natively import ELEMENTS
 
 _FORMAT = 0x4  # cpython/pybuffer.h: PyBUF_FORMAT
-
-
-def _with_format(flags: int) -> None:
-    if not flags & _FORMAT:
-        raise BufferError("bytes of an Array are given with their format: hand over memoryview(x), x.numpy() or x.tobytes()")
 
 
 class Looks(Cell):
@@ -84,22 +79,28 @@ class Looks(Cell):
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The content as NumPy describes memory, version 3: read-only, and kept by ``data``, for as long as that lives."""
-        found = self.numpy()
-        if found.dtype.isbuiltin != 1:
-            raise AttributeError(f"NumPy's array interface has no word for {found.dtype}; .astype('float32') has one")
-        return {
-            "version": 3, "shape": found.shape, "typestr": found.dtype.str, "strides": found.strides,
-            "data": self.__buffer__(_FORMAT),
-        }
+        if self.node.dtype is BFLOAT16:
+            raise AttributeError("NumPy's array interface has no word for bfloat16; .astype('float32') has one")
+        found: Any = self._exported(_FORMAT)
+        data = memoryview(found)
+        return {"version": 3, "shape": found.shape, "typestr": found.dtype.str, "strides": found.strides, "data": data}
 
     def __buffer__(self, flags: int) -> memoryview:
-        """What ``memoryview(x)`` sees, read-only; bfloat16, which the buffer protocol lacks, cannot be seen.
+        """What ``memoryview(x)`` sees, read-only."""
+        found: Any = self._exported(flags)
+        return memoryview(found)
+
+    def _exported(self, flags: int) -> np.ndarray:
+        """What others see of the memory; bfloat16, which the buffer protocol lacks, cannot be seen.
 
         Who asks for bytes without their format gets none: ``torch.asarray`` takes such bytes for float32, whatever they are.
         """
-        _with_format(flags)
-        found: Any = self.numpy()
-        return memoryview(found)
+        if not flags & _FORMAT:
+            raise BufferError("bytes of an Array are given with their format: hand over memoryview(x), x.numpy() or x.tobytes()")
+        found = self.numpy()
+        if found.dtype.isbuiltin != 1:
+            raise BufferError(f"the buffer protocol has no word for {found.dtype}; .astype('float32') has one")
+        return found
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the text, and below it shape and dtype."""
