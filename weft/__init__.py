@@ -55,8 +55,9 @@ _NAMES: dict[str, str] = {
         nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar""",
     "weft.functions.moments": "corrcoef cov",
     "weft.functions.histograms": "bincount digitize histogram histogram2d histogram_bin_edges histogramdd",
+    "weft.functions.atleast": "atleast_1d atleast_2d atleast_3d",
     "weft.functions.manipulation": """
-        atleast_1d atleast_2d atleast_3d expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape
+        expand_dims flip fliplr flipud matrix_transpose moveaxis permute_dims ravel reshape
         roll squeeze swapaxes transpose""",
     "weft.functions.turning": "rollaxis rot90",
     "weft.functions.broadcasting": "broadcast_arrays broadcast_shapes broadcast_to",

@@ -80,11 +80,11 @@ from weft.functions.histograms import (
     bincount as bincount, digitize as digitize, histogram as histogram, histogram2d as histogram2d,
     histogram_bin_edges as histogram_bin_edges, histogramdd as histogramdd,
 )
+from weft.functions.atleast import atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d
 from weft.functions.manipulation import (
-    atleast_1d as atleast_1d, atleast_2d as atleast_2d, atleast_3d as atleast_3d, expand_dims as expand_dims,
-    flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose, moveaxis as moveaxis,
-    permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll, squeeze as squeeze,
-    swapaxes as swapaxes, transpose as transpose,
+    expand_dims as expand_dims, flip as flip, fliplr as fliplr, flipud as flipud, matrix_transpose as matrix_transpose,
+    moveaxis as moveaxis, permute_dims as permute_dims, ravel as ravel, reshape as reshape, roll as roll,
+    squeeze as squeeze, swapaxes as swapaxes, transpose as transpose,
 )
 from weft.functions.turning import rollaxis as rollaxis, rot90 as rot90
 from weft.functions.broadcasting import (

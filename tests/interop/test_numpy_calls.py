@@ -139,8 +139,9 @@ def test_keywords_that_weft_has_not() -> None:
         found, want = call(x), call(x.numpy())
         assert isinstance(found, wf.Array) and found.dtype == want.dtype
         np.testing.assert_allclose(found, want, rtol=1e-6)
-    assert as_ours(np.reshape, wf.reshape, (x, (4,)), {"order": "C"}) == ((x, (4,)), {})
-    assert as_ours(np.reshape, wf.reshape, (x, (4,)), {"order": "F"}) is None
+    given, named = as_ours(np.broadcast_to, wf.broadcast_to, (), {"array": x, "shape": (2, 2), "subok": False})
+    assert given[0] is x and named.get("shape", given[-1]) == (2, 2) and "subok" not in named
+    assert as_ours(np.broadcast_to, wf.broadcast_to, (x, (2, 2)), {"subok": True}) is None
     with pytest.raises(TypeError, match="no_such_name"):
         np.mean(x, no_such_name=1)
     with pytest.raises(TypeError, match="clip: min and a_min are two names"):

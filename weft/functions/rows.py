@@ -6,9 +6,9 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
+from weft.functions.atleast import atleast_3d
 from weft.functions.common import arrays, node
 from weft.functions.joining import concat, split, vstack
-from weft.functions.manipulation import atleast_3d
 
 
 def column_stack(tup: Any) -> Array:
