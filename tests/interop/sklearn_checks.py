@@ -41,7 +41,7 @@ def labels(estimator: LabelEncoder) -> None:
 
 def estimators(every: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
     met = set()
-    for found in _tested_estimators():
+    for k, found in enumerate(_tested_estimators()):
         name = type(found).__name__
         if not get_tags(found).array_api_support or (name in met and not every):
             continue
@@ -51,7 +51,7 @@ def estimators(every: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
             continue
         estimator = PCA(n_components=2, svd_solver="full") if isinstance(found, PCA) else found  # of all ten, some are noise
         yield (
-            f"{name} {len(met)}" if every else name,
+            f"{name} {k}" if every else name,
             lambda e=estimator, n=name: check_array_api_input(n, e, "weft", "cpu", "float32", check_values=True),
         )
 
