@@ -6,6 +6,7 @@ A function that Python code answers cannot leave an exception behind: where ``_e
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 _AS_BUFFER = tuple.__basicsize__ + 17 * ctypes.sizeof(ctypes.c_void_p)  # cpython/object.h, PyTypeObject: tp_as_buffer
@@ -27,6 +28,6 @@ def _export(x: Any, view: int, flags: int) -> int:
 
 def install(*classes: type) -> None:
     """Classes that have ``_exported`` export buffers; classes made from them later inherit that."""
-    for kind in classes:
+    for kind in classes if sys.version_info < (3, 12) else ():
         slots = ctypes.c_size_t.from_address(id(kind) + _AS_BUFFER).value
         ctypes.c_void_p.from_address(slots).value = ctypes.cast(_export, ctypes.c_void_p).value

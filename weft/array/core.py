@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import numbers
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from weft import at_once, execute, index_arrays
 from weft import look as looking
+from weft.array import buffers
 from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.bind import bind
@@ -495,7 +495,4 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
 
 install(Array, Scalar, wrap)
 introduce(Array, Scalar)
-if sys.version_info < (3, 12):
-    from weft.array import buffers
-
-    buffers.install(Array, Scalar, *Array.__subclasses__())
+buffers.install(Array, Scalar)
