@@ -90,8 +90,9 @@ CASES = {
     "mandelbrot": _pace("eager_arrays.mandelbrot", "mandelbrot with masks", "1.5x", 30, 5000),
     "k-means": _pace("eager_arrays.k_means", "k-means", "1.5x", 20, 500),
     "power iteration": _pace("eager_arrays.power_iteration", "power iteration", "1.5x", 100, 20000),
-    "chain": Case("eager_small.chain", 5, (
+    "chain": Case("eager_small.chain", 40, (
         Row("1,000 operations on 1e5 floats: first", asked="1x"), Row("1,000 operations on 1e5 floats: then", 1, 5, asked="1x"),
+        Row("1,000 operations on 1e5 floats: after 30 steps", 30, 40, asked="1x"),
     )),
     "MLP": Case("eager_first.mlp", 6, _first("MLP training step", "0.35 s"), TRAINED, again=True, settles=True),
     "GPT": Case("eager_first.gpt", 6, _first("GPT training step, 4 layers", "1.8 s"), TRAINED, again=True, settles=True),
