@@ -82,6 +82,18 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
             first += sum(len(call.sites) for call in calls(step.body))
 
 
+def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int], kind: Any) -> dict[int, Any]:
+    """Inputs of a kind of memory that nobody else holds become outputs, as the Program pairs them; none that is another input,
+    too. sizes : bytes of the outputs"""
+    taken: dict[int, Any] = {}
+    for i, o in program.donate:
+        given = inputs[i]
+        fits = not held[i] and isinstance(given, kind) and given.nbytes == sizes[o] and o not in taken
+        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
+            taken[o] = given
+    return taken
+
+
 def _loop(loop: Loop, program: Program, memory: Callable[[int], Any], worker: Worker, first: int) -> None:
     """The body, once a step: carries change places, slices of stacked inputs and outputs move on."""
     slots, body = program.slots, loop.body

@@ -15,7 +15,7 @@ from weft.devices.cuda.memory import CardMemory
 from weft.devices.cuda.packed import Parameters
 from weft.devices.cuda.plan import Move, Place, Start, places, plan, rounded, scratch_bytes
 from weft.devices.cuda.staging import Staging
-from weft.devices.steps import walk
+from weft.devices.steps import donated, walk
 from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Program, Slot
@@ -63,7 +63,7 @@ class CardExecutable:
         device, program = self.device, self.program
         with device.lock:
             allocate = device.ready()
-            taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes)
+            taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
             outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
             arena = allocate(program.arena) if program.arena else None
             if self._plan is None:
@@ -224,14 +224,3 @@ def run_kernel(
         return None
     found = device.read_bytes(faults.pointer, faults.nbytes).view(np.int64)
     return (int(found[0]) - 1, int(found[found[0]])) if found[0] else None
-
-
-def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int]) -> dict[int, CardMemory]:
-    """Inputs that nobody else holds become outputs, as the Program pairs them; none that is another input, too."""
-    taken: dict[int, CardMemory] = {}
-    for i, o in program.donate:
-        given = inputs[i]
-        fits = not held[i] and isinstance(given, CardMemory) and given.nbytes == sizes[o] and o not in taken
-        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
-            taken[o] = given
-    return taken

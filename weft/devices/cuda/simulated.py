@@ -18,7 +18,7 @@ from weft.devices.cuda.adapter import interpreted, version
 from weft.devices.cuda.arguments import FAULTS, Argument, Printed
 from weft.devices.cuda.generate import generate
 from weft.devices.faults import Elsewhere
-from weft.devices.steps import walk
+from weft.devices.steps import donated, walk
 from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
@@ -94,7 +94,7 @@ class _Executable:
         program = self.program
         given = [x.memory if isinstance(x, DeviceMemory) else x for x in inputs]
         sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
-        taken = {} if held is None else _donated(program, inputs, held, sizes)
+        taken = {} if held is None else donated(program, inputs, held, sizes, DeviceMemory)
         outputs = [taken[k] if k in taken else DeviceMemory(size) for k, size in enumerate(sizes)]
         with np.errstate(all="ignore"):
             walk(program, given, [o.memory for o in outputs], DeviceMemory(program.arena).memory, _Worker(self.device))
@@ -102,17 +102,6 @@ class _Executable:
 
     def direct(self) -> int:
         return 0
-
-
-def _donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[int]) -> dict[int, DeviceMemory]:
-    """Inputs that nobody else holds become outputs, as the Program pairs them; none that is another input, too."""
-    taken: dict[int, DeviceMemory] = {}
-    for i, o in program.donate:
-        given = inputs[i]
-        fits = not held[i] and isinstance(given, DeviceMemory) and given.nbytes == sizes[o] and o not in taken
-        if fits and sum(x is given for x in inputs) == 1 and all(x is not given for x in taken.values()):
-            taken[o] = given
-    return taken
 
 
 class SimulatedDevice:
