@@ -165,3 +165,31 @@ ERRORS = [
 def test_errors(call: object, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+DEVICE = {  # each with options that change the result
+    "eye": lambda **k: wf.eye(2, 3, k=1, dtype="int32", **k), "zeros": lambda **k: wf.zeros((2, 1), "int8", **k),
+    "ones": lambda **k: wf.ones(3, "float16", **k), "empty": lambda **k: wf.empty((0, 2), "int8", **k),
+    "full": lambda **k: wf.full((2,), 7, "uint8", **k),
+    "zeros_like": lambda **k: wf.zeros_like(wf.ones(2), "int8", shape=(3,), **k),
+    "ones_like": lambda **k: wf.ones_like(wf.ones(2), "int8", shape=(3,), **k),
+    "full_like": lambda **k: wf.full_like(wf.ones(2), 5, "int16", shape=(1, 2), **k),
+    "arange": lambda **k: wf.arange(1, 8, 3, "int16", **k),
+    "linspace": lambda **k: wf.linspace(0, 1, 3, False, dtype="float64", **k),
+    "array": lambda **k: wf.array([1, 2], "int8", ndmin=2, **k), "asarray": lambda **k: wf.asarray([1, 2], "int8", **k),
+    "astype": lambda **k: wf.astype(wf.ones(2), "int8", **k), "fftfreq": lambda **k: wf.fft.fftfreq(5, 0.5, dtype="float64", **k),
+    "from_dlpack": lambda **k: wf.from_dlpack(np.arange(3), **k),
+}
+
+
+@pytest.mark.parametrize("name", DEVICE)
+def test_a_device_changes_nothing_else(name):
+    found, want = DEVICE[name](device="cpu"), DEVICE[name]()
+    assert found.device == "cpu" and found.dtype == want.dtype and found.shape == want.shape
+    np.testing.assert_array_equal(found.numpy(), want.numpy())
+
+
+def test_diagonals_outside_of_a_matrix():
+    for k in (-(2**70), -4, -3, 3, 4, 2**63):
+        np.testing.assert_array_equal(wf.eye(2, 3, k=k).numpy(), np.eye(2, 3, k=k))
+        np.testing.assert_array_equal(wf.tri(2, 3, k).numpy(), np.tri(2, 3, max(-9, min(k, 9))))

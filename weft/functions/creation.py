@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
     if device is not None:
-        return made_on("from_dlpack", device, from_dlpack, x)
+        return made_on("from_dlpack", device, partial(from_dlpack, copy=copy), x)
     if copy is False:
         return own(x.node if isinstance(x, Array) else shared_node(shared(x)))
     return own(node(taken(x), "from_dlpack"))

@@ -48,9 +48,9 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     [[1.0, 0.0], [0.0, 1.0]]
     """
     if device is not None:
-        return made_on("eye", device, eye, n_rows, n_cols)
+        return made_on("eye", device, eye, n_rows, n_cols, k, dtype)
     rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
-    hit = op("equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
+    hit = op("equal", diagonal_number(rows, columns), _diagonal(rows, columns, k))
     return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
 
 
@@ -82,7 +82,12 @@ def identity(n: int, dtype: Any = None) -> Array:
 
 def lower_mask(rows: int, columns: int, k: int) -> Node:
     """Where a matrix is on or below its k-th diagonal."""
-    return op("less_equal", diagonal_number(rows, columns), number_node(operator.index(k), INT64))
+    return op("less_equal", diagonal_number(rows, columns), _diagonal(rows, columns, k))
+
+
+def _diagonal(rows: int, columns: int, k: int) -> Node:
+    """The number of a diagonal; of those outside of the matrix one says as much as the other."""
+    return number_node(max(-rows, min(operator.index(k), columns)), INT64)
 
 
 def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
