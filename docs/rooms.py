@@ -109,8 +109,13 @@ def rooms() -> list[str]:
         room = todo.pop(0)
         out.append(room)
         held = _held(room)
-        todo += [f"{room}.{n}" for n in getattr(held, "__all__", ()) if isinstance(getattr(held, n), types.ModuleType)]
+        todo += [f"{room}.{n}" for n in getattr(held, "__all__", ()) if _of_weft(getattr(held, n))]
     return out
+
+
+def _of_weft(value: Any) -> bool:
+    """A module of weft; some of NumPy's are handed on."""
+    return isinstance(value, types.ModuleType) and value.__name__.startswith("weft")
 
 
 def pages() -> dict[str, list[tuple[str, tuple[str, ...]]]]:

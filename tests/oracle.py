@@ -10,11 +10,10 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 import weft.functions
-from weft.formats import FLOAT64, FROM_NUMPY, Format
+from weft.formats import FLOAT64, FROM_NUMPY, Format, of_kind
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph, Node, Primitive, Sample
 from weft.graph.primitives import TABLE, bind, constant, input_leaf
@@ -25,10 +24,9 @@ for _file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
 for _module in LATER:
     importlib.import_module(f"weft.graph.primitives.{_module}")
 
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-
 # relative error of one rounding: half the distance of 1 to the next number
-EPS = {np.dtype(np.float64): 2.0**-53, np.dtype(np.float32): 2.0**-24, np.dtype(np.float16): 2.0**-11, BFLOAT16: 2.0**-8}
+EPS = {f.numpy: 2.0 ** -(f.mantissa + 1) for f in of_kind("float")}
+NARROW = tuple(f.numpy for f in of_kind("float") if f.narrow)
 
 
 def in_numpy(dtype: Any) -> np.dtype:
@@ -69,6 +67,14 @@ def random(
     return generator.integers(int(low), int(high) + 1, tuple(shape)).astype(dtype)
 
 
+def in_format(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A sample of floats in another format. NaN has no sign: which one comes out of a function is left open by machines."""
+    with np.errstate(all="ignore"):
+        found = np.asarray(array.astype(dtype))
+    found[np.isnan(found)] = np.nan
+    return found
+
+
 def widened(array: np.ndarray) -> np.ndarray:
     """Floats as float64, all else unchanged."""
     array = np.asarray(array)
@@ -100,11 +106,12 @@ def assert_close(
         return
     with np.errstate(all="ignore"):
         expected = np.asarray(expected, np.float64)
-        limit = float(ml_dtypes.finfo(dtype).max) if dtype == BFLOAT16 else float(np.finfo(dtype).max)
-        expected = np.where(np.abs(expected) > limit * (1 + EPS[dtype]), np.sign(expected) * np.inf, expected)
+        form = FROM_NUMPY[dtype]
+        beyond = np.nan if form.finite else np.inf
+        expected = np.where(np.abs(expected) > form.largest * (1 + EPS[dtype]), np.sign(expected) * beyond, expected)
     finite = expected[np.isfinite(expected)]
     size = scale if scale is not None else float(np.max(np.abs(finite), initial=0.0))
-    tiny = float(ml_dtypes.finfo(dtype).smallest_subnormal) if dtype == BFLOAT16 else float(np.finfo(dtype).smallest_subnormal)
+    tiny = 2.0 ** (1 - form.bias - form.mantissa)  # the smallest subnormal
     relative = bound(dtype, terms, ulps)
     absolute = relative * size if terms > 1 or scale is not None else 0.0
     np.testing.assert_allclose(np.asarray(actual, np.float64), expected, rtol=relative, atol=absolute + tiny, err_msg=message)

@@ -28,9 +28,9 @@ pi = 3.141592653589793
 _NAMES: dict[str, str] = {
     "weft.array": "Array Scalar ndarray",
     "weft.dtypes": """
-        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128
-        csingle cdouble bool_ byte double half int_ intc intp long longlong short single ubyte uint uintc uintp
-        ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
+        bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64
+        complex64 complex128 csingle cdouble bool_ byte double half int_ intc intp long longlong short single ubyte uint
+        uintc uintp ulong ulonglong ushort dtype can_cast finfo iinfo isdtype result_type""",
     "weft.functions.elementwise": """
         abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh atan atan2 atanh
         bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt
@@ -40,12 +40,13 @@ _NAMES: dict[str, str] = {
         mod multiply negative nextafter not_equal positive pow power rad2deg radians reciprocal remainder right_shift rint round
         sign signbit sin sinh spacing sqrt square stop_gradient subtract tan tanh true_divide trunc""",
     "weft.functions.special": "erfc",
-    "weft.functions.complexes": "angle imag iscomplex iscomplexobj isreal isrealobj real",
+    "weft.functions.complexes": "angle imag iscomplex iscomplexobj isreal isrealobj real real_if_close sort_complex",
     "weft.functions.pairs": "divmod fix frexp isneginf isposinf modf",
     "weft.functions.signals": "bartlett blackman convolve correlate hamming hanning i0 kaiser sinc",
     "weft.functions.differences": "diff ediff1d gradient interp trapezoid unwrap",
     "weft.functions.polynomials": "poly polyadd polyder polydiv polyfit polyint polymul polysub polyval vander",
-    "weft.functions.choosing": "allclose array_equal clip isclose nan_to_num where",
+    "weft.functions.poly1d": "poly1d roots",
+    "weft.functions.choosing": "allclose array_equal array_equiv clip isclose nan_to_num where",
     "weft.functions.statistics": """
         all amax amin any argmax argmin count_nonzero max min prod ptp sum""",
     "weft.functions.averages": "average mean std var",
@@ -71,16 +72,19 @@ _NAMES: dict[str, str] = {
     "weft.functions.indexing": """
         argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
         tril triu""",
-    "weft.functions.linalg": "dot einsum inner matmul outer tensordot vdot vecdot",
+    "weft.functions.einsum": "einsum einsum_path",
+    "weft.functions.linalg": "dot inner matmul outer tensordot vdot vecdot",
     "weft.functions.matrix_products": "cross kron matvec vecmat",
     "weft.functions.diagonals": "diag diagflat diagonal trace",
+    "weft.functions.casting": "astype copy",
     "weft.functions.creation": """
-        array asarray astype copy empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
+        array asarray empty empty_like from_dlpack full full_like ones ones_like zeros zeros_like""",
     "weft.functions.ranges": "arange geomspace linspace logspace meshgrid",
     "weft.functions.grids": """
         diag_indices diag_indices_from fromfunction indices ix_ mask_indices ravel_multi_index tril_indices
         tril_indices_from triu_indices triu_indices_from unravel_index""",
     "weft.functions.walks": "ndenumerate ndindex nditer",
+    "weft.functions.classes": "broadcast flatiter ufunc",
     "weft.functions.spans": "c_ index_exp mgrid ogrid r_ s_",
     "weft.functions.files": """
         frombuffer fromfile fromiter fromstring genfromtxt load loadtxt save savetxt savez savez_compressed""",
@@ -88,9 +92,12 @@ _NAMES: dict[str, str] = {
         array2string array_repr array_str base_repr binary_repr errstate format_float_positional format_float_scientific
         get_printoptions geterr printoptions set_printoptions seterr""",
     "weft.functions.kinds": """
-        floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger unsignedinteger""",
+        complexfloating floating generic inexact integer issubdtype min_scalar_type number promote_types signedinteger
+        unsignedinteger""",
+    "weft.functions.typecodes": """
+        False_ ScalarType True_ common_type little_endian mintypecode sctypeDict typecodes typename""",
     "weft.functions.forms": """
-        array_equiv asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
+        asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
         may_share_memory ndim require shape shares_memory size""",
     "weft.functions.matrices": "eye identity tri",
     "weft.functions.namespace_info": "__array_namespace_info__",
@@ -104,6 +111,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.control": "fori_loop scan",
     "weft.transforms.denormals": "flush_denormals",
     "weft.transforms.default": "default_dtype get_default_dtype set_default_dtype",
+    "weft.transforms.precision": "get_matmul_precision matmul_precision set_matmul_precision",
     "weft.transforms.device": "device set_device",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.look": "eval",
@@ -118,7 +126,9 @@ _MODULES = {
         name: f"weft.{name}"
         for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
-    **{name: f"weft.functions.{name}" for name in ("fft", "linalg", "random")},
+    **{name: f"weft.functions.{name}" for name in ("emath", "fft", "lib", "linalg", "random")},
+    # NumPy's own, which take arrays of weft
+    **{name: f"numpy.{name}" for name in ("exceptions", "polynomial", "testing", "typing")},
 }
 
 __all__ = sorted([

@@ -8,12 +8,13 @@ Written by ``python tools/stub.py`` from the lists there.
 from weft.array import Array as Array, Scalar as Scalar, ndarray as ndarray
 from weft.dtypes import (
     bool as bool, int8 as int8, int16 as int16, int32 as int32, int64 as int64, uint8 as uint8, uint16 as uint16,
-    uint32 as uint32, uint64 as uint64, float16 as float16, bfloat16 as bfloat16, float32 as float32,
-    float64 as float64, complex64 as complex64, complex128 as complex128, csingle as csingle, cdouble as cdouble,
-    bool_ as bool_, byte as byte, double as double, half as half, int_ as int_, intc as intc, intp as intp,
-    long as long, longlong as longlong, short as short, single as single, ubyte as ubyte, uint as uint, uintc as uintc,
-    uintp as uintp, ulong as ulong, ulonglong as ulonglong, ushort as ushort, dtype as dtype, can_cast as can_cast,
-    finfo as finfo, iinfo as iinfo, isdtype as isdtype, result_type as result_type,
+    uint32 as uint32, uint64 as uint64, float8_e4m3fn as float8_e4m3fn, float8_e5m2 as float8_e5m2, float16 as float16,
+    bfloat16 as bfloat16, float32 as float32, float64 as float64, complex64 as complex64, complex128 as complex128,
+    csingle as csingle, cdouble as cdouble, bool_ as bool_, byte as byte, double as double, half as half, int_ as int_,
+    intc as intc, intp as intp, long as long, longlong as longlong, short as short, single as single, ubyte as ubyte,
+    uint as uint, uintc as uintc, uintp as uintp, ulong as ulong, ulonglong as ulonglong, ushort as ushort,
+    dtype as dtype, can_cast as can_cast, finfo as finfo, iinfo as iinfo, isdtype as isdtype,
+    result_type as result_type,
 )
 from weft.functions.elementwise import (
     abs as abs, absolute as absolute, acos as acos, acosh as acosh, add as add, arccos as arccos, arccosh as arccosh,
@@ -39,7 +40,7 @@ from weft.functions.elementwise import (
 from weft.functions.special import erfc as erfc
 from weft.functions.complexes import (
     angle as angle, imag as imag, iscomplex as iscomplex, iscomplexobj as iscomplexobj, isreal as isreal,
-    isrealobj as isrealobj, real as real,
+    isrealobj as isrealobj, real as real, real_if_close as real_if_close, sort_complex as sort_complex,
 )
 from weft.functions.pairs import (
     divmod as divmod, fix as fix, frexp as frexp, isneginf as isneginf, isposinf as isposinf, modf as modf,
@@ -55,9 +56,10 @@ from weft.functions.polynomials import (
     poly as poly, polyadd as polyadd, polyder as polyder, polydiv as polydiv, polyfit as polyfit, polyint as polyint,
     polymul as polymul, polysub as polysub, polyval as polyval, vander as vander,
 )
+from weft.functions.poly1d import poly1d as poly1d, roots as roots
 from weft.functions.choosing import (
-    allclose as allclose, array_equal as array_equal, clip as clip, isclose as isclose, nan_to_num as nan_to_num,
-    where as where,
+    allclose as allclose, array_equal as array_equal, array_equiv as array_equiv, clip as clip, isclose as isclose,
+    nan_to_num as nan_to_num, where as where,
 )
 from weft.functions.statistics import (
     all as all, amax as amax, amin as amin, any as any, argmax as argmax, argmin as argmin,
@@ -114,16 +116,18 @@ from weft.functions.indexing import (
     one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
     take as take, take_along_axis as take_along_axis, tril as tril, triu as triu,
 )
+from weft.functions.einsum import einsum as einsum, einsum_path as einsum_path
 from weft.functions.linalg import (
-    dot as dot, einsum as einsum, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot,
-    vdot as vdot, vecdot as vecdot,
+    dot as dot, inner as inner, matmul as matmul, outer as outer, tensordot as tensordot, vdot as vdot,
+    vecdot as vecdot,
 )
 from weft.functions.matrix_products import cross as cross, kron as kron, matvec as matvec, vecmat as vecmat
 from weft.functions.diagonals import diag as diag, diagflat as diagflat, diagonal as diagonal, trace as trace
+from weft.functions.casting import astype as astype, copy as copy
 from weft.functions.creation import (
-    array as array, asarray as asarray, astype as astype, copy as copy, empty as empty, empty_like as empty_like,
-    from_dlpack as from_dlpack, full as full, full_like as full_like, ones as ones, ones_like as ones_like,
-    zeros as zeros, zeros_like as zeros_like,
+    array as array, asarray as asarray, empty as empty, empty_like as empty_like, from_dlpack as from_dlpack,
+    full as full, full_like as full_like, ones as ones, ones_like as ones_like, zeros as zeros,
+    zeros_like as zeros_like,
 )
 from weft.functions.ranges import (
     arange as arange, geomspace as geomspace, linspace as linspace, logspace as logspace, meshgrid as meshgrid,
@@ -135,6 +139,7 @@ from weft.functions.grids import (
     triu_indices_from as triu_indices_from, unravel_index as unravel_index,
 )
 from weft.functions.walks import ndenumerate as ndenumerate, ndindex as ndindex, nditer as nditer
+from weft.functions.classes import broadcast as broadcast, flatiter as flatiter, ufunc as ufunc
 from weft.functions.spans import c_ as c_, index_exp as index_exp, mgrid as mgrid, ogrid as ogrid, r_ as r_, s_ as s_
 from weft.functions.files import (
     frombuffer as frombuffer, fromfile as fromfile, fromiter as fromiter, fromstring as fromstring,
@@ -148,15 +153,20 @@ from weft.functions.texts import (
     printoptions as printoptions, set_printoptions as set_printoptions, seterr as seterr,
 )
 from weft.functions.kinds import (
-    floating as floating, generic as generic, inexact as inexact, integer as integer, issubdtype as issubdtype,
-    min_scalar_type as min_scalar_type, number as number, promote_types as promote_types,
-    signedinteger as signedinteger, unsignedinteger as unsignedinteger,
+    complexfloating as complexfloating, floating as floating, generic as generic, inexact as inexact,
+    integer as integer, issubdtype as issubdtype, min_scalar_type as min_scalar_type, number as number,
+    promote_types as promote_types, signedinteger as signedinteger, unsignedinteger as unsignedinteger,
+)
+from weft.functions.typecodes import (
+    False_ as False_, ScalarType as ScalarType, True_ as True_, common_type as common_type,
+    little_endian as little_endian, mintypecode as mintypecode, sctypeDict as sctypeDict, typecodes as typecodes,
+    typename as typename,
 )
 from weft.functions.forms import (
-    array_equiv as array_equiv, asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite,
-    ascontiguousarray as ascontiguousarray, asfortranarray as asfortranarray, asnumpy as asnumpy,
-    isfortran as isfortran, isscalar as isscalar, iterable as iterable, may_share_memory as may_share_memory,
-    ndim as ndim, require as require, shape as shape, shares_memory as shares_memory, size as size,
+    asanyarray as asanyarray, asarray_chkfinite as asarray_chkfinite, ascontiguousarray as ascontiguousarray,
+    asfortranarray as asfortranarray, asnumpy as asnumpy, isfortran as isfortran, isscalar as isscalar,
+    iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require, shape as shape,
+    shares_memory as shares_memory, size as size,
 )
 from weft.functions.matrices import eye as eye, identity as identity, tri as tri
 from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__
@@ -177,6 +187,10 @@ from weft.transforms.denormals import flush_denormals as flush_denormals
 from weft.transforms.default import (
     default_dtype as default_dtype, get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
 )
+from weft.transforms.precision import (
+    get_matmul_precision as get_matmul_precision, matmul_precision as matmul_precision,
+    set_matmul_precision as set_matmul_precision,
+)
 from weft.transforms.device import device as device, set_device as set_device
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.look import evaluate as _evaluate
@@ -187,7 +201,8 @@ from weft import (
     data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
     optim as optim, tools as tools, train as train,
 )
-from weft.functions import fft as fft, linalg as linalg, random as random
+from weft.functions import emath as emath, fft as fft, lib as lib, linalg as linalg, random as random
+from numpy import exceptions as exceptions, polynomial as polynomial, testing as testing, typing as typing
 
 __array_api_version__: str
 __version__: str

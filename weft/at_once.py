@@ -262,5 +262,5 @@ def number_fits(value: Any, dtype: Format) -> bool:
     if kind not in _NUMBERS:
         return False
     if dtype in FLOATS:
-        return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and -65504 <= value <= 65504
+        return kind is float and not dtype.largest < abs(value) < math.inf or kind is not float and abs(value) <= dtype.reach
     return kind is bool if dtype is BOOL else kind is int and dtype in INTEGERS and dtype.least <= value <= dtype.greatest

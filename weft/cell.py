@@ -69,6 +69,7 @@ class _Local(threading.local):
     flush: bool = False  # programs made now flush denormals to zero
     watch: Watching | None = None  # a profile of what this thread runs
     patience: float = 1.0  # how much of the time to compile it a graph may lose before it is compiled, see ``unseen.py``; 0: none
+    refused: Any = None  # who was refused bytes that he could have written to, and where: see ``Looks._exported``
     at_once: int = 128 << 10  # bytes: results up to so many are computed in the operator, see ``at_once.py``; 0: none
 
 

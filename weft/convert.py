@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
-from weft.errors import DTypeError, short, warn
+from weft.errors import DTypeError, place_of, short, warn
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
@@ -20,6 +21,7 @@ from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, sca
 from weft.spelling import spelled
 
 _NUMBERS = (bool, int, float, complex)
+_PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
 
 
 def number_node(value: float | int | bool, dtype: Format) -> Node:
@@ -30,7 +32,7 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
     if kind is complex or dtype in COMPLEX:
         return _complex_node(value, dtype)
     small = -65504 <= value <= 65504
-    if not small:
+    if not small or -1 != dtype.reach < abs(value):
         warn_of_overflow(value, dtype)
     if kind is float or (small and kind is int and dtype in FLOATS and not -1 <= value <= 2):
         trace = LOCAL.trace
@@ -70,9 +72,10 @@ def warn_of_overflow(value: Any, dtype: Format) -> None:
     except OverflowError:  # an integer beyond all floats, which constant refuses
         return
     with np.errstate(over="ignore"):
-        infinite = np.isinf(np.asarray(float(value)).astype(dtype.numpy))
-    if infinite:
-        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes infinite")
+        found = converted(np.asarray(float(value)), dtype.numpy)
+    if not np.isfinite(found):
+        what = "NaN" if dtype.finite else "infinite"
+        warn(f"the number {value!r} overflows {dtype.name}, whose largest is {dtype.largest:g}: it becomes {what}")
 
 
 def cast(node: Node, dtype: Format) -> Node:
@@ -108,17 +111,24 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     if isinstance(x, range):
         return numpy_node(np.asarray(x))
     if is_foreign(x):
-        return numpy_node(foreign(x))
+        from weft.cuda_arrays import card_node, lies_on_a_card
+
+        return card_node(x, "array", copy=True) if lies_on_a_card(x) else numpy_node(foreign(x))
     if hasattr(x, "__float__") and not isinstance(x, str | bytes):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
     if _exports(x):
         return numpy_node(np.asarray(x))
-    raise DTypeError(f"cannot make an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be")
+    function, argument = place_of(x)
+    if x is None and argument:
+        raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
+    where = ": ".join(part for part in (function, argument) if part)
+    what = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
+    raise DTypeError(f"{where}: cannot make {what}" if where else f"cannot make {what}")
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether an object offers its content as an array, by one of NumPy's protocols or DLPack."""
-    return any([hasattr(x, name) for name in ("__array__", "__dlpack__", "__array_interface__", "__array_struct__")])
+    """Whether an object offers its content as an array, by one of NumPy's protocols, DLPack or that of CUDA's libraries."""
+    return any([hasattr(x, name) for name in _PROTOCOLS])
 
 
 def _exports(x: Any) -> bool:
@@ -148,8 +158,8 @@ def numpy_node(array: np.ndarray) -> Node:
         dtype = spelled(array.dtype)
     except DTypeError:
         raise DTypeError(
-            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, float16, bfloat16, float32, "
-            "float64, complex64 and complex128"
+            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, complex64 and "
+            "complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
@@ -292,6 +302,11 @@ def operands(*xs: Any) -> tuple[Node, ...]:
     return tuple([x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found])
 
 
+def array_operands(*xs: Any) -> tuple[Node, ...]:
+    """The same for functions that make arrays of what they are given: where the default is float64, numbers have dtypes there."""
+    return operands(*[as_node(x) if DEFAULT.wide and type(x) in (*_NUMBERS, Given) else x for x in xs])
+
+
 def common(
     xs: Sequence[Any], both: Callable[..., Format], beside: Callable[[type, Format], Format],
 ) -> tuple[list[Any], Format]:
@@ -302,6 +317,7 @@ def common(
     """
     dtype: Format | None = None
     found: list[Any] = []
+    others: list[Format] = []
     kinds: set[type] = set()
     for x in xs:
         kind = type(x)
@@ -319,8 +335,13 @@ def common(
             continue
         node = x if kind is Node else _listed(x) if kind is list or kind is tuple else as_node(x)
         own = node.dtype if type(node) is Node else _default(node)
-        dtype = own if dtype is None or dtype is own else both(dtype, own)
+        if dtype is None or dtype is own:
+            dtype = own
+        else:
+            others.append(own)
         found.append(node)
+    if dtype is not None and others:  # floats first: integers between them would make wider ones
+        dtype = functools.reduce(both, sorted((dtype, *others), key=lambda form: form not in INEXACT))
     if kinds:
         strongest = next(kind for kind in (complex, float, int, bool) if kind in kinds)
         dtype = beside(strongest, dtype) if dtype is not None else spelled(strongest)

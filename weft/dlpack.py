@@ -2,7 +2,8 @@
 
 Arrays of weft may share their memory with each other (a copy costs nothing until one of them is written), so nobody else may
 write to it. Not every consumer heeds the flag that says so (PyTorch does not): unless sharing is asked for by name, an
-export is a copy of its own. NumPy knows no bfloat16: it carries those bits as uint16, and the type is put into the capsule.
+export is a copy of its own. NumPy knows none of ml_dtypes' formats: it carries their bits as unsigned integers, and the type is
+put into the capsule.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.dtypes import bfloat16
+from weft.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2
 
 _CPU = 1
-_UINT, _BFLOAT = 1, 4  # DLPack's codes of types
+_UINT = 1  # DLPack's codes of types
+_CODES = {BFLOAT16.numpy: 4, FLOAT8_E4M3FN.numpy: 10, FLOAT8_E5M2.numpy: 12}
+_COMING = {code: dtype for dtype, code in _CODES.items()}
 _VERSIONED, _PLAIN = b"dltensor_versioned", b"dltensor"
 _CODE_AT = {_VERSIONED: 32 + 20, _PLAIN: 20}  # where in a managed tensor the code stands: after address, device and ndim
 
@@ -41,10 +44,10 @@ def exported(array: np.ndarray, kwargs: dict[str, Any]) -> Any:
         else:
             array = array.copy()
             kwargs = {k: v for k, v in kwargs.items() if k not in ("copy", "max_version")}
-    narrow = array.dtype == bfloat16
-    capsule = (array.view(np.uint16) if narrow else array).__dlpack__(**kwargs)
-    if narrow:
-        _code(capsule).value = _BFLOAT
+    code = _CODES.get(array.dtype)
+    capsule = (array if code is None else array.view(f"u{array.itemsize}")).__dlpack__(**kwargs)
+    if code is not None:
+        _code(capsule).value = code
     return capsule
 
 
@@ -77,10 +80,11 @@ def taken(x: Any, **options: Any) -> np.ndarray:
             raise
         capsule = x.__dlpack__()
         code = _code(capsule)
-        if code.value != _BFLOAT:
+        dtype = _COMING.get(code.value)
+        if dtype is None:
             raise
         code.value = _UINT
-        return np.from_dlpack(_Holder(capsule)).view(bfloat16)
+        return np.from_dlpack(_Holder(capsule)).view(dtype)
 
 
 class _Holder:

@@ -1,4 +1,4 @@
-"""The dtypes as users see them: NumPy's own objects, plus bfloat16 from ml_dtypes; how they mix.
+"""The dtypes as users see them: NumPy's own objects, plus bfloat16 and 8-bit floats from ml_dtypes; how they mix.
 
 Arrays mix as NumPy's do, with one difference: where NumPy makes floats out of integers (``int64 + float32``,
 ``int32 / int32``, ``sqrt`` of integers) weft makes float32. uint64 with a signed integer is float64, as in NumPy:
@@ -44,9 +44,13 @@ class DType:
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype: np.dtype = dtype
 
-    def __call__(self, x: Any = 0) -> Any:
+    def __call__(self, x: Any = 0, imag: Any = None) -> Any:
         import weft
 
+        if imag is not None:
+            if self.dtype.kind != "c":
+                raise TypeError(f"{self.dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
+            x = weft.asarray(x) + 1j * weft.asarray(imag)
         found = weft.astype(x, self.dtype)
         return found if found.ndim else found[()]
 
@@ -79,7 +83,7 @@ class DType:
 bool = DType(formats.BOOL.numpy)  # noqa: A001  the array API's name
 int8, int16, int32, int64 = map(DType, SIGNED)
 uint8, uint16, uint32, uint64 = map(DType, UNSIGNED)
-float16, bfloat16, float32, float64 = map(DType, FLOATS)
+float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64 = map(DType, FLOATS)
 csingle, cdouble = complex64, complex128 = tuple(map(DType, COMPLEX))
 bool_, byte, ubyte, short, ushort, half, single, double = bool, int8, uint8, int16, uint16, float16, float32, float64
 intc, int_, intp, long, longlong = int32, int64, int64, int64, int64
@@ -299,13 +303,15 @@ def result_type(*operands: Any) -> np.dtype:
 _PYTHON = (int, float, builtins.bool, complex)
 
 
-def can_cast(from_: Any, to: Any, /) -> Any:
+def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     """Whether values of ``from_`` may become ``to`` by promotion (the array API's rule).
 
     Parameters
     ----------
     from_ : dtype or array
     to : dtype
+    casting : str, optional
+        One of NumPy's rules instead: "no", "equiv", "safe", "same_kind" or "unsafe".
 
     Returns
     -------
@@ -313,8 +319,8 @@ def can_cast(from_: Any, to: Any, /) -> Any:
 
     Raises
     ------
-    DTypeError
-        An unknown dtype.
+    DTypeError, ValueError
+        An unknown dtype; an unknown rule.
 
     Examples
     --------
@@ -323,7 +329,17 @@ def can_cast(from_: Any, to: Any, /) -> Any:
     (True, False)
     """
     source, target = as_dtype(getattr(from_, "dtype", from_)), as_dtype(to)
-    return promote(source, target) == target
+    if casting is not None:
+        if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
+            raise ValueError(f"can_cast: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
+        if builtins.bool({source, target} & {bfloat16.dtype}):
+            wider = casting in ("safe", "same_kind") and promote(source, target) == target
+            return casting == "unsafe" or source == target or wider
+        return builtins.bool(np.can_cast(source, target, casting))  # type: ignore[arg-type]
+    try:
+        return promote(source, target) == target
+    except DTypeError:  # 8-bit floats do not promote to others
+        return False
 
 
 _KINDS: dict[str, tuple[np.dtype, ...]] = {
@@ -368,7 +384,7 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 
 
 def finfo(dtype: Any) -> Any:
-    """Limits of a float dtype (bits, eps, max, min, smallest_normal), bfloat16 included; of a complex one those of its parts.
+    """Limits of a float dtype (bits, eps, max, min, smallest_normal), also of ml_dtypes'; of a complex one those of its parts.
 
     Parameters
     ----------
@@ -414,7 +430,7 @@ class Limits:
 
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
-        self._found: Any = ml_dtypes.finfo(dtype) if dtype == bfloat16 else np.finfo(dtype)
+        self._found: Any = np.finfo(dtype) if dtype.isbuiltin == 1 else ml_dtypes.finfo(dtype)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

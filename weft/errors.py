@@ -1,5 +1,6 @@
 """weft's errors: subclasses of Python's own, raised at the user's line, naming argument, shapes, dtypes and the fix."""
 
+import inspect
 import reprlib
 import sys
 import warnings
@@ -11,18 +12,28 @@ import numpy as np
 __all__ = ["AxisError", "DTypeError", "DataError", "LabelError", "ShapeError", "TraceError"]
 
 _PACKAGE = str(Path(__file__).parent)
+_FUNCTIONS = str(Path(__file__).parent / "functions")
 
 
 class ShapeError(ValueError):
     """Shapes that do not fit together."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_as_called(message))
+
 
 class DTypeError(TypeError):
     """A dtype that is unknown or does not fit."""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_as_called(message))
+
 
 class AxisError(np.exceptions.AxisError):
     """An axis that the array does not have: NumPy's error, an IndexError and a ValueError."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_as_called(message))
 
 
 class LabelError(IndexError, ValueError):
@@ -66,6 +77,48 @@ def seconds(s: float) -> str:
 def out_of_bounds(index: int, axis: int, size: int, where: str = "") -> IndexError:
     """NumPy's error of an index out of range; ``where``: the user's line."""
     return IndexError(f"index {index} is out of bounds for axis {axis} with size {size}" + (f" ({where})" if where else ""))
+
+
+def _called(frame: Any) -> tuple[str, Any]:
+    """The name of the function of weft that the user's line called, and its frame; empty where it has no name of its own."""
+    called = None
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        called, frame = frame, frame.f_back
+    if called is None:
+        return "", None
+    name = type(called.f_locals["self"]).__name__ if called.f_code.co_name == "__init__" else called.f_code.co_name
+    return ("", None) if name[0] in "_<" else (name, called)
+
+
+def _as_called(message: str) -> str:
+    """A message that begins with the name of a function, with the one that the user called: many are made of others."""
+    head, colon, text = message.partition(": ")
+    if not colon or not head.isidentifier():
+        return message
+    function, called = _called(sys._getframe(2))
+    ours = function and called.f_code.co_filename.startswith(_FUNCTIONS)
+    return f"{function}: {text}" if ours else message
+
+
+def place_of(value: Any) -> tuple[str, str]:
+    """(function, argument): what of weft the user called, and which of its arguments ``value`` is; empty where that is not known.
+
+    For errors that are found far below the function that was called, as in what every function does with its operands.
+    """
+    function, called = _called(sys._getframe(1))
+    if not function:
+        return "", ""
+    code = called.f_code
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+    for name in code.co_varnames[:count]:
+        held = called.f_locals.get(name)
+        if held is value:
+            return function, name
+        if isinstance(held, list | tuple):
+            for k, item in enumerate(held):
+                if item is value:
+                    return function, f"{name}[{k}]"
+    return function, ""
 
 
 def renamed(error: Exception, name: str, **arguments: str) -> Exception:

@@ -141,7 +141,7 @@ def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[A
         raise _told(fault, runs.places, graph) from None
     except MemoryError as error:
         largest = max(graph.outputs, key=lambda n: n.nbytes)
-        raise MemoryError(
+        raise type(error)(
             f"{user_line(largest.where)}: {error}; the largest result here has shape {largest.shape}, dtype "
             f"{largest.dtype.name} and {gib(largest.nbytes)}"
         ) from None

@@ -27,6 +27,8 @@ class Format:
     bias : what is added to a float's exponent before it is stored
     computed : the format in which registers hold and compute it, what is stored is rounded; itself for most
     part : of a complex number's real and imaginary part; itself for the rest
+    finite : whether a float has no infinities: what is too large is NaN, whose bits are all ones
+    reach : of floats, up to which size Python's numbers surely are some of it; -1 for the rest
     """
 
     name: str
@@ -39,11 +41,15 @@ class Format:
     bias: int = 0
     computed: Format = None  # type: ignore[assignment]  # itself, which no default can say
     part: Format = None  # type: ignore[assignment]
+    finite: bool = False
+    reach: float = -1
 
     def __post_init__(self) -> None:
         for own in ("computed", "part"):
             if getattr(self, own) is None:
                 object.__setattr__(self, own, self)
+        if self.kind == "float":
+            object.__setattr__(self, "reach", min(65504.0, self.largest))  # float16's largest: more is asked for seldom
 
     def __repr__(self) -> str:
         return self.name
@@ -69,17 +75,23 @@ class Format:
     @property
     def least(self) -> float | int:
         """What no number of it is below."""
-        return {"float": -np.inf, "signed": -(1 << self.bits - 1), "unsigned": 0, "bool": False}[self.kind]
+        return {"float": -self.greatest, "signed": -(1 << self.bits - 1), "unsigned": 0, "bool": False}[self.kind]
 
     @property
     def greatest(self) -> float | int:
         """What no number of it is above."""
-        return {"float": np.inf, "signed": (1 << self.bits - 1) - 1, "unsigned": (1 << self.bits) - 1, "bool": True}[self.kind]
+        unbounded = self.largest if self.finite else np.inf
+        return {"float": unbounded, "signed": (1 << self.bits - 1) - 1, "unsigned": (1 << self.bits) - 1, "bool": True}[self.kind]
 
     @property
     def largest(self) -> float:
         """The largest finite number of a float."""
-        return (2 - 2.0**-self.mantissa) * 2.0**self.bias
+        return (2 - 2.0 ** (self.finite - self.mantissa)) * 2.0 ** (self.bias + self.finite)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it mixes with no other float: what loses most of a number's digits is asked for by name."""
+        return self.kind == "float" and self.bits == 8
 
 
 _FLOAT32 = Format("float32", "float", 32, "F32", np.dtype(np.float32), 8, 23, 127)
@@ -89,6 +101,8 @@ FORMATS: dict[str, Format] = {
         Format("bool", "bool", 8, "BOOL", np.dtype(np.bool_)),
         *(Format(f"int{n}", "signed", n, f"I{n}", np.dtype(f"int{n}")) for n in (8, 16, 32, 64)),
         *(Format(f"uint{n}", "unsigned", n, f"U{n}", np.dtype(f"uint{n}")) for n in (8, 16, 32, 64)),
+        Format("float8_e4m3fn", "float", 8, "F8_E4M3", np.dtype(ml_dtypes.float8_e4m3fn), 4, 3, 7, _FLOAT32, finite=True),
+        Format("float8_e5m2", "float", 8, "F8_E5M2", np.dtype(ml_dtypes.float8_e5m2), 5, 2, 15, _FLOAT32),
         Format("float16", "float", 16, "F16", np.dtype(np.float16), 5, 10, 15, _FLOAT32),
         Format("bfloat16", "float", 16, "BF16", np.dtype(ml_dtypes.bfloat16), 8, 7, 127, _FLOAT32),
         _FLOAT32,
@@ -117,7 +131,7 @@ def of_kind(*kinds: str) -> tuple[Format, ...]:
 (BOOL,) = of_kind("bool")
 INT8, INT16, INT32, INT64 = of_kind("signed")
 UINT8, UINT16, UINT32, UINT64 = of_kind("unsigned")
-FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
+FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, BFLOAT16, FLOAT32, FLOAT64 = of_kind("float")
 COMPLEX64, COMPLEX128 = of_kind("complex")
 INTEGERS, FLOATS, COMPLEX = frozenset(of_kind("signed", "unsigned")), frozenset(of_kind("float")), frozenset(of_kind("complex"))
 INEXACT = FLOATS | COMPLEX  # what derivatives are taken by
@@ -152,12 +166,14 @@ def promote(a: Format, b: Format) -> Format:
 
 @cache
 def _together(a: Format, b: Format, wide: bool) -> Format:
-    if wide and a is not b and BFLOAT16 not in (a, b):
+    if wide and a is not b and BFLOAT16 not in (a, b) and not (a.alone or b.alone):
         return FROM_NUMPY[np.promote_types(a.numpy, b.numpy)]
     if a is b or b is BOOL:
         return a
     if a is BOOL:
         return b
+    if (a.alone and b in INEXACT) or (b.alone and a in INEXACT):
+        raise _unmixed(a, b)
     if b.kind == "complex":
         a, b = b, a
     if a.kind == "complex":
@@ -168,6 +184,17 @@ def _together(a: Format, b: Format, wide: bool) -> Format:
         return _together(b, a, wide)
     both = "float" if a.kind == "float" else "unsigned" if a.kind == b.kind == "unsigned" else "signed"
     return next((f for f in of_kind(both) if holds(f, a) and holds(f, b)), FLOAT64)  # uint64 beside signed: float32 holds neither
+
+
+def _unmixed(a: Format, b: Format) -> Exception:
+    from weft import errors  # of which no kernel's code depends
+
+    one, other = (a, b) if a.alone else (b, a)
+    common = f"astype('{FLOAT32 if other.alone else other}')"
+    return errors.DTypeError(
+        f"{a} and {b} do not mix: 8-bit floats become other floats only where that is asked for. Cast the {one} operand with "
+        f"{common}{', and the other' if other.alone else ''}, or what meets it with astype('{one}')."
+    )
 
 
 def complexed(form: Format) -> Format:
@@ -243,12 +270,20 @@ def same_kind(source: Format, target: Format) -> bool:
 
 
 def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
-    """NumPy's astype, but float64 is rounded to bfloat16 once: ml_dtypes rounds to float32 on the way."""
-    if x.dtype != FLOAT64.numpy or to != BFLOAT16.numpy:
+    """NumPy's astype, but float64 is rounded once to the formats of ml_dtypes, which rounds to float32 on the way."""
+    if x.dtype != FLOAT64.numpy or to.isbuiltin == 1:
         return x.astype(to)
     with np.errstate(all="ignore"):
         near = np.asarray(x.astype(np.float32))
-    back = near.astype(np.float64)
-    bits = near.view(np.int32) - (abs(back) > abs(x))  # towards zero; then the last bit says that something was cut off
-    odd = np.where((back != x) & np.isfinite(x), bits | 1, near.view(np.int32))
-    return odd.astype(np.int32).view(np.float32).astype(to)
+        back = near.astype(np.float64)
+        bits = near.view(np.int32) - (abs(back) > abs(x))  # towards zero; then the last bit says that something was cut off
+        odd = np.where((back != x) & np.isfinite(x), bits | 1, near.view(np.int32))
+        return odd.astype(np.int32).view(np.float32).astype(to)
+
+
+def scalar(value: Any, form: Format) -> Any:
+    """A Python number as one of NumPy's, rounded once; NaN without a sign, since texts have no word for it."""
+    if form.narrow and form.numpy.isbuiltin != 1 and type(value) is not bool:
+        found = converted(np.asarray(float(value)), form.numpy)[()]
+        return found if found == found else form.numpy.type(np.nan)
+    return form.numpy.type(value)

@@ -146,7 +146,7 @@ def is_int(x: Any) -> bool:
 
 def _held(dtype: Format) -> Callable[[Any], Any]:
     kind = float if dtype in FLOATS else bool if dtype.kind == "bool" else int
-    small = 127 if kind is int else 65504 if kind is float else -1
+    small = 127 if kind is int else dtype.reach
 
     def held(value: Any) -> Any:
         if not 0 <= value <= small and not fits(value, dtype):

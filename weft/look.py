@@ -119,6 +119,12 @@ def varies(node: Node) -> bool:
     return False
 
 
+def buffer(node: Node, free: bool = False) -> Any:
+    """The content of a node where it lies: a buffer, or the number that a run-time number is; for ``free`` see :func:`values`."""
+    value = node.value
+    return values([node], free)[0] if value is None or LOCAL.keep else value
+
+
 def look(node: Node, free: bool = False) -> np.ndarray:
     """The content of a node as a read-only NumPy array; for ``free`` see :func:`values`."""
     value = node.value

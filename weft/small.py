@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import execute
 from weft.cell import LOCAL
-from weft.formats import FLOATS, Format
+from weft.formats import FLOATS, Format, scalar
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.dot_general import free_axes
@@ -66,9 +66,9 @@ def number(value: Any, dtype: Format) -> Any:
 @lru_cache(maxsize=4096)
 def _number(value: Any, negative: bool, dtype: Format) -> Any:
     if -65504 <= value <= 65504:  # float16's largest
-        return execute.to_buffer(np.asarray(value, dtype.numpy))
+        return execute.to_buffer(np.asarray(scalar(value, dtype)))
     with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
-        return execute.to_buffer(np.asarray(value).astype(dtype.numpy))
+        return execute.to_buffer(np.asarray(scalar(value, dtype) if dtype.narrow else np.asarray(value).astype(dtype.numpy)))
 
 
 def numpys(op: Primitive) -> bool:

@@ -1,4 +1,4 @@
-"""Spelling: what users write where a dtype is asked for, as the format it means."""
+"""Spelling: what users write where a dtype is place_of for, as the format it means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import DTypeError
+from weft.errors import DTypeError, place_of
 from weft.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 
 _WORDS: dict[Any, Format] = {
@@ -28,8 +28,14 @@ def spelled(dtype: Any) -> Format:
     try:
         found = np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
+        raise DTypeError(f"{_where(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
     native = found.newbyteorder("=")
     if native in FROM_NUMPY:
         return FROM_NUMPY[native]
-    raise DTypeError(f"weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")
+    raise DTypeError(f"{_where(dtype)}weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")
+
+
+def _where(dtype: Any) -> str:
+    """What was called, and its argument, as the beginning of a message."""
+    function, argument = place_of(dtype)
+    return f"{function}: {argument}: " if argument else f"{function}: " if function else ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import execute, node_by_node, placed, small
 from weft.cell import LOCAL
+from weft.devices.faults import OutOfRoom
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import CONSTANT
 from weft.recent import Recent
@@ -29,8 +30,11 @@ def run(graph: Graph, values: Sequence[Any]) -> list[Any]:
     if LOCAL.place is not LOCAL.device and LOCAL.watch is None:
         name = placed.device_of(graph, values)
         if name != "cpu":
-            with execute.on(name):
-                return execute.run(graph, values)
+            try:
+                with execute.on(name):
+                    return execute.run(graph, values)
+            except OutOfRoom as error:
+                placed.refused(graph, name, error)
     if not (LOCAL.patience and small.possible() and execute.computes_at_once()):
         return execute.run(graph, values)
     key = execute.key_of(graph)

@@ -24,6 +24,10 @@ from weft.look import look, materialise
 
 ViewStep = tuple[str, dict[str, Any]]
 Path = tuple[ViewStep, ...]
+REAL: Path = (("real", {}),)
+IMAG: Path = (("imag", {}),)
+NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
+_OTHER = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to what is not there
 
 
 def follow(node: Node, path: Path) -> Node:
@@ -170,12 +174,6 @@ def _one(first: ViewStep, second: ViewStep) -> Path:
     places = zip(before["start"], before["step"], after["start"], after["shape"], strict=True)
     starts = tuple([a + p * b if n else 0 for a, p, b, n in places])
     return (("slice", {"start": starts, "step": steps, "shape": after["shape"]}),)
-
-
-REAL: Path = (("real", {}),)
-IMAG: Path = (("imag", {}),)
-NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
-_OTHER = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to what is not there
 
 
 def view_step(have: Format, dtype: Format, shape: Shape) -> ViewStep:

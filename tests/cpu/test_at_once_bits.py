@@ -24,7 +24,7 @@ def test_samples(op: Primitive, often: int, rng: np.random.Generator, monkeypatc
         leaves = oracle.leaves(s.arrays)
         node = bind(op, *leaves, **s.params)
         if not small.can(node):
-            assert op.kind in ("window", "unwindow", "convolution", "loop", "result"), op.kind
+            assert op.kind in ("window", "unwindow", "convolution", "attention", "attention_gradient", "loop", "result"), op.kind
             return
         buffers = [execute.to_buffer(np.asarray(a)) for a in s.arrays]
         (want,) = execute.run(Graph(leaves, [node]), buffers)

@@ -14,7 +14,7 @@ from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Sto
 from weft.kernel.summation import product_order
 from weft.spelling import spelled
 
-BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
+BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
 
 # n, c, h, w, o, kh, kw, stride, padding, dilation
 CASES = [
@@ -101,7 +101,7 @@ def test_input_gradient() -> None:
     close(out, conv_reference(dy, turned, *how), conv_reference(abs(dy), abs(turned), *how), np.float32)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_halves(name) -> None:
     """Stored in 16 bits, summed in float32, rounded once."""
     dtype = np.dtype(getattr(ml_dtypes, name, None) or name)

@@ -10,8 +10,9 @@ from harness import isas
 
 from weft.devices.cpu.convolution.conv import generate_conv
 
-BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
-DTYPES = (np.dtype("float32"), np.dtype("float64"), np.dtype(ml_dtypes.bfloat16), np.dtype("float16"))
+BOUND = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
+DTYPES = (np.dtype("float32"), np.dtype("float64"), np.dtype(ml_dtypes.bfloat16), np.dtype("float16"),
+          np.dtype(ml_dtypes.float8_e5m2))
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33)  # of rows and columns: about the lanes of every target
 
 

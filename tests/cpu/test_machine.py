@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
 from harness import access, buffers, compile_kernel, fresh, load, op
 
 from tests.kernel.evaluate import evaluate
-from weft.formats import FLOAT32
+from weft.formats import FLOAT32, FORMATS, converted, of_kind
 from weft.kernel.ir import MACHINE, Axis, Kernel, Phase, Stage, Store, Value
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
-FLOATS = [np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16), BF16]
+NARROW = [f.numpy for f in of_kind("float") if f.narrow]
+FLOATS = [np.dtype(np.float32), np.dtype(np.float64), *NARROW]
 INTS = [np.dtype(k) for k in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")]
 BOOL = np.dtype(bool)
 COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -75,7 +74,7 @@ def test_operations_give_numpys_answers(dtype, rng):
             arrays[1] = rng.integers(0, 8 * dtype.itemsize + 5, n).astype(dtype)
         kernel, got = run(lambda *x, name=name: op(name, *x, dtype=BOOL if name in COMPARE else dtype), arrays,
                           BOOL if name in COMPARE else dtype, arity)
-        if dtype.name in ("float16", "bfloat16") and name not in COMPARE:
+        if dtype in NARROW and name not in COMPARE:
             wide = [a.astype(np.float32) for a in arrays]
             _, exact = run(lambda *x, name=name: op(name, *x), wide, np.dtype(np.float32), arity)
             with np.errstate(all="ignore"):
@@ -100,7 +99,7 @@ def test_casts_give_numpys_answers(source, rng):
             x = np.where(x.astype(np.float64) > limit.max, 1, x).astype(source)
         _, got = run(lambda v, target=target: op("cast", v, dtype=target), [x], target, 1)
         with np.errstate(all="ignore"):
-            agree(got, x.astype(target))
+            agree(got, converted(x, target))
 
 
 def test_float_to_int_out_of_range_is_defined():
@@ -114,12 +113,14 @@ def test_float_to_int_out_of_range_is_defined():
 
 
 @pytest.mark.parametrize("pair", [("float32", "int32"), ("int32", "float32"), ("float64", "uint64"), ("float16", "uint16"),
-                                  ("uint16", "float16"), ("bfloat16", "int16"), ("int16", "bfloat16"), ("uint8", "int8")])
+                                  ("uint16", "float16"), ("bfloat16", "int16"), ("int16", "bfloat16"), ("uint8", "int8"),
+                                  ("float8_e4m3fn", "uint8"), ("uint8", "float8_e4m3fn"), ("float8_e5m2", "int8"),
+                                  ("int8", "float8_e5m2")])
 def test_bitcast(pair, rng):
-    source, target = (BF16 if p == "bfloat16" else np.dtype(p) for p in pair)
+    source, target = (FORMATS[p].numpy for p in pair)
     x = values(source, 77, rng)
-    if source.name in ("uint16", "int16"):
-        x = (x & np.array(0x3FFF, x.dtype)).astype(source)  # no NaN: their payload may change
+    if target in NARROW:
+        x = (x & np.array({2: 0x3FFF, 1: 0x77}[x.itemsize], x.dtype)).astype(source)  # no NaN: their payload may change
     _, got = run(lambda v: op("bitcast", v, dtype=target), [x], target, 1)
     if source not in FLOATS or not np.isnan(x.astype(np.float64)).any():
         assert got.tobytes() == x.view(target).tobytes()

@@ -11,8 +11,8 @@ from harness import isas
 
 from weft.kernel.printer import print_kernel
 
-TOLERANCE = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
-SAMPLED = sorted(name for name, p in TABLE.items() if p.samples is not None)
+TOLERANCE = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
+SAMPLED = sorted(name for name, p in TABLE.items() if p.samples is not None and not p.chains)  # loops hold no chain of products
 UNARY = ("negative", "abs", "square", "floor", "sign")
 BINARY = ("add", "subtract", "multiply", "maximum", "minimum")
 

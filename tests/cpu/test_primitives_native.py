@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -20,7 +19,7 @@ from weft.schedule.build import build
 from weft.schedule.program import Call, Host
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
-TOLERANCE = {2: 4e-2, 4: 3e-5, 8: 1e-12}
+TOLERANCE = {1: 4e-1, 2: 4e-2, 4: 3e-5, 8: 1e-12}
 everyone = pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)
 
 
@@ -31,12 +30,11 @@ def variants(op: Primitive, rng: np.random.Generator) -> list[Sample]:
     if op.name in ("bitcast", "cast"):
         return samples
     hosted = any(op.name in names.split() for names in LATER.values())  # LAPACK's, and of complex numbers
-    for dtype in (np.float64,) if hosted else (np.float64, np.float16, ml_dtypes.bfloat16):
+    for dtype in (np.float64,) if hosted and not op.chains else (np.float64, *oracle.NARROW):
         tags = {"prime", "special"} if op.kind == "elementwise" else {"prime"}
         for s in list(samples):
             if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
-                with np.errstate(all="ignore"):
-                    arrays = tuple(a.astype(dtype) if a.dtype == np.float32 else a for a in s.arrays)
+                arrays = tuple(oracle.in_format(a, dtype) if a.dtype == np.float32 else a for a in s.arrays)
                 samples.append(Sample(arrays, s.params, s.tag))
     return samples
 

@@ -30,6 +30,7 @@ from weft.kernel.target import CPU
 
 DEVICE: Any = get_device()
 BFLOAT16, FLOAT16, FLOAT32, FLOAT64 = (FORMATS[name].numpy for name in ("bfloat16", "float16", "float32", "float64"))
+FLOAT8 = tuple(f.numpy for f in FORMATS.values() if f.alone)
 CANARY = 0xA5
 
 
@@ -168,7 +169,7 @@ def test_batches(m: int, n: int, k: int, rng) -> None:
         same(out.checked(), batched.numpy())
 
 
-@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16], ids=str)
+@pytest.mark.parametrize("dtype", [FLOAT16, BFLOAT16, *FLOAT8], ids=str)
 def test_narrow_products(dtype: np.dtype, rng) -> None:
     """The caller widens the operands and rounds the result."""
     for m, n, k in [(5, 7, 200), (1, 30, 130), (1, 1, 300), (20, 33, 41)]:
@@ -257,7 +258,7 @@ def test_sums_of_what_is_not_finite() -> None:
     same(out.checked(), np.zeros(4, np.float32))
 
 
-@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, np.dtype(np.int64)], ids=str)
+@pytest.mark.parametrize("dtype", [FLOAT32, FLOAT16, BFLOAT16, *FLOAT8, np.dtype(np.int64)], ids=str)
 def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
     """What NumPy can say with the same bits: ``kernel/ordered.py``."""
     wide = FLOAT32 if FROM_NUMPY[dtype].narrow else dtype
@@ -306,7 +307,7 @@ def compiled_each(name: str) -> Any:
 
 @pytest.mark.parametrize("name", INEXACT)
 def test_functions(name: str, rng) -> None:
-    for dtype in (FLOAT32, FLOAT64, FLOAT16, BFLOAT16):
+    for dtype in (FLOAT32, FLOAT64, FLOAT16, BFLOAT16, *FLOAT8):
         given = operands(rng, name, 67, dtype)
         want = compiled_each(name)(*map(wf.array, given)).numpy()
         run = DEVICE.sized.each(TABLE[name], (FROM_NUMPY[dtype],) * len(given))

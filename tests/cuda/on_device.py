@@ -12,6 +12,7 @@ from tests.fuzz import derivatives, expressions
 from tests.fuzz.expressions import graph_of
 from tests.fuzz.levels import Mismatch, near, overflowing, perform
 from tests.fuzz.program import Program
+from tests.kernel.evaluate import lying, shown
 from weft import execute
 from weft.devices.cuda.simulated import DeviceMemory
 from weft.errors import TraceError
@@ -27,7 +28,7 @@ def run_kernel(
     shared: Sequence[tuple[int, int]] = (),
 ) -> list[np.ndarray]:
     """The outputs of a kernel; ``shared``: (input, output) positions that are one piece of memory."""
-    memories = [device.upload(a) for a in inputs]
+    memories = [device.upload(lying(a, b)) for a, b in zip(inputs, kernel.inputs, strict=True)]
     lies = {o: i for i, o in shared}
     outputs = [
         memories[lies[k]] if k in lies else device.allocate(int(np.prod(b.shape)) * b.dtype.bytes)
@@ -36,7 +37,7 @@ def run_kernel(
     told = [m.memory if isinstance(m, DeviceMemory) else m.pointer for m in (*memories, *outputs)]
     wrong = device.run_kernel(kernel, told, scalars)
     assert wrong is None, f"index {wrong} is out of range"
-    return [np.array(device.download(m, b.shape, b.dtype)) for m, b in zip(outputs, kernel.outputs, strict=True)]
+    return [shown(np.array(device.download(m, b.lying, b.dtype)), b) for m, b in zip(outputs, kernel.outputs, strict=True)]
 
 
 def check_kernel(

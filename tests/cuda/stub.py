@@ -45,7 +45,7 @@ class StubDriver:
     log : what was done; waits : how often somebody waited; asked : what was asked for and is not done yet
     """
 
-    name, capability = "a stub of a card", 90
+    name, capability, stream = "a stub of a card", 90, 77
 
     def __init__(self, compiler: Compiler, limit: int = 1 << 30) -> None:
         self.compiler, self.total = compiler, limit
@@ -55,7 +55,11 @@ class StubDriver:
         self.log: list[str] = []
         self.graph: list[tuple[str, Callable[[], None]]] | None = None
         self.waits = self.trims = self.dropped = self.marks = 0
-        self.used = 0
+        self.used = self.settles = 0
+        self.pending: list[int] = []  # graphs that were asked for and are not done
+        self.clock, self.times = 0.0, lambda launch: 1e-5  # what launches take
+        self.refuses: Callable[[Launch], bool] = lambda launch: False  # to load
+        self.others: dict[int, list[Callable[[], None]]] = {}  # what other libraries asked for, by stream
         self.launched: list[tuple[Launch, tuple[int, int], int]] = []
 
     def enter(self) -> None:
@@ -135,7 +139,10 @@ class StubDriver:
     # ---- kernels
 
     def load(self, code: Code) -> Any:
-        return self.compiler.launches[int(code.binary.split()[1])]
+        found = self.compiler.launches[int(code.binary.split()[1])]
+        if self.refuses(found[0]):
+            raise DriverError("load: the code asks for more than the card has")
+        return found
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
         launch, aligned = function
@@ -166,6 +173,7 @@ class StubDriver:
                 if where is not None:
                     self._inside(where[0], 0)
             self.launched.append((launch, grid, aligned))
+            self.clock += self.times(launch)
             interpreted(launch, addresses, numbers)
 
         if grid != launch.grid:
@@ -200,10 +208,62 @@ class StubDriver:
                 raise DriverError("a wait for what was never asked for")
             self._do(1)
 
+    def reached(self, mark: Any) -> bool:
+        return mark.get("reached") is mark["number"]
+
+    def _until(self, mark: Any) -> None:
+        while not self.reached(mark):
+            self._do(1)
+
+    def stamp(self) -> Any:
+        self._not_recording("stamp")
+        found: dict[str, Any] = {"number": object()}
+        self.asked.append(("stamp", lambda: found.update(reached=found["number"], clock=self.clock)))
+        return found
+
+    def passed(self, first: Any, second: Any) -> float:
+        return second["clock"] - first["clock"]
+
     def synchronise(self) -> None:
         self._not_recording("synchronise")
         self.waits += 1
         self._do(len(self.asked))
+
+    # ---- others on the card, with streams of their own
+
+    def lead(self, stream: int) -> None:
+        mark = self.mark()
+        self.others.setdefault(stream, []).append(lambda: self._until(mark))
+
+    def follow(self, stream: int) -> None:
+        self._not_recording("follow")
+        seen: list[bool] = []
+        self.others.setdefault(stream, []).append(lambda: seen.append(True))
+        self.asked.append(("follow", lambda: self.run(stream, seen)))
+
+    def run(self, stream: int, until: list[bool] | None = None) -> None:
+        """Do what was asked for on another stream."""
+        theirs = self.others.get(stream, [])
+        while theirs and not until:
+            theirs.pop(0)()
+
+    def settle(self) -> None:
+        self._not_recording("settle")
+        self.settles += 1
+        for stream in self.others:
+            self.run(stream)
+        self._do(len(self.asked))
+
+    def lies(self, address: int) -> int | None:
+        return 0 if any(a <= address < a + m.size for a, m in self.memory.items()) else None
+
+    def theirs(self, content: np.ndarray, stream: int, offset: int = 0) -> int:
+        """Memory of another library, which writes its content on its stream; the address."""
+        address, piece = self._piece(content.nbytes + offset + 1, UNWRITTEN)
+        self.memory[address] = piece
+        told = np.frombuffer(content.tobytes(), np.uint8)
+        self.others.setdefault(stream, []).append(lambda: piece.__setitem__(slice(offset, offset + told.size), told))
+        return address + offset
 
     # ---- graphs
 
@@ -217,9 +277,20 @@ class StubDriver:
 
     def replay(self, graph: Any) -> None:
         self._not_recording("replay")
-        self.asked.append(("replay", lambda: [done() for _, done in graph] and None))
+        if not graph:
+            raise DriverError("replay of a graph that was dropped")
+
+        def done() -> None:
+            self.pending.remove(id(graph))
+            for _, each in graph:
+                each()
+
+        self.pending.append(id(graph))
+        self.asked.append(("replay", done))
 
     def drop(self, graph: Any) -> None:
+        if id(graph) in self.pending:
+            raise DriverError("a graph is dropped before its replay is done")
         self.dropped += 1
         graph.clear()
 

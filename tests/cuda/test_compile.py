@@ -17,11 +17,11 @@ from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
 from weft import execute
-from weft.devices.cuda import adapter
+from weft.devices.cuda import adapter, emission
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
+from weft.devices.cuda.target import GPU
 from weft.graph.node import Graph
-from weft.kernel.target import Target
 from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.transforms.jit import jit
@@ -29,7 +29,6 @@ from weft.transforms.jit import jit
 pytest.importorskip("triton")
 
 CARDS = (80, 90, 100)
-GPU = Target("gpu")
 PARTS = 8
 SHARED = 227 << 10  # bytes that a block can have on a card of capability 9.0
 
@@ -102,6 +101,12 @@ TEMPLATES: dict[str, tuple[Any, tuple[tuple[int, ...], ...], str, str]] = {  # f
     "product float32": (lambda x, y: wf.tanh(x @ y), ((512, 512),) * 2, "float32", "fma.rn.f32"),
     "product bfloat16": (lambda x, y: x @ y, ((1024, 1024),) * 2, "bfloat16", "mma"),
     "product float16": (lambda x, y: x @ y, ((256, 256),) * 2, "float16", "mma"),
+    "product float8_e4m3fn": (lambda x, y: x @ y, ((256, 256),) * 2, "float8_e4m3fn", "mma"),
+    "product float8_e5m2": (lambda x, y: x @ y, ((1024, 1024),) * 2, "float8_e5m2", "mma"),
+    "product int8": (lambda x, y: wf.matmul(x, y, dtype="int32"), ((1024, 1024),) * 2, "int8", "mma"),
+    "product int8, small": (lambda x, y: wf.matmul(x, y, dtype="int32"), ((40, 24), (24, 50)), "int8", "mma"),
+    "rounded by chance": (lambda x: x.astype("float8_e4m3fn", rounding="stochastic"), ((4096, 4096),), "float32", "ld.global"),
+    "map float8": (lambda x, y: wf.sqrt(x * 2 + y), ((4096, 4096),) * 2, "float8_e4m3fn", "ld.global"),
     "product float64": (lambda x, y: x @ y, ((256, 256),) * 2, "float64", ""),
     "convolution": (lambda x, w: wf.nn.conv2d(x, w), ((8, 16, 32, 32), (32, 16, 3, 3)), "float32", "fma.rn.f32"),
 }
@@ -128,13 +133,14 @@ def test_what_is_interpreted_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch
     """By hash, where either way takes a text."""
     taken: dict[str, list[str]] = {"interpreted": [], "compiled": []}
     way = "interpreted"
-    original = adapter._functions
+    original = emission.functions
 
     def functions(text: str, names: dict[str, Any]) -> Any:
         taken[way].append(hashlib.sha256(text.encode()).hexdigest())
         return original(text, names)
 
-    monkeypatch.setattr(adapter, "_functions", functions)
+    for module in (adapter, emission):
+        monkeypatch.setattr(module, "functions", functions)
     fresh = adapter._Interpreter()  # one that has seen no text
     monkeypatch.setattr(adapter, "_tools", lambda: fresh)
     x, y = np.ones((33, 40), np.float32), np.ones((40, 20), np.float32)

@@ -18,11 +18,11 @@ from weft.devices.cuda.generate import generate
 from weft.devices.cuda.memory import LEAST, class_of
 from weft.devices.cuda.packed import Parameters, compiled_sizes, layout
 from weft.devices.cuda.staging import Staging
+from weft.devices.cuda.target import GPU
 from weft.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf, scalar_leaf
-from weft.kernel.target import Target
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
@@ -139,7 +139,7 @@ def test_numbers_lie_where_the_card_reads_them() -> None:
 def test_triton_declares_the_parameters_that_are_packed(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     x, s = input_leaf((300,), EVERY[name]), scalar_leaf(None, EVERY[name])
-    program = build(Graph([x, s], [bind(TABLE["maximum"], x, s)]), Target("gpu"))
+    program = build(Graph([x, s], [bind(TABLE["maximum"], x, s)]), GPU)
     (launch,) = generate(calls(program)[0].kernel).launches
     for aligned in (1, 16):
         code = adapter.compiled(launch, 90, aligned)

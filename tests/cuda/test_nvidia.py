@@ -36,17 +36,22 @@ ARITY = {  # parameters of the functions of cuda-bindings 13
     "cuFuncSetAttribute": 3,
     "cuLaunchKernel": 11, "cuStreamBeginCapture": 2, "cuStreamEndCapture": 1, "cuGraphInstantiate": 2,
     "cuGraphDestroy": 1, "cuGraphLaunch": 2, "cuGraphExecDestroy": 1, "cuGetErrorString": 1,
+    "cuEventQuery": 1, "cuEventDestroy": 1, "cuStreamWaitEvent": 3, "cuCtxSynchronize": 0,
+    "cuEventElapsedTime": 2, "cuPointerGetAttribute": 2,
 }
 NAMES = {
     "CUdevice_attribute": ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
     "CUstream_flags": ("CU_STREAM_NON_BLOCKING",), "CUmemPool_attribute": ("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD",),
-    "CUfunction_attribute": ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",), "CUevent_flags": ("CU_EVENT_DISABLE_TIMING",),
+    "CUfunction_attribute": ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",),
+    "CUevent_flags": ("CU_EVENT_DISABLE_TIMING", "CU_EVENT_DEFAULT"),
     "CUstreamCaptureMode": ("CU_STREAM_CAPTURE_MODE_THREAD_LOCAL",),
-    "CUresult": ("CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"),
+    "CUresult": ("CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY"),
+    "CUpointer_attribute": ("CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL",),
 }
 RESULTS = {
     "cuDeviceGet": 0, "cuDevicePrimaryCtxRetain": "context", "cuDeviceGetName": b"A card\0\0", "cuDeviceTotalMem": 1 << 36,
-    "cuStreamCreate": "stream", "cuDeviceGetDefaultMemPool": "pool", "cuEventCreate": "event", "cuModuleLoadData": "module",
+    "cuStreamCreate": 7, "cuPointerGetAttribute": 3,
+    "cuEventElapsedTime": 2.5, "cuDeviceGetDefaultMemPool": "pool", "cuEventCreate": "event", "cuModuleLoadData": "module",
     "cuModuleGetFunction": "function", "cuStreamEndCapture": "drawn", "cuGraphInstantiate": "graph",
     "cuGetErrorString": b"what it says",
 }
@@ -59,6 +64,7 @@ class Api:
     """
 
     cuuint64_t = int
+    CUstream = int
 
     def __init__(self) -> None:
         for kind, names in NAMES.items():
@@ -130,7 +136,7 @@ def test_a_program_is_started() -> None:
     given = device.upload(np.arange(300, dtype=np.float32))
     (out,) = run([given])
     function, *grid, shared, stream, parameters, extra = api.last("cuLaunchKernel")
-    assert (function, grid[1:], shared, stream, extra) == ("function", [1, 1, 128, 1, 1], 100 << 10, "stream", 0) and grid[0] > 0
+    assert (function, grid[1:], shared, stream, extra) == ("function", [1, 1, 128, 1, 1], 100 << 10, 7, 0) and grid[0] > 0
     assert {struct.unpack("Q", p)[0] for p in api.parameters[:2]} == {given.pointer, out.pointer}
     assert struct.unpack("i", api.parameters[2][:4]) == (300,)
     np.testing.assert_array_equal(device.download(given, (300,), FLOAT32), np.arange(300))
@@ -154,12 +160,43 @@ def test_graphs() -> None:
     assert names == [
         "cuMemcpyDtoDAsync", "cuStreamEndCapture", "cuGraphInstantiate", "cuGraphDestroy", "cuGraphLaunch", "cuGraphExecDestroy",
     ]
-    assert api.last("cuGraphLaunch") == ("graph", "stream") and api.last("cuStreamBeginCapture")[0] == "stream"
+    assert api.last("cuGraphLaunch") == ("graph", 7) and api.last("cuStreamBeginCapture")[0] == 7
     api.fails["cuGraphInstantiate"] = 7
     driver.record()
     with pytest.raises(DriverError, match=r"cuGraphInstantiate: what it says \(7\)"):
         driver.recorded()
     assert api.count()["cuGraphDestroy"] == 2
+
+
+def test_other_libraries_on_the_card() -> None:
+    api = Api()
+    driver = NvidiaDriver(0, api)
+    assert driver.stream == 7 and driver.lies(4096) == 3
+    for order, first, second in ((driver.lead, 7, 1), (driver.follow, 2, 7), (driver.lead, 7, 1 << 40)):
+        order(first if second == 7 else second)
+        assert [given for name, given in api.asked[-4:]] == [(0,), ("event", first), (second, "event", 0), ("event",)]
+    mark = driver.mark()
+    assert driver.reached(mark)
+    api.fails.update(cuEventQuery=2, cuPointerGetAttribute=1)
+    assert not driver.reached(mark) and driver.lies(4096) is None
+    api.fails["cuEventQuery"] = 5
+    with pytest.raises(DriverError, match="cuEventQuery: 5"):
+        driver.reached(mark)
+    driver.settle()
+    api.fails["cuStreamWaitEvent"] = 9
+    with pytest.raises(DriverError, match="cuStreamWaitEvent"):
+        driver.lead(1)
+    assert api.asked[-1][0] == "cuEventDestroy" and api.count()["cuEventDestroy"] == 4 and api.count()["cuCtxSynchronize"] == 1
+
+
+def test_time_on_the_card() -> None:
+    api = Api()
+    driver = NvidiaDriver(0, api)
+    first, second = driver.stamp(), driver.stamp()
+    assert api.last("cuEventCreate") == (1,) and api.count()["cuEventRecord"] == 2  # the default keeps the time
+    assert driver.passed(first, second) == 0.0025 and api.count()["cuEventDestroy"] == 2
+    driver.mark()
+    assert api.last("cuEventCreate") == (0,)
 
 
 def test_errors_say_what_was_asked() -> None:

@@ -56,6 +56,28 @@ def small_net() -> Any:
     )
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float8_e4m3fn", "float8_e5m2"])
+def test_products_of_8_bits_add_up_in_32(dtype: str) -> None:
+    """Sums of these products have no rounding, so all orders give their bits."""
+    rng = np.random.default_rng()
+    wide = "float32" if "float" in dtype else "int32"
+    for m, k, n in ((5, 7, 3), (33, 65, 17), (70, 130, 40)):
+        a, b = (wf.array(rng.integers(0 if dtype == "uint8" else -7, 8, s)).astype(dtype) for s in ((m, k), (k, n)))
+        here, there = on_both(lambda a=a, b=b: wf.jit(lambda x, y: wf.matmul(x, y, dtype=wide))(a, b).numpy())
+        np.testing.assert_array_equal(here, there)
+        np.testing.assert_array_equal(here, a.numpy().astype("int64") @ b.numpy().astype("int64"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_casts_round_by_chance_as_on_the_cpu(dtype: str) -> None:
+    rng = np.random.default_rng()
+    x = rng.normal(size=500) * np.exp2(rng.integers(-20, 16, 500))
+    for source in ("float32", "float64"):
+        for way in ("stochastic", "up", "toward zero"):
+            here, there = on_both(lambda s=source, w=way: wf.array(x.astype(s)).astype(dtype, rounding=w).numpy())
+            assert here.dtype == there.dtype == dtype and here.tobytes() == there.tobytes(), (source, way)
+
+
 @pytest.mark.parametrize("optimizer", [wf.optim.SGD, wf.optim.Adam])
 def test_a_convolutional_net_learns_as_on_the_cpu(optimizer) -> None:
     rng = np.random.default_rng(0)
@@ -76,6 +98,37 @@ def test_a_convolutional_net_learns_as_on_the_cpu(optimizer) -> None:
     here, there = on_both(run)
     np.testing.assert_allclose(there, here, rtol=1e-5)
     assert here[-1] < here[0]
+
+
+def trained_in_16_bits(steps: int = 2) -> tuple[list[float], list[np.ndarray]]:
+    """A net in bfloat16 that learns: losses, and weights after some steps."""
+    rng = np.random.default_rng(1)
+    net = wf.nn.Sequential(
+        wf.nn.Conv2d(8, 16, 3, padding=1, bias=False), wf.nn.BatchNorm2d(16), wf.nn.ReLU(),
+        wf.nn.Conv2d(16, 8, 3, stride=2, padding=1), wf.nn.ReLU(), wf.nn.MaxPool2d(2), wf.nn.Flatten(), wf.nn.Linear(8 * 4, 4),
+    )
+    x, t = wf.array(rng.standard_normal((4, 8, 8, 8)).astype(np.float32)), wf.array(rng.integers(0, 4, 4))
+    rule = wf.optim.SGD(0.1, momentum=0.9).init(net)
+
+    @wf.jit
+    def step(net: Any, rule: Any) -> wf.Array:
+        def loss(net: Any) -> Any:
+            half = wf.tree_map(lambda w: wf.astype(w, "bfloat16"), net)
+            return wf.losses.cross_entropy(wf.astype(half(wf.astype(x, "bfloat16")), "float32"), t)
+
+        value, slope = wf.value_and_grad(loss)(net)
+        rule.update(net, slope)
+        return value
+
+    return [float(step(net, rule)) for _ in range(steps)], [w.numpy() for w in wf.tree_leaves(net)]
+
+
+def test_a_net_in_16_bits_learns_as_on_the_cpu() -> None:
+    """Its arrays lie channels last there."""
+    (here, weights), (there, found) = on_both(trained_in_16_bits)
+    np.testing.assert_allclose(there, here, rtol=2e-2)
+    for a, b in zip(found, weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-2, atol=2e-2 * np.abs(b).max())
 
 
 def test_fit() -> None:
@@ -200,6 +253,16 @@ def test_state_is_updated_in_its_memory(simulated: Any) -> None:
     kept = a.copy()
     step()
     assert (float(a.sum()), float(kept.sum())) == (3000.0, 2000.0)
+
+
+@pytest.mark.parametrize("shape", [(2048, 33), (2049, 33), (5000, 40), (3, 3000, 4)])
+def test_long_columns(simulated: Any, shape: tuple[int, ...]) -> None:
+    """Cut among programs or not."""
+    x = np.random.default_rng(0).normal(size=shape)
+    found = wf.jit(lambda x: (x.sum(axis=-2), x.max(axis=-2), x.var(axis=-2)))(wf.array(x.astype(np.float32)))
+    want = x.astype(np.float32).astype(np.float64)
+    for a, b in zip(found, (want.sum(axis=-2), want.max(axis=-2), want.var(axis=-2)), strict=True):
+        np.testing.assert_allclose(a.numpy(), b, rtol=1e-5, atol=1e-3)
 
 
 def test_each_thread_has_its_device() -> None:

@@ -15,13 +15,11 @@ from weft.devices.cuda import cards
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.library import _SOURCES
+from weft.devices.cuda.target import GPU
 from weft.graph.primitives import philox
-from weft.kernel.target import Target
 from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.transforms.jit import jit
-
-GPU = Target("gpu")
 
 
 def launches(f: Any, *arguments: Any) -> list[Launch]:
@@ -46,7 +44,9 @@ def standardised(x: wf.Array) -> wf.Array:
     (lambda x: (x - x.mean(axis=1, keepdims=True)).sum(axis=1), (128, 32), 1),
     (lambda x: x.sum(), (4, 10), 2),  # the sum, and what stores it
     (lambda x: x.sum(axis=1), (2, 100_000), 3),  # few long rows: pieces of them, their sums, the store
-], ids=["softmax", "gelu", "product", "rows", "sum", "long rows"])
+    (lambda x: x.sum(axis=0), (5000, 40), 3),  # and few long columns
+    (lambda x: x.sum(axis=0), (2000, 40), 1),
+], ids=["softmax", "gelu", "product", "rows", "sum", "long rows", "long columns", "columns"])
 def test_launches(f: Any, shape: tuple[int, ...], count: int) -> None:
     assert len(launches(f, wf.zeros(shape))) == count
 

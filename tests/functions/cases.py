@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 import weft as wf
+from weft.formats import EVERY
 
-FLOATS = ("float32", "float64", "float16", "bfloat16")
+FLOATS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 SHAPES = ((), (1,), (7,), (3, 4), (2, 1, 5), (0,), (3, 0, 2))
-RTOL = {"float64": 1e-12, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+RTOL = {"float64": 1e-12, "float32": 2e-6, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}
 
 
 def dtype_of(name: str) -> np.dtype:
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    return EVERY[name].numpy
 
 
 def draw(shape: tuple[int, ...], dtype: str, low: float = -3.0, high: float = 3.0, seed: int | None = None) -> np.ndarray:

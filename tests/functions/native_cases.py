@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests import oracle
 from weft import natively
 from weft.array.core import Array
 from weft.formats import FORMATS
@@ -55,7 +56,7 @@ def content(rng, shape: tuple[int, ...], dtype: str) -> np.ndarray:
     if FORMATS[dtype].kind == "float":
         x = rng.normal(size=shape) * 2.0 ** rng.integers(-3, 4, shape)
         special = rng.choice([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-42, 1e4, -1.0], shape)
-        return np.asarray(np.where(rng.random(shape) < 0.25, special, x)).astype(FORMATS[dtype].numpy)
+        return oracle.in_format(np.asarray(np.where(rng.random(shape) < 0.25, special, x)), FORMATS[dtype].numpy)
     low, high = (0, 2) if dtype == "bool" else (0, 9) if dtype[0] == "u" else (-5, 9)
     return np.asarray(rng.integers(low, high, shape)).astype(dtype)
 

@@ -95,7 +95,8 @@ def test_what_it_says_of_itself() -> None:
         info.dtypes(device="tpu")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64",
+                                   "complex128"])
 def test_limits_are_pythons_numbers(dtype: str) -> None:
     found = wf.finfo(dtype)
     assert all(type(getattr(found, n)) is float for n in ("eps", "max", "min", "smallest_normal")) and type(found.bits) is int

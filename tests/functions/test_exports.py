@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.formats import FORMATS
 
-DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64")
+DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
+          "float8_e4m3fn", "float8_e5m2")
+CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}  # DLPack's, of what NumPy does not have
 
 
 class Tensor(ctypes.Structure):
@@ -62,7 +65,7 @@ def test_what_others_write_shows_nowhere(dtype, asked):
         taken = Consumer(x, **asked)
         t = taken.tensor
         assert (t.device, t.ndim, t.bits, t.lanes) == (1, 2, 8 * a.itemsize, 1)
-        assert t.code == {"b": 6, "i": 0, "u": 1}.get(a.dtype.kind, 4 if dtype == "bfloat16" else 2)
+        assert t.code == {"b": 6, "i": 0, "u": 1}.get(a.dtype.kind, CODES.get(dtype, 2))
         assert taken.bytes() == wanted.tobytes() and not taken.flags & 1
         taken.write()
         np.testing.assert_array_equal(x.numpy(), wanted)
@@ -129,19 +132,17 @@ def test_numpys_views_cannot_be_made_writable():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_comes_in_is_a_copy(dtype):
-    import ml_dtypes
-
-    given = np.array([0, 1, 1, 0]).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
-    ways = [wf.array, wf.asarray] + ([] if dtype == "bfloat16" else [wf.from_dlpack])
+    given = np.array([0, 1, 1, 0]).astype(FORMATS[dtype].numpy)
+    ways = [wf.array, wf.asarray] + ([] if dtype in CODES else [wf.from_dlpack])
     for way in ways:
         for source in (given.copy(), given.copy()[::2], given.copy()[::-1]):
             want = source.copy()
             a = way(source)
-            source[...] = 1 - want.astype("int8")
+            source[...] = (1 - want.astype("int8")).astype(source.dtype)
             np.testing.assert_array_equal(a.numpy(), want)
             assert a.dtype == given.dtype
     there = wf.array(given)
-    back = wf.from_dlpack(there)  # bfloat16 too, though NumPy has none
+    back = wf.from_dlpack(there)  # bfloat16 and 8-bit floats too, though NumPy has none
     there[...] = 1
     np.testing.assert_array_equal(back.numpy(), given)
     assert back.dtype == given.dtype

@@ -38,7 +38,7 @@ def real_only(name: str) -> bool:
 @pytest.mark.parametrize("name", ONE)
 def test_one_axis(name: str, dtype: str) -> None:
     if real_only(name) and dtype[0] == "c":
-        with pytest.raises(DTypeError, match=f"{name}: x is {dtype}, but must be real"):
+        with pytest.raises(DTypeError, match=f"{name}: a is {dtype}, but must be real"):
             getattr(wf.fft, name)(wf.array(data((3,), dtype)))
         return
     for shape, n, axis, norm in itertools.product([(5,), (2, 8), (3, 1, 4), (0, 4)], (None, 3, 8), (-1, 0), NORMS):

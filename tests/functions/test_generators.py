@@ -23,7 +23,7 @@ AT_ONCE = {
     "negative_binomial": (3, 0.4), "hypergeometric": (9, 7, 5), "logseries": (0.6,), "zipf": (3.0,),
 }
 VECTORS = {"multinomial": (5, [0.2, 0.8]), "dirichlet": ([1.0, 2.0, 3.0],), "multivariate_normal": ([0.0, 1.0], [[1.0, 0.2],
-        [0.2, 2.0]])}
+        [0.2, 2.0]]), "multivariate_hypergeometric": ([3, 4, 5], 6)}
 
 
 def test_every_distribution_is_here() -> None:

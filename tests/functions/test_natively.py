@@ -136,7 +136,7 @@ def test_nothing_is_leaked(rng) -> None:
     gc.collect()
     after = [sys.getrefcount(w) for w in watched]
     assert all(abs(b - a) < 50 for a, b in zip(before, after, strict=True)), list(zip(watched, before, after, strict=True))
-    assert abs(len(gc.get_objects()) - alive) < 100
+    assert len(gc.get_objects()) - alive < 100  # fewer: what another test left died late
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 4000  # KB
 
 

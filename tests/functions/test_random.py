@@ -40,7 +40,7 @@ def test_a_state_is_taken_and_given_back() -> None:
 
 
 def test_uniforms_of_other_dtypes() -> None:
-    for dtype, keep in ((wf.float16, 11), (wf.bfloat16, 8)):
+    for dtype, keep in ((wf.float16, 11), (wf.bfloat16, 8), (wf.float8_e4m3fn, 4), (wf.float8_e5m2, 3)):
         want = (bits(3, 0, 9) >> (32 - keep)).astype(np.float64) * 2.0**-keep
         assert wf.random.random(9, key=wf.random.key(3), dtype=dtype).astype(wf.float64).tolist() == want.tolist()
     high, low = bits(3, 0, 5).astype(np.uint64), bits(3, 2, 5).astype(np.uint64)

@@ -198,10 +198,10 @@ ERRORS = [
     (lambda x: wf.pad(x, -1), wf.errors.ShapeError, "pad_width"),
     (lambda x: wf.pad(x, 1, mode="nonsense"), ValueError, "mode='nonsense'"),
     (lambda x: wf.pad(x[:0], 1, mode="edge"), wf.errors.ShapeError, "no element"),
-    (lambda x: wf.tile(x, 1.5), wf.errors.DTypeError, "repetitions must be an integer"),
+    (lambda x: wf.tile(x, 1.5), wf.errors.DTypeError, "reps must be an integer"),
     (lambda x: wf.tile(x, -1), wf.errors.ShapeError, "negative"),
     (lambda x: wf.repeat(x, [1, 2], 1), wf.errors.ShapeError, "repeat: repeats"),
-    (lambda x: wf.roll(x, (1, 2)), wf.errors.ShapeError, "roll: shift"),
+    (lambda x: wf.roll(x, (1, 2), (0, 1, 0)), wf.errors.ShapeError, "roll: shift"),
     (lambda x: wf.flip(x, 2), wf.errors.AxisError, "flip: axis=2"),
 ]
 

@@ -49,7 +49,7 @@ def test_over_axes(name: str, shape: tuple, axis: object, keepdims: bool) -> Non
 @pytest.mark.parametrize("shape, axis", AXES)
 @pytest.mark.parametrize("name", EXTREME)
 def test_extremes(name: str, shape: tuple, axis: object, keepdims: bool) -> None:
-    for dtype in ("float32", "int64", "uint8", "bfloat16"):
+    for dtype in ("float32", "int64", "uint8", "bfloat16", "float8_e4m3fn", "float8_e5m2"):
         x = draw(shape, dtype)
         check(
             getattr(wf, name)(x, axis=axis, keepdims=keepdims),
@@ -82,7 +82,7 @@ def test_moments_dtypes(name: str, dtype: str) -> None:
     x = draw((5, 8), dtype)
     result = dtype_of(dtype) if dtype in FLOATS else np.dtype(np.float32)
     want = numpys(name, x.astype(np.float64), axis=1)
-    rtol = {"float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2}.get(dtype, 3e-6)
+    rtol = {"float64": 1e-12, "float16": 2e-3, "bfloat16": 1.6e-2, "float8_e4m3fn": 0.13, "float8_e5m2": 0.26}.get(dtype, 3e-6)
     check(getattr(wf, name)(x, axis=1), want, rtol=rtol, atol=rtol, dtype=result)
 
 

@@ -79,8 +79,9 @@ def test_files_are_numpys(tmp_path: Path) -> None:
     assert second.tolist() == [1.0, 4.0] and isinstance(third, wf.Array) and first.shape == (2,)
     x.tofile(tmp_path / "x.raw")
     assert wf.fromfile(tmp_path / "x.raw", dtype="int16").tolist() == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(wf.errors.DTypeError, match=r"^save: NumPy's files have no bfloat16.*wf\.io\.save"):
-        wf.save(io.BytesIO(), wf.array(np.zeros(2, ml_dtypes.bfloat16)))
+    for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2):
+        with pytest.raises(wf.errors.DTypeError, match=rf"^save: NumPy's files have no {np.dtype(dtype)}.*wf\.io\.save"):
+            wf.save(io.BytesIO(), wf.array(np.zeros(2, dtype)))
 
 
 def test_a_pickle_is_never_read(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import weft as wf
 from tests.fuzz import levels
 from tests.fuzz.elementwise import PLAIN, REDUCE
-from tests.fuzz.grow import Growth, Table, size
+from tests.fuzz.grow import FLOATS, Growth, Table, size
 from tests.fuzz.layers import LOOPS, NETS
 from tests.fuzz.levels import AT_ONCE, UNSEEN, Mismatch, tier, want
+from tests.fuzz.library import LIBRARY
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program, primitive
 from tests.fuzz.record import RECORD
@@ -26,7 +27,7 @@ ALL: Table = [(1.2, lambda g: None)]  # replaced below
 
 def table(**weights: float) -> Table:
     """The tables of lines, each as a whole so heavy."""
-    rooms = {"plain": PLAIN, "reduce": REDUCE, "shapes": SHAPES, "index": INDEX, "nets": NETS, "loops": LOOPS}
+    rooms = {"plain": PLAIN, "reduce": REDUCE, "shapes": SHAPES, "index": INDEX, "nets": NETS, "loops": LOOPS, "library": LIBRARY}
     out: Table = []
     for name, weight in weights.items():
         total = sum(w for w, _ in rooms[name])
@@ -40,12 +41,13 @@ MIXTURES = [
     (1.5, table(plain=2, reduce=1, shapes=2, index=4)),
     (1.5, table(plain=1.5, reduce=1, shapes=1, nets=4)),
     (0.7, table(plain=2, reduce=1, shapes=1, nets=1, loops=4)),
+    (1.0, table(plain=2, reduce=1, shapes=1, library=4)),
 ]
 
 
 def grown(r: random.Random) -> Program:
     """A random expression."""
-    dtype = r.choices(("float32", "float64", "float16", "bfloat16"), (6, 2, 1, 1))[0]
+    dtype = r.choices(FLOATS, (6, 2, 1, 1, 0.5, 0.5))[0]
     kind = r.choices(("normal", "few", "special", "unit"), (6, 1.5, 1, 1))[0]
     g = Growth(r, dtype, kind)
     for _ in range(r.choice((1, 2, 2))):

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.fuzz import elementwise, layers, moving
 from tests.fuzz.expressions import check
-from tests.fuzz.grow import Growth, Table
+from tests.fuzz.grow import FLOATS, Growth, Table
 from tests.fuzz.program import Program
 
 STEPS: Table = [
@@ -26,7 +26,7 @@ SHAPES = (
 
 def grown(r: random.Random) -> Program:
     """One or two large arrays and up to three steps; or a product or convolution of some size."""
-    dtype = r.choices(("float32", "float64", "float16", "bfloat16"), (6, 2, 1, 1))[0]
+    dtype = r.choices(FLOATS, (6, 2, 1, 1, 0.5, 0.5))[0]
     g = Growth(r, dtype, "normal", 400_000)
     roll = r.random()
     if roll < 0.3:

@@ -25,7 +25,7 @@ import numpy as np
 from tests import oracle
 from tests.fuzz import native
 from tests.fuzz.bounds import check_node
-from tests.kernel.evaluate import evaluate
+from tests.kernel.evaluate import evaluate, shown
 from tests.kernel.verify import verify
 from weft import execute
 from weft.cell import LOCAL
@@ -35,7 +35,7 @@ from weft.graph.node import Graph, Node, frozen
 from weft.graph.primitives import CONSTANT
 from weft.graph.primitives.table import SCALAR, bind, input_leaf, scalar_leaf
 from weft.kernel.hazards import in_place
-from weft.kernel.ir import Contraction, Kernel, Store, Value
+from weft.kernel.ir import Chain, Contraction, Kernel, Store, Value
 from weft.schedule.build import build
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
@@ -157,15 +157,17 @@ def perform(program: Program, values: Sequence[Any], watch: Watch | None = None)
     for step in program.steps:
         if isinstance(step, Call):
             count = len(step.kernel.inputs)
-            given = [memory(a).copy() for a in step.args[:count]]
+            buffers = (*step.kernel.inputs, *step.kernel.outputs)
+            seen = [shown(memory(a), b) for a, b in zip(step.args, buffers, strict=True)]
+            given = [a.copy() for a in seen[:count]]
             scalars = [values[p] for p in step.scalars]
             done, _ = evaluate(step.kernel, given, scalars, (), native.OPERATIONS)
-            if own_order(step.kernel):
+            if own_order(step.kernel) and not any(b.order for b in buffers):  # native code is the CPU's, row by row
                 done = near(step.kernel, native.run(step.kernel, given, scalars), done, overflowing(step.kernel, given, scalars))
             if watch is not None:
                 watch(step.kernel, given, scalars, done)
-            for a, result in zip(step.args[count:], done, strict=True):
-                memory(a)[...] = result
+            for target, result in zip(seen[count:], done, strict=True):
+                target[...] = result
         elif isinstance(step, Host):
             memory(step.out)[...] = step.fn(*map(memory, step.args), **step.params)
         elif isinstance(step, Copy):
@@ -197,8 +199,10 @@ def _perform_loop(step: Loop, memory: Callable[[int], np.ndarray], watch: Watch 
 
 
 def own_order(kernel: Kernel) -> bool:
-    """Whether the kernel sums in an order of its own, which the kernel IR does not say: weight gradients of convolutions."""
-    return any(isinstance(stage, Contraction) and stage.order is None for phase in kernel.phases for stage in phase.stages)
+    """Whether the kernel sums in an order of its own, which the kernel IR does not say: weight gradients of convolutions, and
+    chains of products."""
+    stages = [stage for phase in kernel.phases for stage in phase.stages]
+    return any(isinstance(s, Chain) or (isinstance(s, Contraction) and s.order is None) for s in stages)
 
 
 def overflowing(kernel: Kernel, given: Sequence[np.ndarray], scalars: Sequence[Any]) -> list[np.ndarray]:
@@ -239,7 +243,7 @@ def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray], over
         if oracle.is_float(g.dtype):
             a, b = np.asarray(g, np.float64), np.asarray(e, np.float64)
             largest = float(np.max(np.abs(b[np.isfinite(b)]), initial=1e-30))
-            rate = {2: 0.05, 4: 1e-4, 8: 1e-10}[g.dtype.itemsize]
+            rate = {1: 0.3, 2: 0.05, 4: 1e-4, 8: 1e-10}[g.dtype.itemsize]
             far = ~(np.abs(a - b) <= rate * largest) & ~np.isnan(b) & ~np.isinf(a) & ~np.isinf(b)
             far &= ~(np.isnan(a) & beyond)
         else:

@@ -93,8 +93,9 @@ def both(line: str, theirs: dict[str, Any], ours: dict[str, Any], k: int) -> boo
 
 def in_order(space: dict[str, Any], before: dict[str, Any]) -> None:
     """What a line made lies in C order, as weft's arrays do: NumPy's ``x.T + 1`` lies as ``x.T``, and its reshapes are views."""
+    had = [a for a in before.values() if isinstance(a, np.ndarray)]
     for name, a in space.items():
-        if isinstance(a, np.ndarray) and a is not before.get(name) and a.base is None:
+        if isinstance(a, np.ndarray) and a is not before.get(name) and not any(np.may_share_memory(a, b) for b in had):
             space[name] = np.ascontiguousarray(a).reshape(a.shape)
 
 

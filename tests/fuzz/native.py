@@ -23,7 +23,7 @@ from weft.devices.cpu.generate import generate
 from weft.devices.cpu.native.compile import Loaded
 from weft.formats import BOOL, FROM_NUMPY, Format
 from weft.graph.primitives import TABLE
-from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
+from weft.kernel.ir import MACHINE, Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, Value, along
 from weft.kernel.printer import kernel_key
 
 PAGE = mmap.PAGESIZE
@@ -78,7 +78,7 @@ def same_bits(kernel: Kernel, processor: str) -> bool:
     if processor != "sse":
         return True
     text = str(kernel_key(kernel))
-    products = any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages)
+    products = any(isinstance(stage, (Chain, Contraction)) for phase in kernel.phases for stage in phase.stages)
     return not products and "float16" not in text.replace("bfloat16", "") and not _OWN_IN_TEXT.search(text)
 
 

@@ -113,10 +113,10 @@ class Program:
         out = ["import numpy as np, ml_dtypes, weft as wf", "nan, inf = np.nan, np.inf", ""]
         for i in self.inputs:
             array = i.array()
-            shown = i.dtype if i.dtype != "bfloat16" else "ml_dtypes.bfloat16"
-            quoted = repr(shown) if i.dtype != "bfloat16" else shown
+            plain = array.dtype.isbuiltin == 1
+            quoted = repr(i.dtype) if plain else f"ml_dtypes.{i.dtype}"
             if array.size <= 24:
-                data = f"np.array({array.astype('f4' if i.dtype == 'bfloat16' else array.dtype).tolist()!r})"
+                data = f"np.array({array.astype(array.dtype if plain else 'f4').tolist()!r})"
                 out.append(f"{i.name} = wf.array({data}.astype({quoted}).reshape({i.shape}))")
             else:
                 out.append(f"{i.name} = wf.array(drawn({i.kind!r}, np.dtype({quoted}), {i.shape}, {i.seed}))")

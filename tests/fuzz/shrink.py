@@ -137,7 +137,7 @@ def _plainer(p: Program) -> Iterator[Program]:
             yield put(replace(i, kind="given", values=(1,) * size))
         if size <= 64:
             array = i.array()
-            plain_values = array.astype(np.float64).tolist() if i.dtype in ("float16", "bfloat16") else array.tolist()
+            plain_values = array.astype(np.float64).tolist() if "float" in i.dtype and array.itemsize < 4 else array.tolist()
             yield put(replace(i, kind="given", values=tuple(np.ravel(np.array(plain_values, object)).tolist())))
         if i.kind in ("special", "normal"):
             yield put(replace(i, kind="few"))

@@ -10,8 +10,10 @@ from typing import Any
 import weft as wf
 from tests.fuzz.elementwise import PLAIN, REDUCE
 from tests.fuzz.expressions import MIXTURES, shape
-from tests.fuzz.grow import Growth, Table
+from tests.fuzz.grow import FLOATS, Growth, Table
 from tests.fuzz.layers import LOOPS, MODULES, NETS
+from tests.fuzz.library import LIBRARY
+from tests.fuzz.library import NAMES as LIBRARY_NAMES
 from tests.fuzz.moving import INDEX, SHAPES, unknown
 from tests.fuzz.program import Program
 from weft.array import composed
@@ -19,14 +21,14 @@ from weft.functions import random_distributions as distributions
 
 ROOMS = ("nn", "losses", "linalg", "random")
 COMPOSED = tuple(f"weft.functions.{room}" for room in (
-    "bits", "calling", "differences", "editing", "files", "forms", "grids", "histograms", "kinds", "matrix_products", "moments",
-    "nans", "ordering", "pairs", "polynomials", "products", "quantiles", "rows", "selecting", "sets", "signals", "spans", "texts",
-    "turning", "walks",
+    "bits", "calling", "classes", "differences", "editing", "files", "forms", "grids", "histograms", "kinds",
+    "matrix_products", "moments", "nans", "ordering", "pairs", "poly1d", "polynomials", "products", "quantiles", "rows",
+    "selecting", "sets", "signals", "spans", "texts", "turning", "typecodes", "walks",
 ))
 NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("can_cast", "finfo", "iinfo", "isdtype", "result_type"), "about dtypes, not arrays"),
-    "broadcast_shapes": "about shapes, not arrays",
-    **dict.fromkeys(("allclose", "array_equal"), "give a Python bool: a look; they are isclose or equal, and all"),
+    **dict.fromkeys(("broadcast_shapes", "einsum_path"), "about shapes, not arrays"),
+    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), "give a Python bool: a look; they are isclose or equal, and all"),
     **dict.fromkeys(("grad", "value_and_grad", "vjp"), "the family of derivatives is made of them"),
     **dict.fromkeys(("jit", "eval", "counters", "get_num_threads", "set_num_threads"), "every program is run by them"),
     **dict.fromkeys(("explain", "profile"), "they print, and compute nothing of their own"),
@@ -34,13 +36,17 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     "from_dlpack": "imports memory that is not weft's",
     "flush_denormals": "a context: other bits by design",
     **dict.fromkeys(("default_dtype", "get_default_dtype", "set_default_dtype"), "say what dtypes are"),
+    **dict.fromkeys(
+        ("matmul_precision", "get_matmul_precision", "set_matmul_precision"),
+        "a permission that the CPU leaves unused: tests/cuda/test_tf32.py uses it",
+    ),
     **dict.fromkeys(("device", "set_device"), "say where programs run; tests/cuda runs them elsewhere"),
     **dict.fromkeys(
         ("random.seed", "random.get_state", "random.set_state"), "the hidden state; modules and draws without a key use it",
     ),
     **dict.fromkeys(("iscomplexobj", "isrealobj", "__array_namespace_info__"), "about dtypes and the library, not arrays"),
     **dict.fromkeys(
-        ("real", "imag", "conj", "conjugate", "angle", "isreal", "iscomplex"),
+        ("real", "imag", "conj", "conjugate", "angle", "isreal", "iscomplex", "real_if_close", "sort_complex"),
         "programs have no complex numbers, of which no kernels are made: tests/functions/test_complex.py",
     ),
     **dict.fromkeys(
@@ -48,7 +54,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
         "LAPACK's, run by NumPy, and products by other names: no kernels are made for them; tests/functions/test_lapack.py",
     ),
     **dict.fromkeys(
-        (n for n, home in wf._HOME.items() if home in COMPOSED),
+        (n for n, home in wf._HOME.items() if home in COMPOSED and n not in LIBRARY_NAMES),
         "made of functions that programs call, or computed by NumPy: tests/functions/test_as_numpy.py runs it beside NumPy",
     ),
     **dict.fromkeys(
@@ -58,7 +64,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("around", "diagflat", "geomspace", "logspace"), "other names and forms of what programs call"),
     **dict.fromkeys(
         (f"random.{n}" for n in (*distributions.__all__, "Generator", "RandomState", "default_rng", "random_sample", "ranf",
-        "sample")),
+        "sample", "SeedSequence", "BitGenerator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")),
         "the same words by other formulas, or NumPy's: tests/functions/test_generators.py compares distributions",
     ),
     "random.shuffle": "writes; the same order as permutation",
@@ -79,7 +85,7 @@ def public() -> list[str]:
     return [n for n in found if n not in NO_ARRAYS]
 
 
-TABLES: list[Table] = [PLAIN, REDUCE, SHAPES, INDEX, NETS, LOOPS, MODULES, [(1.0, unknown)]]
+TABLES: list[Table] = [PLAIN, REDUCE, SHAPES, INDEX, NETS, LOOPS, MODULES, LIBRARY, [(1.0, unknown)]]
 
 
 def called(program: Program) -> set[str]:
@@ -110,9 +116,9 @@ def grown(name: str, seed: int) -> Program:
     LookupError
         if no line names it.
     """
-    for turn in range(20):
+    for turn in range(8):
         r = random.Random(f"{name} {seed} {turn}")
-        g = Growth(r, r.choice(("float32", "float32", "float64", "float16", "bfloat16")))
+        g = Growth(r, r.choice(("float32", *FLOATS)))
         g.input(shape(r))
         g.step(MIXTURES[0][1])
         made = g.wish(name, makers(name))

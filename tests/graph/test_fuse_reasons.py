@@ -167,11 +167,19 @@ def running() -> tuple[Case, Case]:
     return ([x], [op("cumulative_sum", op("exp", x), axis=1)]), ([x], [op("reduce_sum", op("exp", x), axes=(1,), keepdims=False)])
 
 
+def chained() -> tuple[Case, Case]:
+    q, k, v = leaf(5, 4), leaf(7, 4), leaf(7, 3)
+    how = {"scale": 0.5, "causal": True, "keep": None}
+    out, lse = (op("attention", q, k, v, result=result, **how) for result in ("out", "lse"))
+    return ([q, k, v], [op("exp", out)]), ([q, k, v], [out, lse])
+
+
 CASES = {
     "OTHER_INDEX": other_index, "RESHAPE": reshape, "TWO_PRODUCTS": two_products, "PRODUCT_OPERAND": product_operand,
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
     "TOO_LARGE": too_large, "GATHERED": gathered, "ROWS": rows, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
     "MOVED": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
+    "CHAINED": chained,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 

@@ -10,13 +10,13 @@ import pytest
 from tests import oracle
 from tests.graph.test_primitives import SEED, samples
 from tests.kernel.evaluate import NUMPY
-from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOAT64, FROM_NUMPY, INT64, Format
+from weft.formats import BOOL, FROM_NUMPY, INT64, Format, of_kind
 from weft.graph.node import Primitive, Sample
 from weft.graph.primitives import TABLE
 from weft.kernel.ir import MACHINE
 
 ELEMENTWISE = [op for op in TABLE.values() if op.kind == "elementwise"]
-BYTES = {"cast", "bitcast", "select", "copysign"}  # may touch float16 and bfloat16 themselves
+BYTES = {"cast", "bitcast", "select", "copysign"}  # may touch narrow floats themselves
 MEANING = {**NUMPY, "min": np.minimum, "max": np.maximum}  # the references too leave to NumPy which of two zeros it is
 
 
@@ -92,7 +92,7 @@ def test_formula_against_reference(op: Primitive) -> None:
     for sample in samples(op):
         check(op, sample)
         if any(a.dtype == np.float32 for a in sample.arrays) and op.name != "bitcast":
-            for dtype in (FLOAT64, FLOAT16, BFLOAT16):
+            for dtype in of_kind("float"):
                 with np.errstate(all="ignore"):
                     arrays = tuple(a.astype(dtype.numpy) if a.dtype == np.float32 else a for a in sample.arrays)
                 check(op, Sample(arrays, sample.params, sample.tag))

@@ -140,7 +140,8 @@ def test_keywords_that_weft_has_not() -> None:
         assert isinstance(found, wf.Array) and found.dtype == want.dtype
         np.testing.assert_allclose(found, want, rtol=1e-6)
     given, named = as_ours(np.broadcast_to, wf.broadcast_to, (), {"array": x, "shape": (2, 2), "subok": False})
-    assert given[0] is x and named.get("shape", given[-1]) == (2, 2) and "subok" not in named
+    both = {**dict(zip(("array", "shape"), given, strict=False)), **named}
+    assert both["array"] is x and both["shape"] == (2, 2) and both.keys() == {"array", "shape"}
     assert as_ours(np.broadcast_to, wf.broadcast_to, (x, (2, 2)), {"subok": True}) is None
     with pytest.raises(TypeError, match="no_such_name"):
         np.mean(x, no_such_name=1)
@@ -173,3 +174,27 @@ def test_several_at_once() -> None:
     for f in (wf.atleast_1d, wf.atleast_2d, wf.atleast_3d):
         theirs = getattr(np, f.__name__)
         assert f() == () and [x.shape for x in f(1.0, wf.ones(2))] == [x.shape for x in theirs(1.0, np.ones(2))]
+
+
+WRITING: tuple[Callable, ...] = (  # NumPy's functions that write into what they are given first, whoever made the rest
+    lambda d, c: np.copyto(d, c(A)), lambda d, c: np.copyto(d, 0, where=c(A > 1)), lambda d, c: np.add.at(d, c(PLACES), 1),
+    lambda d, c: np.add.at(d, PLACES, c(A)), lambda d, c: np.multiply.at(d, c(PLACES), c(A)),
+    lambda d, c: np.negative.at(d, c(PLACES)),
+    lambda d, c: np.put(d, c(PLACES), c(A)), lambda d, c: np.putmask(d, c(A > 1), 0), lambda d, c: np.place(d, c(A > 1), [1]),
+    lambda d, c: np.put_along_axis(d, c(PLACES), c(A), 0), lambda d, c: np.add(d, c(A), out=d),
+    lambda d, c: np.fill_diagonal(d[:, None], c(A)),
+)
+A, PLACES = np.array([3.0, 1.0, 2.0]), np.array([0, 0, 2])
+
+
+@pytest.mark.parametrize("write", WRITING)
+def test_arrays_of_numpy_are_written(write: Callable) -> None:
+    theirs, ours = np.array([10.0, 20.0, 30.0]), np.array([10.0, 20.0, 30.0])
+    write(theirs, np.array)
+    write(ours, wf.asarray)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_isfortran() -> None:
+    for x in (np.ones((2, 3)), np.ones(3)):
+        assert [np.isfortran(a) for a in (x, x.T)] == [np.isfortran(a) for a in (wf.asarray(x), wf.asarray(x).T)]

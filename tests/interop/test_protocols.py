@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import copy
 import gc
+import hashlib
+import io
 import pickle
+import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -65,11 +69,12 @@ def test_values_give_memory_of_their_own() -> None:
     assert np.asarray(s).shape == () and memoryview(s).shape == ()
 
 
-def test_bfloat16_has_no_word_there() -> None:
-    x = wf.ones(3, dtype="bfloat16")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_some_have_no_word_there(dtype: str) -> None:
+    x = wf.ones(3, dtype=dtype)
     assert not hasattr(x, "__array_interface__")
-    assert np.asarray(x).dtype == wf.bfloat16 and np.array([x, x]).shape == (2, 3)
-    with pytest.raises(AttributeError, match=r"no word for bfloat16; \.astype\('float32'\) has one"):
+    assert np.asarray(x).dtype == getattr(wf, dtype) and np.array([x, x]).shape == (2, 3)
+    with pytest.raises(AttributeError, match=rf"no word for {dtype}; \.astype\('float32'\) has one"):
         x.__array_interface__  # noqa: B018
     with pytest.raises((BufferError, ValueError, SystemError)):
         memoryview(x)
@@ -81,19 +86,33 @@ def test_nothing_is_seen_while_tracing() -> None:
             wf.jit(lambda v, f=look: f(v) is None or v)(wf.ones(2))
 
 
-def test_bytes_alone_are_asked_for_in_vain(tmp_path) -> None:
-    """PyTorch's ``asarray`` would take them for float32. A memoryview has its format, and files take it."""
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8", "bool", "complex64"])
+def test_bytes_alone(dtype: str, tmp_path) -> None:
+    """Who wants bytes and no numbers gets them, of views in their order."""
+    a = wf.asarray(np.random.default_rng().integers(0, 2, (4, 3))).astype(dtype)
+    for x in (a, a.T, a[::-1], a[1:2, 1:], a[0, 0], wf.zeros((0, 3), dtype)):
+        want = x.numpy().tobytes()
+        assert hashlib.md5(x).digest() == hashlib.md5(want).digest() and zlib.crc32(x) == zlib.crc32(want)
+        assert b"".join([x]) == want and io.BytesIO().write(x) == len(want)
+        with open(tmp_path / "bytes", "w+b") as file:
+            assert file.write(x) == len(want)
+        assert (tmp_path / "bytes").read_bytes() == want and struct.unpack_from(f"{len(want)}B", x) == tuple(want)
+
+
+def test_bytes_alone_are_no_numbers(tmp_path) -> None:
+    """PyTorch's ``asarray`` takes bytes for float32: it asks for them to write there, and then to read them."""
     a = wf.arange(5, dtype="int32")
-    path = tmp_path / "bytes"
-    path.write_bytes(memoryview(a))
-    assert np.frombuffer(path.read_bytes(), "int32").tolist() == np.frombuffer(memoryview(a), "int32").tolist() == a.tolist()
-    with open(path, "r+b") as file:
-        for ask in (file.write, file.readinto):
-            with pytest.raises((BufferError, TypeError, SystemError)):  # the last before Python 3.12, see buffers.py
-                ask(a)
-    with pytest.raises(BufferError, match=r"given with their format: hand over memoryview\(x\)"):
-        a.__buffer__(0)
-    assert a.tolist() == [0, 1, 2, 3, 4] and path.read_bytes() == a.tobytes()
+    raised = (BufferError, TypeError, SystemError)  # the last before Python 3.12, see buffers.py
+    (tmp_path / "bytes").write_bytes(bytes(20))
+    for _ in range(2):
+        with pytest.raises(raised):
+            np.frombuffer(a, "int32")  # asks in the same way
+        with open(tmp_path / "bytes", "rb") as file, pytest.raises(raised):
+            file.readinto(a)
+        assert zlib.crc32(a) == zlib.crc32(a.tobytes())
+    with pytest.raises(BufferError, match=r"read-only: hand over memoryview\(x\)"):
+        a.__buffer__(1)
+    assert np.frombuffer(memoryview(a), "int32").tolist() == a.tolist() == [0, 1, 2, 3, 4]
 
 
 class Own(wf.Array):
@@ -108,14 +127,14 @@ def test_classes_made_from_array_export_too() -> None:
     assert memoryview(x).tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("dtype", (*DTYPES, "bfloat16"))
+@pytest.mark.parametrize("dtype", (*DTYPES, "bfloat16", "float8_e4m3fn", "float8_e5m2"))
 def test_pickle(dtype: str) -> None:
     a = wf.asarray(drawn((3, 4), "int8")).astype(dtype)
     for x in (a, a[1:, ::2], a.T, a[0, 0], a.sum(), wf.zeros((0, 3), dtype=dtype)):
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             back = pickle.loads(pickle.dumps(x, protocol))
             assert type(back) is type(x) and back.dtype == x.dtype and back.shape == x.shape
-            np.testing.assert_array_equal(back.numpy(), x.numpy())
+            assert back.numpy().tobytes() == x.numpy().tobytes()
     back = pickle.loads(pickle.dumps(a))
     back[0] = 0
     twin = copy.deepcopy(a)

@@ -22,6 +22,7 @@ from weft.kernel.ir import (
     Affine,
     Axis,
     Buffer,
+    Chain,
     Contraction,
     Kernel,
     Phase,
@@ -69,12 +70,23 @@ def evaluate(
     with np.errstate(all="ignore"):
         for phase in kernel.phases:
             run.phase(phase)
-    outputs = [run.memory[b.id, "arg"] for b in kernel.outputs]
+    outputs = [shown(run.memory[b.id, "arg"], b) for b in kernel.outputs]
     traffic = []
     for b in (*kernel.inputs, *kernel.outputs):
         key = b.id, b.scope
         traffic.append(Traffic(run.loads.get(key, 0), run.stores.get(key, 0), int(run.touched[key].sum())))
     return outputs, traffic
+
+
+def lying(a: np.ndarray, b: Buffer) -> np.ndarray:
+    """An array as it lies in a buffer's memory."""
+    return a.transpose(b.order) if b.order else a
+
+
+def shown(memory: np.ndarray, b: Buffer) -> np.ndarray:
+    """A buffer's memory, of any shape, as the array that it is."""
+    memory = memory.reshape(b.lying)
+    return memory.transpose(np.argsort(b.order)) if b.order else memory
 
 
 class _Run:
@@ -91,13 +103,13 @@ class _Run:
         for b, a in zip(kernel.inputs, inputs, strict=True):
             if a.shape != b.shape or a.dtype != b.dtype.numpy:
                 raise ValueError(f"input {b.id} is {a.dtype}{a.shape}, the kernel takes {b.dtype}{b.shape}")
-            self.memory[b.id, b.scope] = a
+            self.memory[b.id, b.scope] = lying(a, b)
         for b in (*kernel.outputs, *kernel.scratch):
-            self.memory[b.id, b.scope] = np.full(b.shape, _unwritten(b), b.dtype.numpy)
+            self.memory[b.id, b.scope] = np.full(b.lying, _unwritten(b), b.dtype.numpy)
         for i, o in shared:
             given, made = kernel.inputs[i], kernel.outputs[o]
-            memory = self.memory[i, "arg"] = np.array(inputs[i], order="C")
-            self.memory[made.id, "arg"] = memory.view(made.dtype.numpy).reshape(made.shape)
+            memory = self.memory[i, "arg"] = np.array(lying(inputs[i], given), order="C")
+            self.memory[made.id, "arg"] = memory.view(made.dtype.numpy).reshape(made.lying)
             if given.dtype.bytes != made.dtype.bytes:
                 raise ValueError(f"input {i} and output {o} do not fit into one piece of memory")
         self.stepwise = bool(shared)
@@ -107,7 +119,8 @@ class _Run:
         self.accs: dict[int, tuple[tuple[int, ...], Array]] = {}  # acc id -> (axis ids, array over them)
 
     def phase(self, phase: Phase) -> None:
-        if not self.stepwise or any(isinstance(s, Contraction) for s in phase.stages):  # these go through their own iterations
+        own = any(isinstance(s, (Contraction, Chain)) for s in phase.stages)  # go through their own iterations
+        if not self.stepwise or own:
             self._iterations(phase, {})
         else:
             rows: dict[int, Array] = {}
@@ -132,6 +145,9 @@ class _Run:
         for stage in phase.stages:
             if isinstance(stage, Contraction):
                 self._contraction(phase, stage)
+                continue
+            if isinstance(stage, Chain):
+                self._chain(phase, stage)
                 continue
             grid = _Grid(self, (*kept, *stage.axes), at)
             for r in stage.reductions:
@@ -180,6 +196,44 @@ class _Run:
             inner = _Grid(self, () if self.stepwise else outer, at)
             for s in c.stores:
                 inner.store(s)
+
+
+    def _chain(self, phase: Phase, c: Chain) -> None:
+        """In the simplest order: each sum is NumPy's, and the whole middle is an array."""
+        outer, accum = (*phase.axes, *c.batch), c.accum.numpy
+        whole = (*outer, *c.rows, *c.columns)
+        columns = tuple(range(len(whole) - len(c.columns), len(whole)))
+
+        def total(axes: tuple[Axis, ...], summed: tuple[Axis, ...], *values: Value, inside: Array | None = None) -> Array:
+            grid = _Grid(self, (*axes, *summed))
+            a, b = (np.broadcast_to(grid.value(v), grid.shape).astype(accum) for v in values)
+            if inside is not None:
+                a = np.where(grid.spread(inside, whole), a, 0)
+            return (a * b).sum(axis=tuple(range(len(axes), len(grid.axes))), dtype=accum)
+
+        for i in c.inner:
+            self.accs[i.id] = tuple(x.id for x in whole), total(whole, i.k, i.a, i.b)
+        grid = _Grid(self, whole)
+        inside: Array = np.ones(grid.shape, bool)
+        for a, lo, hi in c.where:
+            at = grid.affine(a)
+            inside = inside & (lo <= at) & (at < hi)
+        if c.softmax is not None:
+            score = np.where(inside, np.broadcast_to(grid.value(c.softmax.score), grid.shape), -np.inf).astype(accum)
+            top = score.max(axis=columns, initial=-np.inf)
+            top = np.where(np.isneginf(top), 0, top).astype(accum)
+            weight = np.exp(score - top.reshape(top.shape + (1,) * len(columns)))
+            rows = tuple(x.id for x in (*outer, *c.rows))
+            self.accs[c.softmax.weight] = tuple(x.id for x in whole), weight
+            self.accs[c.softmax.top], self.accs[c.softmax.total] = (rows, top), (rows, weight.sum(axis=columns))
+        for o in c.outer:
+            kept, summed = (c.columns, c.rows) if o.across else (c.rows, c.columns)
+            free = (*outer, *kept, *o.n)
+            self.accs[o.id] = tuple(x.id for x in free), total(free, summed, o.value, o.b, inside=inside)
+            for s in o.stores:
+                _Grid(self, free).store(s)
+        for s in c.stores:
+            _Grid(self, (*outer, *c.rows)).store(s)
 
 
 def reduce_in_order(flat: np.ndarray, r: Reduction) -> np.ndarray:
@@ -232,6 +286,14 @@ class _Grid:
             out = out + coef * self.value(value)
         return out
 
+    def spread(self, array: Array, axes: tuple[Axis, ...]) -> Array:
+        """An array over some of the loops, beside values over all of them."""
+        places = [self.place[a.id] for a in axes]
+        shape = [1] * len(self.axes)
+        for place, extent in zip(places, array.shape, strict=True):
+            shape[place] = extent
+        return array.transpose(np.argsort(places)).reshape(shape)
+
     def _where(self, access: Access) -> tuple[Array, Array]:
         """(flat offsets, whether memory is touched), over the loops the access depends on."""
         inside: Array = np.ones((1,) * len(self.axes), bool)
@@ -250,7 +312,7 @@ class _Grid:
         key = access.buffer.id, access.buffer.scope
         flat, inside = self._where(access)
         run = self.run
-        memory = run.memory[key].reshape(-1)
+        memory = np.ascontiguousarray(run.memory[key]).reshape(-1)
         run.loads[key] = run.loads.get(key, 0) + int(inside.sum())
         run.touched[key][flat[inside]] = True
         out = np.full(flat.shape, access.fill, access.buffer.dtype.numpy)
@@ -263,7 +325,7 @@ class _Grid:
         if s.value.dtype != s.access.buffer.dtype:
             raise TypeError(f"a {s.value.dtype} is stored in a buffer of {s.access.buffer.dtype}")
         flat, inside = (np.broadcast_to(x, self.shape) for x in self._where(s.access))
-        memory = self.run.memory[key].reshape(-1)
+        memory = self.run.memory[key].reshape(-1)  # made here, so contiguous: a view
         where = flat[inside]
         self.run.stores[key] = self.run.stores.get(key, 0) + where.size
         self.run.touched[key][where] = True

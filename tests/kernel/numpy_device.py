@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.kernel.evaluate import evaluate
+from tests.kernel.evaluate import evaluate, shown
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.formats import Format
@@ -45,7 +45,7 @@ class Worker:
     def launch(self, call: Call, memories: Sequence[np.ndarray], numbers: Sequence[Any]) -> tuple[int, int] | None:
         kernel = call.kernel
         buffers = (*kernel.inputs, *kernel.outputs)
-        seen = [_seen(m, b.shape, b.dtype) for m, b in zip(memories, buffers, strict=True)]
+        seen = [shown(_seen(m, b.lying, b.dtype), b) for m, b in zip(memories, buffers, strict=True)]
         count = len(kernel.inputs)
         try:
             done, _ = evaluate(kernel, [a.copy() for a in seen[:count]], numbers)

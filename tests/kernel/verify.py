@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.formats import BOOL, INT64, Format
 from weft.kernel.index import bounds
-from weft.kernel.ir import MACHINE, Access, Affine, Axis, Contraction, Kernel, Phase, Store, Value
+from weft.kernel.ir import MACHINE, Access, Affine, Axis, Chain, Contraction, Kernel, Phase, Store, Value
 
 _COMPARE = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
@@ -44,6 +44,9 @@ class _Check:
         arguments = (*self.kernel.inputs, *self.kernel.outputs)
         if [b.id for b in arguments] != list(range(len(arguments))):
             self.fail("argument buffers are not numbered by position")
+        for b in (*arguments, *self.kernel.scratch):
+            if b.order and (sorted(b.order) != list(range(len(b.shape))) or b.scope != "arg"):
+                self.fail(f"buffer {b.id} {b.shape} cannot lie in the order {b.order}")
         for phase in self.kernel.phases:
             self.phase(phase)
         for b in self.kernel.outputs:
@@ -70,6 +73,9 @@ class _Check:
             if isinstance(stage, Contraction):
                 self.contraction(stage, shared)
                 local.add(stage.id)
+                continue
+            if isinstance(stage, Chain):
+                self.chain(stage, shared)
                 continue
             self.scope = shared | self.axes(stage.axes)
             if len(self.scope) != len(shared) + len(stage.axes):
@@ -117,6 +123,58 @@ class _Check:
         self.seen = set()
         for s in c.stores:
             self.store(s, outer, ())
+
+    def chain(self, c: Chain, shared: set[int]) -> None:
+        """Numbers of the middle are read there alone; a row's, in its stores."""
+        middle: set[int] = set()
+        outer = shared | self.axes(c.batch)
+        rows, columns = outer | self.axes(c.rows), outer | self.axes(c.columns)
+
+        def read(scope: set[int], *values: Value) -> None:
+            self.scope, self.seen = scope, set()
+            for v in values:
+                self.value(v)
+                if v.dtype.computed is not c.accum:
+                    self.fail(f"a chain sums {v.dtype} in {c.accum}")
+
+        def made(number: int) -> None:
+            if number in self.complete:
+                self.fail(f"acc{number} is defined twice")
+            self.complete[number] = c.accum
+
+        for i in c.inner:
+            k = self.axes(i.k)
+            read(rows | k, i.a)
+            read(columns | k, i.b)
+        for i in c.inner:
+            made(i.id)
+            middle.add(i.id)
+        self.scope = rows | columns
+        for g in c.where:
+            self.affine(g[0])
+        if c.softmax is not None:
+            read(rows | columns, c.softmax.score)
+            for number in (c.softmax.weight, c.softmax.top, c.softmax.total):
+                made(number)
+            middle.add(c.softmax.weight)
+        for o in c.outer:
+            n = self.axes(o.n)
+            read(rows | columns, o.value)
+            read((rows if o.across else columns) | n, o.b)
+            if o.across and c.softmax is not None:
+                self.fail("a row's total is not known while columns are summed over")
+        held = {number: self.complete.pop(number) for number in middle}  # of no store's
+        for o in c.outer:
+            made(o.id)
+            self.scope, self.seen = (columns if o.across else rows) | {a.id for a in o.n}, set()
+            for s in o.stores:
+                self.store(s, (*c.batch, *(c.columns if o.across else c.rows), *o.n), ())
+            del self.complete[o.id]
+        self.scope, self.seen = rows, set()
+        for s in c.stores:
+            self.store(s, (*c.batch, *c.rows), ())
+        if held.keys() & self.complete.keys():
+            self.fail("a number of the middle is defined twice")
 
     def reads(self, value: Value, number: int) -> bool:
         stack, seen = [value], set()

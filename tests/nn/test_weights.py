@@ -49,6 +49,20 @@ def test_every_dtype_comes_back_and_others_read_it(tmp_path: Path) -> None:
         assert found[name].numpy().tobytes() == array.tobytes() == theirs[name].tobytes()
 
 
+@pytest.mark.parametrize("name, code", [("float8_e4m3fn", "F8_E4M3"), ("float8_e5m2", "F8_E5M2")])
+def test_8_bit_floats_are_written_as_others_name_them(tmp_path: Path, name: str, code: str) -> None:
+    """NumPy's part of safetensors does not read them; its names of dtypes are PyTorch's."""
+    array = (rng.normal(size=(3, 5)) * 5).astype(getattr(ml_dtypes, name))
+    wf.io.save(tmp_path / "w", {"a": array})
+    header, data = parts((tmp_path / "w").read_bytes())
+    begin, end = header["a"]["data_offsets"]
+    assert header["a"]["dtype"] == code and header["a"]["shape"] == [3, 5] and data[begin:end] == array.tobytes()
+    found = wf.io.load(tmp_path / "w")["a"]
+    assert found.dtype == array.dtype and found.numpy().tobytes() == array.tobytes()
+    with safetensors.safe_open(tmp_path / "w", "np") as theirs:
+        assert theirs.get_slice("a").get_dtype() == code and theirs.get_slice("a").get_shape() == [3, 5]
+
+
 def test_a_model_round_trip_in_float16(tmp_path: Path) -> None:
     a, b = net(), net()
     a.save(tmp_path / "w", dtype="float16")

@@ -13,9 +13,15 @@ from weft.errors import DTypeError
 def test_promotion_is_numpys_but_for_float64_out_of_integers_and_floats():
     for a in d.ALL:
         for b in d.ALL:
+            if a != b and d.is_float(a) and d.is_float(b) and 1 in (a.itemsize, b.itemsize):
+                for pair in ((a, b), (b, a)):
+                    with pytest.raises(DTypeError, match=f"^{pair[0].name} and {pair[1].name} do not mix: .* Cast the float8_.*"):
+                        d.promote(*pair)
+                    assert not d.can_cast(*pair)
+                continue
             got = d.promote(a, b)
             assert got == d.promote(b, a) and got in d.ALL
-            if d.bfloat16 in (a, b):
+            if any(x.isbuiltin != 1 for x in (a, b)):
                 continue
             want = np.promote_types(a, b)
             if want == np.float64 and np.float64 not in (a, b) and "f" in a.kind + b.kind:
@@ -24,6 +30,9 @@ def test_promotion_is_numpys_but_for_float64_out_of_integers_and_floats():
     assert d.promote(d.uint64, d.int8) == d.float64  # float32 holds neither
     assert d.promote(d.bfloat16, d.float16) == d.float32 and d.promote(d.bfloat16, d.int8) == d.bfloat16
     assert d.promote(d.bfloat16, d.int32) == d.float32 and d.promote(d.bfloat16, d.float64) == d.float64
+    for form in (d.float8_e4m3fn, d.float8_e5m2):  # with integers, as floats of 16 bits
+        assert d.promote(form, d.int8) == d.promote(d.uint8, form) == d.promote(form, d.bool) == form
+        assert d.promote(form, d.int16) == d.promote(d.uint64, form) == d.float32
 
 
 def test_as_dtype():

@@ -23,7 +23,8 @@ from weft.transforms.jit import VARIANTS
 
 VALUES = [3, 4, 0, -1, 1, 7, 127, 128, -128, -129, 255, 256, 1000, 65504, 70000, 2**24 + 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1,
           2**63, 2**64, -(2**63), 10**30, 10**400]
-DTYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]
+DTYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "bfloat16", "float8_e4m3fn",
+          "float8_e5m2", "float32", "float64"]
 
 
 def outcome(f, *args):

@@ -151,7 +151,7 @@ def test_no_item_is_assigned():
 
 # ---- Python's numbers
 
-@pytest.mark.parametrize("dtype", [*INTEGER, "bool", "float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", [*INTEGER, "bool", "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_they_hash_by_value(dtype):
     a = wf.array([1, 0, 1]).astype(dtype)
     plain = 1.0 if dtype.startswith(("f", "bf")) else 1

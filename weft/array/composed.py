@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, real
+from weft.array.meaning import OPERATIONS, UFUNCS, Operation, floating, floats_of, real
 from weft.bind import bind
 from weft.convert import as_node, cast, common, in_dtype, numpy_node, operands
 from weft.errors import DTypeError, ShapeError
@@ -44,7 +44,7 @@ def _op(name: str, *nodes: Node) -> Node:
 
 def _as_floats(operation: Operation, *xs: Any) -> tuple[list[Node], Format]:
     """Operands in the dtype that registers compute, and the dtype of the result."""
-    found, have = common(xs, promote, weak)
+    found, have = common(xs, operation.both, weak)
     dtype = operation.rule(operation.name, have)[1]
     return [cast(in_dtype(x, dtype), dtype.computed) for x in found], dtype
 
@@ -115,9 +115,13 @@ def _heaviside(operation: Operation, x: Any, y: Any) -> Node:
 def _spacing(operation: Operation, x: Any) -> Node:
     a = as_node(x)
     a = cast(a, operation.rule(operation.name, a.dtype)[1])
-    sign = _op("where", _op("less", a, constant(0, a.dtype)), constant(-math.inf, a.dtype), constant(math.inf, a.dtype))
-    further = _op("nextafter", a, sign)
-    return _op("subtract", further, a)
+    low, high = constant(a.dtype.least, a.dtype), constant(a.dtype.greatest, a.dtype)
+    sign = _op("where", _op("less", a, constant(0, a.dtype)), low, high)
+    further = _op("subtract", _op("nextafter", a, sign), a)
+    if not a.dtype.finite:
+        return further
+    nearer = _op("subtract", a, _op("nextafter", a, constant(0, a.dtype)))  # behind the last number there is none
+    return _op("where", _op("equal", a, sign), nearer, further)
 
 
 def _bitwise_count(operation: Operation, x: Any) -> Node:
@@ -163,7 +167,7 @@ def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
 
 
 def _wide(name: str, dtype: Format) -> tuple[str | None, Format]:
-    return name, promote(dtype, FLOAT64)
+    return name, FLOAT64 if dtype.alone else promote(dtype, FLOAT64)
 
 
 def _float_power(operation: Operation, x: Any, y: Any) -> Node:
@@ -201,8 +205,8 @@ RECORDS = (
     Operation("degrees", 1, real(floating), aliases=("rad2deg",), body=_times(180 / math.pi)),
     Operation("radians", 1, real(floating), aliases=("deg2rad",), body=_times(math.pi / 180)),
     Operation("cbrt", 1, real(floating), body=_cbrt),
-    Operation("logaddexp2", 2, real(floating), body=_logaddexp2),
-    Operation("heaviside", 2, real(floating), body=_heaviside),
+    Operation("logaddexp2", 2, real(floating), body=_logaddexp2, both=floats_of),
+    Operation("heaviside", 2, real(floating), body=_heaviside, both=floats_of),
     Operation("ldexp", 2, real(floating), body=_ldexp),
     Operation("float_power", 2, _wide, body=_float_power),
     Operation("gcd", 2, _whole, body=_in_numpy),

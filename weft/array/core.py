@@ -413,7 +413,9 @@ class Scalar(Array):
         """Nothing looks into a value: other shapes of it are arrays of their own."""
         have = self.node
         node = follow(have, path)
-        return own(node) if node.shape else self if node.dtype is have.dtype and path is not NONE else wrap(node)
+        if node.shape:
+            return own(node)
+        return self if node.dtype is have.dtype and path is not NONE else wrap(node)
 
     def __getitem__(self, index: Any) -> Array:
         found = super().__getitem__(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +30,34 @@ class Flags:
         name = short.get(name, name.lower())
         if name in ("contiguous", "fortran"):
             name = f"{'c' if name == 'contiguous' else 'f'}_contiguous"
-        if name not in self.__slots__:
+        if name not in (*self.__slots__, "fnc"):
             raise KeyError(f"flags: there is no {name!r}; known are {', '.join(self.__slots__)}")
         return bool(getattr(self, name))
+
+    @property
+    def fnc(self) -> bool:
+        """Whether it lies column by column, and not row by row."""
+        return bool(self.f_contiguous and not self.c_contiguous)
 
     def __repr__(self) -> str:
         return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self.__slots__)
 
 
 class Flat:
-    """The elements of an array in one row, what ``x.flat`` is: to iterate over, to read by index, and to write to."""
+    """The elements of an array in one row, what ``x.flat`` is: to iterate over, to read by index, and to write to.
+
+    Parameters
+    ----------
+    array : Array
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.arange(4).reshape(2, 2)
+    >>> x.flat[3] = 9
+    >>> x.tolist(), isinstance(x.flat, wf.flatiter)
+    ([[0, 1], [2, 9]], True)
+    """
 
     __slots__ = ("_array", "_next")
 
@@ -184,6 +203,40 @@ class Habits(Methods):
         import weft
 
         self[...] = weft.partition(self, kth, axis)
+
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Write at places of the flattened array, as ``wf.put(x, indices, values)``."""
+        import weft
+
+        weft.put(self, indices, values, mode)  # type: ignore[arg-type]
+
+    def byteswap(self, inplace: bool = False) -> Any:
+        """The elements with their bytes in reverse order: new ones, or this array's with ``inplace``; computes now."""
+        import weft
+
+        found = weft.asarray(self.numpy().byteswap())
+        if not inplace:
+            return found
+        self[...] = found
+        return self
+
+    @property
+    def data(self) -> memoryview:
+        """The content as a memoryview, which cannot be written to; computes now."""
+        content: Any = self.numpy()
+        return memoryview(content)
+
+    def dumps(self) -> bytes:
+        """The array as ``pickle.dumps`` makes it; computes now."""
+        return pickle.dumps(self)
+
+    def dump(self, file: Any) -> None:
+        """Pickle the array to a path or an open file; computes now."""
+        if hasattr(file, "write"):
+            pickle.dump(self, file)
+        else:
+            with open(file, "wb") as opened:
+                pickle.dump(self, opened)
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
         """The slices along an axis where a condition holds, as ``wf.compress(condition, x, axis)``."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import look as looking
-from weft.cell import Cell
-from weft.formats import BFLOAT16, COMPLEX, INTEGERS, converted
+from weft.cell import LOCAL, Cell
+from weft.devices.base import ELSEWHERE
+from weft.formats import COMPLEX, INTEGERS, converted
 from weft.graph.node import Node, Shape
+from weft.graph.origin import user_frame
 from weft.natively import ELEMENTS
 
-_FORMAT = 0x4  # cpython/pybuffer.h: PyBUF_FORMAT
+_WRITABLE, _FORMAT = 0x1, 0x4  # cpython/pybuffer.h: PyBUF_WRITABLE, PyBUF_FORMAT
 
 
 class Looks(Cell):
@@ -68,19 +70,38 @@ class Looks(Cell):
     ) -> Any:
         from weft.dlpack import exported
 
+        if ELSEWHERE:
+            from weft.cuda_arrays import capsule
+
+            found = capsule(self.node, looking.buffer(self.node), stream, max_version, dl_device, copy)
+            if found is not None:
+                return found
         if stream is not None:
             raise RuntimeError(f"__dlpack__: the CPU has no streams, so stream must be None, not {stream!r}")
         asked = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
         return exported(self.numpy(), {name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        if not ELSEWHERE:
+            return (1, 0)
+        from weft.cuda_arrays import dlpack_device
+
+        return dlpack_device(looking.buffer(self.node))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The content on a card as CUDA's libraries describe memory, version 3: read-only, kept as long as this array lives."""
+        if not ELSEWHERE or not looking.known(self.node):
+            raise AttributeError("__cuda_array_interface__ is for arrays on a card, and this one does not lie there")
+        from weft.cuda_arrays import interface
+
+        return interface(self, self.node, looking.buffer(self.node))
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """The content as NumPy describes memory, version 3: read-only, and kept by ``data``, for as long as that lives."""
-        if self.node.dtype is BFLOAT16:
-            raise AttributeError("NumPy's array interface has no word for bfloat16; .astype('float32') has one")
+        if self.node.dtype.numpy.isbuiltin != 1:
+            raise AttributeError(f"NumPy's array interface has no word for {self.node.dtype}; .astype('float32') has one")
         found: Any = self._exported(_FORMAT)
         data = memoryview(found)
         return {"version": 3, "shape": found.shape, "typestr": found.dtype.str, "strides": found.strides, "data": data}
@@ -91,12 +112,17 @@ class Looks(Cell):
         return memoryview(found)
 
     def _exported(self, flags: int) -> np.ndarray:
-        """What others see of the memory; bfloat16, which the buffer protocol lacks, cannot be seen.
+        """What others see of the memory; ml_dtypes' formats, which the buffer protocol lacks, are seen as bytes alone.
 
-        Who asks for bytes without their format gets none: ``torch.asarray`` takes such bytes for float32, whatever they are.
+        Who asks for bytes without their format to write there, and when that is refused to read them, takes them for numbers:
+        ``torch.asarray`` for float32, whatever they are. He gets none.
         """
         if not flags & _FORMAT:
-            raise BufferError("bytes of an Array are given with their format: hand over memoryview(x), x.numpy() or x.tobytes()")
+            asked = id(self), user_frame()
+            before, LOCAL.refused = LOCAL.refused, asked if flags & _WRITABLE else None
+            if flags & _WRITABLE or before == asked:
+                raise BufferError("bytes of an Array are read-only: hand over memoryview(x), x.numpy() or x.tobytes()")
+            return np.ascontiguousarray(self.numpy()).reshape(-1).view(np.uint8)
         found = self.numpy()
         if found.dtype.isbuiltin != 1:
             raise BufferError(f"the buffer protocol has no word for {found.dtype}; .astype('float32') has one")

@@ -16,6 +16,7 @@ from weft.errors import DTypeError
 from weft.formats import (
     BOOL,
     COMPLEX,
+    DEFAULT,
     FLOAT64,
     FLOATS,
     INEXACT,
@@ -30,7 +31,7 @@ from weft.formats import (
     weak_compared,
 )
 from weft.formats import floating as quotient
-from weft.given import Given, is_int
+from weft.given import Given, fits, is_int
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look
@@ -66,24 +67,25 @@ class Operation:
     aliases : further names in ``wf``
     fold : the function of ``wf`` that is the ufunc's ``reduce``
     body : makes the node of operands as users write them, where there is more to it than the rule
+    both : (a, b) -> the dtype that arrays of these have together
     """
 
-    __slots__ = ("aliases", "arity", "body", "fold", "name", "operator", "rule", "ufunc", "ways")
+    __slots__ = ("aliases", "arity", "body", "both", "fold", "name", "operator", "rule", "ufunc", "ways")
 
     def __init__(
         self, name: str, arity: int, rule: Rule, operator: str = "", ufunc: str | None = None, aliases: tuple[str, ...] = (),
-        fold: str = "", body: Callable[..., Node] | None = None,
+        fold: str = "", body: Callable[..., Node] | None = None, both: Callable[[Format, Format], Format] = promote,
     ) -> None:  # a dataclass would take a millisecond of the import
         self.name, self.arity, self.rule, self.operator = name, arity, rule, operator
         self.ufunc = name if ufunc is None else ufunc
-        self.aliases, self.fold, self.body = aliases, fold, body
+        self.aliases, self.fold, self.body, self.both = aliases, fold, body, both
         self.ways = _Ways(name, rule)
 
     def node(self, *xs: Any) -> Node:
         """The node of operands of any kind."""
         if self.body is not None:
             return self.body(self, *xs)
-        found, have = common(xs, promote, weak)
+        found, have = common(xs, self.both, weak)
         primitive, dtype = self.ways[have]
         nodes = [x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found]
         return nodes[0] if primitive is None else bind(primitive, *nodes)
@@ -102,6 +104,11 @@ def _same(name: str, dtype: Format) -> tuple[str | None, Format]:
 
 def floating(name: str, dtype: Format) -> tuple[str | None, Format]:
     return name, of_elements(dtype)
+
+
+def floats_of(a: Format, b: Format) -> Format:
+    """Of two that become floats: where formats mix as NumPy's do, each does by itself."""
+    return promote(of_elements(a), of_elements(b)) if DEFAULT.wide else promote(a, b)
 
 
 def _divided(name: str, dtype: Format) -> tuple[str | None, Format]:
@@ -241,9 +248,18 @@ def _compare(operation: Operation, x: Any, y: Any) -> Node:
             below = -1 if number > 0 else 1  # every element as seen from the number
             answer = _PYTHON[operation.name](below, 0) if array is a else _PYTHON[operation.name](0, below)
             return bind(TABLE["broadcast_to"], constant(answer, BOOL), shape=array.shape)
+    if dtype.finite and (_beyond(a, dtype) or _beyond(b, dtype)):
+        dtype = dtype.computed
     if dtype == FLOAT64 and type(a) is Node and type(b) is Node and a.dtype in INTEGERS and b.dtype in INTEGERS:
         return _compare_signs(operation, a, b)
     return operation.of(in_dtype(a, dtype), in_dtype(b, dtype))
+
+
+def _beyond(x: Any, dtype: Format) -> bool:
+    """Whether this is a number that becomes NaN in a format without infinities."""
+    if type(x) is Given and not fits(x.value, dtype):
+        x = x.here()
+    return type(x) in (int, float) and abs(x) > dtype.reach
 
 
 def _compare_signs(operation: Operation, a: Node, b: Node) -> Node:
@@ -287,14 +303,14 @@ _RECORDS = (
     # exponentials, logarithms, trigonometry
     *(Operation(n, 1, floating) for n in ("exp", "expm1", "log", "log1p", "log2", "log10")),
     Operation("exp2", 1, floating, body=_exp2),
-    Operation("logaddexp", 2, real(floating)),
+    Operation("logaddexp", 2, real(floating), both=floats_of),
     *(Operation(n, 1, floating) for n in _TRIGONOMETRY),
     *(Operation(n, 1, floating, ufunc=f"arc{n[1:]}", aliases=(f"arc{n[1:]}",)) for n in _INVERSE),
-    Operation("atan2", 2, real(floating), ufunc="arctan2", aliases=("arctan2",)),
-    Operation("hypot", 2, real(floating)),
+    Operation("atan2", 2, real(floating), ufunc="arctan2", aliases=("arctan2",), both=floats_of),
+    Operation("hypot", 2, real(floating), both=floats_of),
     # kinds and signs of numbers
-    Operation("copysign", 2, real(floating)),
-    Operation("nextafter", 2, real(floating)),
+    Operation("copysign", 2, real(floating), both=floats_of),
+    Operation("nextafter", 2, real(floating), both=floats_of),
     Operation("signbit", 1, _same, body=_signbit),
     *(Operation(n, 1, _bool_as_int8) for n in ("isnan", "isinf", "isfinite")),
     # comparisons and logic

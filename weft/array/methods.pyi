@@ -5,10 +5,9 @@ from typing import Any
 from weft.array.shapes import Shapes
 from weft.functions import (
     averages,
+    casting,
     choosing,
-    creation,
     diagonals,
-    editing,
     elementwise,
     indexing,
     joining,
@@ -37,14 +36,13 @@ class Methods(Shapes):
     var = averages.var
     clip = choosing.clip
     round = elementwise.round
-    astype = creation.astype
-    copy = creation.copy
+    astype = casting.astype
+    copy = casting.copy
     nonzero = indexing.nonzero
     take = indexing.take
     cumprod = products.cumprod
     cumsum = products.cumsum
     choose = selecting.choose
-    put = editing.put
     argpartition = ordering.argpartition
     repeat = joining.repeat
     diagonal = diagonals.diagonal

@@ -19,6 +19,7 @@ from weft.errors import DTypeError
 from weft.formats import FROM_NUMPY
 
 _MADE_BY_NUMPY = frozenset(("linspace", "arange", "full"))  # of one number, not of arrays
+_WRITES = frozenset(("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))  # into what they are given first
 _PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -30,6 +31,8 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
         return NotImplemented  # whose arrays these are may know weft; weft does not know them
     home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
     found = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
+    if func.__name__ in _WRITES and not isinstance((*args, *kwargs.values())[0], Array):
+        found = None
     if found is None:
         return func(*plain(args), **plain(kwargs))
     given = as_ours(func, found, args, kwargs)

@@ -40,9 +40,11 @@ _CLASSES: list[Any] = []  # what install was given
 def _number(value: Any, dtype: Format) -> Node | None:
     """A Python number beside an array of ``dtype``, where that keeps the dtype."""
     if type(value) is float:
-        if LOCAL.trace is None and -65504 <= value <= 65504 and dtype in FLOATS:
+        if LOCAL.trace is None and abs(value) <= dtype.reach:
             return scalar_leaf(value, dtype)
-        return _text(value, dtype)
+        return None if dtype.finite else _text(value, dtype)  # it may become NaN, but is compared by value
+    if dtype.finite and abs(value) > dtype.reach:
+        return None
     if type(value) is int and dtype in FLOATS and not -1 <= value <= 2:
         return number_node(value, dtype)
     return _text(value, dtype)
@@ -202,7 +204,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
                 return found
             node = self.node
             if node.dtype in FLOATS or (type(other) is int and node.dtype in INTEGERS):
-                return wrap(Node(square, (node,), _NOTHING, node.shape, node.dtype, user_frame()))
+                return wrap(bind(square, node))
         return power(self, other)
 
     return raised

@@ -9,6 +9,7 @@ from weft.convert import cast
 from weft.errors import ShapeError
 from weft.formats import BOOL, INT32
 from weft.graph.node import Node
+from weft.graph.primitives.precision import asked
 from weft.graph.primitives.rules import broadcast
 from weft.graph.primitives.table import TABLE
 
@@ -49,5 +50,5 @@ def contracted(a: Node, b: Node, a_axes: Sequence[int], b_axes: Sequence[int], b
     if truth:
         a, b = cast(a, INT32), cast(b, INT32)
     both = tuple(batch)
-    out = bind(TABLE["dot_general"], a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=(both, both))
+    out = bind(TABLE["dot_general"], a, b, contract=(tuple(a_axes), tuple(b_axes)), batch=(both, both), **asked(a.dtype))
     return cast(out, BOOL) if truth else out

@@ -81,8 +81,13 @@ class Shapes(Looks):
         columns = order == "F" or (order == "A" and self.flags.f_contiguous and not self.flags.c_contiguous)
         return self.transpose() if columns else None
 
-    def reshape(self, *shape: Any, order: str = "C") -> Self:
-        """The same elements in another shape; one extent may be -1. A view where the elements lie so that it can be one."""
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
+        """The same elements in another shape; one extent may be -1. A view where the elements lie so that it can be one, unless
+        ``copy`` is True; with ``copy=False`` what would be a copy is refused."""
+        if copy is not None:
+            import weft
+
+            return weft.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy=copy)  # type: ignore[return-value]
         node = self.node
         if order != "C" and (turned := self._turned(order, "reshape")) is not None:
             return turned.reshape(shape_for(shape, node.size, node.shape)[::-1]).transpose()

@@ -28,8 +28,8 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     if self.weak and all(type(x) in _NUMBERS or getattr(x, "weak", False) for x in inputs):
         inputs = tuple(wrap(x.as_dtype_node(FLOAT64)) if isinstance(x, Array) else x for x in inputs)  # as NumPy's own: float64
     outs = kwargs.pop("out", ())
-    if method == "at" and isinstance(inputs[0], Array):
-        return _at(ufunc, *inputs)
+    if method == "at":
+        return (_at if isinstance(inputs[0], Array) else _at_numpys)(ufunc, *inputs)
     if all(isinstance(out, Array) for out in outs):
         asked = _asked(ufunc, method, inputs, outs, kwargs)
         if asked is not None:
@@ -131,6 +131,10 @@ def _held_exactly(value: Any, dtype: Format) -> bool:
     """Whether what is added is of a kind that ``dtype`` holds: what it does not hold is added first and then cut off."""
     kind = FROM_NUMPY.get(value.dtype) if isinstance(value, Array | np.ndarray | np.generic) else None
     return same_kind(as_node(value, dtype).dtype if kind is None else kind, dtype)
+
+
+def _at_numpys(ufunc: Any, *inputs: Any) -> None:
+    ufunc.at(*[x.numpy() if isinstance(x, Array) else x for x in inputs])
 
 
 def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:

@@ -232,6 +232,51 @@ class AnySize(Protocol):
 
 
 @runtime_checkable
+class Limited(Protocol):
+    """A device with memory of its own, which may be full: then ``OutOfRoom`` is raised."""
+
+    def room(self) -> int:
+        """Bytes that are left for arrays and programs."""
+        ...
+
+
+@runtime_checkable
+class Exchanging(Protocol):
+    """A card whose memory other libraries read where it lies, and which reads theirs. Streams are CUDA's, as integers; where
+    there is None nothing waits."""
+
+    name: str
+
+    @property
+    def number(self) -> int:
+        """Of the card, as CUDA counts."""
+        ...
+
+    @property
+    def stream(self) -> int:
+        """On which it does everything."""
+        ...
+
+    def lend(self, buffer: Any, stream: int | None) -> int:
+        """The address of a buffer that others will read on a stream of theirs, which waits for it. It is never written from then
+        on, and not given out again before all that they asked for is done."""
+        ...
+
+    def borrow(self, address: int, nbytes: int, owner: Any, stream: int | None = None) -> Any:
+        """A buffer over memory of others, which ``owner`` keeps; it is read after what was asked for on ``stream``, and never
+        written."""
+        ...
+
+    def copied(self, buffer: Any) -> Any:
+        """A buffer of its own with the same content."""
+        ...
+
+    def lies(self, address: int) -> int | None:
+        """The number of the card on which an address lies; None where it is no card's memory."""
+        ...
+
+
+@runtime_checkable
 class Settling(Protocol):
     """A device whose code gets better behind the back of what runs."""
 

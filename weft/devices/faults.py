@@ -18,3 +18,7 @@ class IndexFault(IndexError):
 class Elsewhere(IndexFault):
     """Memory of another device was asked for its address in the host's memory. A native call that meets it gives up, as it does
     where an index is wrong, and has changed nothing; then Python copies what lies elsewhere and calls again."""
+
+
+class OutOfRoom(MemoryError):
+    """A device has no memory left for a run. Nothing has changed: it can be run elsewhere."""

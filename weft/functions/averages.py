@@ -15,6 +15,9 @@ from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, FLOAT64, FLOATS, INEXACT, Format, floating, promote, weak
 from weft.functions.common import (
     Axis,
+    Shape,
+    axes_of,
+    axis_index,
     axis_tuple,
     broadcast,
     cast,
@@ -24,11 +27,13 @@ from weft.functions.common import (
     node,
     number,
     op,
+    permuted,
     reduced,
     reshaped,
     widened,
 )
 from weft.graph.node import Node
+from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
 from weft.spelling import spelled
 
@@ -63,17 +68,17 @@ def _mean(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None 
 
 
 def mean(
-    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
     """Arithmetic mean along axes.
 
     Parameters
     ----------
-    x : array
+    a : array
     axis : int or tuple of int, optional
         None: all of them.
     dtype : float dtype, optional
-        By default that of ``x``, and float32 for integers and bools.
+        By default that of ``a``, and float32 for integers and bools.
     out : Array, optional
     keepdims : bool
         Keep the axes with extent 1.
@@ -95,18 +100,23 @@ def mean(
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
-    value, result = _working("mean", node(x, "mean"), dtype, out)
-    axes = axis_tuple(axis, len(value.shape), "mean")
+    value, result = _working("mean", node(a, "mean", "a"), dtype, out)
+    axes = axis_tuple(axis, len(value.shape), "mean") if where is True else axes_of(axis, value.shape, "mean")
     return finish(cast(_mean(value, axes, bool(keepdims), _mask("mean", where, value)), result), out, "mean")
 
 
 def _variance(
-    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any,
+    function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any, known: Any = None,
 ) -> tuple[Node, Format]:
-    value, result = _working(function, node(x, function), dtype, out)
-    axes = axis_tuple(axis, len(value.shape), function)
+    value, result = _working(function, node(x, function, "a"), dtype, out)
+    axes = axis_tuple(axis, len(value.shape), function) if where is True else axes_of(axis, value.shape, function)
     mask = _mask(function, where, value)
-    distance = magnitude(bind(TABLE["subtract"], value, _mean(value, axes, True, mask)))
+    centre = _mean(value, axes, True, mask) if known is None else cast(node(known, function, "mean"), value.dtype)
+    if known is not None and two_shapes(centre.shape, value.shape) != value.shape:
+        raise ShapeError(
+            f"{function}: mean has shape {centre.shape}, which does not fit a {value.shape}: make it with keepdims=True"
+        )
+    distance = magnitude(bind(TABLE["subtract"], value, centre))
     if mask is not None:
         zero = number(0, distance.dtype)
         total = reduced("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
@@ -118,16 +128,18 @@ def _variance(
 
 
 def var(
-    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
-    *, where: Any = True, correction: float | None = None,
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
     """Variance along axes: the mean squared distance from the mean, in two passes.
 
     Parameters
     ----------
-    x, axis, dtype, out, keepdims, where : as in :func:`mean`
+    a, axis, dtype, out, keepdims, where : as in :func:`mean`
     ddof, correction : float
         Taken from the count before dividing: 1 for the estimate from a sample. Two names for one thing.
+    mean : array, optional
+        The means along the axes, made with ``keepdims=True``, where they are known.
 
     Returns
     -------
@@ -135,8 +147,8 @@ def var(
 
     Raises
     ------
-    AxisError, DTypeError
-        As :func:`mean`.
+    AxisError, DTypeError, ShapeError
+        As :func:`mean`; a ``mean`` of another shape.
 
     Examples
     --------
@@ -144,19 +156,19 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", x, axis, dtype, ddof if correction is None else correction, keepdims, where, out)
+    value, result = _variance("var", a, axis, dtype, ddof if correction is None else correction, keepdims, where, out, mean)
     return finish(cast(value, result), out, "var")
 
 
 def std(
-    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
-    *, where: Any = True, correction: float | None = None,
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False,
+    *, where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
     """Standard deviation along axes: the root of :func:`var`.
 
     Parameters
     ----------
-    x, axis, dtype, out, ddof, keepdims, where, correction : as in :func:`var`
+    a, axis, dtype, out, ddof, keepdims, where, mean, correction : as in :func:`var`
 
     Returns
     -------
@@ -164,8 +176,8 @@ def std(
 
     Raises
     ------
-    AxisError, DTypeError
-        As :func:`mean`.
+    AxisError, DTypeError, ShapeError
+        As :func:`mean`; a ``mean`` of another shape.
 
     Examples
     --------
@@ -173,21 +185,34 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", x, axis, dtype, ddof if correction is None else correction, keepdims, where, out)
+    value, result = _variance("std", a, axis, dtype, ddof if correction is None else correction, keepdims, where, out, mean)
     return finish(cast(op("sqrt", value), result), out, "std")
 
 
+def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node:
+    """Weights of an array of ``shape``, so shaped that they broadcast with it: as they are, or those of the axes named."""
+    if weight.shape == shape:
+        return weight
+    if axis is None:
+        raise TypeError(f"{function}: weights have shape {weight.shape}, a has shape {shape}: weights of some axes need axis=")
+    axes = [axis_index(k, len(shape), function) for k in (axis if isinstance(axis, tuple | list) else (axis,))]
+    if weight.shape != tuple(shape[k] for k in axes):
+        raise ShapeError(f"{function}: weights have shape {weight.shape}; a has shape {shape}, taken over axis={axis}")
+    turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))
+    return reshaped(turned, tuple(n if k in axes else 1 for k, n in enumerate(shape)))
+
+
 def average(
-    x: Any, /, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False,
+    a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False,
 ) -> Any:
     """Weighted mean along axes.
 
     Parameters
     ----------
-    x : array
+    a : array
     axis : int or tuple of int, optional
     weights : array, optional
-        Of the shape of ``x``, or of one axis when ``axis`` is a number. None: :func:`mean`.
+        Of the shape of ``a``, or of the axes that ``axis`` names. None: :func:`mean`.
     returned : bool
         Also the sum of the weights.
     keepdims : bool
@@ -198,8 +223,8 @@ def average(
 
     Raises
     ------
-    ShapeError, AxisError
-        Weights of another shape; no such axis.
+    ShapeError, TypeError, AxisError
+        Weights of another shape, or of some axes without ``axis``; no such axis.
 
     Examples
     --------
@@ -208,23 +233,19 @@ def average(
     2.0
     """
     if weights is None:
-        found = mean(x, axis, keepdims=keepdims)
+        found = mean(a, axis, keepdims=keepdims)
         if not returned:
             return found
-        shape = node(x, "average").shape
+        shape = node(a, "average", "a").shape
         every = number(extent_of(shape, axis_tuple(axis, len(shape), "average")), found.node.dtype)
         return found, wrap(broadcast(every, found.shape))
-    pair, dtype = common((x, weights), promote, weak)
+    pair, dtype = common((a, weights), promote, weak)
     value, weight = (n if isinstance(n, Node) else in_dtype(n, dtype) for n in pair)
     result = floating(dtype)
     within = _within(dtype, result)
     value, weight = cast(value, within), cast(weight, within)
     axes = axis_tuple(axis, len(value.shape), "average")
-    if weight.shape != value.shape:
-        if len(axes) != 1 or weight.shape != (value.shape[axes[0]],):
-            raise ShapeError(f"average: weights have shape {weight.shape}; x has shape {value.shape}, averaged over axis={axis}")
-        weight = reshaped(weight, tuple(n if a == axes[0] else 1 for a, n in enumerate(value.shape)))
-    weight = op("broadcast_to", weight, shape=value.shape)
+    weight = op("broadcast_to", weights_along("average", weight, value.shape, axis), shape=value.shape)
     total = reduced("reduce_sum", op("multiply", value, weight), axes, keepdims)
     count = reduced("reduce_sum", weight, axes, keepdims)
     found = wrap(cast(op("divide", total, count), result))

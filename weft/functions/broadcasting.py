@@ -35,12 +35,12 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     return _broadcast_shapes("broadcast_shapes", *(shape_tuple(s, "broadcast_shapes") for s in shapes))
 
 
-def broadcast_to(x: Any, /, shape: Any) -> Array:
-    """``x`` repeated to a shape it broadcasts to; nothing is copied until it must be.
+def broadcast_to(array: Any, shape: Any) -> Array:
+    """``array`` repeated to a shape it broadcasts to; nothing is copied until it must be.
 
     Parameters
     ----------
-    x : array_like
+    array : array_like
     shape : int or tuple of int
 
     Returns
@@ -58,9 +58,9 @@ def broadcast_to(x: Any, /, shape: Any) -> Array:
     >>> wf.broadcast_to(wf.array([1, 2]), (2, 2)).tolist()
     [[1, 2], [1, 2]]
     """
-    value, wanted = node(x, "broadcast_to"), shape_tuple(shape, "broadcast_to")
+    value, wanted = node(array, "broadcast_to", "array"), shape_tuple(shape, "broadcast_to")
     if _broadcast_shapes("broadcast_to", value.shape, wanted) != wanted:
-        raise ShapeError(f"broadcast_to: x has shape {value.shape}, which does not broadcast to {wanted}")
+        raise ShapeError(f"broadcast_to: array has shape {value.shape}, which does not broadcast to {wanted}")
     return own(broadcast(value, wanted))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +11,9 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import ShapeError
+from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import arrays, axis_index, broadcast_shapes, looked, node, op
+from weft.functions.creation import zeros
 from weft.functions.joining import stack
 from weft.spelling import spelled
 
@@ -45,7 +49,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     axis = axis_index(axis, value.ndim, "apply_along_axis")
     lead = [n for a, n in enumerate(value.shape) if a != axis]
     order = (*(a for a in range(value.ndim) if a != axis), axis)
-    rows = wrap(op("permute", value.node, axes=order)).reshape(-1, value.shape[axis])
+    rows = wrap(op("permute", value.node, axes=order)).reshape(math.prod(lead), value.shape[axis])
     if not rows.shape[0]:
         raise ValueError("apply_along_axis: there is no vector to call the function with")
     found = stack([wrap(node(func1d(row, *args, **kwargs), "apply_along_axis")) for row in rows])
@@ -92,6 +96,19 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     return value
 
 
+Names = tuple[str, ...]
+_OPERANDS = r"\((?:[a-zA-Z_]\w*(?:,[a-zA-Z_]\w*)*)?\)"
+
+
+def _dimensions(signature: str) -> tuple[list[Names], list[Names]]:
+    """The names of the dimensions of each argument and of each result."""
+    text = re.sub(r"\s+", "", signature)
+    if not re.fullmatch(rf"(?:{_OPERANDS}(?:,{_OPERANDS})*)?->{_OPERANDS}(?:,{_OPERANDS})*", text):
+        raise ValueError(f"vectorize: signature={signature!r} must be like '(m,n),(n)->(m)'")
+    sides = [[tuple(re.findall(r"\w+", operand)) for operand in re.findall(_OPERANDS, side)] for side in text.split("->")]
+    return sides[0], sides[1]
+
+
 class vectorize:  # noqa: N801  NumPy's name
     """A function of numbers as one of arrays: called in Python, once for each element. ``wf.vmap`` runs natively.
 
@@ -107,12 +124,13 @@ class vectorize:  # noqa: N801  NumPy's name
     cache : bool
         Whether the first call, made for the dtypes, is not made again.
     signature : str, optional
-        Not offered: use ``wf.vmap``.
+        Which dimensions a call takes and gives, such as "(m,n),(n)->(m)": it is called with Arrays that have them, once for each
+        place of the other ones.
 
     Raises
     ------
-    ValueError
-        A ``signature``.
+    ValueError, TypeError
+        A ``signature`` that is none; when it is called: arrays that do not fit it, or another number of arguments or results.
 
     Examples
     --------
@@ -126,14 +144,16 @@ class vectorize:  # noqa: N801  NumPy's name
         self, pyfunc: Callable[..., Any], otypes: Any = None, doc: str | None = None, excluded: Any = None,
         cache: bool = False, signature: str | None = None,
     ) -> None:
-        if signature is not None:
-            raise ValueError("vectorize: signature is not offered; wf.vmap maps functions of arrays")
+        self.signature = signature
+        self._dimensions = None if signature is None else _dimensions(signature)
         self.pyfunc, self.cache, self.excluded = pyfunc, cache, frozenset(excluded or ())
         self.otypes = None if otypes is None else [spelled(t) for t in otypes]
         self.__doc__ = doc or pyfunc.__doc__ or type(self).__doc__
         self.__name__ = getattr(pyfunc, "__name__", "vectorize")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._dimensions is not None:
+            return self._by_signature(*self._dimensions, args, kwargs)
         given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         known = {k: looked(v, "vectorize", str(k)) for k, v in given.items() if k not in self.excluded}
         shape = broadcast_shapes("vectorize", *(v.shape for v in known.values()))
@@ -151,6 +171,44 @@ class vectorize:  # noqa: N801  NumPy's name
         columns = list(zip(*results, strict=True)) if many and results else [results] * (len(self.otypes or [0]))
         out = [self._column(c, k, shape) for k, c in enumerate(columns)]
         return tuple(out) if many else out[0]
+
+    def _by_signature(self, taken: list[Names], given: list[Names], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call for each place in front of the dimensions that the signature names; what is excluded is handed over as it is."""
+        places = [k for k in range(len(args)) if k not in self.excluded]
+        if len(places) != len(taken):
+            raise TypeError(f"vectorize: {len(taken)} arguments are needed for signature={self.signature!r}, not {len(places)}")
+        own = dict(zip(places, arrays("vectorize", **{f"args[{k}]": args[k] for k in places}), strict=True))
+        sizes: dict[str, int] = {}
+        for k, names in zip(places, taken, strict=True):
+            self._fits(f"args[{k}]", own[k].shape, names, sizes)
+        fronts = {k: own[k].shape[:own[k].ndim - len(names)] for k, names in zip(places, taken, strict=True)}
+        front = broadcast_shapes("vectorize", *fronts.values())
+        wide = {k: broadcast_to(own[k], front + own[k].shape[len(fronts[k]):]) for k in places}
+        columns: list[list[Array]] = [[] for _ in given]
+        for index in np.ndindex(*front):
+            found = self.pyfunc(*(wide[k][index] if k in wide else x for k, x in enumerate(args)), **kwargs)
+            results = found if isinstance(found, tuple) else (found,)
+            if len(results) != len(given):
+                raise ValueError(f"vectorize: {len(results)} results, but signature={self.signature!r} has {len(given)}")
+            for column, result, names in zip(columns, results, given, strict=True):
+                column.append(wrap(node(result, "vectorize", "a result")))
+                self._fits("a result", column[-1].shape, names, sizes, exact=True)
+        if not columns[0] and (self.otypes is None or any(n not in sizes for names in given for n in names)):
+            raise ValueError("vectorize: there is nothing to call the function with; give otypes, and no new dimensions")
+        out = []
+        for k, (column, names) in enumerate(zip(columns, given, strict=True)):
+            shape = front + tuple(sizes[n] for n in names)
+            whole = stack(column).reshape(shape) if column else zeros(shape)
+            out.append(whole if self.otypes is None else whole.astype(self.otypes[k].numpy))
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def _fits(self, argument: str, shape: tuple[int, ...], names: Names, sizes: dict[str, int], exact: bool = False) -> None:
+        """Learn how long the named dimensions are, and refuse what does not fit."""
+        if len(shape) < len(names) or (exact and len(shape) != len(names)):
+            raise ShapeError(f"vectorize: {argument} has shape {shape}, {len(names)} dimensions are in {self.signature!r}")
+        for name, n in zip(names, shape[len(shape) - len(names):], strict=True):
+            if sizes.setdefault(name, n) != n:
+                raise ShapeError(f"vectorize: {argument} has shape {shape}, but {name!r} of {self.signature!r} is {sizes[name]}")
 
     def _column(self, results: Any, k: int, shape: tuple[int, ...]) -> Array:
         values = [x.item() if isinstance(x, Array | np.generic) else x for x in results]

@@ -9,11 +9,12 @@ from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, compared, weak_compared
-from weft.functions.common import Node, cast, finish, node, number, op, parts_of
+from weft.functions.common import Node, broadcast_shapes, cast, finish, node, number, op, parts_of
 from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
 from weft.given import is_int
+from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
 
 
@@ -54,13 +55,13 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
 
 
 def clip(
-    x: Any, /, min: Any = None, max: Any = None, out: Array | None = None, *, a_min: Any = None, a_max: Any = None,
+    a: Any, min: Any = None, max: Any = None, out: Array | None = None, *, a_min: Any = None, a_max: Any = None,
 ) -> Array:
-    """``x`` held between ``min`` and ``max``; None leaves a side open.
+    """``a`` held between ``min`` and ``max``; None leaves a side open.
 
     Parameters
     ----------
-    x : array or number
+    a : array or number
     min, max : array or number, optional
         The bounds; where they cross, ``max`` wins. NaN in any of them gives NaN.
     out : Array, optional
@@ -70,12 +71,12 @@ def clip(
     Returns
     -------
     Array
-        Of the shape that ``x`` and the bounds broadcast to, and the dtype they promote to.
+        Of the shape that ``a`` and the bounds broadcast to, and the dtype they promote to.
 
     Raises
     ------
     ShapeError, DTypeError
-        Bounds that do not broadcast with ``x``, or an ``out`` that does not fit.
+        Bounds that do not broadcast with ``a``, or an ``out`` that does not fit.
 
     Examples
     --------
@@ -84,18 +85,18 @@ def clip(
     [0.0, 0.5, 1.0]
     """
     min, max = _either(min, a_min, "min"), _either(max, a_max, "max")
-    value = node(x, "clip")
+    value = node(a, "clip", "a")
     if value.dtype in INTEGERS:
         min, max = _bound(value, min, "min"), _bound(value, max, "max")
     bounds = [(name, bound) for name, bound in (("min", min), ("max", max)) if bound is not None]
     if not bounds:
         return finish(value, out, "clip")
-    value, *limits = operands(x, *[bound for _, bound in bounds])
+    value, *limits = operands(a, *[bound for _, bound in bounds])
     for (name, _), limit in zip(bounds, limits, strict=True):
         try:
             value = bind(TABLE["maximum" if name == "min" else "minimum"], value, limit)
         except (ShapeError, DTypeError) as error:
-            raise renamed(error, "clip", x1="x", x2=name) from None
+            raise renamed(error, "clip", x1="a", x2=name) from None
     return finish(value, out, "clip")
 
 
@@ -115,7 +116,7 @@ def _bound(value: Node, bound: Any, name: str) -> Any:
 
 
 def nan_to_num(
-    x: Any, /, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None,
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None,
 ) -> Array:
     """``x`` with NaN and infinities replaced by numbers (infinities: the largest of the dtype).
 
@@ -153,14 +154,14 @@ def nan_to_num(
     return finish(op("where", op("isnan", value), number(nan, value.dtype), value))
 
 
-def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
-    """Whether ``abs(x1 - x2) <= atol + rtol * abs(x2)``, infinities being close to themselves.
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Whether ``abs(a - b) <= atol + rtol * abs(b)``, infinities being close to themselves.
 
     Parameters
     ----------
-    x1, x2 : array or number
+    a, b : array or number
     rtol, atol : float
-        The tolerances, of ``x2`` and by itself.
+        The tolerances, of ``b`` and by itself.
     equal_nan : bool
         Whether NaN is close to NaN.
 
@@ -179,12 +180,12 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
     >>> wf.isclose(wf.array([1.0, 2.0]), wf.array([1.0, 2.1])).tolist()
     [True, False]
     """
-    pair, dtype = common((x1, x2), compared, weak_compared)
+    pair, dtype = common((a, b), compared, weak_compared)
     a, b = (in_dtype(n, dtype if dtype in INEXACT else FLOAT64) for n in pair)
     try:
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
-        raise renamed(error, "isclose") from None
+        raise renamed(error, "isclose", x1="a", x2="b") from None
     bound = op("add", number(atol, b.dtype.part), op("multiply", number(rtol, b.dtype.part), op("abs", b)))
     both = op("logical_and", op("isfinite", a), op("isfinite", b))
     close = op("where", both, op("less_equal", distance, bound), op("equal", a, b))
@@ -193,12 +194,12 @@ def isclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_n
     return finish(close)
 
 
-def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are close (:func:`isclose`); computes at once.
 
     Parameters
     ----------
-    x1, x2, rtol, atol, equal_nan : as in :func:`isclose`
+    a, b, rtol, atol, equal_nan : as in :func:`isclose`
 
     Returns
     -------
@@ -216,18 +217,18 @@ def allclose(x1: Any, x2: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_
     True
     """
     try:
-        close = isclose(x1, x2, rtol, atol, equal_nan)
+        close = isclose(a, b, rtol, atol, equal_nan)
     except ShapeError as error:
-        raise renamed(error, "allclose") from None
+        raise renamed(error, "allclose", x1="a", x2="b") from None
     return bool(all(close))
 
 
-def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> bool:
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Whether shapes and all elements are equal; computes at once.
 
     Parameters
     ----------
-    x1, x2 : array_like
+    a1, a2 : array_like
     equal_nan : bool
         Whether NaN is equal to NaN.
 
@@ -246,7 +247,40 @@ def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> bool:
     >>> wf.array_equal(wf.array([1, 2]), [1, 2])
     True
     """
-    a, b = (() if type(x) is int else node(x, "array_equal", n).shape for x, n in ((x1, "x1"), (x2, "x2")))
+    a, b = _shape("array_equal", "a1", a1), _shape("array_equal", "a2", a2)
     if equal_nan and a == b:
-        return bool(all(logical_or(equal(x1, x2), logical_and(isnan(x1), isnan(x2)))))
-    return a == b and bool(all(equal(x1, x2)))  # an integer may be larger than any that an array holds
+        return bool(all(logical_or(equal(a1, a2), logical_and(isnan(a1), isnan(a2)))))
+    return a == b and bool(all(equal(a1, a2)))
+
+
+def _shape(function: str, name: str, x: Any) -> Shape:
+    return () if type(x) is int else node(x, function, name).shape  # it may be larger than any that an array holds
+
+
+def array_equiv(a1: Any, a2: Any) -> bool:
+    """Whether two arrays broadcast and are equal then; computes at once.
+
+    Parameters
+    ----------
+    a1, a2 : array
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, where values are not known.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.array_equiv(wf.array([1, 2]), [[1, 2], [1, 2]])
+    True
+    """
+    try:
+        broadcast_shapes("array_equiv", _shape("array_equiv", "a1", a1), _shape("array_equiv", "a2", a2))
+    except ValueError:
+        return False
+    return bool(all(equal(a1, a2)))

@@ -14,8 +14,9 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import as_node, assigned, cast, numpy_node
-from weft.errors import AxisError, DeviceError, DTypeError, ShapeError
+from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, place_of
 from weft.formats import (
+    BOOL,
     COMPLEX,
     DEFAULT,
     FROM_NUMPY,
@@ -37,6 +38,12 @@ __all__ = ["Node", "Shape", "cast"]
 
 Axis = int | Sequence[int] | None
 NUMBERS = (bool, int, float)
+
+
+def named(function: Any, name: str) -> None:
+    """Names a function that a maker made, in its code too: errors and tracebacks read the name there."""
+    function.__name__ = function.__qualname__ = name
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
 
 
 def op(name: str, *nodes: Node, **params: Any) -> Node:
@@ -69,18 +76,39 @@ def number(value: Any, dtype: Format) -> Node:
     return constant(value, dtype)
 
 
+def named_device(function: str, device: Any) -> str:
+    """The name of the device that ``function`` was asked for, which can be used here."""
+    try:
+        return execute.get_device(device).name
+    except (TypeError, ValueError, DeviceError) as error:
+        raise type(error)(f"{function}: {error}") from None
+
+
 def made_on(function: str, device: Any, make: Callable[..., Any], *args: Any) -> Any:
     """``make(*args)``, an array or a pair that begins with one, on the device that ``function`` was asked for. Inside of traces
     and gradients what an array rests on runs where the whole does, so there the device has to exist and nothing is moved."""
-    try:
-        there = execute.get_device(device).name
-    except (TypeError, ValueError, DeviceError) as error:
-        raise type(error)(f"{function}: {error}") from None
+    there = named_device(function, device)
     if LOCAL.trace is not None or LOCAL.keep:
         return make(*args)
     with execute.on(there):
         found = make(*args)
         return (found[0].to_device(there), *found[1:]) if isinstance(found, tuple) else found.to_device(there)
+
+
+def several(given: Any, function: str, argument: str) -> list[Any]:
+    """An argument that must be a sequence."""
+    try:
+        return list(given)
+    except TypeError:
+        raise DTypeError(f"{function}: {argument} must be a sequence, not {type(given).__name__}") from None
+
+
+def whole(value: Any, function: str, argument: str) -> int:
+    """An argument that must be an integer."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise DTypeError(f"{function}: {argument} must be an integer, not {value!r}") from None
 
 
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:
@@ -216,14 +244,9 @@ def widened(form: Format, out: Any) -> Format:
     if isinstance(out, tuple) and len(out) == 1:
         (out,) = out
     there = out.node.dtype if isinstance(out, Array) else FROM_NUMPY.get(out.dtype) if isinstance(out, np.ndarray) else None
-    return form if there is None else promote(form, there)
-
-
-def fits(node: Node, have: Format, function: str) -> Format:
-    """The dtype of an ``out``, if it may hold the result."""
-    if not same_kind(node.dtype, have):
-        raise DTypeError(f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first")
-    return have
+    if there is None or (there.alone and form in INEXACT):
+        return form
+    return there if form.alone and there in INEXACT else promote(form, there)
 
 
 def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:
@@ -243,7 +266,8 @@ def node(x: Any, function: str, argument: str = "x") -> Node:
     if isinstance(x, Array):
         return x.node
     if x is None:
-        raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
+        called, name = place_of(x)
+        raise DTypeError(f"{called if name else function}: {name or argument} is None; an array or a number is needed")
     return x if isinstance(x, Node) else as_node(x)
 
 
@@ -255,6 +279,14 @@ def arrays(function: str, **given: Any) -> tuple[Array, ...]:
 def looked(x: Any, function: str, argument: str = "x") -> Any:
     """What an argument holds as a NumPy array, computed now; TraceError where that is not known."""
     return wrap(node(x, function, argument)).numpy()
+
+
+def seen(x: Any, function: str, argument: str = "x") -> Any:
+    """As :func:`looked`; None where the content is not known, inside of a trace."""
+    try:
+        return looked(x, function, argument)
+    except TraceError:
+        return None
 
 
 def of_numpy(x: Any, like: Format | None = None) -> Array:
@@ -270,9 +302,11 @@ def held(x: Any, dtype: Format, function: str, argument: str) -> Node:
     return assigned(node(x, function, argument) if x is None else x, dtype)
 
 
-def integer_node(x: Any, function: str, argument: str = "indices") -> Node:
-    """An argument that must hold integers."""
+def integer_node(x: Any, function: str, argument: str = "indices", bools: bool = False) -> Node:
+    """An argument that must hold integers; ``bools``: these count as 0 and 1."""
     found = node(x, function, argument)
+    if bools and found.dtype is BOOL:
+        return cast(found, INT64)
     if found.dtype not in INTEGERS:
         if 0 in found.shape and not isinstance(x, Array):  # an empty list is float by default, and holds no index at all
             return cast(found, INT64)

@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, wrap
-from weft.formats import BOOL, COMPLEX, of_elements
-from weft.functions.common import broadcast, cast, floating, node, number, op
+from weft.formats import BOOL, COMPLEX, FLOAT32, complexed, of_elements
+from weft.functions.common import axis_index, broadcast, cast, floating, looked, node, number, op
+from weft.functions.creation import asarray
 from weft.graph.node import Node
 
 
-def real(x: Any, /) -> Array:
-    """The real parts of ``x``; of real numbers they themselves.
+def real(val: Any) -> Array:
+    """The real parts of ``val``; of real numbers they themselves.
 
     Parameters
     ----------
-    x : array_like
+    val : array_like
 
     Returns
     -------
-    Array of the shape of ``x``: float32 of complex64, float64 of complex128; of an Array a view, which writes through
+    Array of the shape of ``val``: float32 of complex64, float64 of complex128; of an Array a view, which writes through
 
     Examples
     --------
@@ -28,22 +31,22 @@ def real(x: Any, /) -> Array:
     >>> wf.real(wf.array([1 + 2j, 3.0])).tolist()
     [1.0, 3.0]
     """
-    if isinstance(x, Array):
-        return x.real
-    value = node(x, "real")
+    if isinstance(val, Array):
+        return val.real
+    value = node(val, "real", "val")
     return wrap(op("real", value) if value.dtype in COMPLEX else value)
 
 
-def imag(x: Any, /) -> Array:
-    """The imaginary parts of ``x``; of real numbers zeros.
+def imag(val: Any) -> Array:
+    """The imaginary parts of ``val``; of real numbers zeros.
 
     Parameters
     ----------
-    x : array_like
+    val : array_like
 
     Returns
     -------
-    Array of the shape of ``x``: float32 of complex64, float64 of complex128; of a complex Array a view, which writes through
+    Array of the shape of ``val``: float32 of complex64, float64 of complex128; of a complex Array a view, which writes through
 
     Examples
     --------
@@ -51,14 +54,14 @@ def imag(x: Any, /) -> Array:
     >>> wf.imag(wf.array([1 + 2j, 3.0])).tolist()
     [2.0, 0.0]
     """
-    return x.imag if isinstance(x, Array) else wrap(_imaginary(node(x, "imag")))
+    return val.imag if isinstance(val, Array) else wrap(_imaginary(node(val, "imag", "val")))
 
 
 def _imaginary(value: Node) -> Node:
     return op("imag", value) if value.dtype in COMPLEX else broadcast(number(0, value.dtype), value.shape)
 
 
-def angle(z: Any, /, deg: bool = False) -> Array:
+def angle(z: Any, deg: bool = False) -> Array:
     """The angles of complex numbers, counted from the positive real axis: -pi to pi.
 
     Parameters
@@ -84,7 +87,71 @@ def angle(z: Any, /, deg: bool = False) -> Array:
     return wrap(op("multiply", found, number(180 / math.pi, found.dtype)) if deg else found)
 
 
-def isreal(x: Any, /) -> Array:
+def real_if_close(a: Any, tol: float = 100) -> Array:
+    """The real parts of complex numbers whose imaginary parts are all next to nothing; else ``a`` as it is. They are looked at.
+
+    Parameters
+    ----------
+    a : array_like
+    tol : float
+        How large imaginary parts may be: above 1 in machine epsilons of the dtype, else as it is.
+
+    Returns
+    -------
+    Array of the shape of ``a``
+
+    Raises
+    ------
+    TraceError
+        Inside a traced function, for the dtype depends on the numbers.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.real_if_close(wf.array([2.1 + 4e-14j, 5.2 + 3e-15j], dtype="complex128"), tol=1000).dtype
+    dtype('float64')
+    """
+    value = asarray(a)
+    if value.node.dtype not in COMPLEX:
+        return value
+    known = looked(value, "real_if_close", "a")
+    least = tol * np.finfo(known.real.dtype).eps if tol > 1 else tol
+    return wrap(op("real", value.node)) if bool((np.abs(known.imag) < least).all()) else value
+
+
+def sort_complex(a: Any) -> Array:
+    """The elements sorted by real parts, then by imaginary ones, along the last axis, as complex numbers.
+
+    Parameters
+    ----------
+    a : array_like with a dimension or more
+
+    Returns
+    -------
+    Array of complex64, or of complex128 where the numbers have more than float32 or 16 bits hold
+
+    Raises
+    ------
+    AxisError
+        ``a`` has no dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.sort_complex([5, 3, 6, 2, 1]).tolist()
+    [(1+0j), (2+0j), (3+0j), (5+0j), (6+0j)]
+    """
+    value = node(a, "sort_complex", "a")
+    axis = axis_index(-1, len(value.shape), "sort_complex")
+    if value.dtype in COMPLEX:
+        return wrap(op("sort", value, axis=axis) if value.size else value)
+    short = value.dtype.kind in ("signed", "unsigned") and value.dtype.bits <= 16
+    part = FLOAT32 if short else floating(value).dtype.computed
+    line = cast(value, part)
+    return wrap(cast(op("sort", line, axis=axis) if value.size else line, complexed(part)))
+
+
+def isreal(x: Any) -> Array:
     """Whether each element has no imaginary part.
 
     Parameters
@@ -105,7 +172,7 @@ def isreal(x: Any, /) -> Array:
     return wrap(op("equal", part, number(0, part.dtype)))
 
 
-def iscomplex(x: Any, /) -> Array:
+def iscomplex(x: Any) -> Array:
     """Whether each element has an imaginary part.
 
     Parameters
@@ -125,7 +192,7 @@ def iscomplex(x: Any, /) -> Array:
     return wrap(cast(_imaginary(node(x, "iscomplex")), BOOL))
 
 
-def iscomplexobj(x: Any, /) -> bool:
+def iscomplexobj(x: Any) -> bool:
     """Whether an array, a list or a number is of a complex dtype, whatever its elements are.
 
     Parameters
@@ -145,7 +212,7 @@ def iscomplexobj(x: Any, /) -> bool:
     return node(x, "iscomplexobj").dtype in COMPLEX
 
 
-def isrealobj(x: Any, /) -> bool:
+def isrealobj(x: Any) -> bool:
     """Whether an array, a list or a number is of a dtype that is not complex.
 
     Parameters

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, like, own
-from weft.convert import number_node, shared_node
+from weft.array import Array, Scalar, own
+from weft.convert import is_foreign, number_node, shared_node
 from weft.dlpack import shared, taken
-from weft.errors import DTypeError
+from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, Format
 from weft.functions.common import (
     Shape,
     broadcast,
-    cast,
     held,
     made_on,
+    named_device,
     node,
     shape_tuple,
 )
@@ -25,29 +25,29 @@ from weft.spelling import spelled
 
 
 def array(
-    obj: Any, /, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
-    device: Any = None,
+    object: Any, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
+    device: Any = None, ndmax: int = 64,
 ) -> Array:
-    """An array with a copy of ``obj``.
+    """An array with a copy of ``object``.
 
     Parameters
     ----------
-    obj : array, NumPy array, number or nested lists
+    object : array, NumPy array, number or nested lists
         NumPy arrays and scalars keep their dtype; Python floats become float32, integers int64, bools bool.
     dtype : dtype, optional
     copy : bool
         False: an Array of that dtype is handed back as it is (:func:`asarray`).
     order, subok
         Do nothing: arrays of weft lie row by row, and there are no other classes of them.
-    ndmin : int
-        The least number of dimensions; more of extent 1 are put in front.
+    ndmin, ndmax : int
+        The least number of dimensions; more of extent 1 are put in front. The largest: what is nested deeper is refused.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
     Array
-        Of the shape of ``obj``, with memory of its own.
+        Of the shape of ``object``, with memory of its own.
 
     Raises
     ------
@@ -63,26 +63,32 @@ def array(
     (2, 2)
     """
     if device is not None:
-        return made_on("array", device, array, obj, dtype, copy, order, subok, ndmin)
+        return made_on("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
     wanted = None if dtype is None else spelled(dtype)
+    if ndmax != 64:
+        found = array(object, dtype, copy, ndmin=ndmin)
+        if found.ndim > ndmax:
+            raise ShapeError(f"array: object has shape {found.shape}, more dimensions than ndmax={ndmax}")
+        return found
     if ndmin:
-        found = array(obj, dtype, copy)
+        found = array(object, dtype, copy)
         return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
-    if isinstance(obj, Array) and not copy and not obj.weak and (wanted is None or wanted is obj.node.dtype):
-        return own(obj.node) if type(obj) is Scalar else obj
-    if isinstance(obj, memoryview):
-        obj = np.asarray(obj)
-    return own(node(obj, "array", "obj") if wanted is None else held(obj, wanted, "array", "obj"))
+    if isinstance(object, Array) and not copy and not object.weak and (wanted is None or wanted is object.node.dtype):
+        return own(object.node) if type(object) is Scalar else object
+    if isinstance(object, memoryview):
+        object = np.asarray(object)
+    return own(node(object, "array", "object") if wanted is None else held(object, wanted, "array", "object"))
 
 
-def asarray(obj: Any, /, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None) -> Array:
-    """``obj`` as an array; an Array of that dtype is handed back as it is.
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None) -> Array:
+    """``a`` as an array; an Array of that dtype is handed back as it is.
 
     Parameters
     ----------
-    obj, dtype, order, device : as in :func:`array`
+    a, dtype, order, device : as in :func:`array`
     copy : bool, optional
-        True: always a copy. False: never one; what is not an Array of that dtype is refused.
+        True: always a copy. False: never one; what is not an Array of that dtype is refused, but for what other libraries have
+        on a card. That is shared unless told otherwise, as by :func:`from_dlpack`.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
@@ -104,28 +110,53 @@ def asarray(obj: Any, /, dtype: Any = None, order: Any = None, *, device: Any = 
     >>> wf.asarray(x) is x
     True
     """
+    if not isinstance(a, _NO_CARDS) and is_foreign(a):
+        from weft.cuda_arrays import lies_on_a_card
+
+        if lies_on_a_card(a):
+            return _shared_on_a_card(a, dtype, device, copy)
     if device is not None:
-        found = made_on("asarray", device, asarray, obj, dtype, order)
-        if copy is False and found is not obj:
+        found = made_on("asarray", device, asarray, a, dtype, order)
+        if copy is False and found is not a:
             raise ValueError("asarray: with copy=False only an Array of the dtype that lies on this device can be taken")
-        return array(found) if copy and found is obj else found
-    if copy is False and not (isinstance(obj, Array) and (dtype is None or spelled(dtype) is obj.node.dtype)):
+        return array(found) if copy and found is a else found
+    if copy is False and not (isinstance(a, Array) and (dtype is None or spelled(dtype) is a.node.dtype)):
         raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
-    return array(obj, dtype, copy=bool(copy))
+    return array(a, dtype, copy=bool(copy))
+
+
+_NO_CARDS = (Array, np.ndarray, list, tuple, int, float)
+
+
+def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> Array:
+    """What another library has on a card, over its memory where that can be."""
+    from weft.cuda_arrays import card_node
+
+    found = own(card_node(obj, "asarray", copy))
+    wanted = found.node.dtype if dtype is None else spelled(dtype)
+    there = found.device if device is None else named_device("asarray", device)
+    if copy is False and (wanted is not found.node.dtype or there != found.device):
+        raise ValueError(
+            f"asarray: with copy=False the array stays what it is, of dtype {found.dtype} on {found.device}; it is asked for as "
+            f"{wanted} on {there}"
+        )
+    same = wanted is found.node.dtype and there == found.device
+    return found if same else made_on("asarray", there, asarray, found, wanted.numpy)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """An array with a copy of what another library's array holds, or with ``copy=False`` over its memory.
+    """An array of what another library's array holds: a copy, or over its memory, with ``copy=False`` or where that is a card's.
 
     Parameters
     ----------
     x : object with ``__dlpack__``
-        On the CPU, such as a NumPy array or a PyTorch tensor.
+        On the CPU, such as a NumPy array or a PyTorch tensor, or on a card: then the array lies there, too.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
     copy : bool, optional
         False: the memory is shared, which has to lie row by row. weft never writes to it (what is written into the Array goes to
-        memory of its own); while the Array lives, nobody else should: what is not computed yet would see it.
+        memory of its own); while the Array lives, nobody else should: what is not computed yet would see it. True: a copy. By
+        default a card's memory is shared, and copied on the card where it does not lie row by row; that of the CPU is copied.
 
     Returns
     -------
@@ -146,11 +177,19 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """
     if not hasattr(x, "__dlpack__"):
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
+    if isinstance(x, Array):
+        return own(x.node) if device is None else made_on("from_dlpack", device, from_dlpack, x)
+    from weft.cuda_arrays import card_node, lies_on_a_card
+
+    if lies_on_a_card(x):
+        found = own(card_node(x, "from_dlpack", copy))
+        made = found if device is None else made_on("from_dlpack", device, asarray, found)
+        if copy is False and made is not found:
+            raise BufferError(f"from_dlpack: with copy=False the memory is shared, which lies on {found.device}, not {device}")
+        return made
     if device is not None:
         return made_on("from_dlpack", device, partial(from_dlpack, copy=copy), x)
-    if copy is False:
-        return own(x.node if isinstance(x, Array) else shared_node(shared(x)))
-    return own(node(taken(x), "from_dlpack"))
+    return own(shared_node(shared(x)) if copy is False else node(taken(x), "from_dlpack"))
 
 
 def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> Array:
@@ -277,19 +316,19 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
 
 
 def _like(x: Any, function: str, dtype: Any, shape: Any) -> tuple[Shape, Format]:
-    found = node(x, function)
+    found = node(x, function, "prototype" if function == "empty_like" else "a")
     return (found.shape if shape is None else shape_tuple(shape, function)), (found.dtype if dtype is None else spelled(dtype))
 
 
 def zeros_like(
-    x: Any, /, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
+    a: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
 ) -> Array:
-    """Zeros in the shape and dtype of ``x``.
+    """Zeros in the shape and dtype of ``a``.
 
     Parameters
     ----------
-    x : array_like
-    dtype, shape : default those of ``x``
+    a : array_like
+    dtype, shape : default those of ``a``
     order, subok, device : as in :func:`array`
 
     Returns
@@ -308,18 +347,18 @@ def zeros_like(
     [0, 0]
     """
     if device is not None:
-        return made_on("zeros_like", device, zeros_like, x, dtype, order, subok, shape)
-    return zeros(*_like(x, "zeros_like", dtype, shape))
+        return made_on("zeros_like", device, zeros_like, a, dtype, order, subok, shape)
+    return zeros(*_like(a, "zeros_like", dtype, shape))
 
 
 def ones_like(
-    x: Any, /, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
+    a: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
 ) -> Array:
-    """Ones in the shape and dtype of ``x``.
+    """Ones in the shape and dtype of ``a``.
 
     Parameters
     ----------
-    x, dtype, order, subok, shape, device : as in :func:`zeros_like`
+    a, dtype, order, subok, shape, device : as in :func:`zeros_like`
 
     Returns
     -------
@@ -337,18 +376,18 @@ def ones_like(
     [1, 1]
     """
     if device is not None:
-        return made_on("ones_like", device, ones_like, x, dtype, order, subok, shape)
-    return ones(*_like(x, "ones_like", dtype, shape))
+        return made_on("ones_like", device, ones_like, a, dtype, order, subok, shape)
+    return ones(*_like(a, "ones_like", dtype, shape))
 
 
 def empty_like(
-    x: Any, /, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
+    prototype: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *, device: Any = None,
 ) -> Array:
-    """An array to be written to, in the shape and dtype of ``x``; it holds zeros.
+    """An array to be written to, in the shape and dtype of ``prototype``; it holds zeros.
 
     Parameters
     ----------
-    x, dtype, order, subok, shape, device : as in :func:`zeros_like`
+    prototype, dtype, order, subok, shape, device : as in :func:`zeros_like`
 
     Returns
     -------
@@ -366,19 +405,19 @@ def empty_like(
     (2,)
     """
     if device is not None:
-        return made_on("empty_like", device, empty_like, x, dtype, order, subok, shape)
-    return zeros_like(x, dtype, shape=shape)
+        return made_on("empty_like", device, empty_like, prototype, dtype, order, subok, shape)
+    return zeros_like(prototype, dtype, shape=shape)
 
 
 def full_like(
-    x: Any, /, fill_value: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *,
+    a: Any, fill_value: Any, dtype: Any = None, order: Any = None, subok: bool = True, shape: Any = None, *,
     device: Any = None,
 ) -> Array:
-    """A filled array in the shape and dtype of ``x``.
+    """A filled array in the shape and dtype of ``a``.
 
     Parameters
     ----------
-    x, dtype, order, subok, shape, device : as in :func:`zeros_like`
+    a, dtype, order, subok, shape, device : as in :func:`zeros_like`
     fill_value : number or array
 
     Returns
@@ -397,63 +436,6 @@ def full_like(
     [5, 5]
     """
     if device is not None:
-        return made_on("full_like", device, full_like, x, fill_value, dtype, order, subok, shape)
-    extents, wanted = _like(x, "full_like", dtype, shape)
+        return made_on("full_like", device, full_like, a, fill_value, dtype, order, subok, shape)
+    extents, wanted = _like(a, "full_like", dtype, shape)
     return full(extents, fill_value, wanted)
-
-
-def astype(x: Any, dtype: Any, /, copy: bool = True, *, device: Any = None) -> Array:
-    """``x`` in another dtype.
-
-    Parameters
-    ----------
-    x : array_like
-    dtype : dtype
-    copy : bool
-        False: an Array of that dtype is handed back as it is.
-    device : str, optional
-        Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
-
-    Returns
-    -------
-    Array of the shape of ``x``
-
-    Raises
-    ------
-    DTypeError, ValueError
-        An unknown dtype; complex numbers as real ones, whose imaginary parts would be lost (take ``wf.real(x)``); an unknown
-        device.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
-    [1, -1]
-    """
-    if device is not None:
-        return made_on("astype", device, astype, x, dtype, copy)
-    wanted = spelled(dtype)
-    if not isinstance(x, Array) or x.weak:
-        return like(x, held(x, wanted, "astype", "x"))
-    found = x.node
-    return like(x, cast(found, wanted)) if copy or found.dtype != wanted else x
-
-
-def copy(x: Any, /) -> Array:
-    """An array of its own with the content of ``x``.
-
-    Parameters
-    ----------
-    x : array_like
-
-    Returns
-    -------
-    Array of the shape and dtype of ``x``; of a Scalar, a Scalar: ``wf.array(x)`` is an array that can be written to
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.copy(wf.ones(2)).tolist()
-    [1.0, 1.0]
-    """
-    return like(x, node(x, "copy"))

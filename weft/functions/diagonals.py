@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import INT64, summed
-from weft.functions.common import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced
+from weft.functions.common import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced, whole
 from weft.functions.matrices import diagonal_number
 from weft.spelling import spelled
 
 
 def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
     """The diagonals of the matrices in two axes, along a new last axis."""
-    value = node(x, function)
+    value = node(x, function, "a")
     ndim = len(value.shape)
     if ndim < 2:
-        raise ShapeError(f"{function}: x has shape {value.shape}; a matrix or a stack of matrices is needed")
+        raise ShapeError(f"{function}: the array has shape {value.shape}; a matrix or a stack of matrices is needed")
     first, second = axis_index(axis1, ndim, function, "axis1"), axis_index(axis2, ndim, function, "axis2")
     if first == second:
         raise ShapeError(f"{function}: axis1={axis1} and axis2={axis2} are the same axis")
     value = permuted(value, (*(a for a in range(ndim) if a not in (first, second)), first, second))
     rows, columns = value.shape[-2:]
-    lead, k = value.shape[:-2], operator.index(offset)
+    lead, k = value.shape[:-2], whole(offset, function, "offset")
     count = max(0, min(rows + min(k, 0), columns - max(k, 0)))
     if count == 0:
         return sliced(reshaped(value, (*lead, rows * columns)), ndim - 2, 0, 0)
@@ -34,12 +33,12 @@ def line_of(function: str, x: Any, offset: int, axis1: int, axis2: int) -> Node:
     return op("slice", flat, start=(*zeros, begin), step=(*(1 for _ in lead), columns + 1), shape=(*lead, count))
 
 
-def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The diagonal of matrices, along a new last axis.
 
     Parameters
     ----------
-    x : array_like with two or more dimensions
+    a : array_like with two or more dimensions
     offset : int
         Above 0 to the right of the main diagonal.
     axis1, axis2 : int
@@ -52,7 +51,7 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
     Raises
     ------
     ShapeError, AxisError
-        ``x`` holds no matrix, or both axes are one; no such axis.
+        ``a`` holds no matrix, or both axes are one; no such axis.
 
     Examples
     --------
@@ -60,15 +59,15 @@ def diagonal(x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Arra
     >>> wf.diagonal(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
-    return wrap(line_of("diagonal", x, offset, axis1, axis2))
+    return wrap(line_of("diagonal", a, offset, axis1, axis2))
 
 
-def diag(x: Any, /, k: int = 0) -> Array:
+def diag(v: Any, k: int = 0) -> Array:
     """The k-th diagonal of a matrix, or the matrix with a vector on its k-th diagonal.
 
     Parameters
     ----------
-    x : (N,) or (M, N)
+    v : (N,) or (M, N)
     k : int
         Above 0 to the right of the main diagonal.
 
@@ -79,7 +78,7 @@ def diag(x: Any, /, k: int = 0) -> Array:
     Raises
     ------
     ShapeError
-        ``x`` is neither a vector nor a matrix.
+        ``v`` is neither a vector nor a matrix.
 
     Examples
     --------
@@ -87,12 +86,12 @@ def diag(x: Any, /, k: int = 0) -> Array:
     >>> wf.diag(wf.array([1, 2])).tolist()
     [[1, 0], [0, 2]]
     """
-    value = node(x, "diag")
+    value = node(v, "diag", "v")
     if len(value.shape) == 2:
-        return wrap(line_of("diag", x, k, 0, 1))
+        return wrap(line_of("diag", v, k, 0, 1))
     if len(value.shape) != 1:
-        raise ShapeError(f"diag: x has shape {value.shape}; a vector or a matrix is needed")
-    k = operator.index(k)
+        raise ShapeError(f"diag: v has shape {value.shape}; a vector or a matrix is needed")
+    k = whole(k, "diag", "k")
     extent = value.size + abs(k)
     line = op("pad", value, low=(0,), high=(abs(k),), value=0)
     line = reshaped(line, (extent, 1) if k >= 0 else (1, extent))
@@ -123,13 +122,13 @@ def diagflat(v: Any, k: int = 0) -> Array:
 
 
 def trace(
-    x: Any, /, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Array | None = None,
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Array | None = None,
 ) -> Array:
     """Sum of the diagonal of matrices.
 
     Parameters
     ----------
-    x, offset, axis1, axis2 : as in :func:`diagonal`
+    a, offset, axis1, axis2 : as in :func:`diagonal`
     dtype : dtype, optional
         Of the sum; by default as in :func:`weft.sum`.
     out : Array, optional
@@ -149,7 +148,7 @@ def trace(
     >>> wf.trace(wf.array([[1, 2], [3, 4]])).tolist()
     5
     """
-    return finish(sum_of("trace", x, offset, axis1, axis2, dtype), out, "trace")
+    return finish(sum_of("trace", a, offset, axis1, axis2, dtype), out, "trace")
 
 
 def sum_of(function: str, x: Any, offset: int, axis1: int, axis2: int, dtype: Any) -> Node:

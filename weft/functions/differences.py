@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.array.meaning import no_complex
+from weft.convert import array_operands, operands
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT64, FLOATS
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -19,10 +19,12 @@ from weft.functions.common import (
     broadcast,
     cast,
     floating,
+    may_cast,
     node,
     op,
     reshaped,
     sliced,
+    whole,
 )
 from weft.functions.complexes import iscomplexobj
 from weft.functions.elementwise import absolute, isnan, remainder
@@ -34,7 +36,7 @@ from weft.functions.statistics import sum
 
 def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:
     """``x`` with more in front of it, or behind; a number is a slice of it."""
-    a, b = operands(wrap(x), more)
+    a, b = array_operands(wrap(x), more)
     if not b.shape:
         b = broadcast(b, tuple(1 if d == axis else n for d, n in enumerate(a.shape)))
     return concat([wrap(b), wrap(a)] if first else [wrap(a), wrap(b)], axis).node
@@ -66,7 +68,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     >>> wf.diff(wf.array([1, 4, 9, 16])).tolist()
     [3, 5, 7]
     """
-    value, times = node(a, "diff", "a"), operator.index(n)
+    value, times = node(a, "diff", "a"), whole(n, "diff", "n")
     if times < 0:
         raise ValueError(f"diff: n={times} must not be negative")
     if not value.shape:
@@ -116,6 +118,10 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
     (value,) = arrays("ediff1d", ary=ary)
     _no_bools("ediff1d", "ary", value.node)
     parts = [to_begin, diff(value.reshape(-1)), to_end]
+    for name, more in (("to_begin", to_begin), ("to_end", to_end)):
+        have = value.node.dtype if more is None or isinstance(more, int) else node(more, "ediff1d", name).dtype
+        if not may_cast(have, value.node.dtype, "same_kind", "ediff1d"):
+            raise DTypeError(f"ediff1d: {name} is {have}, which {value.node.dtype} of ary cannot hold; cast one of them")
     rows = [wrap(cast(node(p, "ediff1d"), value.node.dtype)).reshape(-1) for p in parts if p is not None]
     return rows[0] if len(rows) == 1 else concat(rows)
 
@@ -343,12 +349,14 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     if not value.shape:
         raise AxisError(f"unwrap: axis={axis}, but the array has no axes")
     axis = axis_index(axis, len(value.shape), "unwrap")
-    if not value.shape[axis]:
-        return wrap(value)
+    if value.dtype in COMPLEX:
+        raise no_complex("unwrap", value.dtype)
     whole = isinstance(period, int) and value.dtype not in FLOATS
+    if not value.shape[axis]:
+        return wrap(value if whole else floating(value))
     x = wrap(value if whole else floating(value))
     half: Any = period // 2 if whole else period / 2
-    apart = diff(x, axis=axis)
+    apart = diff(wrap(value), axis=axis).astype(x.dtype)
     turned = remainder(apart + half, period) - half
     if not whole or period % 2 == 0:  # a jump of just half a period keeps its direction
         turned = where((turned == -half) & (apart > 0), half, turned)

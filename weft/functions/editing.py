@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import numpy_node
+from weft.convert import array_operands, numpy_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, INT64, same_kind
 from weft.functions.choosing import where
@@ -56,7 +56,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     >>> wf.append(wf.array([1, 2]), [3, 4]).tolist()
     [1, 2, 3, 4]
     """
-    return concat([arr, values], axis)
+    return concat(array_operands(arr, values), axis)
 
 
 def _positions(function: str, obj: Any, extent: int) -> np.ndarray:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array
 from weft.convert import operands
 from weft.errors import ShapeError
 from weft.formats import BOOL, INT64
 from weft.functions.common import Node, cast, finish, op, permuted, reshaped
+from weft.graph.primitives.precision import asked
 
 
 def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Array:
@@ -98,6 +101,45 @@ def _sizes(terms: list[str], nodes: list[Node]) -> dict[str, int]:
     return sizes
 
 
+def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
+    """In which order :func:`einsum` would join its operands, and what that costs, in NumPy's words.
+
+    Parameters
+    ----------
+    operands : as those of :func:`einsum`
+    optimize : bool, str or path
+        "greedy", "optimal", or as in NumPy.
+
+    Returns
+    -------
+    (list, str)
+        "einsum_path" and the pairs that are joined, for ``einsum(..., optimize=path)``; a report to print.
+
+    Raises
+    ------
+    ShapeError
+        Operands that do not fit the subscripts.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.einsum_path("ij,jk,kl->il", wf.ones((2, 9)), wf.ones((9, 9)), wf.ones((9, 3)))[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
+    beside = bool(operands) and not isinstance(operands[0], str)  # the form einsum_path(x, [0, 1], y, [1, 2])
+    plain: list[Any] = []
+    for k, x in enumerate(operands):
+        if isinstance(x, Array):  # of operands shapes are enough
+            x = x.tolist() if beside and k % 2 else np.broadcast_to(np.zeros((), np.float32), x.shape)
+        plain.append(x)
+    try:
+        asked: Any = np.einsum_path
+        path, report = asked(*plain, optimize=optimize)
+    except ValueError as error:
+        raise ShapeError(f"einsum_path: {error}") from None
+    return list(path), str(report)
+
+
 def _path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
     if len(nodes) < 3:
         return [tuple(range(len(nodes)))]
@@ -151,7 +193,7 @@ def _pair(a: tuple[Node, str], b: tuple[Node, str], wanted: set[str]) -> tuple[N
     labels = "".join((*batch, *x_free, *y_free))
     if contract:
         axes = [tuple(tuple(s.index(c) for c in group) for s in (x_labels, y_labels)) for group in (contract, batch)]
-        return op("dot_general", x, y, contract=axes[0], batch=axes[1]), labels
+        return op("dot_general", x, y, contract=axes[0], batch=axes[1], **asked(x.dtype)), labels
     x = permuted(x, tuple(x_labels.index(c) for c in (*batch, *x_free)))
     y = permuted(y, tuple(y_labels.index(c) for c in (*batch, *y_free)))
     x = reshaped(x, (*x.shape, *(1 for _ in y_free)))

@@ -15,7 +15,7 @@ from weft.array.operators import call
 from weft.bind import bind
 from weft.errors import DTypeError
 from weft.formats import BOOL, COMPLEX, FLOATS, of_elements
-from weft.functions.common import Node, cast, finish, node, number, op, parts_of
+from weft.functions.common import Node, cast, finish, named, node, number, op, parts_of
 from weft.functions.ufunc import Ufunc, asked, equip, special
 from weft.graph.primitives.table import TABLE
 
@@ -26,8 +26,7 @@ Binary = Ufunc
 
 
 def _document(function: Any, name: str, about: str, parameters: str, example: str, shows: str, raises: str = "") -> Any:
-    function.__name__ = function.__qualname__ = name
-    function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)  # what errors and tracebacks say
+    named(function, name)
     function.__doc__ = f"""{about}
 
     Parameters
@@ -41,6 +40,8 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
         What the operands are cast to first.
     casting : str, optional
         Which casts ``dtype`` may ask for: "same_kind", or "unsafe" for all.
+    order, subok
+        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
 
     Returns
     -------
@@ -67,6 +68,7 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
 
     def function(
         x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+        order: str = "K", subok: bool = True,
     ) -> Array:
         if x is None:
             node(x, name)
@@ -84,6 +86,7 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
 
     def function(
         x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+        order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind":
             return special(ask, name, (x1, x2), out, where, dtype, casting)
@@ -147,19 +150,19 @@ trunc = unary("trunc", "Rounded towards zero.", "wf.array([1.5, -1.5])", "[1.0, 
 rint = unary("rint", "The nearest whole number, halves to even, as a float.", "wf.array([1.5, 2.5])", "[2.0, 2.0]")
 
 
-def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
+def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     """Rounded to ``decimals`` digits, halves to even.
 
     Parameters
     ----------
-    x : array or number
+    a : array or number
     decimals : int
         Digits after the point; below zero, digits in front of it.
     out : Array, optional
 
     Returns
     -------
-    Array of the shape and dtype of ``x``; bools become float32
+    Array of the shape and dtype of ``a``; bools become float32
 
     Raises
     ------
@@ -174,10 +177,10 @@ def round(x: Any, /, decimals: int = 0, out: Array | None = None) -> Array:
     >>> wf.round(wf.array([1.25, 3.5]), 1).tolist()[0] < 1.21
     True
     """
-    value = node(x, "round")
+    value = node(a, "round", "a")
     if value.dtype == BOOL:
         if decimals:
-            raise DTypeError(f"round: x is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
+            raise DTypeError(f"round: a is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
         value = cast(value, of_elements(BOOL))
     if value.dtype in COMPLEX:
         return finish(op("complex", *[round(wrap(part), decimals).node for part in parts_of(value)]), out, "round")

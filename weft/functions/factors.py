@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import COMPLEX, INT64
-from weft.functions.common import Node, cast, conjugated, node, number, op, reduced, reshaped
+from weft.functions.common import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
 from weft.functions.norms import norm
 from weft.functions.solving import inv, matrix
 from weft.graph.primitives.factors import qr_parts, svd_parts
@@ -47,19 +49,19 @@ def _real(value: Node) -> Node:
     return op("real", value) if value.dtype in COMPLEX else value
 
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Array:
-    """The triangular matrices L for which ``L @ L.T`` (conjugated) is ``x``.
+def cholesky(a: Any, *, upper: bool = False) -> Array:
+    """The triangular matrices L for which ``L @ L.T`` (conjugated) is ``a``.
 
     Parameters
     ----------
-    x : (..., M, M), symmetric (Hermitian) and positive definite
+    a : (..., M, M), symmetric (Hermitian) and positive definite
         One triangle is read: the lower, with ``upper`` the upper one. The derivative is that of symmetric matrices.
     upper : bool
         The conjugated transposes of L.
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``a``
 
     Raises
     ------
@@ -72,21 +74,22 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Array:
     >>> wf.linalg.cholesky(wf.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
-    value = matrix(x, "cholesky")
+    value = matrix(a, "cholesky")
     check("cholesky", value, True)
     if not upper:
         return wrap(op("cholesky", value))
     return wrap(transposed(conjugated(op("cholesky", transposed(conjugated(value))))))
 
 
-def qr(x: Any, /, mode: str = "reduced") -> Any:
-    """Orthonormal columns Q and triangular R whose product is ``x``.
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Orthonormal columns Q and triangular R whose product is ``a``.
 
     Parameters
     ----------
-    x : (..., M, N)
-    mode : "reduced", "complete" or "r"
-        K = min(M, N) columns, or all M of them (then without a derivative where M > N); R alone.
+    a : (..., M, N)
+    mode : "reduced", "complete", "r" or "raw"
+        K = min(M, N) columns, or all M of them (then without a derivative where M > N); R alone; or what LAPACK's routine leaves:
+        its array, transposed, and the factors of its reflectors, computed at once.
 
     Returns
     -------
@@ -104,27 +107,30 @@ def qr(x: Any, /, mode: str = "reduced") -> Any:
     >>> wf.round(q @ r, 3).tolist()
     [[0.0, 2.0], [3.0, 4.0]]
     """
-    if mode not in ("reduced", "complete", "r"):
-        raise ValueError(f"qr: mode={mode!r} must be 'reduced', 'complete' or 'r'")
-    value = matrix(x, "qr")
+    if mode not in ("reduced", "complete", "r", "raw"):
+        raise ValueError(f"qr: mode={mode!r} must be 'reduced', 'complete', 'r' or 'raw'")
+    value = matrix(a, "qr")
     check("qr", value)
+    if mode == "raw":
+        left: Any = np.linalg.qr(wrap(value).numpy(), mode="raw")
+        return of_numpy(left[0]), of_numpy(left[1])
     wanted = "reduced" if mode == "r" else mode
     q, r = unpacked(op("qr", value, mode=wanted), *qr_parts(value.shape, wanted))
     return wrap(r) if mode == "r" else QRResult(wrap(q), wrap(r))
 
 
-def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """Singular values S, and the vectors U and Vh: ``U @ diag(S) @ Vh`` is ``x``.
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Singular values S, and the vectors U and Vh: ``U @ diag(S) @ Vh`` is ``a``.
 
     Parameters
     ----------
-    x : (..., M, N)
+    a : (..., M, N)
     full_matrices : bool
         U and Vh are square; else they have K = min(M, N) vectors. Full ones have no derivative unless M is N.
     compute_uv : bool
         False: the singular values alone, as :func:`svdvals`.
     hermitian : bool
-        Whether ``x`` is symmetric; it changes nothing here.
+        Whether ``a`` is symmetric; it changes nothing here.
 
     Returns
     -------
@@ -142,8 +148,8 @@ def svd(x: Any, /, full_matrices: bool = True, compute_uv: bool = True, hermitia
     [3.0, 2.0]
     """
     if not compute_uv:
-        return svdvals(x)
-    value = matrix(x, "svd")
+        return svdvals(a)
+    value = matrix(a, "svd")
     check("svd", value)
     full = bool(full_matrices) and value.shape[-1] != value.shape[-2]
     u, s, vh = unpacked(op("svd", value, full=full), *svd_parts(value.shape, full))
@@ -172,7 +178,7 @@ def svdvals(x: Any, /) -> Array:
     >>> wf.linalg.svdvals(wf.array([[0.0, 2.0], [3.0, 0.0]])).tolist()
     [3.0, 2.0]
     """
-    return wrap(op("svdvals", matrix(x, "svdvals")))
+    return wrap(op("svdvals", matrix(x, "svdvals", "x")))
 
 
 def _lower(function: str, triangle: str) -> bool:
@@ -181,12 +187,12 @@ def _lower(function: str, triangle: str) -> bool:
     return triangle in "Ll"
 
 
-def eigh(x: Any, /, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
+def eigh(a: Any, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
     """Eigenvalues and eigenvectors of symmetric (Hermitian) matrices.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
         Symmetric: one triangle is read, as in NumPy. The derivative is that of symmetric matrices; of equal eigenvalues the
         vectors are free to turn, and have none.
     UPLO : "L" or "U"
@@ -207,19 +213,19 @@ def eigh(x: Any, /, UPLO: str = "L") -> EighResult:  # noqa: N803  NumPy's name
     >>> wf.linalg.eigh(wf.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
     [1.0, 2.0]
     """
-    value = matrix(x, "eigh")
+    value = matrix(a, "eigh")
     check("eigh", value, True)
     n = value.shape[-1]
     w, v = unpacked(op("eigh", value, lower=_lower("eigh", UPLO)), (n,), (n, n))
     return EighResult(wrap(_real(w)), wrap(v))
 
 
-def eigvalsh(x: Any, /, UPLO: str = "L") -> Array:  # noqa: N803
+def eigvalsh(a: Any, UPLO: str = "L") -> Array:  # noqa: N803
     """The eigenvalues of symmetric (Hermitian) matrices, rising.
 
     Parameters
     ----------
-    x, UPLO : as in :func:`eigh`
+    a, UPLO : as in :func:`eigh`
 
     Returns
     -------
@@ -236,15 +242,15 @@ def eigvalsh(x: Any, /, UPLO: str = "L") -> Array:  # noqa: N803
     >>> wf.linalg.eigvalsh(wf.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     [1.0, 2.0]
     """
-    return wrap(op("eigvalsh", matrix(x, "eigvalsh"), lower=_lower("eigvalsh", UPLO)))
+    return wrap(op("eigvalsh", matrix(a, "eigvalsh"), lower=_lower("eigvalsh", UPLO)))
 
 
-def eig(x: Any, /) -> EigResult:
+def eig(a: Any) -> EigResult:
     """Eigenvalues and eigenvectors of square matrices, complex always: what they are is not known before they are computed.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
 
     Returns
     -------
@@ -261,19 +267,19 @@ def eig(x: Any, /) -> EigResult:
     >>> wf.linalg.eig(wf.array([[0.0, -1.0], [1.0, 0.0]])).eigenvalues.tolist()
     [1j, -1j]
     """
-    value = matrix(x, "eig")
+    value = matrix(a, "eig")
     check("eig", value, True)
     n = value.shape[-1]
     w, v = unpacked(op("eig", value), (n,), (n, n))
     return EigResult(wrap(w), wrap(v))
 
 
-def eigvals(x: Any, /) -> Array:
+def eigvals(a: Any) -> Array:
     """The eigenvalues of square matrices, complex always.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
 
     Returns
     -------
@@ -290,20 +296,20 @@ def eigvals(x: Any, /) -> Array:
     >>> wf.linalg.eigvals(wf.array([[2.0, 1.0], [0.0, 1.0]])).tolist()
     [(2+0j), (1+0j)]
     """
-    return wrap(op("eigvals", matrix(x, "eigvals")))
+    return wrap(op("eigvals", matrix(a, "eigvals")))
 
 
-def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
+def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     """The ranks of matrices: how many singular values are not negligible.
 
     Parameters
     ----------
-    x : (..., M, N), or a vector, whose rank is 1 unless it is zero
+    A : (..., M, N), or a vector, whose rank is 1 unless it is zero
     tol, rtol : number or (...) array, optional
         What is negligible: values up to ``tol``, or up to ``rtol`` times the largest. By default ``rtol`` is max(M, N) times the
         distance of 1 to the next number.
     hermitian : bool
-        Whether ``x`` is symmetric; it changes nothing here.
+        Whether ``A`` is symmetric; it changes nothing here.
 
     Returns
     -------
@@ -320,7 +326,7 @@ def matrix_rank(x: Any, /, tol: Any = None, hermitian: bool = False, *, rtol: An
     >>> wf.linalg.matrix_rank(wf.array([[1.0, 2.0], [2.0, 4.0]])).tolist()
     1
     """
-    value = matrix(x, "matrix_rank")
+    value = matrix(A, "matrix_rank")
     if len(value.shape) < 2:
         some = op("not_equal", value, number(0, value.dtype))
         axes = tuple(range(len(value.shape)))
@@ -342,7 +348,7 @@ def _column(tolerance: Any, values: Node, last: int) -> Node:
     return reshaped(found, (*found.shape, 1)) if found.shape else found
 
 
-def cond(x: Any, /, p: Any = None) -> Array:
+def cond(x: Any, p: Any = None) -> Array:
     """Condition numbers of matrices: how much of an error in ``b`` may be one in ``solve(x, b)``.
 
     Parameters
@@ -366,7 +372,7 @@ def cond(x: Any, /, p: Any = None) -> Array:
     >>> wf.linalg.cond(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     2.0
     """
-    value = matrix(x, "cond")
+    value = matrix(x, "cond", "x")
     check("cond", value, p not in (None, 2, -2))
     if p in (None, 2, -2):
         values = op("svdvals", value)

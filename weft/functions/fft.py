@@ -6,13 +6,12 @@ derivatives.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, FLOAT64, INT64, Format
-from weft.functions.common import axis_index, cast, made_on, node, number, op
+from weft.functions.common import axis_index, cast, made_on, node, number, op, whole
 from weft.functions.fourier import fft, hfft, ifft, ihfft, irfft, rfft
 from weft.functions.fourier_axes import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from weft.functions.manipulation import roll
@@ -24,7 +23,7 @@ __all__ = [
 ]
 
 
-def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
+def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """The frequencies of :func:`fft`'s elements, in cycles per unit of ``d``.
 
     Parameters
@@ -56,7 +55,7 @@ def fftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None)
     return _frequencies("fftfreq", n, d, dtype, device, True)
 
 
-def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
+def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Array:
     """The frequencies of :func:`rfft`'s elements, in cycles per unit of ``d``.
 
     Parameters
@@ -88,23 +87,23 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None
     return _frequencies("rfftfreq", n, d, dtype, device, False)
 
 
-def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, whole: bool) -> Array:
+def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full: bool) -> Array:
     if device is not None:
-        return made_on(function, device, _frequencies, function, n, d, dtype, None, whole)
-    count = operator.index(n)
+        return made_on(function, device, _frequencies, function, n, d, dtype, None, full)
+    count = whole(n, function, "n")
     if count < 1:
         raise ShapeError(f"{function}: n={n} must be positive")
     wanted: Format = DEFAULT.real if dtype is None else spelled(dtype)
     if wanted.kind != "float":
         raise DTypeError(f"{function}: dtype={wanted} cannot hold frequencies; use a float dtype")
-    place = op("iota", shape=(count if whole else count // 2 + 1,), dtype=INT64, axis=0)
-    if whole:
+    place = op("iota", shape=(count if full else count // 2 + 1,), dtype=INT64, axis=0)
+    if full:
         upper = op("greater", place, number((count - 1) // 2, INT64))
         place = op("where", upper, op("subtract", place, number(count, INT64)), place)
     return wrap(cast(op("divide", cast(place, FLOAT64), number(count * d, FLOAT64)), wanted))
 
 
-def fftshift(x: Any, /, axes: Any = None) -> Array:
+def fftshift(x: Any, axes: Any = None) -> Array:
     """The frequency 0 moved to the middle.
 
     Parameters
@@ -135,7 +134,7 @@ def fftshift(x: Any, /, axes: Any = None) -> Array:
     return wrap(value) if not places else roll(x, tuple(shape[a] // 2 for a in places), places)
 
 
-def ifftshift(x: Any, /, axes: Any = None) -> Array:
+def ifftshift(x: Any, axes: Any = None) -> Array:
     """The inverse of :func:`fftshift`.
 
     Parameters

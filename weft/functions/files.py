@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,17 +10,26 @@ import numpy as np
 
 from weft.array import Array, own
 from weft.errors import DTypeError
-from weft.formats import BFLOAT16, DEFAULT
+from weft.formats import DEFAULT
 from weft.functions.common import looked, node, of_numpy
 from weft.spelling import spelled
 
 
 def _plain(function: str, x: Any, argument: str) -> np.ndarray:
-    """What a file is to hold; bfloat16 has no name in NumPy's files."""
+    """What a file is to hold; bfloat16 and 8-bit floats have no name in NumPy's files."""
     found = looked(x, function, argument)
-    if found.dtype == BFLOAT16.numpy:
-        raise DTypeError(f"{function}: NumPy's files have no bfloat16; cast with .astype('float32'), or use wf.io.save")
+    if found.dtype.isbuiltin != 1:
+        raise DTypeError(f"{function}: NumPy's files have no {found.dtype}; cast with .astype('float32'), or use wf.io.save")
     return found
+
+
+def _place(
+    file: Any, function: str, argument: str = "file", error: type[Exception] = DTypeError, lines: bool = False,
+) -> None:
+    """Refuse what is no path and no open file; ``lines``: nor a sequence of lines."""
+    known = isinstance(file, str | bytes | os.PathLike) or hasattr(file, "read") or hasattr(file, "write")
+    if not known and not (lines and hasattr(file, "__iter__")):
+        raise error(f"{function}: {argument} must be a path or an open file, not {type(file).__name__}")
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
@@ -36,7 +46,7 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     Raises
     ------
     DTypeError, OSError, TraceError
-        bfloat16; what the file system says; inside a traced function.
+        bfloat16 and 8-bit floats; what the file system says; inside a traced function.
 
     Examples
     --------
@@ -47,10 +57,11 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     >>> wf.load(file).tolist()
     [1, 2]
     """
+    _place(file, "save")
     np.save(file, _plain("save", arr, "arr"), allow_pickle=False)
 
 
-def savez(file: Any, *args: Any, **kwds: Any) -> None:
+def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Write several arrays to a ``.npz`` file; computes at once.
 
     Parameters
@@ -58,13 +69,15 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
     file : path or file
     args : arrays
         Called "arr_0", "arr_1", ...
+    allow_pickle : bool
+        Does nothing: arrays of weft hold no objects.
     kwds : arrays
         Under their names.
 
     Raises
     ------
     DTypeError, ValueError, OSError, TraceError
-        bfloat16; a name given twice; what the file system says; inside a traced function.
+        bfloat16 and 8-bit floats; a name given twice; what the file system says; inside a traced function.
 
     Examples
     --------
@@ -76,15 +89,16 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
     [1, 2]
     """
     given: dict[str, Any] = {k: _plain("savez", a, k) for k, a in kwds.items()}
+    _place(file, "savez")
     np.savez(file, *(_plain("savez", a, "args") for a in args), **given)
 
 
-def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
+def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """:func:`savez`, compressed.
 
     Parameters
     ----------
-    file, args, kwds : as in :func:`savez`
+    file, args, allow_pickle, kwds : as in :func:`savez`
 
     Raises
     ------
@@ -101,6 +115,7 @@ def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
     ['arr_0']
     """
     given: dict[str, Any] = {k: _plain("savez_compressed", a, k) for k, a in kwds.items()}
+    _place(file, "savez_compressed")
     np.savez_compressed(file, *(_plain("savez_compressed", a, "args") for a in args), **given)
 
 
@@ -146,7 +161,10 @@ class Archive(Mapping[str, Array]):
         self._archive.close()
 
 
-def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
+def load(
+    file: Any, mmap_mode: Any = None, allow_pickle: bool = False, fix_imports: bool = True, encoding: str = "ASCII", *,
+    max_header_size: int = 10000,
+) -> Any:
     """Read a ``.npy`` or ``.npz`` file.
 
     Parameters
@@ -156,6 +174,10 @@ def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
         Does nothing: the content is read.
     allow_pickle : bool
         Only False is offered: a pickle may run anything.
+    fix_imports, encoding
+        Do nothing: they are about pickles.
+    max_header_size : int
+        How many letters may say dtype and shape; more are refused.
 
     Returns
     -------
@@ -177,7 +199,8 @@ def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
     """
     if allow_pickle:
         raise ValueError("load: allow_pickle=True is not offered: a pickle may run anything; use numpy.load")
-    found = np.load(file, allow_pickle=False)
+    _place(file, "load")
+    found = np.load(file, allow_pickle=False, max_header_size=max_header_size)
     return own(node(found, "load")) if isinstance(found, np.ndarray) else Archive(found)
 
 
@@ -204,6 +227,7 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N80
     >>> file.getvalue()
     '1,2\\n3,4\\n'
     """
+    _place(fname, "savetxt", "fname", ValueError)
     np.savetxt(fname, looked(X, "savetxt", "X"), *args, **kwargs)
 
 
@@ -241,6 +265,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     [[1.0, 2.0], [3.0, 4.0]]
     """
     wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
+    _place(fname, "loadtxt", "fname", ValueError, lines=True)
     return _numbers(np.loadtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -271,6 +296,7 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     [[1.0, 2.0], [3.0, nan]]
     """
     wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
+    _place(fname, "genfromtxt", "fname", lines=True)
     return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -302,6 +328,10 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
     [1, 2, 255]
     """
+    try:
+        memoryview(buffer)
+    except TypeError:
+        raise DTypeError(f"frombuffer: buffer must be an object with bytes in it, not {type(buffer).__name__}") from None
     return own(node(np.frombuffer(buffer, spelled(dtype).numpy, count, offset), "frombuffer"))
 
 
@@ -332,6 +362,7 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     ...     wf.fromfile(file.name, dtype="int16").tolist()
     [1, 2]
     """
+    _place(file, "fromfile")
     return own(node(np.fromfile(file, spelled(dtype).numpy, count, sep, offset), "fromfile"))
 
 
@@ -394,4 +425,8 @@ def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:
     >>> wf.fromiter((x * x for x in range(3)), int).tolist()
     [0, 1, 4]
     """
-    return of_numpy(np.fromiter(iter, spelled(dtype).numpy, count))
+    wanted = spelled(dtype).numpy
+    try:
+        return of_numpy(np.fromiter(iter, wanted, count))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"fromiter: {error}") from None

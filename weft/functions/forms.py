@@ -8,9 +8,9 @@ import numpy as np
 
 from weft.array import Array, Scalar, own
 from weft.formats import COMPLEX, FLOATS
-from weft.functions.common import axis_tuple, broadcast_shapes, looked, node
+from weft.functions.common import axis_tuple, looked, node
 from weft.functions.creation import array, asarray
-from weft.functions.elementwise import equal, isfinite
+from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
 
 
@@ -147,35 +147,6 @@ def isfortran(a: Any) -> bool:
     return isinstance(a, np.ndarray) and bool(np.isfortran(a))
 
 
-def array_equiv(a1: Any, a2: Any) -> bool:
-    """Whether two arrays broadcast and are equal then; computes at once.
-
-    Parameters
-    ----------
-    a1, a2 : array
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    TraceError
-        Inside a traced function, where values are not known.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.array_equiv(wf.array([1, 2]), [[1, 2], [1, 2]])
-    True
-    """
-    try:
-        broadcast_shapes("array_equiv", shape(a1), shape(a2))
-    except ValueError:
-        return False
-    return bool(all(equal(a1, a2)))
-
-
 def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     """Whether writing to one of two arrays can show in the other: whether they are views of one array.
 
@@ -203,15 +174,12 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
 may_share_memory = shares_memory
 
 
-def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
+def asanyarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None) -> Array:
     """:func:`asarray`: weft has no other classes of arrays.
 
     Parameters
     ----------
-    a : array_like
-    dtype : dtype, optional
-    order : any
-        Does nothing.
+    a, dtype, order, device, copy : as in :func:`asarray`
 
     Returns
     -------
@@ -219,8 +187,8 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
 
     Raises
     ------
-    DTypeError
-        As :func:`array`.
+    DTypeError, ValueError
+        As :func:`asarray`.
 
     Examples
     --------
@@ -228,7 +196,7 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None) -> Array:
     >>> wf.asanyarray([1, 2]).tolist()
     [1, 2]
     """
-    return asarray(a, dtype)
+    return asarray(a, dtype, order, device=device, copy=copy)
 
 
 def ascontiguousarray(a: Any, dtype: Any = None) -> Array:

@@ -16,7 +16,7 @@ Axes = Sequence[int] | None
 
 
 def operand(x: Any, function: str) -> Node:
-    found = floating(node(x, function))
+    found = floating(node(x, function, "a"))
     return cast(found, FLOAT32) if found.dtype.narrow else found
 
 
@@ -79,6 +79,8 @@ def _twice(value: Node, places: Sequence[int], sizes: Sequence[int | None]) -> l
 
 def transformed(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bool) -> Node:
     value = operand(x, function)
+    if not value.shape and s is None and not axes:
+        return node(x, function, "a")  # along no axes nothing is done
     places, sizes = _places(function, value, s, axes)
     lengths = _twice(value, places, sizes)
     if lengths is not None:
@@ -90,7 +92,7 @@ def transformed(function: str, x: Any, s: Any, axes: Any, norm: Any, inverse: bo
 def from_real(function: str, x: Any, s: Any, axes: Any, norm: Any) -> Node:
     value, way = operand(x, function), _norm(function, norm)
     if value.dtype in COMPLEX:
-        raise DTypeError(f"{function}: x is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
+        raise DTypeError(f"{function}: a is {value.dtype}, but must be real: use wf.fft.fftn, or wf.real(x)")
     places, sizes = _places(function, value, s, axes)
     lengths = _twice(value, places, sizes)
     if lengths is not None:
@@ -125,12 +127,12 @@ def _pair(n: Any) -> Any:
     return None if n is None else (n,)
 
 
-def fft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """The discrete Fourier transform along an axis.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     n : int, optional
         How many elements are transformed, cut or filled up with zeros.
     axis : int
@@ -153,15 +155,15 @@ def fft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None
     >>> wf.round(wf.fft.fft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return finish(transformed("fft", x, _pair(n), (axis,), norm, False), out, "fft")
+    return finish(transformed("fft", a, _pair(n), (axis,), norm, False), out, "fft")
 
 
-def ifft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`fft`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     n, axis, norm, out : as in :func:`fft`
 
     Returns
@@ -179,15 +181,15 @@ def ifft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = Non
     >>> wf.round(wf.fft.ifft(wf.array([3.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j), (1+0j)]
     """
-    return finish(transformed("ifft", x, _pair(n), (axis,), norm, True), out, "ifft")
+    return finish(transformed("ifft", a, _pair(n), (axis,), norm, True), out, "ifft")
 
 
-def rfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """The transform of real numbers: the half of the frequencies that tells the other.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     n, axis, norm, out : as in :func:`fft`
 
     Returns
@@ -205,15 +207,15 @@ def rfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = Non
     >>> wf.round(wf.fft.rfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [(1+0j), (1+0j)]
     """
-    return finish(from_real("rfft", x, _pair(n), (axis,), norm), out, "rfft")
+    return finish(from_real("rfft", a, _pair(n), (axis,), norm), out, "rfft")
 
 
-def irfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`rfft`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     n : int, optional
         How many elements the result has, 2 (m - 1) of m by default; what is transformed is, cut or filled up with zeros.
     axis, norm, out : as in :func:`fft`
@@ -233,15 +235,15 @@ def irfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = No
     >>> wf.round(wf.fft.irfft(wf.array([1.0, 1.0, 1.0])), 3).tolist()
     [1.0, 0.0, 0.0, 0.0]
     """
-    return finish(to_real("irfft", operand(x, "irfft"), _pair(n), (axis,), norm), out, "irfft")
+    return finish(to_real("irfft", operand(a, "irfft"), _pair(n), (axis,), norm), out, "irfft")
 
 
-def hfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """The transform of a half of what is symmetric in time, whose spectrum is real.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     n : int, optional
         How many elements the result has, 2 (m - 1) of m by default; what is transformed is, cut or filled up with zeros.
     axis, norm, out : as in :func:`fft`
@@ -261,15 +263,15 @@ def hfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = Non
     >>> wf.round(wf.fft.hfft(wf.array([1.0, 0.0, 0.0])), 3).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    return finish(to_real("hfft", conjugated(operand(x, "hfft")), _pair(n), (axis,), SWAPPED[_norm("hfft", norm)]), out, "hfft")
+    return finish(to_real("hfft", conjugated(operand(a, "hfft")), _pair(n), (axis,), SWAPPED[_norm("hfft", norm)]), out, "hfft")
 
 
-def ihfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`hfft`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     n, axis, norm, out : as in :func:`fft`
 
     Returns
@@ -287,4 +289,4 @@ def ihfft(x: Any, /, n: int | None = None, axis: int = -1, norm: str | None = No
     >>> wf.fft.ihfft(wf.array([4.0, 0.0, 0.0, 0.0])).real.tolist()
     [1.0, 1.0, 1.0]
     """
-    return finish(conjugated(from_real("ihfft", x, _pair(n), (axis,), SWAPPED[_norm("ihfft", norm)])), out, "ihfft")
+    return finish(conjugated(from_real("ihfft", a, _pair(n), (axis,), SWAPPED[_norm("ihfft", norm)])), out, "ihfft")

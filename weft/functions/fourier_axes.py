@@ -9,12 +9,12 @@ from weft.functions.common import finish
 from weft.functions.fourier import Axes, from_real, operand, to_real, transformed
 
 
-def fft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+def fft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
     """The discrete Fourier transform in two dimensions.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s : sequence of int, optional
         How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
     axes : sequence of int, optional
@@ -36,15 +36,15 @@ def fft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = Non
     >>> wf.round(wf.fft.fft2(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("fft2", x, s, axes, norm, False), out, "fft2")
+    return finish(transformed("fft2", a, s, axes, norm, False), out, "fft2")
 
 
-def ifft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+def ifft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`fft2`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s, axes, norm, out : as in :func:`fft2`
 
     Returns
@@ -62,15 +62,15 @@ def ifft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = No
     >>> wf.round(wf.fft.ifft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("ifft2", x, s, axes, norm, True), out, "ifft2")
+    return finish(transformed("ifft2", a, s, axes, norm, True), out, "ifft2")
 
 
-def rfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+def rfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
     """The transform of real numbers in two dimensions: :func:`rfft` along the last axis, :func:`fft` along the others.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s, axes, norm, out : as in :func:`fft2`
 
     Returns
@@ -88,15 +88,15 @@ def rfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = No
     >>> wf.round(wf.fft.rfft2(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(from_real("rfft2", x, s, axes, norm), out, "rfft2")
+    return finish(from_real("rfft2", a, s, axes, norm), out, "rfft2")
 
 
-def irfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
+def irfft2(a: Any, s: Any = None, axes: Axes = (-2, -1), norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`rfft2`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s : sequence of int, optional
         How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
     axes, norm, out : as in :func:`fft2`
@@ -116,15 +116,15 @@ def irfft2(x: Any, /, s: Any = None, axes: Axes = (-2, -1), norm: str | None = N
     >>> wf.round(wf.fft.irfft2(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return finish(to_real("irfft2", operand(x, "irfft2"), s, axes, norm), out, "irfft2")
+    return finish(to_real("irfft2", operand(a, "irfft2"), s, axes, norm), out, "irfft2")
 
 
-def fftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+def fftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
     """The discrete Fourier transform in several dimensions.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s : sequence of int, optional
         How many elements along each axis are transformed, cut or filled up with zeros; -1 for its own.
     axes : sequence of int, optional
@@ -146,15 +146,15 @@ def fftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, o
     >>> wf.round(wf.fft.fftn(wf.array([[1.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("fftn", x, s, axes, norm, False), out, "fftn")
+    return finish(transformed("fftn", a, s, axes, norm, False), out, "fftn")
 
 
-def ifftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+def ifftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`fftn`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s, axes, norm, out : as in :func:`fftn`
 
     Returns
@@ -172,15 +172,15 @@ def ifftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, 
     >>> wf.round(wf.fft.ifftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(transformed("ifftn", x, s, axes, norm, True), out, "ifftn")
+    return finish(transformed("ifftn", a, s, axes, norm, True), out, "ifftn")
 
 
-def rfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+def rfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
     """The transform of real numbers in several dimensions: :func:`rfft` along the last axis, :func:`fft` along the others.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s, axes, norm, out : as in :func:`fftn`
 
     Returns
@@ -198,15 +198,15 @@ def rfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, 
     >>> wf.round(wf.fft.rfftn(wf.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])), 3).tolist()
     [[(1+0j), (1+0j)], [(1+0j), (1+0j)]]
     """
-    return finish(from_real("rfftn", x, s, axes, norm), out, "rfftn")
+    return finish(from_real("rfftn", a, s, axes, norm), out, "rfftn")
 
 
-def irfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
+def irfftn(a: Any, s: Any = None, axes: Axes = None, norm: str | None = None, out: Array | None = None) -> Array:
     """The inverse of :func:`rfftn`.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     s : sequence of int, optional
         How many elements along each axis the result has, cut or filled up with zeros; -1 for its own.
     axes, norm, out : as in :func:`fftn`
@@ -226,4 +226,4 @@ def irfftn(x: Any, /, s: Any = None, axes: Axes = None, norm: str | None = None,
     >>> wf.round(wf.fft.irfftn(wf.array([[4.0, 0.0], [0.0, 0.0]])), 3).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return finish(to_real("irfftn", operand(x, "irfftn"), s, axes, norm), out, "irfftn")
+    return finish(to_real("irfftn", operand(a, "irfftn"), s, axes, norm), out, "irfftn")

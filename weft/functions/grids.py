@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.cell import LOCAL
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, INT64
 from weft.functions.common import (
     arrays,
@@ -24,7 +24,9 @@ from weft.functions.common import (
     of_numpy,
     op,
     reshaped,
+    several,
     shape_tuple,
+    whole,
 )
 from weft.indexing import bounded
 from weft.spelling import spelled
@@ -99,6 +101,8 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
     >>> wf.fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [1, 2]]
     """
+    if not callable(function):
+        raise DTypeError(f"fromfunction: function must be callable, not {type(function).__name__}")
     return function(*indices(shape, float if dtype is None else dtype), **kwargs)
 
 
@@ -317,7 +321,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     [[0, 1], [0, 1]]
     """
     line = op("iota", shape=shape_tuple(n, "diag_indices", "n"), dtype=INT64, axis=0)
-    return tuple(wrap(line) for _ in range(operator.index(ndim)))
+    return tuple(wrap(line) for _ in range(whole(ndim, "diag_indices", "ndim")))
 
 
 def diag_indices_from(arr: Any) -> tuple[Array, ...]:
@@ -432,7 +436,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     [2, 3]
     """
     extents, steps = _order("ravel_multi_index", dims, order)
-    given = tuple(multi_index)
+    given = tuple(several(multi_index, "ravel_multi_index", "multi_index"))
     if len(given) != len(extents):
         raise ShapeError(f"ravel_multi_index: {len(given)} index arrays are given for {len(extents)} dimensions")
     modes = mode if isinstance(mode, tuple) else (mode,) * len(extents)

@@ -13,7 +13,7 @@ from weft.convert import numpy_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64
 from weft.functions.choosing import where
-from weft.functions.common import Node, arrays, broadcast, cast, looked, node, number, of_numpy, op, reshaped
+from weft.functions.common import Node, arrays, broadcast, cast, looked, node, number, of_numpy, op, reshaped, several, whole
 from weft.functions.differences import diff
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
@@ -51,7 +51,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
         raise ShapeError(f"bincount: x has shape {value.shape}; a vector is needed")
     if value.dtype not in INTEGERS and value.dtype != BOOL and (value.size or isinstance(x, Array)):
         raise DTypeError(f"bincount: x must hold integers, but has dtype {value.dtype}; cast with .astype('int64')")
-    least = operator.index(minlength)
+    least = whole(minlength, "bincount", "minlength")
     if least < 0:
         raise ValueError(f"bincount: minlength={least} must not be negative")
     known = looked(wrap(value), "bincount")
@@ -175,6 +175,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 def _like(value: Node) -> Any:
+    if DEFAULT.wide and value.dtype in FLOATS:
+        return value.dtype
     return FLOAT64 if value.dtype in (FLOAT64, UINT64) else DEFAULT.real
 
 
@@ -214,6 +216,8 @@ def histogram(
     ([3, 1], [0.0, 2.0, 4.0])
     """
     value = node(a, "histogram", "a")
+    if value.dtype in COMPLEX and range is None and not np.ndim(bins):
+        raise DTypeError("histogram: a is complex, and has no least element; give edges, or take wf.real(a) or wf.abs(a)")
     edges = _edges("histogram", value, bins, range, weights)
     count = len(edges) - 1
     x, line = wrap(reshaped(value, (value.size,))), wrap(numpy_node(edges))
@@ -307,5 +311,7 @@ def histogramdd(
     >>> wf.histogramdd(wf.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    points = sample if isinstance(sample, Array | np.ndarray) else np.transpose([looked(s, "histogramdd") for s in sample])
+    points = sample if isinstance(sample, Array | np.ndarray) else np.transpose([
+        looked(s, "histogramdd", "sample") for s in several(sample, "histogramdd", "sample")
+    ])
     return _in_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)

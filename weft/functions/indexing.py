@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,18 +26,19 @@ from weft.functions.common import (
     op,
     permuted,
     reshaped,
+    whole,
 )
 from weft.functions.matrices import lower_mask
 from weft.indexing import bounded, refuse_at_once
 from weft.spelling import spelled
 
 
-def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
+def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
     """Elements at ``indices`` along an axis.
 
     Parameters
     ----------
-    x : array
+    a : array
     indices : array of integers, of any shape
         Negative ones count from the end.
     axis : int, optional
@@ -66,7 +66,7 @@ def take(x: Any, indices: Any, /, axis: int | None = None, out: Array | None = N
     >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
     [[2, 1], [4, 3]]
     """
-    value, index = node(x, "take"), integer_node(indices, "take")
+    value, index = node(a, "take", "a"), integer_node(indices, "take", bools=True)
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "take")
@@ -81,7 +81,7 @@ def _along(
 ) -> tuple[list[Node], tuple[int, ...]]:
     """One index array an axis: ``index`` along ``axis``, each place's own number along the others."""
     if len(index.shape) != len(value.shape):
-        raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as x {value.shape}")
+        raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as arr {value.shape}")
     others = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
     shape = list(broadcast_shapes(function, *others))
     shape[axis] = index.shape[axis]
@@ -96,14 +96,14 @@ def _along(
     return places, tuple(shape)
 
 
-def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, mode: str = "raise") -> Array:
-    """For each place of ``indices``, the element of ``x`` at that index along the axis.
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "raise") -> Array:
+    """For each place of ``indices``, the element of ``arr`` at that index along the axis.
 
     Parameters
     ----------
-    x : array
+    arr : array
     indices : array of integers
-        As many dimensions as ``x``; the others broadcast.
+        As many dimensions as ``arr``; the others broadcast.
     axis : int
         None: of the flattened array; the indices have one dimension then.
     mode : as in :func:`take`
@@ -111,7 +111,7 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, mode: str = 
     Returns
     -------
     Array
-        Of the shape of ``indices``, its other dimensions broadcast with those of ``x``.
+        Of the shape of ``indices``, its other dimensions broadcast with those of ``arr``.
 
     Raises
     ------
@@ -123,11 +123,11 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, mode: str = 
     Examples
     --------
     >>> import weft as wf
-    >>> x = wf.array([[3, 1, 2], [6, 5, 4]])
-    >>> wf.take_along_axis(x, wf.argsort(x, axis=1), axis=1).tolist()
+    >>> arr = wf.array([[3, 1, 2], [6, 5, 4]])
+    >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
     """
-    value, index = node(x, "take_along_axis"), integer_node(indices, "take_along_axis")
+    value, index = node(arr, "take_along_axis", "arr"), integer_node(indices, "take_along_axis")
     if axis is None:
         if len(index.shape) != 1:
             raise ShapeError(f"take_along_axis: indices have shape {index.shape}; with axis=None they need one dimension")
@@ -137,15 +137,15 @@ def take_along_axis(x: Any, indices: Any, /, axis: int | None = -1, mode: str = 
     return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))
 
 
-def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1, mode: str = "raise") -> None:
-    """Write ``values`` into ``x`` where :func:`take_along_axis` would read.
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: int = -1, mode: str = "raise") -> None:
+    """Write ``values`` into ``arr`` where :func:`take_along_axis` would read.
 
     Parameters
     ----------
-    x : Array
+    arr : Array
         Written to.
     indices : array of integers
-        As many dimensions as ``x``; of repeated places the last counts.
+        As many dimensions as ``arr``; of repeated places the last counts.
     values : array or number
         Broadcasts to the shape of ``indices``.
     axis : int
@@ -154,24 +154,24 @@ def put_along_axis(x: Array, indices: Any, values: Any, /, axis: int = -1, mode:
     Raises
     ------
     DTypeError, ShapeError, AxisError, ValueError, IndexError
-        As :func:`take_along_axis`; ``x`` is no weft Array.
+        As :func:`take_along_axis`; ``arr`` is no weft Array.
 
     Examples
     --------
     >>> import weft as wf
-    >>> x = wf.zeros((2, 3))
-    >>> wf.put_along_axis(x, wf.array([[0], [2]]), 1.0, axis=1)
-    >>> x.tolist()
+    >>> arr = wf.zeros((2, 3))
+    >>> wf.put_along_axis(arr, wf.array([[0], [2]]), 1.0, axis=1)
+    >>> arr.tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    if not isinstance(x, Array):
-        raise DTypeError(f"put_along_axis: x must be a weft Array, not {type(x).__name__}: it is written to")
-    value, index = x.node, integer_node(indices, "put_along_axis")
+    if not isinstance(arr, Array):
+        raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
+    value, index = arr.node, integer_node(indices, "put_along_axis")
     axis = axis_index(axis, len(value.shape), "put_along_axis")
     places, shape = _along("put_along_axis", value, indices, index, axis, mode)
     given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
     refuse_at_once(places)
-    x[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
+    arr[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
 
 
 def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Array:
@@ -320,7 +320,7 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
     labels = integer_node(x, "one_hot", "x")
-    count = operator.index(num_classes)
+    count = whole(num_classes, "one_hot", "num_classes")
     if count < 1:
         raise ShapeError(f"one_hot: num_classes={count} must be at least 1")
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
@@ -329,33 +329,33 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
 
 
 def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
-    value = node(x, function)
+    value = node(x, function, "m")
     if not value.shape:
-        raise ShapeError(f"{function}: x has no dimensions; a vector, a matrix or a stack of matrices is needed")
+        raise ShapeError(f"{function}: m has no dimensions; a vector, a matrix or a stack of matrices is needed")
     rows, columns = (value.shape * 2)[-2:] if len(value.shape) == 1 else value.shape[-2:]
     mask = lower_mask(rows, columns, k if lower else k - 1)
     zero = number(0, value.dtype)
     return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
 
 
-def tril(x: Any, /, k: int = 0) -> Array:
-    """``x`` on and below the k-th diagonal, zeros above it.
+def tril(m: Any, k: int = 0) -> Array:
+    """``m`` on and below the k-th diagonal, zeros above it.
 
     Parameters
     ----------
-    x : (..., M, N) or (N,)
+    m : (..., M, N) or (N,)
         A vector is repeated as the rows of a square matrix, as in NumPy.
     k : int
         The last diagonal to stay; above 0 to the right of the main one.
 
     Returns
     -------
-    Array of the shape and dtype of ``x``
+    Array of the shape and dtype of ``m``
 
     Raises
     ------
     ShapeError
-        ``x`` has no dimensions.
+        ``m`` has no dimensions.
 
     Examples
     --------
@@ -363,27 +363,27 @@ def tril(x: Any, /, k: int = 0) -> Array:
     >>> wf.tril(wf.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    return _triangle("tril", x, k, True)
+    return _triangle("tril", m, k, True)
 
 
-def triu(x: Any, /, k: int = 0) -> Array:
-    """``x`` on and above the k-th diagonal, zeros below it.
+def triu(m: Any, k: int = 0) -> Array:
+    """``m`` on and above the k-th diagonal, zeros below it.
 
     Parameters
     ----------
-    x : (..., M, N) or (N,)
+    m : (..., M, N) or (N,)
         As in :func:`tril`.
     k : int
         The first diagonal to stay; above 0 to the right of the main one.
 
     Returns
     -------
-    Array of the shape and dtype of ``x``
+    Array of the shape and dtype of ``m``
 
     Raises
     ------
     ShapeError
-        ``x`` has no dimensions.
+        ``m`` has no dimensions.
 
     Examples
     --------
@@ -391,15 +391,15 @@ def triu(x: Any, /, k: int = 0) -> Array:
     >>> wf.triu(wf.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _triangle("triu", x, k, False)
+    return _triangle("triu", m, k, False)
 
 
-def nonzero(x: Any, /) -> tuple[Array, ...]:
+def nonzero(a: Any) -> tuple[Array, ...]:
     """The indices of elements that are not zero; computes at once.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
 
     Returns
     -------
@@ -408,7 +408,7 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     Raises
     ------
     TraceError, ShapeError
-        Inside a traced function (the shape depends on values); ``x`` has no dimensions.
+        Inside a traced function (the shape depends on values); ``a`` has no dimensions.
 
     Examples
     --------
@@ -416,22 +416,22 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
     >>> wf.nonzero(wf.array([0, 5, 7]))[0].tolist()
     [1, 2]
     """
-    found = node(x, "nonzero")
+    found = node(a, "nonzero", "a")
     if not found.shape:
-        raise ShapeError("nonzero: x has no dimensions; reshape it to (1,) first")
+        raise ShapeError("nonzero: a has no dimensions; reshape it to (1,) first")
     return tuple(wrap(numpy_node(i)) for i in np.nonzero(wrap(truth(found)).numpy()))
 
 
-def argwhere(x: Any, /) -> Array:
+def argwhere(a: Any) -> Array:
     """The indices of elements that are not zero, a row each; computes at once.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
 
     Returns
     -------
-    (K, x.ndim) int64 Array
+    (K, a.ndim) int64 Array
 
     Raises
     ------
@@ -444,15 +444,15 @@ def argwhere(x: Any, /) -> Array:
     >>> wf.argwhere(wf.array([[0, 5], [7, 0]])).tolist()
     [[0, 1], [1, 0]]
     """
-    return wrap(numpy_node(np.argwhere(wrap(truth(node(x, "argwhere"))).numpy())))
+    return wrap(numpy_node(np.argwhere(wrap(truth(node(a, "argwhere", "a"))).numpy())))
 
 
-def flatnonzero(x: Any, /) -> Array:
+def flatnonzero(a: Any) -> Array:
     """The indices of elements that are not zero in the flattened array; computes at once.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
 
     Returns
     -------
@@ -469,16 +469,16 @@ def flatnonzero(x: Any, /) -> Array:
     >>> wf.flatnonzero(wf.array([[0, 5], [7, 0]])).tolist()
     [1, 2]
     """
-    return wrap(numpy_node(np.flatnonzero(wrap(truth(node(x, "flatnonzero"))).numpy())))
+    return wrap(numpy_node(np.flatnonzero(wrap(truth(node(a, "flatnonzero", "a"))).numpy())))
 
 
-def extract(condition: Any, x: Any, /) -> Array:
-    """The elements of ``x`` where the condition holds, in one dimension; computes at once.
+def extract(condition: Any, arr: Any) -> Array:
+    """The elements of ``arr`` where the condition holds, in one dimension; computes at once.
 
     Parameters
     ----------
-    condition : array_like, as long as ``x``
-    x : array_like
+    condition : array_like, as long as ``arr``
+    arr : array_like
 
     Returns
     -------
@@ -492,8 +492,9 @@ def extract(condition: Any, x: Any, /) -> Array:
     Examples
     --------
     >>> import weft as wf
-    >>> x = wf.array([1, 5, 7])
-    >>> wf.extract(x > 2, x).tolist()
+    >>> arr = wf.array([1, 5, 7])
+    >>> wf.extract(arr > 2, arr).tolist()
     [5, 7]
     """
-    return wrap(node(x, "extract")).reshape(-1)[np.flatnonzero(wrap(truth(node(condition, "extract", "condition"))).numpy())]
+    chosen = wrap(truth(node(condition, "extract", "condition"))).numpy()
+    return wrap(node(arr, "extract", "arr")).reshape(-1)[np.flatnonzero(chosen)]

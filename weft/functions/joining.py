@@ -23,6 +23,7 @@ from weft.functions.common import (
     permuted,
     reshaped,
     shape_tuple,
+    whole,
 )
 from weft.spelling import spelled
 
@@ -88,7 +89,7 @@ def concat(
 
 
 def stack(
-    arrays: Any, /, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
+    arrays: Any, axis: int = 0, out: Array | None = None, dtype: Any = None, casting: str = "same_kind",
 ) -> Array:
     """Arrays of one shape along a new axis.
 
@@ -126,12 +127,13 @@ def stack(
     return finish(rows[0] if len(rows) == 1 else op("concat", *rows, axis=place), out, "stack")
 
 
-def vstack(arrays: Any, /) -> Array:
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """Arrays below each other: along axis 0, vectors being rows.
 
     Parameters
     ----------
-    arrays : sequence of arrays
+    tup : sequence of arrays
+    dtype, casting : as in :func:`concat`
 
     Returns
     -------
@@ -148,16 +150,17 @@ def vstack(arrays: Any, /) -> Array:
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
-    rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(arrays, "vstack")]
+    rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
     return _concat("vstack", rows, 0)
 
 
-def hstack(arrays: Any, /) -> Array:
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     """Arrays beside each other: along axis 1, vectors along their only one.
 
     Parameters
     ----------
-    arrays : sequence of arrays
+    tup : sequence of arrays
+    dtype, casting : as in :func:`concat`
 
     Returns
     -------
@@ -174,7 +177,7 @@ def hstack(arrays: Any, /) -> Array:
     >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
-    parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(arrays, "hstack")]
+    parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
     return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
@@ -186,14 +189,14 @@ def _concat(function: str, parts: list[Array], axis: int) -> Array:
 
 
 def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[Array]:
-    value = x if isinstance(x, Array) else wrap(node(x, function))
+    value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
     axis = axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
     if isinstance(sections, (tuple, list, np.ndarray, Array)):
         cuts = [operator.index(c) for c in (sections.tolist() if isinstance(sections, (np.ndarray, Array)) else sections)]
         edges = [0, *cuts, extent]
     else:
-        count = operator.index(sections)
+        count = whole(sections, function, "indices_or_sections")
         if count < 1:
             raise ShapeError(f"{function}: sections={count} must be at least 1")
         if even and extent % count:
@@ -204,12 +207,12 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
     return [value[(*head, slice(low, high))] for low, high in zip(edges[:-1], edges[1:], strict=True)]
 
 
-def split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Equal parts along an axis, or parts between given places: views.
 
     Parameters
     ----------
-    x : array
+    ary : array
     indices_or_sections : int or sequence of int
         How many equal parts, or where to cut.
     axis : int
@@ -229,15 +232,15 @@ def split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
     >>> [p.tolist() for p in wf.split(wf.arange(4), 2)]
     [[0, 1], [2, 3]]
     """
-    return _parts("split", x, indices_or_sections, axis, True)
+    return _parts("split", ary, indices_or_sections, axis, True)
 
 
-def array_split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Array]:
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Array]:
     """Parts along an axis that may differ by one in length, or parts between given places: views.
 
     Parameters
     ----------
-    x, indices_or_sections, axis : as in :func:`split`
+    ary, indices_or_sections, axis : as in :func:`split`
 
     Returns
     -------
@@ -254,7 +257,7 @@ def array_split(x: Any, indices_or_sections: Any, /, axis: int = 0) -> list[Arra
     >>> [p.tolist() for p in wf.array_split(wf.arange(3), 2)]
     [[0, 1], [2]]
     """
-    return _parts("array_split", x, indices_or_sections, axis, False)
+    return _parts("array_split", ary, indices_or_sections, axis, False)
 
 
 def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
@@ -285,13 +288,13 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     return tuple(value[(slice(None),) * axis + (k,)] for k in range(value.shape[axis]))
 
 
-def tile(x: Any, repetitions: Any, /) -> Array:
-    """``x`` laid beside itself.
+def tile(A: Any, reps: Any) -> Array:
+    """``A`` laid beside itself.
 
     Parameters
     ----------
-    x : array
-    repetitions : int or tuple of int
+    A : array
+    reps : int or tuple of int
         How often along each axis, counted from the last; more of them than axes make new axes in front.
 
     Returns
@@ -310,7 +313,7 @@ def tile(x: Any, repetitions: Any, /) -> Array:
     >>> wf.tile(wf.array([1, 2]), 2).tolist()
     [1, 2, 1, 2]
     """
-    value, counts = node(x, "tile"), shape_tuple(repetitions, "tile", "repetitions")
+    value, counts = node(A, "tile", "A"), shape_tuple(reps, "tile", "reps")
     ndim = max(len(counts), len(value.shape))
     counts = (1,) * (ndim - len(counts)) + counts
     shape = (1,) * (ndim - len(value.shape)) + value.shape
@@ -320,12 +323,12 @@ def tile(x: Any, repetitions: Any, /) -> Array:
     return wrap(reshaped(spread, tuple(c * n for c, n in zip(counts, shape, strict=True))))
 
 
-def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     """Each element several times in a row.
 
     Parameters
     ----------
-    x : array
+    a : array
     repeats : int or sequence of int
         For all elements, or one number an element; an array is looked at, since the shape depends on it.
     axis : int, optional
@@ -334,7 +337,7 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     Returns
     -------
     Array
-        Of the shape of ``x``, longer along the axis.
+        Of the shape of ``a``, longer along the axis.
 
     Raises
     ------
@@ -347,13 +350,13 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     >>> wf.repeat(wf.array([1, 2]), 2).tolist()
     [1, 1, 2, 2]
     """
-    value = node(x, "repeat")
+    value = node(a, "repeat", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "repeat")
     extent = value.shape[axis]
     if isinstance(repeats, (tuple, list, np.ndarray, Array)) and np.size(repeats) != 1:
-        counts = wrap(integer_node(repeats, "repeat", "repeats")).numpy()
+        counts = wrap(integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
         got = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))

@@ -10,10 +10,10 @@ import numpy as np
 from weft.array import Array, Scalar
 from weft.dtypes import result_type
 from weft.errors import DTypeError
-from weft.formats import BFLOAT16
+from weft.formats import FLOATS
 from weft.spelling import spelled
 
-_BFLOAT16 = BFLOAT16.numpy.type
+_GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # floats that NumPy knows as generics only
 
 
 class Kind(type):
@@ -28,7 +28,7 @@ class Kind(type):
         return cls._holds(other.numpys if isinstance(other, Kind) else other)
 
     def _holds(cls, scalar: Any) -> bool:
-        if scalar is _BFLOAT16:  # NumPy knows it as a generic only
+        if scalar in _GENERIC:
             scalar = np.floating
         return isinstance(scalar, type) and builtins.issubclass(scalar, cls.numpys)
 
@@ -52,6 +52,7 @@ signedinteger = _kind("signedinteger", "Integers with a sign", "wf.int8")
 unsignedinteger = _kind("unsignedinteger", "Integers without a sign", "wf.uint8")
 inexact = _kind("inexact", "Floats, and what is complex", "wf.bfloat16")
 floating = _kind("floating", "Floats", "wf.bfloat16")
+complexfloating = _kind("complexfloating", "Complex numbers", "wf.complex64")
 
 
 def _scalar_type(given: Any, argument: str) -> Any:
@@ -92,7 +93,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     (True, False)
     """
     one, other = _scalar_type(arg1, "arg1"), _scalar_type(arg2, "arg2")
-    if one is _BFLOAT16 and other is not _BFLOAT16:
+    if one in _GENERIC and other is not one:
         one = np.floating
     return builtins.issubclass(one, other)
 

@@ -10,9 +10,10 @@ from numpy.linalg import LinAlgError
 
 from weft.array import Array, products, wrap
 from weft.array.products import contracted
-from weft.convert import operands
-from weft.errors import ShapeError
+from weft.convert import array_operands, operands
+from weft.errors import AxisError, ShapeError
 from weft.formats import BOOL, INT64
+from weft.functions import gufuncs
 from weft.functions.common import (
     Node,
     axis_index,
@@ -51,7 +52,10 @@ def __getattr__(name: str) -> Any:
     return found
 
 
-def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+def matmul(
+    x1: Any, x2: Any, /, out: Array | None = None, *, casting: str = "same_kind", order: str = "K", dtype: Any = None,
+    subok: bool = True, axes: Any = None,
+) -> Array:
     """Matrix product, as the operator ``@``.
 
     Parameters
@@ -59,6 +63,15 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     x1, x2 : array
         Matrices, stacks of matrices whose leading dimensions broadcast, or vectors: a row in front, a column behind.
     out : Array, optional
+    dtype : dtype, optional
+        What both operands become as they are read, and what is added up: ``int32`` for products of 8-bit integers, which would
+        wrap, ``float32`` for those of 8-bit floats, be they of both kinds. No array of that dtype is made.
+    casting : str
+        Which casts that may be.
+    axes : list of tuples of int, optional
+        Where the dimensions of matrices and vectors are: of the operands, then of the result; by default the last ones.
+    order, subok
+        Do nothing: arrays of weft lie row by row, and there are no other classes of them.
 
     Returns
     -------
@@ -69,22 +82,28 @@ def matmul(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     ------
     ShapeError
         The inner extents differ, or an operand has no dimensions.
+    DTypeError
+        ``dtype`` cannot hold an operand: floats where integers are asked for.
 
     Examples
     --------
     >>> import weft as wf
     >>> wf.matmul(wf.array([[1.0, 2.0], [3.0, 4.0]]), wf.array([1.0, 1.0])).tolist()
     [3.0, 7.0]
+    >>> wf.matmul(wf.full((2, 3), 100, dtype="int8"), wf.full((3,), 100, dtype="int8"), dtype="int32").tolist()
+    [30000, 30000]
     """
+    if dtype is not None or axes is not None or casting != "same_kind":
+        return gufuncs.asked("matmul", products.matmul, x1, x2, out, dtype, casting, axes)
     return finish(products.matmul(*operands(x1, x2)), out, "matmul")
 
 
-def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-    """NumPy's dot: the last axis of ``x1`` with the last but one of ``x2``; with a number, the plain product.
+def dot(a: Any, b: Any, out: Array | None = None) -> Array:
+    """NumPy's dot: the last axis of ``a`` with the last but one of ``b``; with a number, the plain product.
 
     Parameters
     ----------
-    x1, x2 : array_like
+    a, b : array_like
     out : Array, optional
 
     Returns
@@ -102,7 +121,7 @@ def dot(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.dot(wf.array([1.0, 2.0]), wf.array([3.0, 4.0])).tolist()
     11.0
     """
-    a, b = operands(x1, x2)
+    a, b = array_operands(a, b)
     if not a.shape or not b.shape:
         return finish(op("multiply", a, b), out, "dot")
     inside = max(len(b.shape) - 2, 0)
@@ -141,22 +160,22 @@ def vdot(x1: Any, x2: Any, /) -> Array:
     >>> wf.vdot(wf.ones((2, 2)), wf.ones((2, 2))).tolist()
     4.0
     """
-    a, b = operands(x1, x2)
+    a, b = array_operands(x1, x2)
     if a.size != b.size:
         raise ShapeError(f"vdot: x1 {a.shape} and x2 {b.shape} have different numbers of elements")
     return wrap(contracted(reshaped(conjugated(a), (a.size,)), reshaped(b, (b.size,)), (0,), (0,)))
 
 
-def inner(x1: Any, x2: Any, /) -> Array:
+def inner(a: Any, b: Any) -> Array:
     """Sum of the products along the last axis of both; with a number, the plain product.
 
     Parameters
     ----------
-    x1, x2 : (..., K)
+    a, b : (..., K)
 
     Returns
     -------
-    Array : the other axes of ``x1``, then those of ``x2``
+    Array : the other axes of ``a``, then those of ``b``
 
     Raises
     ------
@@ -169,7 +188,7 @@ def inner(x1: Any, x2: Any, /) -> Array:
     >>> wf.inner(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
-    a, b = operands(x1, x2)
+    a, b = array_operands(a, b)
     if not a.shape or not b.shape:
         return wrap(op("multiply", a, b))
     last = (len(a.shape) - 1,), (len(b.shape) - 1,)
@@ -177,17 +196,17 @@ def inner(x1: Any, x2: Any, /) -> Array:
     return wrap(contracted(a, b, *last))
 
 
-def outer(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
-    """All products of an element of ``x1`` with one of ``x2``, both flattened: a matrix.
+def outer(a: Any, b: Any, out: Array | None = None) -> Array:
+    """All products of an element of ``a`` with one of ``b``, both flattened: a matrix.
 
     Parameters
     ----------
-    x1, x2 : array_like
+    a, b : array_like
     out : Array, optional
 
     Returns
     -------
-    (x1.size, x2.size) Array
+    (a.size, b.size) Array
 
     Examples
     --------
@@ -195,23 +214,23 @@ def outer(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> wf.outer(wf.array([1, 2]), wf.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
-    a, b = operands(x1, x2)
+    a, b = array_operands(a, b)
     return finish(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
 
 
-def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """Sum of products over several axes.
 
     Parameters
     ----------
-    x1, x2 : array
-    axes : int or (axes of x1, axes of x2)
-        A number n: the last n of ``x1`` with the first n of ``x2``.
+    a, b : array
+    axes : int or (axes of a, axes of b)
+        A number n: the last n of ``a`` with the first n of ``b``.
 
     Returns
     -------
     Array
-        The other axes of ``x1``, then those of ``x2``.
+        The other axes of ``a``, then those of ``b``.
 
     Raises
     ------
@@ -224,29 +243,37 @@ def tensordot(x1: Any, x2: Any, /, axes: Any = 2) -> Array:
     >>> wf.tensordot(wf.ones((2, 3)), wf.ones((3, 4)), axes=1).shape
     (2, 4)
     """
-    a, b = operands(x1, x2)
+    a, b = array_operands(a, b)
     if isinstance(axes, int):
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
-            raise ShapeError(f"tensordot: axes={axes}, but x1 has {len(a.shape)} dimensions and x2 {len(b.shape)}")
+            raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
         given = [tuple(g) if isinstance(g, tuple | list) else (g,) for g in axes]
         if len(given) != 2 or len(given[0]) != len(given[1]):
-            raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of x1 as of x2")
-        for g, n, name in zip(given, (a, b), ("axes of x1", "axes of x2"), strict=True):
+            raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
+        for g, n, name in zip(given, (a, b), ("axes of a", "axes of b"), strict=True):
             axis_tuple(g, len(n.shape), "tensordot", name)
         pair = tuple(tuple(axis_index(i, len(n.shape)) for i in g) for g, n in zip(given, (a, b), strict=True))  # type: ignore
     _same_extent("tensordot", a, b, *pair)
     return wrap(contracted(a, b, *pair))
 
 
-def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
+def vecdot(
+    x1: Any, x2: Any, /, out: Array | None = None, *, axis: int | None = None, axes: Any = None, keepdims: bool = False,
+    casting: str = "same_kind", order: str = "K", dtype: Any = None, subok: bool = True,
+) -> Array:
     """Sum of products along one axis; the others broadcast. Complex numbers of ``x1`` are conjugated.
 
     Parameters
     ----------
     x1, x2 : array_like, of one length along ``axis``
-    axis : int
+    out : Array, optional
+    axis : int, optional
+        None: the last.
+    keepdims : bool
+        Keep the axis with extent 1.
+    axes, casting, order, dtype, subok : as in :func:`matmul`
 
     Returns
     -------
@@ -263,14 +290,17 @@ def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Array:
     >>> wf.vecdot(wf.ones((2, 3)), wf.ones(3)).tolist()
     [3.0, 3.0]
     """
-    a, b = operands(x1, x2)
-    ndim = min(len(a.shape), len(b.shape))
-    place = axis_index(axis, ndim, "vecdot") - ndim
-    if a.shape[place] != b.shape[place]:
-        raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along axis {axis}")
+    return gufuncs.asked("vecdot", _vecdot, x1, x2, out, dtype, casting, axes, axis, keepdims)
+
+
+def _vecdot(a: Node, b: Node) -> Node:
+    if not a.shape or not b.shape:
+        raise AxisError(f"vecdot: x1 {a.shape} and x2 {b.shape} must have one axis at least")
+    if a.shape[-1] != b.shape[-1]:
+        raise ShapeError(f"vecdot: x1 {a.shape} and x2 {b.shape} have different extents along the axis, the last of these")
     product = op("multiply", conjugated(a), b)
     terms = cast(product, INT64) if a.dtype == BOOL else product  # of bools: whether one product is true
-    return wrap(cast(op("reduce_sum", terms, axes=(len(product.shape) + place,), keepdims=False), product.dtype))
+    return cast(op("reduce_sum", terms, axes=(len(product.shape) - 1,), keepdims=False), product.dtype)
 
 
 # ---- diagonals, of the last two axes as everywhere in numpy.linalg

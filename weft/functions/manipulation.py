@@ -9,6 +9,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, like, own, wrap
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.functions.common import (
@@ -23,19 +25,19 @@ from weft.functions.common import (
 )
 
 
-def _array(x: Any, function: str) -> Array:
-    return x if isinstance(x, Array) else own(node(x, function))
+def _array(x: Any, function: str, argument: str = "a") -> Array:
+    return x if isinstance(x, Array) else own(node(x, function, argument))
 
 
 # ---- another shape
 
 
-def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
     """The same elements in another shape: a view where NumPy has one, else a copy (as of a transpose).
 
     Parameters
     ----------
-    x : array
+    a : array
     shape : int or tuple of int
         One extent may be -1: what is left over.
     order : "C", "F" or "A"
@@ -58,24 +60,24 @@ def reshape(x: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
     >>> wf.reshape(wf.arange(4), (2, -1)).tolist()
     [[0, 1], [2, 3]]
     """
-    value = _array(x, "reshape")
+    value = _array(a, "reshape")
     out = value.reshape(shape, order=order)
-    if copy is False and isinstance(x, Array) and out.cell is not x.cell:
+    if copy is False and isinstance(a, Array) and out.cell is not a.cell:
         raise ValueError(f"reshape: elements of shape {value.shape} cannot be seen in shape {out.shape} without a copy")
     return like(out, out.node) if copy else out
 
 
-def ravel(x: Any, /, order: str = "C") -> Array:
+def ravel(a: Any, order: str = "C") -> Array:
     """All elements in one dimension: a view where they lie one after the other, else a copy, as in NumPy.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     order : "C", "F", "A" or "K"
 
     Returns
     -------
-    (x.size,) Array
+    (a.size,) Array
 
     Examples
     --------
@@ -83,18 +85,18 @@ def ravel(x: Any, /, order: str = "C") -> Array:
     >>> wf.ravel(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 2, 3, 4]
     """
-    value = _array(x, "ravel")
+    value = _array(a, "ravel")
     turned = value._turned(order, "ravel", "CFAK") if order != "C" else None
     value = value if turned is None else turned
     return value.reshape((value.size,)) if value._in_order() else value.flatten()
 
 
-def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
+def expand_dims(a: Any, axis: Axis = 0) -> Array:
     """New axes of extent 1, at these places of the result: a view.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     axis : int or tuple of int
         Where the new dimensions stand in the result.
 
@@ -113,7 +115,7 @@ def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
     >>> wf.expand_dims(wf.ones(3), (0, -1)).shape
     (1, 3, 1)
     """
-    value = _array(x, "expand_dims")
+    value = _array(a, "expand_dims")
     if axis is None:
         raise DTypeError("expand_dims: axis must be an integer or a tuple of integers, not None")
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
@@ -122,12 +124,12 @@ def expand_dims(x: Any, /, axis: Axis = 0) -> Array:
     return value.reshape(tuple(1 if a in places else next(extents) for a in range(value.ndim + len(places))))
 
 
-def squeeze(x: Any, /, axis: Axis = None) -> Array:
+def squeeze(a: Any, axis: Axis = None) -> Array:
     """Without axes of extent 1 (all of them, or those named): a view.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     axis : int or tuple of int, optional
         None: all of length 1.
 
@@ -146,7 +148,7 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
     >>> wf.squeeze(wf.ones((1, 3, 1)), axis=0).shape
     (3, 1)
     """
-    value = _array(x, "squeeze")
+    value = _array(a, "squeeze")
     shape = value.shape
     if not shape and type(axis) is int and axis in (0, -1):
         return value
@@ -160,14 +162,14 @@ def squeeze(x: Any, /, axis: Axis = None) -> Array:
 # ---- axes in another order
 
 
-def transpose(x: Any, /, axes: Sequence[int] | None = None) -> Array:
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     """The axes in another order (reversed by default): a view.
 
     Parameters
     ----------
-    x : array
+    a : array
     axes : sequence of int, optional
-        Axis ``axes[i]`` of ``x`` becomes axis i.
+        Axis ``axes[i]`` of ``a`` becomes axis i.
 
     Returns
     -------
@@ -184,16 +186,16 @@ def transpose(x: Any, /, axes: Sequence[int] | None = None) -> Array:
     >>> wf.transpose(wf.ones((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
-    value = _array(x, "transpose")
+    value = _array(a, "transpose")
     return value.transpose() if axes is None else value.transpose(tuple(axes))
 
 
-def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
+def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     """The axes in the order ``axes``: a view.
 
     Parameters
     ----------
-    x, axes : as in :func:`transpose`
+    a, axes : as in :func:`transpose`
 
     Returns
     -------
@@ -210,7 +212,7 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    return transpose(x, axes)
+    return transpose(a, axes)
 
 
 def matrix_transpose(x: Any, /) -> Array:
@@ -238,12 +240,12 @@ def matrix_transpose(x: Any, /) -> Array:
     return _array(x, "matrix_transpose").mT
 
 
-def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
+def swapaxes(a: Any, axis1: int, axis2: int) -> Array:
     """Two axes exchanged: a view.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     axis1, axis2 : int
 
     Returns
@@ -261,19 +263,19 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Array:
     >>> wf.swapaxes(wf.ones((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
-    value = _array(x, "swapaxes")
+    value = _array(a, "swapaxes")
     a, b = axis_index(axis1, value.ndim, "swapaxes", "axis1"), axis_index(axis2, value.ndim, "swapaxes", "axis2")
     order = list(range(value.ndim))
     order[a], order[b] = b, a
     return value.transpose(tuple(order))
 
 
-def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
+def moveaxis(a: Any, source: Axis, destination: Axis) -> Array:
     """Axes moved to new places, the others keeping their order: a view.
 
     Parameters
     ----------
-    x : array_like
+    a : array_like
     source, destination : int or tuples of int of one length
 
     Returns
@@ -291,7 +293,7 @@ def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
     >>> wf.moveaxis(wf.ones((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    value = _array(x, "moveaxis")
+    value = _array(a, "moveaxis")
     given = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in (source, destination)]
     for axes, name in zip(given, ("source", "destination"), strict=True):
         axis_tuple(axes, value.ndim, "moveaxis", name)
@@ -304,17 +306,17 @@ def moveaxis(x: Any, source: Axis, destination: Axis, /) -> Array:
     return value.transpose(tuple(order))
 
 
-def flip(x: Any, /, axis: Axis = None) -> Array:
+def flip(m: Any, axis: Axis = None) -> Array:
     """The elements in reverse order along axes (all by default): a view.
 
     Parameters
     ----------
-    x : array_like
+    m : array_like
     axis : int or tuple of int, optional
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``m``
 
     Raises
     ------
@@ -327,26 +329,26 @@ def flip(x: Any, /, axis: Axis = None) -> Array:
     >>> wf.flip(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [[2, 1], [4, 3]]
     """
-    value = _array(x, "flip")
+    value = _array(m, "flip", "m")
     axes = axis_tuple(axis, value.ndim, "flip")
     return value[tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(value.ndim))]
 
 
-def flipud(x: Any, /) -> Array:
-    """The rows in reverse order: ``flip(x, 0)``.
+def flipud(m: Any) -> Array:
+    """The rows in reverse order: ``flip(m, 0)``.
 
     Parameters
     ----------
-    x : array_like
+    m : array_like
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``m``
 
     Raises
     ------
     AxisError
-        ``x`` has no dimension.
+        ``m`` has no dimension.
 
     Examples
     --------
@@ -354,24 +356,24 @@ def flipud(x: Any, /) -> Array:
     >>> wf.flipud(wf.array([1, 2])).tolist()
     [2, 1]
     """
-    return flip(x, 0)
+    return flip(m, 0)
 
 
-def fliplr(x: Any, /) -> Array:
-    """The columns in reverse order: ``flip(x, 1)``.
+def fliplr(m: Any) -> Array:
+    """The columns in reverse order: ``flip(m, 1)``.
 
     Parameters
     ----------
-    x : array_like
+    m : array_like
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``m``
 
     Raises
     ------
     AxisError
-        ``x`` has fewer than two dimensions.
+        ``m`` has fewer than two dimensions.
 
     Examples
     --------
@@ -379,22 +381,22 @@ def fliplr(x: Any, /) -> Array:
     >>> wf.fliplr(wf.array([[1, 2]])).tolist()
     [[2, 1]]
     """
-    return flip(x, 1)
+    return flip(m, 1)
 
 
-def roll(x: Any, /, shift: Any, axis: Any = None) -> Array:
+def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """The elements moved round along axes; what leaves at the end enters at the beginning.
 
     Parameters
     ----------
-    x : array
+    a : array
     shift : int or tuple of int
     axis : int or tuple of int, optional
-        None: in the flattened array.
+        None: in the flattened array, by all shifts together.
 
     Returns
     -------
-    Array of the shape and dtype of ``x``
+    Array of the shape and dtype of ``a``
 
     Raises
     ------
@@ -407,11 +409,10 @@ def roll(x: Any, /, shift: Any, axis: Any = None) -> Array:
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
-    value = node(x, "roll")
+    value = node(a, "roll", "a")
     if axis is None:
-        if isinstance(shift, (tuple, list)):
-            raise ShapeError(f"roll: shift={shift!r} needs as many axes; give axis=")
-        return wrap(reshaped(_rolled(reshaped(value, (value.size,)), operator.index(shift), 0), value.shape))
+        by = sum(map(operator.index, shift)) if isinstance(shift, (tuple, list, np.ndarray)) else operator.index(shift)
+        return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     axes = axes * len(shifts) if len(axes) == 1 else axes

@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.formats import DEFAULT, INT64
-from weft.functions.common import Node, cast, made_on, op, shape_tuple
+from weft.functions.common import Node, cast, made_on, op, shape_tuple, whole
 from weft.spelling import spelled
 
 
@@ -18,23 +18,25 @@ def diagonal_number(rows: int, columns: int) -> Node:
     return op("subtract", column, op("iota", shape=(rows, 1), dtype=INT64, axis=0))
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None, *, device: Any = None) -> Array:
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
     """Ones on a diagonal, zeros elsewhere.
 
     Parameters
     ----------
-    n_rows, n_cols : int
-        ``n_cols`` is ``n_rows`` where it is left out.
+    N, M : int
+        ``M`` is ``N`` where it is left out.
     k : int
         Which diagonal: above the main one when positive.
     dtype : dtype, optional
         float32 by default.
+    order : any
+        Does nothing: arrays of weft lie row by row.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
 
     Returns
     -------
-    (n_rows, n_cols) Array
+    (N, M) Array
 
     Raises
     ------
@@ -48,8 +50,8 @@ def eye(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     [[1.0, 0.0], [0.0, 1.0]]
     """
     if device is not None:
-        return made_on("eye", device, eye, n_rows, n_cols, k, dtype)
-    rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "eye", "n_rows, n_cols")
+        return made_on("eye", device, eye, N, M, k, dtype)
+    rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
     hit = op("equal", diagonal_number(rows, columns), _diagonal(rows, columns, k))
     return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
 
@@ -77,7 +79,7 @@ def identity(n: int, dtype: Any = None) -> Array:
     >>> wf.identity(1).tolist()
     [[1.0]]
     """
-    return eye(n, dtype=dtype)
+    return eye(whole(n, "identity", "n"), dtype=dtype)
 
 
 def lower_mask(rows: int, columns: int, k: int) -> Node:
@@ -90,16 +92,16 @@ def _diagonal(rows: int, columns: int, k: int) -> Node:
     return number_node(max(-rows, min(operator.index(k), columns)), INT64)
 
 
-def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None) -> Array:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     """Ones on and below a diagonal, zeros above it.
 
     Parameters
     ----------
-    n_rows, n_cols, k, dtype : as in :func:`eye`
+    N, M, k, dtype : as in :func:`eye`
 
     Returns
     -------
-    (n_rows, n_cols) Array
+    (N, M) Array
 
     Raises
     ------
@@ -112,5 +114,5 @@ def tri(n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: Any = None
     >>> wf.tri(2, 3).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    rows, columns = shape_tuple((n_rows, n_rows if n_cols is None else n_cols), "tri", "n_rows, n_cols")
+    rows, columns = shape_tuple((N, N if M is None else M), "tri", "N, M")
     return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else spelled(dtype)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.convert import array_operands
 from weft.errors import ShapeError
-from weft.functions.common import axis_index, broadcast, broadcast_shapes, conjugated, op, permuted, reshaped, sliced
+from weft.functions import gufuncs
+from weft.functions.common import Node, axis_index, broadcast, broadcast_shapes, conjugated, op, permuted, reshaped, sliced
 from weft.functions.joining import concat
 from weft.functions.linalg import matmul
 
@@ -29,7 +30,7 @@ def kron(a: Any, b: Any) -> Array:
     >>> wf.kron(wf.array([1, 10]), [1, 2]).tolist()
     [1, 2, 10, 20]
     """
-    x, y = operands(a, b)
+    x, y = array_operands(a, b)
     ndim = max(len(x.shape), len(y.shape))
     first, second = ((1,) * (ndim - len(n.shape)) + n.shape for n in (x, y))
     wide = reshaped(x, tuple(n for extent in first for n in (extent, 1)))
@@ -66,7 +67,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = operands(a, b)
+    x, y = array_operands(a, b)
     sides = []
     for n, at, name in ((x, axisa, "axisa"), (y, axisb, "axisb")):
         place = axis_index(at, len(n.shape), "cross", name)
@@ -87,13 +88,18 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     return concat([p.reshape(*lead[:place], 1, *lead[place:]) for p in parts], place)
 
 
-def matvec(x1: Any, x2: Any, /) -> Array:
+def matvec(
+    x1: Any, x2: Any, /, out: Array | None = None, *, axes: Any = None, casting: str = "same_kind", order: str = "K",
+    dtype: Any = None, subok: bool = True,
+) -> Array:
     """Matrices times vectors.
 
     Parameters
     ----------
     x1 : (..., M, N) array
     x2 : (..., N) array
+    out : Array, optional
+    axes, casting, order, dtype, subok : as in :func:`matmul`
 
     Returns
     -------
@@ -110,20 +116,28 @@ def matvec(x1: Any, x2: Any, /) -> Array:
     >>> wf.matvec(wf.array([[1, 2], [3, 4]]), [1, 1]).tolist()
     [3, 7]
     """
-    a, b = operands(x1, x2)
+    return gufuncs.asked("matvec", _matvec, x1, x2, out, dtype, casting, axes)
+
+
+def _matvec(a: Node, b: Node) -> Node:
     if len(a.shape) < 2 or not b.shape or a.shape[-1] != b.shape[-1]:
         raise ShapeError(f"matvec: shapes {a.shape} and {b.shape} do not fit: (..., M, N) and (..., N) are needed")
     found = matmul(wrap(a), wrap(op("reshape", b, shape=(*b.shape, 1))))
-    return found.reshape(found.shape[:-1])
+    return found.reshape(found.shape[:-1]).node
 
 
-def vecmat(x1: Any, x2: Any, /) -> Array:
+def vecmat(
+    x1: Any, x2: Any, /, out: Array | None = None, *, axes: Any = None, casting: str = "same_kind", order: str = "K",
+    dtype: Any = None, subok: bool = True,
+) -> Array:
     """Vectors times matrices. Complex numbers of ``x1`` are conjugated, as in :func:`vecdot`.
 
     Parameters
     ----------
     x1 : (..., M) array
     x2 : (..., M, N) array
+    out : Array, optional
+    axes, casting, order, dtype, subok : as in :func:`matmul`
 
     Returns
     -------
@@ -140,8 +154,11 @@ def vecmat(x1: Any, x2: Any, /) -> Array:
     >>> wf.vecmat(wf.array([1, 1]), [[1, 2], [3, 4]]).tolist()
     [4, 6]
     """
-    a, b = operands(x1, x2)
+    return gufuncs.asked("vecmat", _vecmat, x1, x2, out, dtype, casting, axes)
+
+
+def _vecmat(a: Node, b: Node) -> Node:
     if len(b.shape) < 2 or not a.shape or a.shape[-1] != b.shape[-2]:
         raise ShapeError(f"vecmat: shapes {a.shape} and {b.shape} do not fit: (..., M) and (..., M, N) are needed")
     found = matmul(wrap(op("reshape", conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
-    return found.reshape((*found.shape[:-2], found.shape[-1]))
+    return found.reshape((*found.shape[:-2], found.shape[-1])).node

@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError, warn
-from weft.formats import COMPLEX, DEFAULT, INEXACT
+from weft.formats import COMPLEX, DEFAULT, INEXACT, promote
 from weft.functions.choosing import clip
 from weft.functions.common import Node, arrays, cast, floating, node, op, parts_of, reshaped
 from weft.functions.complexes import real
@@ -77,7 +77,8 @@ def cov(
         if rows.shape[1] != more.shape[1]:
             raise ShapeError(f"cov: m has {rows.shape[1]} observations and y {more.shape[1]}")
         rows = op("concat", rows, more, axis=0)
-    wanted = spelled(dtype) if dtype is not None else rows.dtype if rows.dtype in INEXACT else DEFAULT.real
+    kept = rows.dtype in INEXACT and not DEFAULT.wide
+    wanted = spelled(dtype) if dtype is not None else rows.dtype if kept else promote(rows.dtype, DEFAULT.real)
     x = wrap(cast(floating(rows), wanted.computed))
     count = x.shape[1]
     weights: Any = None

@@ -12,7 +12,7 @@ from weft.dtypes import int64, isdtype
 from weft.errors import DTypeError
 from weft.formats import DEFAULT, EVERY
 
-_STANDARD = tuple(f for f in EVERY.values() if f.name not in ("float16", "bfloat16"))  # those that the standard names
+_STANDARD = tuple(f for f in EVERY.values() if not f.narrow)  # those that the standard names
 
 
 def __array_namespace_info__() -> Info:  # noqa: N807  the standard's name

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, INEXACT
 from weft.functions.choosing import where as choose
 from weft.functions.common import Axis, arrays, cast, finish, floating, magnitude, node, widened
 from weft.functions.elementwise import isnan, sqrt
 from weft.functions.products import cumprod, cumsum
 from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
+from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.spelling import spelled
 
 
@@ -259,6 +261,7 @@ def nanargmin(a: Any, axis: int | None = None, out: Array | None = None, keepdim
 
 def _moments(
     function: str, a: Any, axis: Axis, dtype: Any, ddof: float | None, keepdims: bool, where: Any, out: Any,
+    known: Any = None,
 ) -> Array:
     """The mean (``ddof`` is None) or the variance, in the dtype of the result."""
     value = floating(node(a, function, "a"))
@@ -266,7 +269,12 @@ def _moments(
     x = wrap(cast(value, result.computed))
     there = ~isnan(x) if where is True else ~isnan(x) & wrap(cast(node(where, function, "where"), BOOL))
     count = sum(there, axis, keepdims=True).astype(x.node.dtype.part.numpy)
-    mean = sum(choose(there, x, 0.0), axis, keepdims=True) / count
+    if known is None:
+        mean = sum(choose(there, x, 0.0), axis, keepdims=True) / count
+    else:
+        mean = wrap(cast(node(known, function, "mean"), x.node.dtype))
+        if two_shapes(mean.shape, x.shape) != x.shape:
+            raise ShapeError(f"{function}: mean has shape {mean.shape}, not that of a {x.shape} with keepdims=True")
     found = mean
     if ddof is not None:
         freedom = count - ddof
@@ -308,13 +316,13 @@ def nanmean(
 
 def nanvar(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
-    where: Any = True, correction: float | None = None,
+    where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
     """Variance of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, ddof, keepdims, where, correction : as in :func:`var`
+    a, axis, dtype, out, ddof, keepdims, where, mean, correction : as in :func:`var`
 
     Returns
     -------
@@ -332,18 +340,18 @@ def nanvar(
     1.0
     """
     less = ddof if correction is None else correction
-    return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out).node, out, "nanvar")
+    return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out, mean).node, out, "nanvar")
 
 
 def nanstd(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, ddof: float = 0, keepdims: bool = False, *,
-    where: Any = True, correction: float | None = None,
+    where: Any = True, mean: Any = None, correction: float | None = None,
 ) -> Array:
     """Standard deviation of the elements that are not NaN.
 
     Parameters
     ----------
-    a, axis, dtype, out, ddof, keepdims, where, correction : as in :func:`var`
+    a, axis, dtype, out, ddof, keepdims, where, mean, correction : as in :func:`var`
 
     Returns
     -------
@@ -361,4 +369,4 @@ def nanstd(
     2.0
     """
     less = ddof if correction is None else correction
-    return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims, where, out)).node, out, "nanstd")
+    return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean)).node, out, "nanstd")

@@ -144,7 +144,7 @@ def _of_singular_values(value: Node, row: int, column: int, keepdims: bool, ord:
     return reshaped(found, tuple(1 if a in (row, column) else n for a, n in enumerate(value.shape))) if keepdims else found
 
 
-def norm(x: Any, /, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
+def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
     """NumPy's norm: of vectors along one axis, of matrices in two, of all elements without ``axis`` and ``ord``.
 
     Parameters

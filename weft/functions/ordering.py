@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import ShapeError
-from weft.functions.common import arrays, axis_index, looked, node, op, reshaped
+from weft.functions.common import arrays, axis_index, looked, node, op, reshaped, several
 from weft.functions.indexing import take_along_axis
 from weft.functions.sorting import argsort, sort
 
@@ -27,7 +27,7 @@ def _checked(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array, 
     return wrap(value), axis
 
 
-def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
     """``a`` so ordered that the element at ``kth`` is where a sort would put it, smaller ones in front: here, sorted.
 
     Parameters
@@ -36,8 +36,8 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     kth : int or sequence of int
     axis : int, optional
         None: of the flattened array.
-    kind : str
-        Does nothing.
+    kind, order
+        Do nothing: all is sorted, and there are no fields.
 
     Returns
     -------
@@ -57,12 +57,12 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
     return sort(*_checked("partition", a, kth, axis))
 
 
-def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Array:
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Array:
     """The indices that :func:`partition` orders by.
 
     Parameters
     ----------
-    a, kth, axis, kind : as in :func:`partition`
+    a, kth, axis, kind, order : as in :func:`partition`
 
     Returns
     -------
@@ -106,7 +106,7 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
     >>> wf.lexsort(([2, 1, 0], [5, 4, 5])).tolist()
     [1, 2, 0]
     """
-    rows = list(keys)
+    rows = several(keys, "lexsort", "keys")
     if not rows:
         raise ShapeError("lexsort: there is no key")
     parts = [arrays("lexsort", **{f"keys[{k}]": row})[0] for k, row in enumerate(rows)]

@@ -28,24 +28,24 @@ def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
     if not isinstance(given, (tuple, list)):
         rows = [(given, given)]
     elif all(not isinstance(r, (tuple, list)) for r in given):
-        rows = [(given[0], given[-1])]
+        rows = [given]
     else:
-        rows = given
+        rows = [r if isinstance(r, (tuple, list)) else (r,) for r in given]
     rows = list(rows) * ndim if len(rows) == 1 else rows
-    found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows]
-    if len(found) != ndim or any(n < 0 for pair in found for n in pair):
+    found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows if len(r) in (1, 2)]
+    if len(found) != ndim or len(rows) != ndim or any(n < 0 for pair in found for n in pair):
         raise ShapeError(f"pad: pad_width={given!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
     return found
 
 
 def pad(
-    x: Any, pad_width: Any, /, mode: str = "constant", constant_values: Any = 0, *, end_values: Any = 0, stat_length: Any = None,
+    array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, *, end_values: Any = 0, stat_length: Any = None,
 ) -> Array:
     """More elements before and after, along each axis.
 
     Parameters
     ----------
-    x : array
+    array : array
     pad_width : int, (before, after), or one such pair an axis
     mode : str
         "constant"; what is there repeated: "edge", "reflect", "symmetric", "wrap"; what sums it up: "maximum", "mean", "median",
@@ -57,7 +57,7 @@ def pad(
 
     Returns
     -------
-    Array of the dtype of ``x``
+    Array of the dtype of ``array``
 
     Raises
     ------
@@ -72,7 +72,7 @@ def pad(
     >>> wf.pad(wf.array([1, 2, 3]), 2, mode="reflect").tolist()
     [3, 2, 1, 2, 3, 2, 1]
     """
-    value = node(x, "pad")
+    value = node(array, "pad", "array")
     ndim = len(value.shape)
     widths = _widths(pad_width, ndim)
     if mode == "empty":

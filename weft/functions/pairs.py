@@ -7,23 +7,29 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.composed import OPERATIONS
 from weft.array.meaning import no_complex
-from weft.formats import COMPLEX, FLOATS, INT32, of_elements
-from weft.functions.choosing import where
-from weft.functions.common import Node, cast, finish, node, number, op
+from weft.errors import DTypeError
+from weft.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
+from weft.functions.choosing import where as choose
+from weft.functions.common import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
+from weft.spelling import spelled
 
 
 def _out(out: Any) -> tuple[Any, Any]:
     return (None, None) if out is None else tuple(out)
 
 
-def divmod(x1: Any, x2: Any, /, out: Any = None) -> tuple[Array, Array]:
+def divmod(
+    x1: Any, x2: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
+    subok: bool = True,
+) -> tuple[Array, Array]:
     """``x1 // x2`` and ``x1 % x2``.
 
     Parameters
     ----------
     x1, x2 : array or number
     out : pair of Array, optional
+    where, dtype, casting, order, subok : as in :func:`add`
 
     Returns
     -------
@@ -41,16 +47,20 @@ def divmod(x1: Any, x2: Any, /, out: Any = None) -> tuple[Array, Array]:
     [[1, -2], [3, 1]]
     """
     first, second = _out(out)
-    return floor_divide(x1, x2, first), remainder(x1, x2, second)
+    return floor_divide(x1, x2, first, where, dtype, casting), remainder(x1, x2, second, where, dtype, casting)
 
 
-def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
+def modf(
+    x: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
+    subok: bool = True,
+) -> tuple[Array, Array]:
     """What stands behind the point, and the whole number in front of it; both have the sign of ``x``.
 
     Parameters
     ----------
     x : array or number
     out : pair of Array, optional
+    where, dtype, casting, order, subok : as in :func:`add`
 
     Returns
     -------
@@ -67,11 +77,31 @@ def modf(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     >>> [y.tolist() for y in wf.modf(wf.array([1.5, -2.25]))]
     [[0.5, -0.25], [1.0, -2.0]]
     """
-    value = wrap(_elements(node(x, "modf")))
+    value = wrap(_elements(_asked("modf", x, dtype, casting)))
     whole = copysign(trunc(value), value)
-    rest = copysign(where(isinf(value), 0.0, value - whole), value)
+    rest = copysign(choose(isinf(value), 0.0, value - whole), value)
     first, second = _out(out)
-    return finish(rest.node, first, "modf"), finish(whole.node, second, "modf")
+    return _left("modf", rest.node, first, where), _left("modf", whole.node, second, where)
+
+
+def _asked(function: str, x: Any, dtype: Any, casting: str) -> Node:
+    """The operand in the dtype that was asked for."""
+    value = node(x, function)
+    if dtype is None:
+        return value
+    wanted = spelled(dtype)
+    if not may_cast(value.dtype, wanted, casting, function):
+        raise DTypeError(f"{function}: dtype={wanted} cannot hold an operand of {value.dtype}; cast it, or use casting='unsafe'")
+    return cast(value, wanted)
+
+
+def _left(function: str, found: Node, out: Any, where: Any) -> Array:
+    """A result, where ``where`` holds; elsewhere ``out`` as it is, or zeros."""
+    if where is True:
+        return finish(found, out, function)
+    old = number(0, found.dtype) if out is None else node(out, function, "out")
+    mask = cast(node(where, function, "where"), BOOL)
+    return finish(op("where", mask, into(found, old.dtype, function) if out is not None else found, old), out, function)
 
 
 def _elements(value: Node) -> Node:
@@ -92,13 +122,17 @@ def _exponent(value: Node) -> Node:
     return op("where", plain, power, number(0, bits))
 
 
-def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
+def frexp(
+    x: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
+    subok: bool = True,
+) -> tuple[Array, Array]:
     """Mantissas from 0.5 to 1 and exponents of 2: ``x`` is ``mantissa * 2**exponent``.
 
     Parameters
     ----------
     x : array or number
     out : pair of Array, optional
+    where, dtype, casting, order, subok : as in :func:`add`
 
     Returns
     -------
@@ -115,16 +149,16 @@ def frexp(x: Any, /, out: Any = None) -> tuple[Array, Array]:
     >>> [y.tolist() for y in wf.frexp(wf.array([8.0, 0.75]))]
     [[0.5, 0.75], [4, 0]]
     """
-    value = _elements(node(x, "frexp"))
+    value = _elements(_asked("frexp", x, dtype, casting))
     if value.dtype in COMPLEX:
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)
     mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # so its derivative is that power of two
     first, second = _out(out)
-    return finish(mantissa, first, "frexp"), finish(cast(exponent, INT32), second, "frexp")
+    return _left("frexp", mantissa, first, where), _left("frexp", cast(exponent, INT32), second, where)
 
 
-def fix(x: Any, /, out: Array | None = None) -> Array:
+def fix(x: Any, out: Array | None = None) -> Array:
     """Rounded towards zero: :func:`trunc`.
 
     Parameters
@@ -155,7 +189,7 @@ def _infinite(function: str, x: Any, below: bool, out: Any) -> Array:
     return finish(logical_and(isinf(value), negative if below else ~negative).node, out, function)
 
 
-def isneginf(x: Any, /, out: Array | None = None) -> Array:
+def isneginf(x: Any, out: Array | None = None) -> Array:
     """Whether x is negative infinity.
 
     Parameters
@@ -181,7 +215,7 @@ def isneginf(x: Any, /, out: Array | None = None) -> Array:
     return _infinite("isneginf", x, True, out)
 
 
-def isposinf(x: Any, /, out: Array | None = None) -> Array:
+def isposinf(x: Any, out: Array | None = None) -> Array:
     """Whether x is positive infinity.
 
     Parameters

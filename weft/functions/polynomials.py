@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import ShapeError
 from weft.formats import COMPLEX, DEFAULT, FLOAT64, INT64, complexed, promote
-from weft.functions.common import Node, arrays, floating, looked, node, number, of_numpy, op, reshaped, sliced
+from weft.functions.common import Node, arrays, floating, looked, node, number, of_numpy, op, reshaped, seen, sliced, whole
 from weft.functions.factors import eigvals
 from weft.functions.joining import concat
 from weft.functions.signals import convolve
@@ -120,7 +119,7 @@ def polysub(a1: Any, a2: Any) -> Array:
 
 
 def polymul(a1: Any, a2: Any) -> Array:
-    """The product of two polynomials; leading zeros, which NumPy leaves out, stay.
+    """The product of two polynomials. Leading zeros are left out: they are looked at, and stay inside of traced functions.
 
     Parameters
     ----------
@@ -141,7 +140,17 @@ def polymul(a1: Any, a2: Any) -> Array:
     >>> wf.polymul([1, 2, 3], [9, 5, 1]).tolist()
     [9, 23, 38, 17, 3]
     """
-    return convolve(wrap(_line("polymul", a1, "a1")), wrap(_line("polymul", a2, "a2")))
+    return convolve(_led("polymul", a1, "a1"), _led("polymul", a2, "a2"))
+
+
+def _led(function: str, x: Any, argument: str) -> Array:
+    """Coefficients without zeros in front, but for the one of nothing else."""
+    line = wrap(_line(function, x, argument))
+    known = seen(line, function, argument)
+    if known is None or not known.size or known[0] != 0:
+        return line
+    first = np.flatnonzero(known)
+    return line[int(first[0]) if first.size else known.size - 1:]
 
 
 def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
@@ -173,7 +182,7 @@ def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
 
 
 def _times(function: str, m: Any) -> int:
-    count = operator.index(m)
+    count = whole(m, function, "m")
     if count < 0:
         raise ValueError(f"{function}: m={count} must not be negative")
     return count
@@ -259,7 +268,8 @@ def poly(seq_of_zeros: Any) -> Array:
 
     Returns
     -------
-    (N + 1,) Array of floats, the first of them 1; of no zeros the number 1. Of complex zeros it is complex, in pairs or not
+    (N + 1,) Array of floats, the first of them 1; of no zeros the number 1. Of complex zeros it is complex, unless each has its
+    conjugate among them: whether that is so is looked at, and not known inside of traced functions
 
     Raises
     ------
@@ -283,7 +293,13 @@ def poly(seq_of_zeros: Any) -> Array:
     for k in range(zeros.size):
         found = convolve(found, concat([one, -zeros[k : k + 1]]))
     real_matrix = given.ndim == 2 and given.node.dtype not in COMPLEX  # its complex eigenvalues come in pairs
-    return wrap(op("real", found.node)) if real_matrix else found
+    return wrap(op("real", found.node)) if real_matrix or _paired(zeros) else found
+
+
+def _paired(zeros: Array) -> bool:
+    """Whether complex zeros are known to come in pairs of conjugates."""
+    known = seen(zeros, "poly") if zeros.node.dtype in COMPLEX else None
+    return known is not None and bool((np.sort(known) == np.sort(known.conj())).all())
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # noqa: N803  NumPy's name
@@ -315,7 +331,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Array:  # 
     (line,) = arrays("vander", x=x)
     if line.ndim != 1:
         raise ShapeError(f"vander: x has shape {line.shape}; a vector is needed")
-    count = line.size if N is None else operator.index(N)
+    count = line.size if N is None else whole(N, "vander", "N")
     if count < 0:
         raise ShapeError(f"vander: N={count} must not be negative")
     powers = np.arange(count) if increasing else np.arange(count)[::-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,22 +9,23 @@ from weft.array import Array, wrap
 from weft.array.products import matmul as product
 from weft.convert import operands
 from weft.errors import ShapeError
-from weft.functions.common import Node, axis_index, broadcast, floating, node, op, reshaped, sliced
+from weft.functions.common import Node, axis_index, broadcast, finish, floating, node, op, reshaped, several, sliced, whole
+from weft.functions.linalg import dot
 from weft.functions.matrices import eye
 from weft.graph.primitives.matrices import MatrixError
 
 
-def matrix_power(x: Any, n: int, /) -> Array:
+def matrix_power(a: Any, n: int) -> Array:
     """Square matrices multiplied by themselves; for negative ``n`` their inverses.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
     n : int
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``a``
 
     Raises
     ------
@@ -38,9 +38,9 @@ def matrix_power(x: Any, n: int, /) -> Array:
     >>> wf.linalg.matrix_power(wf.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
     """
-    value, times = node(x, "matrix_power"), operator.index(n)
+    value, times = node(a, "matrix_power", "a"), whole(n, "matrix_power", "n")
     if len(value.shape) < 2 or value.shape[-1] != value.shape[-2]:
-        raise MatrixError(f"matrix_power: x has shape {value.shape}; a square matrix, or a stack of them, is needed.")
+        raise MatrixError(f"matrix_power: a has shape {value.shape}; a square matrix, or a stack of them, is needed.")
     if times <= 0:
         if not times:
             return wrap(broadcast(eye(value.shape[-1], dtype=value.dtype.numpy).node, value.shape))
@@ -55,13 +55,14 @@ def matrix_power(x: Any, n: int, /) -> Array:
     return wrap(found)
 
 
-def multi_dot(arrays: Sequence[Any], /) -> Array:
+def multi_dot(arrays: Sequence[Any], *, out: Array | None = None) -> Array:
     """The product of several matrices, in the order that takes the fewest multiplications.
 
     Parameters
     ----------
     arrays : two matrices or more
         The first and the last may be vectors.
+    out : Array, optional
 
     Returns
     -------
@@ -78,9 +79,12 @@ def multi_dot(arrays: Sequence[Any], /) -> Array:
     >>> wf.linalg.multi_dot([wf.ones((2, 9)), wf.ones((9, 1)), wf.ones((1, 3))]).tolist()
     [[9.0, 9.0, 9.0], [9.0, 9.0, 9.0]]
     """
-    nodes = list(operands(*arrays)) if len(arrays) > 1 else []
+    given = several(arrays, "multi_dot", "arrays")
+    nodes = list(operands(*given)) if len(given) > 1 else []
     if not nodes:
         raise ValueError("multi_dot: at least two arrays are needed")
+    if len(nodes) == 2:
+        return dot(wrap(nodes[0]), wrap(nodes[1]), out=out)
     ends = [len(nodes[0].shape) == 1, len(nodes[-1].shape) == 1]
     if ends[0]:
         nodes[0] = reshaped(nodes[0], (1, *nodes[0].shape))
@@ -89,7 +93,7 @@ def multi_dot(arrays: Sequence[Any], /) -> Array:
     if any(len(n.shape) != 2 for n in nodes):
         raise MatrixError(f"multi_dot: matrices are needed, not shapes {', '.join(str(n.shape) for n in nodes)}.")
     found = _cheapest(nodes)
-    return wrap(reshaped(found, tuple(n for n, end in zip(found.shape, ends, strict=True) if not end)))
+    return finish(reshaped(found, tuple(n for n, end in zip(found.shape, ends, strict=True) if not end)), out, "multi_dot")
 
 
 def _cheapest(nodes: list[Node]) -> Node:

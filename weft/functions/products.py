@@ -25,7 +25,7 @@ def _running(
     function: str, x: Any, axis: int | None, dtype: Any, out: Any, flat: bool, begun: bool = False,
 ) -> Array:
     """flat : whether without an axis more than one dimension is one line"""
-    value = node(x, function)
+    value = node(x, function, "a")
     wanted = spelled(dtype) if dtype is not None else summed(value.dtype) if out is None else widened(value.dtype, out)
     if axis is None and len(value.shape) > 1 and not flat:
         raise ValueError(f"{function}: x has shape {value.shape}: of more than one dimension, axis= must be named")
@@ -104,19 +104,19 @@ def cumulative_prod(
     return _running("cumulative_prod", x, axis, dtype, out, False, include_initial)
 
 
-def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Running sum along an axis; without one, of the flattened array.
 
     Parameters
     ----------
-    x : array
+    a : array
     axis : int, optional
     dtype, out : as in :func:`sum`
 
     Returns
     -------
     Array
-        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`sum`.
+        Of the shape of ``a`` (flattened without ``axis``), and of the dtype of :func:`sum`.
 
     Raises
     ------
@@ -129,20 +129,20 @@ def cumsum(x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | N
     >>> wf.cumsum(wf.array([[1, 2], [3, 4]])).tolist()
     [1, 3, 6, 10]
     """
-    return _running("cumsum", x, axis, dtype, out, True)
+    return _running("cumsum", a, axis, dtype, out, True)
 
 
-def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | None = None) -> Array:
     """Running product along an axis; without one, of the flattened array.
 
     Parameters
     ----------
-    x, axis, dtype, out : as in :func:`cumsum`
+    a, axis, dtype, out : as in :func:`cumsum`
 
     Returns
     -------
     Array
-        Of the shape of ``x`` (flattened without ``axis``), and of the dtype of :func:`prod`.
+        Of the shape of ``a`` (flattened without ``axis``), and of the dtype of :func:`prod`.
 
     Raises
     ------
@@ -155,4 +155,4 @@ def cumprod(x: Any, /, axis: int | None = None, dtype: Any = None, out: Array | 
     >>> wf.cumprod(wf.array([1, 2, 3, 4])).tolist()
     [1, 2, 6, 24]
     """
-    return _running("cumprod", x, axis, dtype, out, True)
+    return _running("cumprod", a, axis, dtype, out, True)

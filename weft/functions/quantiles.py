@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT64, INEXACT
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, promote
 from weft.functions.choosing import where
 from weft.functions.common import (
+    NUMBERS,
     Axis,
     Node,
     arrays,
@@ -29,6 +30,7 @@ from weft.functions.common import (
 from weft.functions.elementwise import ceil, floor, isnan, maximum, minimum, rint
 from weft.functions.indexing import take_along_axis
 from weft.functions.statistics import sum
+from weft.functions.weights import quantiles as weighted
 
 # where a quantile q of n elements lies, counted from 0 (R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages,
 # The American Statistician 50, 1996): n q + a + q (1 - a - b) - 1
@@ -70,10 +72,10 @@ def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array
     whole : integers may stay integers, since none is made of two
     """
     value = node(x, function, "a")
-    value = value if whole and value.size else floating(value)
     axes = axis_tuple(axis, len(value.shape), function)
     rest = tuple(a for a in range(len(value.shape)) if a not in axes)
     lead = tuple(value.shape[a] for a in rest)
+    value = value if whole and (value.size or 0 in lead) else floating(value)
     kept = tuple(1 if a in axes else n for a, n in enumerate(value.shape))
     row = reshaped(permuted(value, rest + axes), (*lead, math.prod(value.shape[a] for a in axes)))
     return wrap(op("sort", row, axis=len(lead)) if row.size else row), lead, kept
@@ -92,9 +94,12 @@ def _fractions(function: str, q: Any, scale: float) -> Array:
 
 def _quantiles(
     function: str, x: Any, q: Any, axis: Axis, out: Any, method: str, keepdims: bool, scale: float, skip: bool,
+    weights: Any = None,
 ) -> Array:
     if method not in METHODS:
         raise ValueError(f"{function}: method={method!r} must be one of {', '.join(map(repr, METHODS))}")
+    if weights is not None and method != "inverted_cdf":
+        raise ValueError(f"{function}: weights go with method='inverted_cdf', not {method!r}")
     have = node(x, function, "a").dtype
     if have == BOOL and method not in _CHOOSING:
         raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
@@ -102,6 +107,9 @@ def _quantiles(
         raise DTypeError(f"{function}: a is {have}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     fractions = _fractions(function, q, scale)
     rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
+    if DEFAULT.wide and type(q) not in NUMBERS and method not in _CHOOSING:
+        parts = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
+        rows = rows.astype(promote(have, parts.dtype).numpy) if parts.dtype in FLOATS else rows
     line = fractions.reshape(-1)
     count: Any = rows.shape[-1]
     if skip:
@@ -109,7 +117,11 @@ def _quantiles(
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
             raise ShapeError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
-        found = wrap(op("broadcast_to", node(np.nan, function), shape=(*lead, line.size))).astype(rows.dtype)
+        fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # whole where there is no result
+        found = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
+    elif weights is not None:
+        axes = axis_tuple(axis, len(node(x, function, "a").shape), function)
+        found = weighted(function, x, line, axes, axis, weights, skip)
     else:
         n = count.astype("float64") if skip else float(count)
         low, part = _places(method, line, n)
@@ -126,7 +138,8 @@ def _quantiles(
             if rows.node.dtype not in INEXACT:  # closest_observation
                 found = where(part == 0, a, b)
             else:
-                found = where(part == 0, a, where(a == b, a, a + (b - a) * part))  # equal infinities have no difference
+                near = where(part < 0.5, a + (b - a) * part, b - (b - a) * (1 - part))  # from the nearer one, as NumPy goes
+                found = where(part == 0, a, where(a == b, a, near))  # equal infinities have no difference
         end = rows[..., :1] if skip else rows[..., -1:]  # NaN is sorted behind all numbers
         found = where(isnan(end), end, found) if rows.node.dtype in INEXACT else found
     turned = permuted(found.node, (len(lead), *range(len(lead))))
@@ -136,7 +149,7 @@ def _quantiles(
 
 def quantile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
     """The number below which a part ``q`` of the elements lies.
 
@@ -154,6 +167,8 @@ def quantile(
         How to go between two elements: "linear", "lower", "higher", "nearest", "midpoint", or one of Hyndman and Fan's nine as
         NumPy calls them ("hazen", "weibull", "median_unbiased", ...).
     keepdims : bool
+    weights : array, optional
+        How much each element counts: of the shape of ``a``, or of the axes that ``axis`` names. Only ``method="inverted_cdf"``.
 
     Returns
     -------
@@ -162,7 +177,7 @@ def quantile(
     Raises
     ------
     ValueError, AxisError, DTypeError
-        ``q`` out of range, or an unknown method; no such axis; ``a`` holds bools.
+        ``q`` out of range, or an unknown method; weights that are negative or all zero; no such axis; ``a`` holds bools.
 
     Examples
     --------
@@ -170,18 +185,18 @@ def quantile(
     >>> wf.quantile(wf.array([1.0, 2.0, 3.0, 5.0]), [0.0, 0.5]).tolist()
     [1.0, 2.5]
     """
-    return _quantiles("quantile", a, q, axis, out, method, keepdims, 1.0, False)
+    return _quantiles("quantile", a, q, axis, out, method, keepdims, 1.0, False, weights)
 
 
 def percentile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
     """:func:`quantile` in hundredths.
 
     Parameters
     ----------
-    a, q, axis, out, overwrite_input, method, keepdims : as in :func:`quantile`, ``q`` from 0 to 100
+    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`quantile`, ``q`` from 0 to 100
 
     Returns
     -------
@@ -198,7 +213,7 @@ def percentile(
     >>> wf.percentile(wf.array([1.0, 2.0, 3.0]), 25).tolist()
     1.5
     """
-    return _quantiles("percentile", a, q, axis, out, method, keepdims, 100.0, False)
+    return _quantiles("percentile", a, q, axis, out, method, keepdims, 100.0, False, weights)
 
 
 def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: bool = False) -> Array:
@@ -248,13 +263,13 @@ def median(
 
 def nanquantile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
     """:func:`quantile` of the elements that are not NaN.
 
     Parameters
     ----------
-    a, q, axis, out, overwrite_input, method, keepdims : as in :func:`quantile`
+    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`quantile`
 
     Returns
     -------
@@ -271,18 +286,18 @@ def nanquantile(
     >>> wf.nanquantile(wf.array([1.0, wf.nan, 3.0]), 0.5).tolist()
     2.0
     """
-    return _quantiles("nanquantile", a, q, axis, out, method, keepdims, 1.0, True)
+    return _quantiles("nanquantile", a, q, axis, out, method, keepdims, 1.0, True, weights)
 
 
 def nanpercentile(
     a: Any, q: Any, axis: Axis = None, out: Array | None = None, overwrite_input: bool = False, method: str = "linear",
-    keepdims: bool = False,
+    keepdims: bool = False, *, weights: Any = None,
 ) -> Array:
     """:func:`percentile` of the elements that are not NaN.
 
     Parameters
     ----------
-    a, q, axis, out, overwrite_input, method, keepdims : as in :func:`percentile`
+    a, q, axis, out, overwrite_input, method, keepdims, weights : as in :func:`percentile`
 
     Returns
     -------
@@ -299,7 +314,7 @@ def nanpercentile(
     >>> wf.nanpercentile(wf.array([1.0, wf.nan, 3.0]), 50).tolist()
     2.0
     """
-    return _quantiles("nanpercentile", a, q, axis, out, method, keepdims, 100.0, True)
+    return _quantiles("nanpercentile", a, q, axis, out, method, keepdims, 100.0, True, weights)
 
 
 def nanmedian(

@@ -18,6 +18,7 @@ from weft.functions.random_distributions import (
     lognormal,
     logseries,
     multinomial,
+    multivariate_hypergeometric,
     multivariate_normal,
     negative_binomial,
     noncentral_chisquare,
@@ -48,16 +49,28 @@ from weft.functions.random_draws import (
     standard_normal,
     uniform,
 )
-from weft.functions.random_generator import Generator, RandomState, default_rng
+from weft.functions.random_generator import (
+    MT19937,
+    PCG64,
+    PCG64DXSM,
+    SFC64,
+    BitGenerator,
+    Generator,
+    Philox,
+    RandomState,
+    SeedSequence,
+    default_rng,
+)
 from weft.functions.random_order import choice, permutation, shuffle
 from weft.functions.random_state import get_state, key, seed, set_state, split
 
 random_sample = ranf = sample = random
 
 __all__ = [
-    "Generator", "RandomState", "bernoulli", "beta", "binomial", "bytes", "chisquare", "choice", "default_rng", "dirichlet",
-    "exponential", "f", "gamma", "geometric", "get_state", "gumbel", "hypergeometric", "integers", "key", "laplace",
-    "logistic", "lognormal", "logseries", "multinomial", "multivariate_normal", "negative_binomial", "noncentral_chisquare",
+    "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence",
+    "bernoulli", "beta", "binomial", "bytes", "chisquare", "choice", "default_rng", "dirichlet", "exponential", "f", "gamma",
+    "geometric", "get_state", "gumbel", "hypergeometric", "integers", "key", "laplace", "logistic", "lognormal", "logseries",
+    "multinomial", "multivariate_hypergeometric", "multivariate_normal", "negative_binomial", "noncentral_chisquare",
     "noncentral_f", "normal", "pareto", "permutation", "poisson", "power", "rand", "randint", "randn", "random",
     "random_sample", "ranf", "rayleigh", "sample", "seed", "set_state", "shuffle", "split", "standard_cauchy",
     "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "vonmises", "wald",

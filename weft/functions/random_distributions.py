@@ -18,16 +18,16 @@ from weft.convert import number_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.functions.choosing import where
-from weft.functions.common import Shape, broadcast_shapes, cast, looked, node, number, of_numpy, op, shape_tuple
+from weft.functions.common import Shape, broadcast_shapes, cast, looked, named, node, number, of_numpy, op, shape_tuple
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.random_state import Words, gauss, unit_interval, wide, words_of
 from weft.spelling import spelled
 
 __all__ = [
     "beta", "binomial", "bytes", "chisquare", "dirichlet", "f", "gamma", "geometric", "gumbel", "hypergeometric", "laplace",
-    "logistic", "lognormal", "logseries", "multinomial", "multivariate_normal", "negative_binomial", "noncentral_chisquare",
-    "noncentral_f", "pareto", "poisson", "power", "rayleigh", "standard_cauchy", "standard_exponential", "standard_gamma",
-    "standard_t", "triangular", "vonmises", "wald", "weibull", "zipf",
+    "logistic", "lognormal", "logseries", "multinomial", "multivariate_hypergeometric", "multivariate_normal",
+    "negative_binomial", "noncentral_chisquare", "noncentral_f", "pareto", "poisson", "power", "rayleigh", "standard_cauchy",
+    "standard_exponential", "standard_gamma", "standard_t", "triangular", "vonmises", "wald", "weibull", "zipf",
 ]
 
 
@@ -73,10 +73,14 @@ def _drawn(name: str, values: list[Any], size: Any, key: Any, dtype: Any, formul
     return wrap(cast(found.node, INT64 if whole else wanted))
 
 
-def _asked_of_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any) -> Array:
+def _asked_of_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **more: Any) -> Array:
     seed = int(looked(wrap(wide(words_of(key, name), ())), name))
     known = [looked(v, name) if isinstance(v, Array) else v for v in values]
-    found = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*known, size=size))
+    asked = size if size is None else shape_tuple(size, name, "size")
+    try:
+        found = np.asarray(getattr(np.random.Generator(np.random.Philox(seed)), name)(*known, size=asked, **more))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
     if found.dtype.kind == "f":
         return of_numpy(found.astype((DEFAULT.real if dtype is None else spelled(dtype)).numpy))
     return of_numpy(found)
@@ -93,11 +97,14 @@ def _makes(name: str, about: str, parameters: dict[str, Any], formula: Formula |
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         *values, wanted, key, dtype = bound.arguments.values()
+        for p, value in zip(parameters, values, strict=True):
+            if value is None:
+                raise DTypeError(f"{name}: {p} is None; a number or an array is needed")
         if formula is None:
             return _asked_of_numpy(name, values, wanted, key, dtype)
         return _drawn(name, values, wanted, key, dtype, formula, whole)
 
-    function.__name__ = function.__qualname__ = name
+    named(function, name)
     function.__signature__ = signature  # type: ignore[attr-defined]
     lines = "\n".join(f"    {p} : number or array" for p in parameters)
     example = ", ".join(_EXAMPLE[p] for p, d in parameters.items() if d is inspect.Parameter.empty)
@@ -209,7 +216,10 @@ multinomial = _makes("multinomial", "How often each of several outcomes in ``n``
 dirichlet = _makes("dirichlet", "Parts of a whole.", {"alpha": _NEEDED})
 
 
-def multivariate_normal(mean: Any, cov: Any, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
+def multivariate_normal(
+    mean: Any, cov: Any, size: Any = None, check_valid: str = "warn", tol: float = 1e-8, *, method: str = "svd",
+    key: Any = None, dtype: Any = None,
+) -> Array:
     """Normal vectors. NumPy draws them, at once.
 
     Parameters
@@ -218,6 +228,12 @@ def multivariate_normal(mean: Any, cov: Any, size: Any = None, *, key: Any = Non
     cov : (N, N) array
         The covariances.
     size : int or tuple of int, optional
+    check_valid : "warn", "raise" or "ignore"
+        What is done where ``cov`` is no matrix of covariances.
+    tol : float
+        How far off it may be.
+    method : "svd", "eigh" or "cholesky"
+        How NumPy factors it.
     key, dtype : as in :func:`uniform`
 
     Returns
@@ -236,7 +252,42 @@ def multivariate_normal(mean: Any, cov: Any, size: Any = None, *, key: Any = Non
     (3, 2)
     """
     known = [looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
-    return _asked_of_numpy("multivariate_normal", known, size, key, dtype)
+    more = {"check_valid": check_valid, "tol": tol, "method": method}
+    return _asked_of_numpy("multivariate_normal", known, size, key, dtype, **more)
+
+
+def multivariate_hypergeometric(
+    colors: Any, nsample: int, size: Any = None, method: str = "marginals", *, key: Any = None, dtype: Any = None,
+) -> Array:
+    """How many of each colour are drawn, without putting back. NumPy draws them, at once.
+
+    Parameters
+    ----------
+    colors : (N,) array of integers
+        How many of each colour there are.
+    nsample : int
+        How many are drawn.
+    size : int or tuple of int, optional
+    method : "marginals" or "count"
+    key, dtype : as in :func:`multinomial`
+
+    Returns
+    -------
+    (*size, N) Array of integers
+
+    Raises
+    ------
+    ValueError, TraceError
+        More draws than there are, or negative counts; inside a traced function.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> int(wf.random.default_rng(0).multivariate_hypergeometric([3, 5, 2], 4).sum())
+    4
+    """
+    known = [looked(colors, "multivariate_hypergeometric", "colors"), nsample]
+    return _asked_of_numpy("multivariate_hypergeometric", known, size, key, dtype, method=method)
 
 
 def bytes(length: int, *, key: Any = None) -> Any:

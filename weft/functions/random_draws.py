@@ -327,6 +327,8 @@ def integers(
     >>> int(x.min()) >= 1 and int(x.max()) <= 6
     True
     """
+    if low is None:
+        raise DTypeError("integers: low is None; an integer or an array of them is needed")
     if high is None:
         low, high = 0, low
     wanted = INT64 if dtype is None else spelled(dtype)

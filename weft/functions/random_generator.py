@@ -29,6 +29,78 @@ def _method(function: Function, name: str) -> Function:
     return draw
 
 
+class SeedSequence(np.random.SeedSequence):
+    """A seed that others can be drawn of, as in NumPy: what :func:`default_rng` and the bit generators take.
+
+    Parameters
+    ----------
+    entropy : int or sequence of int, optional
+        None: another one each time.
+    spawn_key : tuple of int
+    pool_size : int
+    n_children_spawned : int
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> children = wf.random.SeedSequence(7).spawn(2)
+    >>> [wf.random.default_rng(child).random(3).shape for child in children]
+    [(3,), (3,)]
+    """
+
+
+class BitGenerator:
+    """A seed under the name of a bit generator of NumPy: ``Generator(PCG64(7))`` runs, and draws weft's numbers, which are
+    Philox's whatever it is called: other ones than NumPy's for the same seed, as everywhere in ``wf.random``.
+
+    Parameters
+    ----------
+    seed : int, sequence of int or SeedSequence, optional
+        None: another one each time.
+
+    Raises
+    ------
+    TypeError, ValueError
+        No integer; a negative one.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.random.Generator(wf.random.Philox(7)).random(2).shape
+    (2,)
+    """
+
+    def __init__(self, seed: Any = None) -> None:
+        self.seed_seq = seed if isinstance(seed, np.random.SeedSequence) else SeedSequence(seed)
+
+    def spawn(self, n_children: int) -> list[Any]:
+        """Others, whose numbers have nothing to do with each other's."""
+        return [type(self)(child) for child in self.seed_seq.spawn(n_children)]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(entropy={self.seed_seq.entropy!r})"
+
+
+class Philox(BitGenerator):
+    __doc__ = BitGenerator.__doc__
+
+
+class PCG64(BitGenerator):
+    __doc__ = BitGenerator.__doc__
+
+
+class PCG64DXSM(BitGenerator):
+    __doc__ = BitGenerator.__doc__
+
+
+class MT19937(BitGenerator):
+    __doc__ = BitGenerator.__doc__
+
+
+class SFC64(BitGenerator):
+    __doc__ = BitGenerator.__doc__
+
+
 class Generator:
     """Random numbers from a sequence of one's own, under the names of NumPy's ``Generator``: what :func:`default_rng` makes.
 
@@ -36,7 +108,7 @@ class Generator:
 
     Parameters
     ----------
-    seed : int, optional
+    seed : int, sequence of int, SeedSequence or BitGenerator, optional
         Not negative; None: another one each time.
 
     Raises
@@ -53,7 +125,11 @@ class Generator:
     """
 
     def __init__(self, seed: Any = None) -> None:
-        if isinstance(seed, list | tuple | np.ndarray):
+        if isinstance(seed, np.random.BitGenerator | BitGenerator):
+            seed = seed.seed_seq
+        if isinstance(seed, np.random.SeedSequence):
+            seed = int(seed.generate_state(1, np.uint64)[0])
+        elif isinstance(seed, list | tuple | np.ndarray):
             seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
         self._stream = state.stream_of(secrets.randbits(63) if seed is None else seed, type(self).__name__)
 
@@ -179,7 +255,7 @@ def default_rng(seed: Any = None) -> Generator:
 
     Parameters
     ----------
-    seed : int or Generator, optional
+    seed : int, SeedSequence, BitGenerator or Generator, optional
         Equal seeds give equal numbers; None: another one each time; a Generator is handed back.
 
     Returns

@@ -30,7 +30,7 @@ def _order(words: Words, count: int) -> Node:
     return op("argsort", wide(words, (count,)), axis=0)
 
 
-def permutation(x: Any, /, axis: int = 0, *, key: Any = None) -> Array:
+def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Array:
     """The numbers below ``x`` in random order, or the slices of an array along an axis; a sort of random bits.
 
     Parameters
@@ -66,7 +66,7 @@ def permutation(x: Any, /, axis: int = 0, *, key: Any = None) -> Array:
     return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
 
 
-def shuffle(x: Array, /, axis: int = 0, *, key: Any = None) -> None:
+def shuffle(x: Array, axis: int = 0, *, key: Any = None) -> None:
     """Put the slices of ``x`` along an axis in random order, in place.
 
     Parameters

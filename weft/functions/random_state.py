@@ -60,7 +60,7 @@ def _mixed(seed: Any, function: str) -> int:
 _STATE = Stream(_outside(secrets.randbits(64)), _outside(0))
 
 
-def seed(seed: int, /) -> None:
+def seed(seed: int) -> None:
     """Begin the hidden sequence anew; equal seeds give equal numbers.
 
     Parameters
@@ -210,15 +210,19 @@ class Words:
         self.key, self.base, self.state = key, base, state
 
     def take(self, shape: Shape) -> Node:
+        return op("random_bits", *self.places(math.prod(shape)), shape=shape)
+
+    def places(self, count: int) -> tuple[Node, Node]:
+        """Key and base of so many words, which are taken: for operations that make them where they need them."""
         if self.state is None or LOCAL.trace is not None:
-            return self._taken(shape)
+            return self._taken(count)
         with WRITING:  # no other thread gets the same words
             self.base = self.state.node
-            return self._taken(shape)
+            return self._taken(count)
 
-    def _taken(self, shape: Shape) -> Node:
-        bits = op("random_bits", self.key, self.base, shape=shape)
-        blocks = (math.prod(shape) + 3) // 4
+    def _taken(self, count: int) -> tuple[Node, Node]:
+        bits = self.key, self.base
+        blocks = (count + 3) // 4
         if not blocks:
             return bits
         if self.state is not None and LOCAL.trace is None:  # a number at once: a chain of additions would grow without end

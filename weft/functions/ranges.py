@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node, operands
+from weft.convert import common, number_node, operands
 from weft.errors import DTypeError, ShapeError
-from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INT64, Format, complexed
+from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, Format, complexed, promote, weak
 from weft.functions.common import (
     NUMBERS,
     Node,
@@ -24,6 +23,7 @@ from weft.functions.common import (
     op,
     permuted,
     reshaped,
+    whole,
 )
 from weft.functions.complexes import imag, iscomplexobj, real
 from weft.given import asked
@@ -78,7 +78,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
 
 
 def linspace(
-    start: Any, stop: Any, /, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *,
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0, *,
     device: Any = None,
 ) -> Any:
     """``num`` numbers at equal distances from ``start`` to ``stop``, computed in float64, float32 unless told otherwise.
@@ -114,17 +114,17 @@ def linspace(
     """
     if device is not None:
         return made_on("linspace", device, linspace, start, stop, num, endpoint, retstep, dtype, axis)
-    count = operator.index(num)
+    count = whole(num, "linspace", "num")
     if count < 0:
         raise ShapeError(f"linspace: num={count} must not be negative")
     varied = _complex(start, stop)
     if varied or (dtype is not None and spelled(dtype) in COMPLEX):
-        kept = (COMPLEX128 if _wide(start, stop) else DEFAULT.complex) if dtype is None else spelled(dtype)
+        kept = complexed(_between(start, stop)) if dtype is None else spelled(dtype)
         return _complex_line(start, stop, count, endpoint, kept, retstep, axis)
     gaps = count - 1 if endpoint else count
     shapes = [np.shape(x) for x in (start, stop)]
     if shapes == [(), ()]:
-        wanted = DEFAULT.real if dtype is None else spelled(dtype)
+        wanted = _between(start, stop) if dtype is None else spelled(dtype)
         first, last = float(start), float(stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
@@ -155,6 +155,14 @@ def linspace(
 def _complex(*given: Any) -> bool:
     """Whether one of them is complex, a number or an array."""
     return any(isinstance(x, complex) or (type(x) not in NUMBERS and iscomplexobj(x)) for x in given)
+
+
+def _between(start: Any, stop: Any) -> Format:
+    """What lies between ends that are no arrays, or complex: the default; where that is float64, what both have together."""
+    if not DEFAULT.wide:
+        return FLOAT64 if _wide(start, stop) else DEFAULT.real
+    have = common((start, stop), promote, weak)[1]
+    return have if have in INEXACT else DEFAULT.real
 
 
 def _wide(*given: Any) -> bool:
@@ -205,7 +213,7 @@ def logspace(
     within = COMPLEX128 if _complex(start, stop, base) else FLOAT64
     exponents = linspace(start, stop, num, endpoint, False, within, axis)
     found = op("pow", cast(node(base, "logspace", "base"), within), exponents.node)
-    return _rounded(found, (start, stop), dtype)
+    return _rounded(found, (start, stop), _between(start, stop).numpy if dtype is None and DEFAULT.wide else dtype)
 
 
 def _rounded(found: Node, given: Any, dtype: Any) -> Array:

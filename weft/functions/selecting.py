@@ -12,7 +12,19 @@ from weft.convert import operands
 from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, INT64
 from weft.functions.choosing import where
-from weft.functions.common import arrays, broadcast, broadcast_shapes, cast, finish, integer_node, looked, node, number, op
+from weft.functions.common import (
+    arrays,
+    broadcast,
+    broadcast_shapes,
+    cast,
+    finish,
+    integer_node,
+    looked,
+    node,
+    number,
+    op,
+    several,
+)
 from weft.functions.indexing import take
 from weft.indexing import bounded
 
@@ -44,7 +56,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
     >>> wf.select([x < 2, x > 2], [x, x * 10], -1).tolist()
     [0, 1, -1, 30, 40]
     """
-    conditions, choices = list(condlist), list(choicelist)
+    conditions, choices = several(condlist, "select", "condlist"), several(choicelist, "select", "choicelist")
     if len(conditions) != len(choices) or not conditions:
         raise ShapeError(f"select: {len(conditions)} conditions and {len(choices)} choices; as many of both are needed, and one")
     for k, c in enumerate(conditions):

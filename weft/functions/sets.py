@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.convert import array_operands, operands
 from weft.functions.common import looked, of_numpy
 
 
 def _pair(function: str, a: Any, b: Any) -> tuple[Any, Any]:
-    x, y = operands(a, b)
+    x, y = array_operands(a, b)
     return wrap(x).numpy().reshape(-1), wrap(y).numpy().reshape(-1)
 
 
@@ -39,7 +39,8 @@ def union1d(ar1: Any, ar2: Any) -> Array:
     >>> wf.union1d(wf.array([3, 1]), [1, 2]).tolist()
     [1, 2, 3]
     """
-    return of_numpy(np.union1d(*_pair("union1d", ar1, ar2)))
+    x, y = operands(ar1, ar2)
+    return of_numpy(np.union1d(wrap(x).numpy(), wrap(y).numpy()))
 
 
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:

@@ -4,39 +4,30 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.convert import array_operands
 from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.functions.choosing import where
-from weft.functions.common import Node, arrays, cast, conjugated, floating, node, op, parts_of, reshaped
+from weft.functions.common import Node, arrays, cast, conjugated, floating, named, node, op, parts_of, reshaped, whole
 from weft.functions.elementwise import abs, exp, sin, sqrt
+from weft.graph.primitives.precision import asked
 
 _ONE: dict[str, Any] = dict(
     stride=(1,), lhs_dilation=(1,), rhs_dilation=(1,), groups=1, dims=((0, 1, 2), (0, 1, 2), (0, 1, 2)),
 )
 
 
-def _met(line: Node, window: Node, m: int) -> Node:
-    """The sums at all places; complex ones are four of real parts."""
-    if line.dtype not in COMPLEX:
-        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
-    (a, b), (c, d) = ((op("real", z), op("imag", z)) for z in (line, window))
-    ac, bd, ad, bc = (_met(p, q, m) for p, q in ((a, c), (b, d), (a, d), (b, c)))
-    return op("complex", op("subtract", ac, bd), op("add", ad, bc))
-
-
 def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
     """The sums of products of two vectors, for each place at which they meet; ``turned``: the second is read backwards."""
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{function}: mode={mode!r} must be 'full', 'same' or 'valid'")
-    x, y = operands(a, v)
+    x, y = array_operands(a, v)
     for name, given in (("a", x), ("v", y)):
         if len(given.shape) > 1 or not given.size:
             raise ShapeError(f"{function}: {name} has shape {given.shape}; a vector that is not empty is needed")
@@ -57,7 +48,7 @@ def _slid(function: str, a: Any, v: Any, mode: str, turned: bool) -> Array:
 def _summed(line: Node, window: Node, m: int) -> Node:
     """All sums of products, those of complex numbers by their parts."""
     if line.dtype not in COMPLEX:
-        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE)
+        return op("conv_general", line, window, padding=((m - 1, m - 1),), **_ONE, **asked(line.dtype))
     (a, b), (c, d) = parts_of(line), parts_of(window)
     ac, bd, ad, bc = (_summed(x, y, m) for x, y in ((a, c), (b, d), (a, d), (b, c)))
     return op("complex", op("subtract", ac, bd), op("add", ad, bc))
@@ -117,8 +108,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
 # ---- windows
 
-def _window(M: int, shape: Callable[[np.ndarray, int], np.ndarray]) -> Array:  # noqa: N803  NumPy's name
-    count = operator.index(M)
+def _window(name: str, M: int, shape: Callable[[np.ndarray, int], np.ndarray]) -> Array:  # noqa: N803  NumPy's name
+    count = whole(M, name, "M")
     if count < 1:
         return wrap(cast(node(np.zeros(0), "window"), DEFAULT.real))
     if count == 1:
@@ -131,9 +122,9 @@ Formula = Callable[[np.ndarray, int], np.ndarray]
 
 def _makes(about: str, example: str, shows: str, formula: Formula, name: str) -> Callable[..., Array]:
     def function(M: int) -> Array:  # noqa: N803
-        return _window(M, formula)
+        return _window(name, M, formula)
 
-    function.__name__ = function.__qualname__ = name
+    named(function, name)
     function.__doc__ = f"""{about}
 
     Parameters
@@ -144,6 +135,11 @@ def _makes(about: str, example: str, shows: str, formula: Formula, name: str) ->
     Returns
     -------
     (M,) Array of float32; empty where ``M`` is below 1
+
+    Raises
+    ------
+    DTypeError
+        ``M`` is no integer.
 
     Examples
     --------
@@ -186,6 +182,11 @@ def kaiser(M: int, beta: float) -> Array:  # noqa: N803
     -------
     (M,) Array of float32; empty where ``M`` is below 1
 
+    Raises
+    ------
+    DTypeError
+        ``M`` is no integer.
+
     Examples
     --------
     >>> import weft as wf
@@ -193,7 +194,7 @@ def kaiser(M: int, beta: float) -> Array:  # noqa: N803
     [1.0, 1.0, 1.0]
     """
     steep = float(beta)
-    return _window(M, lambda n, m: np.i0(steep * np.sqrt(np.maximum(1 - (n / (m - 1)) ** 2, 0))) / np.i0(steep))
+    return _window("kaiser", M, lambda n, m: np.i0(steep * np.sqrt(np.maximum(1 - (n / (m - 1)) ** 2, 0))) / np.i0(steep))
 
 
 # ---- functions of signals

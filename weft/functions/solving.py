@@ -33,12 +33,12 @@ class LstsqResult(NamedTuple):
     s: Array
 
 
-def matrix(x: Any, function: str, argument: str = "x") -> Node:
+def matrix(x: Any, function: str, argument: str = "a") -> Node:
     """An operand that LAPACK takes: integers become float32."""
     return floating(node(x, function, argument))
 
 
-def solve(a: Any, b: Any, /) -> Array:
+def solve(a: Any, b: Any) -> Array:
     """``x`` for which ``a @ x == b``.
 
     Parameters
@@ -73,16 +73,16 @@ def solve(a: Any, b: Any, /) -> Array:
     return wrap(reshaped(found, found.shape[:-1]) if vector else found)
 
 
-def inv(x: Any, /) -> Array:
+def inv(a: Any) -> Array:
     """The inverses of square matrices.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``a``
 
     Raises
     ------
@@ -95,15 +95,15 @@ def inv(x: Any, /) -> Array:
     >>> wf.linalg.inv(wf.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    return wrap(op("inv", matrix(x, "inv")))
+    return wrap(op("inv", matrix(a, "inv")))
 
 
-def det(x: Any, /) -> Array:
+def det(a: Any) -> Array:
     """The determinants of square matrices.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
 
     Returns
     -------
@@ -120,15 +120,15 @@ def det(x: Any, /) -> Array:
     >>> wf.linalg.det(wf.array([[2.0, 1.0], [0.0, 4.0]])).tolist()
     8.0
     """
-    return wrap(op("det", matrix(x, "det")))
+    return wrap(op("det", matrix(a, "det")))
 
 
-def slogdet(x: Any, /) -> SlogdetResult:
+def slogdet(a: Any) -> SlogdetResult:
     """Signs of determinants, and the logarithms of their absolute values, which neither overflow nor underflow.
 
     Parameters
     ----------
-    x : (..., M, M)
+    a : (..., M, M)
 
     Returns
     -------
@@ -145,22 +145,22 @@ def slogdet(x: Any, /) -> SlogdetResult:
     >>> wf.linalg.slogdet(wf.eye(3) * 1e-20).sign.tolist()
     1.0
     """
-    value = matrix(x, "slogdet")
+    value = matrix(a, "slogdet")
     sign, log = unpacked(op("slogdet", value), (), ())
     return SlogdetResult(wrap(sign), wrap(op("real", log) if log.dtype is not log.dtype.part else log))
 
 
-def pinv(x: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
+def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
     """The pseudo-inverses of matrices (Moore and Penrose).
 
     Parameters
     ----------
-    x : (..., M, N)
+    a : (..., M, N)
     rcond, rtol : number or (...) array, optional
         Singular values below so many times the largest count as 0. By default 1e-15 for NumPy's ``rcond`` and, where nothing is
         said, max(M, N) times the distance of 1 to the next number. Two names for one thing.
     hermitian : bool
-        Whether ``x`` is symmetric; it changes nothing here.
+        Whether ``a`` is symmetric; it changes nothing here.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def pinv(x: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = N
     >>> wf.linalg.pinv(wf.array([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
-    value = matrix(x, "pinv")
+    value = matrix(a, "pinv")
     check("pinv", value)
     given = rcond if rtol is None else rtol
     tolerance = number(_least(value), value.dtype.part) if given is None else cast(node(given, "pinv", "rcond"), value.dtype.part)
@@ -189,7 +189,7 @@ def _least(value: Node) -> float:
     return max(value.shape[-2:]) * 2.0**-value.dtype.part.mantissa
 
 
-def lstsq(a: Any, b: Any, /, rcond: float | None = None) -> LstsqResult:
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     """``x`` for which ``a @ x`` comes closest to ``b``, the shortest where there are several.
 
     Parameters
@@ -266,10 +266,10 @@ def expm(x: Any, /) -> Array:
     >>> wf.linalg.expm(wf.array([[0.0, 3.0], [0.0, 0.0]])).tolist()
     [[1.0, 3.0], [0.0, 1.0]]
     """
-    return wrap(op("expm", matrix(x, "expm")))
+    return wrap(op("expm", matrix(x, "expm", "x")))
 
 
-def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Array:
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     """``x`` for which the sum of products of ``a`` and ``x``, over all axes of ``x``, is ``b``.
 
     Parameters
@@ -305,18 +305,18 @@ def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Array:
     return wrap(reshaped(op("solve", reshaped(left, (n, n)), reshaped(right, (n, 1))), shape))
 
 
-def tensorinv(x: Any, /, ind: int = 2) -> Array:
-    """The array whose products with ``x``, summed over ``ind`` axes, are those of an identity.
+def tensorinv(a: Any, ind: int = 2) -> Array:
+    """The array whose products with ``a``, summed over ``ind`` axes, are those of an identity.
 
     Parameters
     ----------
-    x : array
+    a : array
     ind : int
         How many of its axes are the rows.
 
     Returns
     -------
-    Array : the last axes of ``x``, then the first
+    Array : the last axes of ``a``, then the first
 
     Raises
     ------
@@ -331,9 +331,9 @@ def tensorinv(x: Any, /, ind: int = 2) -> Array:
     """
     if ind <= 0:
         raise ValueError(f"tensorinv: ind={ind} must be positive")
-    value = matrix(x, "tensorinv")
+    value = matrix(a, "tensorinv")
     rows, columns = value.shape[:ind], value.shape[ind:]
     n = math.prod(rows)
     if n != math.prod(columns):
-        raise MatrixError(f"tensorinv: x {value.shape} with ind={ind} is no square: {n} rows and {math.prod(columns)} columns.")
+        raise MatrixError(f"tensorinv: a {value.shape} with ind={ind} is no square: {n} rows and {math.prod(columns)} columns.")
     return wrap(reshaped(op("inv", reshaped(value, (n, n))), (*columns, *rows)))

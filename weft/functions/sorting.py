@@ -19,13 +19,13 @@ from weft.indexing import bounded
 
 
 def argsort(
-    x: Any, /, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
 ) -> Array:
-    """The indices that sort ``x`` along an axis: int64; equal elements keep their order, NaN comes last.
+    """The indices that sort ``a`` along an axis: int64; equal elements keep their order, NaN comes last.
 
     Parameters
     ----------
-    x : array
+    a : array
     axis : int, optional
         None: of the flattened array.
     descending : bool
@@ -34,7 +34,7 @@ def argsort(
 
     Returns
     -------
-    Array of int64, of the shape of ``x``
+    Array of int64, of the shape of ``a``
 
     Raises
     ------
@@ -47,7 +47,7 @@ def argsort(
     >>> wf.argsort(wf.array([3.0, 1.0, 2.0])).tolist()
     [1, 2, 0]
     """
-    value = node(x, "argsort")
+    value = node(a, "argsort", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
     return wrap(_argsort(value, axis_index(axis, len(value.shape), "argsort"), descending))
@@ -68,17 +68,17 @@ def _turned(x: Node, axis: int) -> Node:
 
 
 def sort(
-    x: Any, /, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
+    a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, descending: bool = False, stable: Any = True,
 ) -> Array:
-    """``x`` sorted along an axis; NaN comes last.
+    """``a`` sorted along an axis; NaN comes last.
 
     Parameters
     ----------
-    x, axis, kind, order, descending, stable : as in :func:`argsort`
+    a, axis, kind, order, descending, stable : as in :func:`argsort`
 
     Returns
     -------
-    Array of the shape and dtype of ``x``
+    Array of the shape and dtype of ``a``
 
     Raises
     ------
@@ -91,7 +91,7 @@ def sort(
     >>> wf.sort(wf.array([3.0, 1.0, 2.0]), descending=True).tolist()
     [3.0, 2.0, 1.0]
     """
-    value = node(x, "sort")
+    value = node(a, "sort", "a")
     if axis is None:
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "sort")
@@ -101,7 +101,7 @@ def sort(
     return wrap(_turned(up, axis) if descending else up)
 
 
-def searchsorted(a: Any, v: Any, /, side: str = "left", sorter: Any = None) -> Array:
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
     """Where elements of ``v`` would stand in the sorted vector ``a``: int64, counted by comparing with all of ``a``.
 
     Parameters
@@ -157,20 +157,20 @@ def _column(x: Any) -> Any:
 
 
 def isin(
-    x1: Any, x2: Any, /, assume_unique: bool = False, invert: bool = False, *, kind: Any = None,
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None,
 ) -> Array:
-    """Whether each element of ``x1`` is one of ``x2``, found by comparing all with all.
+    """Whether each element of ``element`` is one of ``test_elements``, found by comparing all with all.
 
     Parameters
     ----------
-    x1, x2 : array_like
+    element, test_elements : array_like
     assume_unique, kind
         Do nothing.
     invert : whether to ask for those that are not
 
     Returns
     -------
-    bool Array of the shape of ``x1``
+    bool Array of the shape of ``element``
 
     Raises
     ------
@@ -183,7 +183,7 @@ def isin(
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
-    a, b = _comparable(x1, x2)
+    a, b = _comparable(element, test_elements)
     hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
     count = op("reduce_sum", cast(hits, INT64), axes=(len(a.shape),), keepdims=False)
     return wrap(op("equal" if invert else "not_equal", count, number(0, INT64)))
@@ -195,19 +195,19 @@ UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
 def _unique(x: Any, function: str, **asked: Any) -> Any:
-    found = np.unique(wrap(node(x, function)).numpy(), **asked)  # type: ignore[call-overload]
+    found = np.unique(wrap(node(x, function, "ar" if function == "unique" else "x")).numpy(), **asked)  # type: ignore[call-overload]
     return tuple(wrap(numpy_node(f)) for f in found) if isinstance(found, tuple) else wrap(numpy_node(found))
 
 
 def unique(
-    x: Any, /, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None, *,
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None, *,
     equal_nan: bool = True, sorted: bool = True,
 ) -> Any:
     """The different elements, sorted; computes at once.
 
     Parameters
     ----------
-    x : array
+    ar : array
     return_index, return_inverse, return_counts : bool
         Add where each stands first, which of them each element is, and how many there are: a tuple then.
     axis : int, optional
@@ -219,7 +219,7 @@ def unique(
 
     Returns
     -------
-    (K,) Array (with ``axis``: of the shape of ``x`` but along it), or a tuple of it and the arrays of int64 asked for
+    (K,) Array (with ``axis``: of the shape of ``ar`` but along it), or a tuple of it and the arrays of int64 asked for
 
     Raises
     ------
@@ -233,9 +233,9 @@ def unique(
     [1, 3]
     """
     if axis is not None:
-        axis = axis_index(axis, len(node(x, "unique").shape), "unique")
+        axis = axis_index(axis, len(node(ar, "unique", "ar").shape), "unique")
     asked: Any = dict(return_index=return_index, return_inverse=return_inverse, return_counts=return_counts)
-    return _unique(x, "unique", axis=axis, equal_nan=equal_nan, **asked)
+    return _unique(ar, "unique", axis=axis, equal_nan=equal_nan, **asked)
 
 
 def unique_values(x: Any, /) -> Array:

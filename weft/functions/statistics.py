@@ -39,7 +39,7 @@ def _fold(
     function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, dtype: Any = None, additive: bool = False,
     initial: Any = None, where: Any = True,
 ) -> Array:
-    value = node(x, function)
+    value = node(x, function, "a")
     if initial is not None or where is not True:
         return _begun(function, value, axis, keepdims, out, dtype, initial, where)
     axes = axes_of(axis, value.shape, function)
@@ -82,18 +82,18 @@ def _begun(
 
 
 def sum(
-    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
     where: Any = True,
 ) -> Array:
     """Sum along axes.
 
     Parameters
     ----------
-    x : array
+    a : array
     axis : int or tuple of int, optional
         None: all of them.
     dtype : dtype, optional
-        Of the sum; by default 64-bit integers for integers and bools, else the dtype of ``x``.
+        Of the sum; by default 64-bit integers for integers and bools, else the dtype of ``a``.
     out : Array, optional
     keepdims : bool
         Keep the summed axes with extent 1.
@@ -122,18 +122,18 @@ def sum(
         dtype is not None or out is not None or initial is not None or where is not True or type(axis) not in _ONE
         or type(keepdims) is not bool
     ):
-        return _fold("sum", x, axis, keepdims, out, dtype, True, initial, where)
+        return _fold("sum", a, axis, keepdims, out, dtype, True, initial, where)
     shaped = _SUMS.get((axis, keepdims))
     if shaped is None:
         shaped = _SUMS[axis, keepdims] = Shaped(lambda value: _summed(value, axis, keepdims))
     native = shaped.call
-    found = native(x)
+    found = native(a)
     if found is None:
-        found = asked_again(native, x)
+        found = asked_again(native, a)
     if found is None:
-        found = _fold("sum", x, axis, keepdims, out, dtype, additive=True)
-        if isinstance(x, Array):
-            shaped.did(found.node, x.node)
+        found = _fold("sum", a, axis, keepdims, out, dtype, additive=True)
+        if isinstance(a, Array):
+            shaped.did(found.node, a.node)
     return found
 
 
@@ -146,14 +146,14 @@ def _summed(value: Node, axis: Axis, keepdims: bool) -> Node:
 
 
 def prod(
-    x: Any, /, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
+    a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, initial: Any = None,
     where: Any = True,
 ) -> Array:
     """Product along axes.
 
     Parameters
     ----------
-    x, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
+    a, axis, dtype, out, keepdims, initial, where : as in :func:`sum`
 
     Returns
     -------
@@ -170,22 +170,22 @@ def prod(
     >>> wf.prod(wf.array([[1, 2], [3, 4]]), axis=1).tolist()
     [2, 12]
     """
-    return _fold("prod", x, axis, keepdims, out, dtype, True, initial, where)
+    return _fold("prod", a, axis, keepdims, out, dtype, True, initial, where)
 
 
 def max(
-    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+    a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Array:
     """Largest element along axes; NaN if one of them is NaN.
 
     Parameters
     ----------
-    x, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
+    a, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
 
     Returns
     -------
     Array
-        Of the dtype of ``x``, without the axes.
+        Of the dtype of ``a``, without the axes.
 
     Raises
     ------
@@ -198,22 +198,22 @@ def max(
     >>> wf.max(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=0).tolist()
     [3.0, 5.0]
     """
-    return _fold("max", x, axis, keepdims, out, None, False, initial, where)
+    return _fold("max", a, axis, keepdims, out, None, False, initial, where)
 
 
 def min(
-    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
+    a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, initial: Any = None, where: Any = True,
 ) -> Array:
     """Smallest element along axes; NaN if one of them is NaN.
 
     Parameters
     ----------
-    x, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
+    a, axis, out, keepdims, initial, where : as in :func:`sum`; ``where`` needs an ``initial``
 
     Returns
     -------
     Array
-        Of the dtype of ``x``, without the axes.
+        Of the dtype of ``a``, without the axes.
 
     Raises
     ------
@@ -226,20 +226,20 @@ def min(
     >>> wf.min(wf.array([[1.0, 5.0], [3.0, 4.0]]), axis=1).tolist()
     [1.0, 3.0]
     """
-    return _fold("min", x, axis, keepdims, out, None, False, initial, where)
+    return _fold("min", a, axis, keepdims, out, None, False, initial, where)
 
 
-def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def ptp(a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Largest less smallest element along axes.
 
     Parameters
     ----------
-    x, axis, out, keepdims : as in :func:`sum`
+    a, axis, out, keepdims : as in :func:`sum`
 
     Returns
     -------
     Array
-        Of the dtype of ``x``, without the axes.
+        Of the dtype of ``a``, without the axes.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
     4.0
     """
     try:
-        high, low = node(max(x, axis, keepdims=keepdims), "ptp"), node(min(x, axis, keepdims=keepdims), "ptp")
+        high, low = node(max(a, axis, keepdims=keepdims), "ptp"), node(min(a, axis, keepdims=keepdims), "ptp")
     except (ShapeError, AxisError) as error:
         raise renamed(error, "ptp") from None
     high, low = (cast(n, widened(n.dtype, out)) for n in (high, low))
@@ -261,7 +261,7 @@ def ptp(x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool =
 
 
 def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None, where: Any = True) -> Array:
-    value = cast(node(x, function), BOOL)
+    value = cast(node(x, function, "a"), BOOL)
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
         value = op("where", broadcast(mask, value.shape), value, number(function == "all", BOOL))
@@ -274,13 +274,13 @@ def _truth(function: str, x: Any, axis: Axis, keepdims: bool, out: Array | None,
 
 
 def all(
-    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+    a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
     """Whether all elements along axes are true (not zero); of no elements: True.
 
     Parameters
     ----------
-    x, axis, out, keepdims, where : as in :func:`sum`
+    a, axis, out, keepdims, where : as in :func:`sum`
 
     Returns
     -------
@@ -297,17 +297,17 @@ def all(
     >>> wf.all(wf.array([[1, 0], [1, 1]]), axis=1).tolist()
     [False, True]
     """
-    return _truth("all", x, axis, keepdims, out, where)
+    return _truth("all", a, axis, keepdims, out, where)
 
 
 def any(
-    x: Any, /, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
+    a: Any, axis: Axis = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
     """Whether an element along axes is true (not zero); of no elements: False.
 
     Parameters
     ----------
-    x, axis, out, keepdims, where : as in :func:`sum`
+    a, axis, out, keepdims, where : as in :func:`sum`
 
     Returns
     -------
@@ -324,15 +324,15 @@ def any(
     >>> wf.any(wf.array([[0, 0], [1, 0]]), axis=1).tolist()
     [False, True]
     """
-    return _truth("any", x, axis, keepdims, out, where)
+    return _truth("any", a, axis, keepdims, out, where)
 
 
-def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array:
+def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements along axes are not zero.
 
     Parameters
     ----------
-    x, axis, keepdims : as in :func:`sum`
+    a, axis, keepdims : as in :func:`sum`
 
     Returns
     -------
@@ -349,11 +349,11 @@ def count_nonzero(x: Any, /, axis: Axis = None, keepdims: bool = False) -> Array
     >>> wf.count_nonzero(wf.array([1.0, 0.0, 2.0])).tolist()
     2
     """
-    return sum(cast(node(x, "count_nonzero"), BOOL), axis, INT64, None, keepdims)
+    return sum(cast(node(a, "count_nonzero", "a"), BOOL), axis, INT64, None, keepdims)
 
 
 def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:
-    value = node(x, function)
+    value = node(x, function, "a")
     if axis is not None and (value.shape or type(axis) is not int):
         axis = axis_index(axis, len(value.shape), function)
     axes = axes_of(axis, value.shape, function)
@@ -366,12 +366,12 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
     return finish(op(function, value, axes=axes, keepdims=bool(keepdims)), out, function)
 
 
-def argmax(x: Any, /, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Where the largest element is: the first of equals; a NaN counts as largest.
 
     Parameters
     ----------
-    x : array
+    a : array
     axis : int, optional
         None: the position in the flattened array.
     out : Array, optional
@@ -392,15 +392,15 @@ def argmax(x: Any, /, axis: int | None = None, out: Array | None = None, keepdim
     >>> wf.argmax(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=1).tolist()
     [1, 0]
     """
-    return _place("argmax", x, axis, keepdims, out)
+    return _place("argmax", a, axis, keepdims, out)
 
 
-def argmin(x: Any, /, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
+def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
     """Where the smallest element is: the first of equals; a NaN counts as smallest.
 
     Parameters
     ----------
-    x, axis, out, keepdims : as in :func:`argmax`
+    a, axis, out, keepdims : as in :func:`argmax`
 
     Returns
     -------
@@ -417,7 +417,7 @@ def argmin(x: Any, /, axis: int | None = None, out: Array | None = None, keepdim
     >>> wf.argmin(wf.array([[1.0, 5.0], [3.0, 3.0]]), axis=0).tolist()
     [0, 1]
     """
-    return _place("argmin", x, axis, keepdims, out)
+    return _place("argmin", a, axis, keepdims, out)
 
 
 amax = max

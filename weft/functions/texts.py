@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
 
-from weft.functions.common import looked
+from weft.functions.common import looked, whole
 
 
 def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
@@ -300,7 +299,7 @@ def base_repr(number: int, base: int = 2, padding: int = 0) -> str:
     >>> wf.base_repr(10, 3)
     '101'
     """
-    return np.base_repr(operator.index(number), base, padding)
+    return np.base_repr(whole(number, "base_repr", "number"), base, padding)
 
 
 def binary_repr(num: int, width: int | None = None) -> str:
@@ -326,4 +325,4 @@ def binary_repr(num: int, width: int | None = None) -> str:
     >>> wf.binary_repr(-3, width=5)
     '11101'
     """
-    return np.binary_repr(operator.index(num), width)
+    return np.binary_repr(whole(num, "binary_repr", "num"), width)

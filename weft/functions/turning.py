@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from weft.array import Array
 from weft.errors import AxisError
-from weft.functions.common import arrays, axis_index
+from weft.functions.common import arrays, axis_index, whole
 from weft.functions.manipulation import flip, moveaxis, swapaxes
 
 
@@ -43,7 +42,7 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     first, second = (axis_index(a, value.ndim, "rot90", "axes") for a in pair)
     if first == second:
         raise AxisError(f"rot90: axes={axes!r} are the same axis")
-    turns = operator.index(k) % 4
+    turns = whole(k, "rot90", "k") % 4
     if turns == 0:
         return value[...]
     if turns == 2:

@@ -68,6 +68,7 @@ class Ufunc(Protocol):
 
     def __call__(
         self, *operands: Any, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+        order: str = "K", subok: bool = True,
     ) -> Array: ...
 
 

@@ -81,14 +81,25 @@ def _step(node: Node, sums: dict[Node, Node], loops: dict[Node, dict[int, Node]]
         of, k, g = loops.setdefault(node.inputs[0], {}), node.params["index"], sums.pop(node)
         of[k] = call.add(of[k], g) if k in of else g
         return
-    vjp = node.op.vjp
-    if vjp is None:
+    vjp, composed = node.op.vjp, node.op.composed
+    if vjp is None and composed is None:
         raise NotDifferentiable(node)
     cotangent: Any = loops.pop(node) if node in loops else sums.pop(node)
-    parts = vjp(cotangent, node, *node.inputs, **node.params)
+    if vjp is not None:
+        parts = vjp(cotangent, node, *node.inputs, **node.params)
+    else:
+        assert composed is not None
+        parts = _through(composed(*node.inputs, **node.params), cotangent, node.inputs)
     for operand, part in zip(node.inputs, parts, strict=True):
         if part is not None and operand in reached:
             _accumulate(sums, operand, unbroadcast(part, operand.shape))
+
+
+def _through(made: Node, cotangent: Node, operands: tuple[Node, ...]) -> tuple[Node | None, ...]:
+    """The derivative of what an operation is made of; an operand that comes twice has its whole derivative in one place."""
+    floats = list(dict.fromkeys([i for i in operands if i.dtype in INEXACT]))
+    found = dict(zip(floats, backward([made], [cotangent], floats), strict=True))
+    return tuple([found.pop(i, None) for i in operands])
 
 
 class NotDifferentiable(TypeError):

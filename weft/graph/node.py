@@ -80,8 +80,8 @@ class Primitive:
     kind
         how it is scheduled: ``leaf`` (input, scalar, constant), ``elementwise``, ``random``, ``shape`` (moves data only),
         ``reduce`` (over axes), ``window`` (over windows), ``unwindow`` (back), ``product``, ``convolution``, ``gather``,
-        ``write`` (of a part), ``scatter``, ``running`` (sums), ``board`` (last_equal), ``host`` (in Python), ``loop``,
-        ``result`` (of a loop).
+        ``attention``, ``attention_gradient``, ``write`` (of a part), ``scatter``, ``running`` (sums), ``board`` (last_equal),
+        ``host`` (in Python), ``loop``, ``result`` (of a loop).
     rule(*input_nodes, **params) -> (shape, dtype)
         raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
     reference(*arrays, **params) -> ndarray
@@ -117,6 +117,10 @@ class Primitive:
         at how many places an index rule reads one operand.
     same_memory
         its result is its operand's memory under another shape.
+    multiplied
+        attention only: how many of its first operands it multiplies; they are read from memory, as a product's are.
+    composed(*input_nodes, **params) -> Node
+        the same in nodes of other primitives: for derivatives where there is no ``vjp``, and for devices without a kernel for it.
     raises
         host only: it may fail on what its operands hold (a matrix without an inverse), as a checked index may.
     """
@@ -141,6 +145,8 @@ class Primitive:
     reads: int = 1
     same_memory: bool = False
     raises: bool = False
+    multiplied: int = 0
+    composed: Callable[..., Node] | None = None
     at: Callable[[Reader, Node, Index, Guards], Value | None] | None = None
     along: Callable[[Node], Along | None] | None = None
 
@@ -151,6 +157,11 @@ class Primitive:
     def contracts(self) -> bool:
         """Whether it is a sum of products along axes that two operands share."""
         return self.kind in ("product", "convolution")
+
+    @property
+    def chains(self) -> bool:
+        """Whether it is products of products, whose middle is not stored."""
+        return self.kind in ("attention", "attention_gradient")
 
     @property
     def outside_kernels(self) -> bool:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.kernel.ir import Access, Affine, Contraction, Kernel, Phase, Stage, Store
+from weft.kernel.ir import Access, Affine, Chain, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.target import EVERY
-from weft.kernel.walk import access_values, loads
+from weft.kernel.walk import access_values, axes_of, loads, read_first, stores_of
 
 PHASES, ITERATIONS, ELEMENTS = "phases", "iterations", "elements"
 
@@ -54,7 +54,7 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
             for read in _reads(phase, p, stage, s):
                 if read.access.buffer.id in wanted and read.access.buffer.scope == "arg":
                     reads.setdefault(read.access.buffer.id, []).append(read)
-            for k, store in enumerate(stage.stores):
+            for k, store in enumerate(stores_of(stage)):
                 at = store.access
                 if at.buffer.scope == "arg":
                     special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
@@ -70,18 +70,16 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
     return out
 
 
-def _reads(phase: Phase, p: int, stage: Stage | Contraction, s: int) -> Iterator[_Read]:
+def _reads(phase: Phase, p: int, stage: Stage | Contraction | Chain, s: int) -> Iterator[_Read]:
     """Every read of a stage. Stores have a loop of their own, after the reductions': what both need is read twice."""
-    if isinstance(stage, Contraction):
-        for access in loads([stage.a, stage.b]):
-            yield _Read(p, s, -1, True, access)
-    else:
-        for access in loads([r.value for r in stage.reductions]):
-            yield _Read(p, s, -1, False, access)
+    product = not isinstance(stage, Stage)
+    for access in loads(read_first(stage)):
+        yield _Read(p, s, -1, product, access)
+    if isinstance(stage, Stage):
         for access in loads([r.value for r in stage.reductions if r.carried]):
             yield _Read(p, len(phase.stages), -1, False, access)
     seen: set[int] = set()
-    for k, store in enumerate(stage.stores):
+    for k, store in enumerate(stores_of(stage)):
         for access in loads([store.value, *access_values(store.access)], seen):
             yield _Read(p, s, k, False, access)
 
@@ -124,7 +122,7 @@ def _copied(store: Store, aim: Affine) -> int:
     return source.buffer.id if same else -1
 
 
-def _again(phase: Phase, stage: Stage | Contraction, store: Store) -> bool:
+def _again(phase: Phase, stage: Stage | Contraction | Chain, store: Store) -> bool:
     """Whether an element may be written in several iterations, as a scatter's into one row is: each reads what it was before."""
     used = {a for index in store.access.index for a, _ in index.terms}
     loops = (*phase.axes, *stage.axes) if isinstance(stage, Stage) and store.mode != "own" else ()
@@ -137,8 +135,8 @@ def _only(flat: Affine, axes: set[int]) -> tuple:
 
 def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: Access) -> bool:
     """Whether an earlier stage's read at a gathered index stays inside a row that its own shared iteration writes as a whole."""
-    extents = {a.id: a.extent for s in kernel.phases[p].stages for a in _axes(s)}
-    if read.buffer.shape != target.buffer.shape:
+    extents = {a.id: a.extent for s in kernel.phases[p].stages for a in axes_of(s)}
+    if (read.buffer.shape, read.buffer.order) != (target.buffer.shape, target.buffer.order):
         return False
     for r, t, n in zip(read.index, target.index, target.buffer.shape, strict=True):
         run = t.axis()
@@ -152,18 +150,12 @@ def _within_row(kernel: Kernel, p: int, target: Access, shared: set[int], read: 
 
 def _same_row(kernel: Kernel, p: int, target: Affine, shared: set[int], read: Affine) -> bool:
     """Whether an earlier stage's read stays inside the elements that its own shared iteration writes."""
-    extents = {a.id: a.extent for phase in kernel.phases[p: p + 1] for s in phase.stages for a in _axes(s)}
+    extents = {a.id: a.extent for phase in kernel.phases[p: p + 1] for s in phase.stages for a in axes_of(s)}
     if read.gather or target.gather or read.const != target.const:
         return False
     mine = sorted((c, extents[a]) for a, c in read.terms if a not in shared)
     written = sorted((c, extents[a]) for a, c in target.terms if a not in shared)
     return mine == written
-
-
-def _axes(stage: Stage | Contraction):
-    if isinstance(stage, Stage):
-        return (*stage.axes, *(a for r in stage.reductions for a in r.axes))
-    return (*stage.batch, *stage.m, *stage.n, *stage.k)
 
 
 def _size(shape: tuple[int, ...]) -> int:

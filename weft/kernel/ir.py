@@ -73,24 +73,32 @@ def size_of(axes: tuple[Axis, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Dense row-major memory. scope: ``arg`` (given by the Program: inputs and outputs) or ``kernel`` (scratch).
+    """Dense memory. scope: ``arg`` (given by the Program: inputs and outputs) or ``kernel`` (scratch).
 
-    ``id`` of an arg buffer is its position in the kernel's argument list, inputs first.
+    ``id`` of an arg buffer is its position in the kernel's argument list, inputs first. order: how it lies, its dimensions from
+    the slowest to the fastest; () is row-major. Shapes and indices are the user's in any case.
     """
 
     id: int
     dtype: Format
     shape: tuple[int, ...]
     scope: str = "arg"
+    order: tuple[int, ...] = ()
 
     @property
     def strides(self) -> tuple[int, ...]:
         """In elements."""
         out, step = [], 1
-        for extent in reversed(self.shape):
+        for extent in reversed(self.lying):
             out.append(step)
             step *= extent
-        return tuple(reversed(out))
+        out.reverse()
+        return tuple([out[self.order.index(d)] for d in range(len(out))]) if self.order else tuple(out)
+
+    @property
+    def lying(self) -> tuple[int, ...]:
+        """The extents from the slowest dimension to the fastest."""
+        return tuple([self.shape[d] for d in self.order]) if self.order else self.shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class Value:
       const   attr: Python or NumPy number
       scalar  attr: number of the kernel's run-time scalar
       index   attr: Affine; the integer itself (int64 before a cast)
-      acc     attr: id of a Reduction (or of the Contraction) whose result is read
+      acc     attr: id of a Reduction (or of the Contraction, or of a sum in a Chain) whose result is read
       check   args: (index int64, whether it matters), attr: Check. The index if it lies in the range, else 0; and where it
               matters, the fault is recorded: no later phase of the kernel runs, and no later kernel.
     """
@@ -228,6 +236,7 @@ class Reduction:
     carried: axes include the phase's shared axes; complete only after the phase.
     running: a sum over one axis whose total so far (this element included) is what the stores of the same
     stage read; the axis runs in ascending order in one accumulator (order.lanes is 1, one block).
+    precision: of a product (see Contraction).
     """
 
     id: int
@@ -239,6 +248,7 @@ class Reduction:
     order: Order
     carried: bool = False
     running: bool = False
+    precision: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +284,8 @@ class Contraction:
 
     order: how the sum over k is made. None: as the generator has it, a function of the kernel and the CPU (the weight
     gradient of a convolution, which is summed where pixels lie).
+    precision: to what operands of float32 may be shortened: "float32" (not at all), "tf32", "tf32x3". Only devices whose Target
+    has one are asked for it.
     """
 
     id: int
@@ -286,12 +298,77 @@ class Contraction:
     accum: Format
     order: Order | None
     stores: tuple[Store, ...]
+    precision: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """acc[id] = sum over k of a * b, for every (batch, row, column). a depends on batch, rows, k; b on batch, columns, k."""
+
+    id: int
+    k: tuple[Axis, ...]
+    a: Value
+    b: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """Along the columns: acc[top] is a row's greatest score, 0 where every score is -inf; acc[weight] = exp(score - top), for
+    every column; acc[total] is the sum of a row's weights. So a row without a score above -inf has a total of 0."""
+
+    score: Value
+    weight: int
+    top: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """acc[id] = sum over the columns of value * b, for every (batch, row, n), stored there; b depends on batch, columns, n.
+
+    value: of each (batch, row, column). across: with rows and columns exchanged.
+    """
+
+    id: int
+    across: bool
+    n: tuple[Axis, ...]
+    value: Value
+    b: Value
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Products of products, whose middle (a number for every row and column) is never stored: attention and its derivatives.
+
+        for every batch, row, column:  inner products -> score -> softmax along the columns -> values
+        for every batch, row, n:       outer products: the values times what lies along the columns (or rows) -> stores
+
+    where: elsewhere the score is -inf and an outer product's value 0, so whole tiles of the middle need not be computed.
+    softmax: None where the values rest on the inner products alone. stores: of every (batch, row); they read top and total.
+    Sums are made in ``accum``, in an order that is the generator's, a function of the kernel and the CPU.
+    """
+
+    batch: tuple[Axis, ...]
+    rows: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    inner: tuple[Inner, ...]
+    where: tuple[tuple[Affine, int, int], ...]
+    softmax: Softmax | None
+    outer: tuple[Outer, ...]
+    accum: Format
+    stores: tuple[Store, ...] = ()
+
+    @property
+    def middle(self) -> tuple[Value, ...]:
+        """What is computed for every (batch, row, column)."""
+        return ((self.softmax.score,) if self.softmax else ()) + tuple([o.value for o in self.outer])
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     axes: tuple[Axis, ...]
-    stages: tuple[Stage | Contraction, ...]
+    stages: tuple[Stage | Contraction | Chain, ...]
 
 
 @dataclass(frozen=True, slots=True)

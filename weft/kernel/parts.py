@@ -18,6 +18,7 @@ from weft.kernel.ir import (
     Affine,
     Axis,
     Buffer,
+    Chain,
     Contraction,
     Kernel,
     Reduction,
@@ -90,6 +91,8 @@ def _cut(kernel: Kernel) -> list[tuple[tuple[Axis, ...], tuple[Stage, ...]]]:
                     pending = []
                 out.append(_contraction(phase.axes, stage))
                 continue
+            if isinstance(stage, Chain):
+                raise ValueError("a chain of products has no loops: its middle would be stored")
             stay: list[Reduction] = []
             for r in stage.reductions:
                 free = tuple(a for a in (*phase.axes, *stage.axes) if a not in r.axes)
@@ -152,7 +155,7 @@ def _contraction(shared: tuple[Axis, ...], c: Contraction) -> tuple[tuple[Axis, 
     b = c.b if c.b.dtype == c.accum else Value("cast", (c.b,), c.accum)
     product = Value("mul", (a, b), c.accum)
     dtype = next((v.dtype for v in walk([s.value for s in c.stores]) if v.op == "acc" and v.attr == c.id), c.accum)
-    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, order_of(c))
+    r = Reduction(c.id, c.k, "dot", product, c.accum, dtype, order_of(c), precision=c.precision)
     return free, (Stage(c.k, (r,)), Stage((), (), c.stores))
 
 

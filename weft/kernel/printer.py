@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
 
 
 class _Text:
@@ -85,7 +85,7 @@ def _axes(axes: tuple[Axis, ...]) -> str:
 
 
 def _buffer(b: Buffer) -> str:
-    return f"{buffer_name(b)} {b.dtype.name}{list(b.shape)}"
+    return f"{buffer_name(b)} {b.dtype.name}{list(b.shape)}" + (f" lying {list(b.order)}" if b.order else "")
 
 
 def _store(t: _Text, s: Store, indent: str) -> None:
@@ -116,8 +116,32 @@ def _phase(t: _Text, p: Phase) -> None:
         _stage(t, stage)
 
 
-def _stage(t: _Text, stage: Stage | Contraction) -> None:
+def _chain(t: _Text, c: Chain, indent: str) -> None:
+    t.lines.append(f"    chain {c.accum.name}: batch {_axes(c.batch)}; rows {_axes(c.rows)}; columns {_axes(c.columns)}")
+    for i in c.inner:
+        a, b = t.value(i.a, indent), t.value(i.b, indent)
+        t.lines.append(f"{indent}acc{i.id} = sum {a} * {b} over {_axes(i.k)}")
+    for affine, lo, hi in c.where:
+        t.lines.append(f"{indent}where {lo}<={t.affine(affine, indent)}<{hi}")
+    if c.softmax is not None:
+        s = c.softmax
+        score = t.value(s.score, indent)
+        t.lines.append(f"{indent}acc{s.weight} = softmax of {score}: acc{s.weight} / acc{s.total}, acc{s.top} subtracted")
+    for o in c.outer:
+        value, b = t.value(o.value, indent), t.value(o.b, indent)
+        over = c.rows if o.across else c.columns
+        t.lines.append(f"{indent}acc{o.id} = sum {value} * {b} over {_axes(over)} for {_axes(o.n)}")
+        for store in o.stores:
+            _store(t, store, indent)
+
+
+def _stage(t: _Text, stage: Stage | Contraction | Chain) -> None:
     indent = "      "
+    if isinstance(stage, Chain):
+        _chain(t, stage, indent)
+        for s in stage.stores:
+            _store(t, s, indent)
+        return
     if isinstance(stage, Contraction):
         t.lines.append(
             f"    product acc{stage.id} {stage.accum.name}: batch {_axes(stage.batch)}; m {_axes(stage.m)}; "
@@ -125,7 +149,8 @@ def _stage(t: _Text, stage: Stage | Contraction) -> None:
         )
         a = t.value(stage.a, indent)
         b = t.value(stage.b, indent)
-        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}]")
+        short = "" if stage.precision == "float32" else f", {stage.precision}"
+        t.lines.append(f"{indent}acc{stage.id} = sum {a} * {b} [{_order(stage.order)}{short}]")
     else:
         t.lines.append(f"    stage {_axes(stage.axes)}")
         for r in stage.reductions:

@@ -84,7 +84,7 @@ def match_product(kernel: Kernel) -> Product | None:
     c = kernel.phases[0].stages[0]
     if not isinstance(c, Contraction) or c.accum.name not in ("float32", "float64"):
         return None
-    a, b = _loaded(c.a, c.accum), _loaded(c.b, c.accum)
+    a, b = loaded(c.a, c.accum), loaded(c.b, c.accum)
     if a is None or b is None or not c.stores or any(s.mode != "set" for s in c.stores):
         return None
     outer_axes = (*kernel.phases[0].axes, *c.batch)
@@ -120,7 +120,7 @@ def match_product(kernel: Kernel) -> Product | None:
     )
 
 
-def _loaded(value: Value, accum: Format) -> Access | None:
+def loaded(value: Value, accum: Format) -> Access | None:
     """The access behind a load or a widening cast of a load, without guards or gathered indices."""
     if value.op == "cast" and value.dtype == accum:
         value = value.args[0]

@@ -40,6 +40,19 @@ class Fusion:
     factor: int = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Chaining:
+    """Which products of products a device has kernels for.
+
+    widest : numbers of a row that is multiplied, or of a result's
+    least, bits : of the narrowest and of the widest format
+    """
+
+    widest: int = 1 << 62
+    bits: int = 64
+    least: int = 0
+
+
 EVERY = frozenset(("phases", "iterations", "elements"))
 
 
@@ -48,12 +61,20 @@ class Target:
     """A device as the scheduler sees it.
 
     keeps : the parts of a kernel's order that its code keeps, and on which writing in place may rest: see ``hazards.py``
+    precisions : other than float32, in which it can multiply float32 where that was permitted
+    channels_last : from so many channels on, images between convolutions of 16-bit formats lie channels last; 0: none do
+    relaying : bytes of memory's traffic that laying a program's weights anew has to save, for it is one more launch
+    chains : which products of products it has kernels for, whose middle is not stored (``ir.Chain``)
     """
 
     name: str = "cpu"
     orders: Orders = field(default_factory=Orders)
     fusion: Fusion = field(default_factory=Fusion)
     keeps: frozenset[str] = EVERY
+    precisions: frozenset[str] = frozenset()
+    channels_last: int = 0
+    relaying: int = 0
+    chains: Chaining = field(default_factory=Chaining)
 
 
 CPU = Target()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BOOL, INT64, UINT32, Format, converted
+from weft.formats import BOOL, INT64, UINT32, Format, converted, scalar
 from weft.kernel.index import Guard
 from weft.kernel.ir import MACHINE, Access, Affine, Check, Value
 
@@ -54,7 +54,7 @@ class Machine:
         """``like``: a Value or a Format."""
         dtype = like.dtype if isinstance(like, Value) else like
         known = isinstance(number, np.generic) and number.dtype == dtype.numpy
-        number = number.item() if known else dtype.numpy.type(number).item()
+        number = number.item() if known else scalar(number, dtype).item()
         return self._make("const", (), dtype, number, repr(number))
 
     def cast(self, x: Value, dtype: Format) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from weft.kernel.ir import Access, Contraction, Stage, Value
+from weft.kernel.ir import Access, Axis, Chain, Contraction, Stage, Store, Value
 
 
 def operands(value: Value) -> tuple[Value, ...]:
@@ -59,15 +59,42 @@ def dependencies(value: Value, known: dict[int, frozenset]) -> frozenset:
     return known[id(value)]
 
 
-def roots(stages: Iterable[Stage | Contraction]) -> list[Value]:
+def read_first(stage: Stage | Contraction | Chain) -> list[Value]:
+    """Every expression of a stage outside of its stores."""
+    if isinstance(stage, Contraction):
+        return [stage.a, stage.b]
+    if isinstance(stage, Chain):
+        guards = [v for affine, _, _ in stage.where for v, _ in affine.gather]
+        return [*(v for i in stage.inner for v in (i.a, i.b)), *guards, *stage.middle, *(o.b for o in stage.outer)]
+    return [r.value for r in stage.reductions]
+
+
+def stores_of(stage: Stage | Contraction | Chain) -> tuple[Store, ...]:
+    """All stores of a stage, in order."""
+    if isinstance(stage, Chain):
+        return (*(s for o in stage.outer for s in o.stores), *stage.stores)
+    return stage.stores
+
+
+def roots(stages: Iterable[Stage | Contraction | Chain]) -> list[Value]:
     """Every expression of the stages, index values of stores included."""
     out: list[Value] = []
     for stage in stages:
-        out += [stage.a, stage.b] if isinstance(stage, Contraction) else [r.value for r in stage.reductions]
-        for s in stage.stores:
+        out += read_first(stage)
+        for s in stores_of(stage):
             out.append(s.value)
             out += access_values(s.access)
     return out
+
+
+def axes_of(stage: Stage | Contraction | Chain) -> tuple[Axis, ...]:
+    """Every axis of a stage of its own."""
+    if isinstance(stage, Contraction):
+        return (*stage.batch, *stage.m, *stage.n, *stage.k)
+    if isinstance(stage, Chain):
+        own = (*(i.k for i in stage.inner), *(o.n for o in stage.outer))
+        return (*stage.batch, *stage.rows, *stage.columns, *(a for axes in own for a in axes))
+    return (*stage.axes, *(a for r in stage.reductions for a in r.axes))
 
 
 def each(values: Iterable[Value], seen: set[int] | None = None) -> Iterator[Value]:

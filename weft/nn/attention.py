@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: ordinary array code, fused around its two products."""
+"""Scaled dot-product attention: one kernel that stores no scores, and ordinary array code where they are few."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
+from weft.formats import FLOATS
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.choosing import where
+from weft.functions.common import op
 from weft.functions.creation import asarray
 from weft.functions.elementwise import exp, stop_gradient
+from weft.functions.random_state import words_of
 from weft.functions.ranges import arange
 from weft.nn.dropout import dropout
 
 FLOAT32 = np.dtype(np.float32)
+# scores, of all heads, up to which they are stored, 8 MB of float32: derivatives need not make them again then. Causal ones are
+# half zeros, which only a chain of products leaves out
+STORED, CAUSAL = 1 << 21, 16
 
 
 def scaled_dot_product_attention(
@@ -41,7 +47,9 @@ def scaled_dot_product_attention(
     Returns
     -------
     (..., L, Ev), in the dtype of ``query``; float16 and bfloat16 are computed in float32. A position that may attend to
-    nothing gives zeros.
+    nothing gives zeros. Above 2**21 scores (of all heads together; 2**17 with ``is_causal``) none of them is stored,
+    neither here nor for the gradient: memory grows with L + S. The gradient of a float mask, and derivatives of the
+    gradient, store them.
 
     Raises
     ------
@@ -59,17 +67,82 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None:
         raise ValueError(f"{name}: give attn_mask or is_causal=True, not both; wf.tril(wf.ones((L, S))) > 0 is the causal mask")
     _check(name, query, key, value)
-    if enable_gqa:
-        key, value = (_repeated(name, query, a) for a in (key, value))
-    out, _ = attend(name, query, key, value, [] if attn_mask is None else [attn_mask], dropout_p, is_causal, scale)
-    return out
+    masks = [] if attn_mask is None else [attn_mask]
+    if not enable_gqa:
+        return attended(name, query, key, value, masks, dropout_p, is_causal, scale)
+    times, of_values = (_heads(name, query, a) for a in (key, value))
+    *batch, heads, length, _ = query.shape
+    query_of = query.reshape((*batch, heads // times, times, *query.shape[-2:]))
+    key_of, value_of = (a.reshape((*a.shape[:-2], 1, *a.shape[-2:])) for a in (key, value))
+    if times != of_values or not _chained(name, is_causal, query_of, key_of, value_of):
+        key, value = _repeated(key, times), _repeated(value, of_values)
+        return attended(name, query, key, value, masks, dropout_p, is_causal, scale)
+    lead = (*_lead(name, query_of, key_of, value_of)[:-2], heads)
+    for k, mask in enumerate(masks):
+        masks[k] = mask = mask if isinstance(mask, Array) else asarray(mask)
+        _check_mask(name, mask, (*lead, length, key.shape[-2]))
+        if mask.ndim > 2:
+            masks[k] = mask.reshape((*mask.shape[:-3], *((1, 1) if mask.shape[-3] == 1 else (-1, times)), *mask.shape[-2:]))
+    out = attended(name, query_of, key_of, value_of, masks, dropout_p, is_causal, scale)
+    return out.reshape((*out.shape[:-4], heads, *out.shape[-2:]))
+
+
+def attended(
+    name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
+    scale: float | None = None,
+) -> Array:
+    """The result alone; masks as ``attn_mask`` of :func:`scaled_dot_product_attention`, all of them hold."""
+    if not _chained(name, is_causal, query, key, value):
+        return attend(name, query, key, value, masks, dropout_p, is_causal, scale)[0]
+    _check_dropout(name, dropout_p)
+    lead = _lead(name, query, key, value)
+    rank = len(lead) + 2
+    shape = (*lead, query.shape[-2], key.shape[-2])
+    factor: float = 1.0 / math.sqrt(query.shape[-1])
+    if type(scale) in (int, float) or isinstance(scale, np.number):
+        factor = float(scale)  # type: ignore[arg-type]
+    elif scale is not None:  # known when it runs
+        query, factor = query * scale, 1.0
+    query = broadcast_to(query, (*lead, *query.shape[-2:]))
+    key, value = (a.reshape((*(1,) * (rank - a.ndim), *a.shape)) for a in (key, value))
+    if key.shape[:-2] != value.shape[:-2]:
+        key, value = (broadcast_to(a, (*lead, *a.shape[-2:])) for a in (key, value))
+    given = []
+    for mask in masks:
+        mask = mask if isinstance(mask, Array) else asarray(mask)
+        _check_mask(name, mask, shape)
+        given.append(mask.reshape((*(1,) * (rank - mask.ndim), *mask.shape)).node)
+    keep = None
+    if dropout_p:
+        keep = 1.0 - dropout_p
+        given += words_of(None, name).places(math.prod(shape))
+    return wrap(op(
+        "attention", query.node, key.node, value.node, *given, result="out", scale=factor, causal=bool(is_causal), keep=keep
+    ))
+
+
+def _chained(name: str, is_causal: bool, query: Array, key: Array, value: Array) -> bool:
+    """Whether no scores are stored."""
+    scores = math.prod(_lead(name, query, key, value)) * query.shape[-2] * key.shape[-2]
+    return scores > (STORED // CAUSAL if is_causal else STORED) and query.node.dtype in FLOATS
+
+
+def _lead(name: str, *arrays: Array) -> tuple[int, ...]:
+    """The leading dimensions of the result."""
+    try:
+        return np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    except ValueError:
+        raise ShapeError(
+            f"{name}: the leading dimensions of query, key and value, {[a.shape[:-2] for a in arrays]}, do not broadcast"
+        ) from None
 
 
 def attend(
     name: str, query: Array, key: Array, value: Array, masks: list[Any], dropout_p: float, is_causal: bool,
     scale: float | None = None,
 ) -> tuple[Array, Array]:
-    """(result, weights); masks as ``attn_mask`` of :func:`scaled_dot_product_attention`, all of them hold."""
+    """(result, weights), with every score an array; masks as those of :func:`attended`."""
+    _check_dropout(name, dropout_p)
     dtype = query.dtype
     if dtype.itemsize < 4:
         query, key, value = (a.astype(FLOAT32) for a in (query, key, value))
@@ -95,6 +168,8 @@ def attend(
 
 def _softmax(scores: Array) -> Array:
     """Along the last axis; zeros where every score is -inf."""
+    if not scores.shape[-1]:
+        return scores
     top = stop_gradient(scores.max(axis=-1, keepdims=True))
     e = exp(scores - where(top == -math.inf, 0.0, top))
     total = e.sum(axis=-1, keepdims=True)
@@ -121,11 +196,20 @@ def _check_mask(name: str, mask: Array, shape: tuple[int, ...]) -> None:
         raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {shape}")
 
 
-def _repeated(name: str, query: Array, a: Array) -> Array:
-    """``a`` (..., H / n, S, E) with each head n times."""
-    if query.ndim < 3 or a.ndim < 3 or query.shape[-3] % a.shape[-3]:
+def _check_dropout(name: str, p: float) -> None:
+    if not isinstance(p, int | float | np.number) or not 0.0 <= p <= 1.0:
+        raise ValueError(f"{name}: dropout_p must lie between 0 and 1, not {p!r}")
+
+
+def _heads(name: str, query: Array, a: Array) -> int:
+    """How many heads of queries there are for each one of keys, or of values."""
+    if query.ndim < 3 or a.ndim < 3 or not a.shape[-3] or query.shape[-3] % a.shape[-3]:
         raise ShapeError(f"{name}: with enable_gqa query {query.shape} must have a multiple of the heads of {a.shape} (axis -3)")
+    return query.shape[-3] // a.shape[-3]
+
+
+def _repeated(a: Array, times: int) -> Array:
+    """``a`` (..., H / n, S, E) with each head n times."""
     *batch, heads, length, width = a.shape
-    times = query.shape[-3] // heads
     many = broadcast_to(a.reshape((*batch, heads, 1, length, width)), (*batch, heads, times, length, width))
     return many.reshape((*batch, heads * times, length, width))

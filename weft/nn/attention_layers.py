@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, zeros
-from weft.nn.attention import attend
+from weft.nn.attention import attend, attended
 from weft.nn.init import xavier_uniform
 from weft.nn.linear import Linear, linear
 from weft.nn.module import Module
@@ -107,18 +107,19 @@ class MultiHeadAttention(Module):
         if query.ndim == 2:
             query, key, value = (a.reshape((1, *a.shape)) for a in (query, key, value))
             masks = self._masks(1, query.shape[1], key.shape[1], _batched(key_padding_mask), attn_mask)
-            out, weights = self._attend(query, key, value, masks, is_causal, own)
-            out, weights = out.reshape(out.shape[1:]), weights.reshape(weights.shape[1:])
+            out, weights = self._attend(query, key, value, masks, is_causal, own, need_weights)
+            out = out.reshape(out.shape[1:])
+            weights = None if weights is None else weights.reshape(weights.shape[1:])
         else:
             masks = self._masks(len(query), query.shape[1], key.shape[1], key_padding_mask, attn_mask)
-            out, weights = self._attend(query, key, value, masks, is_causal, own)
-        if not need_weights:
+            out, weights = self._attend(query, key, value, masks, is_causal, own, need_weights)
+        if weights is None:
             return out
         return out, weights.mean(axis=-3) if average_attn_weights else weights
 
     def _attend(
-        self, query: Array, key: Array, value: Array, masks: list[Array], is_causal: bool, own: bool,
-    ) -> tuple[Array, Array]:
+        self, query: Array, key: Array, value: Array, masks: list[Array], is_causal: bool, own: bool, need_weights: bool,
+    ) -> tuple[Array, Array | None]:
         heads, width = self.num_heads, self.embed_dim // self.num_heads
         if own and self.packed:  # one product for all three
             n, length = query.shape[:2]
@@ -130,7 +131,11 @@ class MultiHeadAttention(Module):
                 for i, a in enumerate((query, key, value))
             )
         drop = self.dropout if self.training else 0.0
-        out, weights = attend("MultiHeadAttention", q, k, v, masks, drop, is_causal)
+        name, weights = "MultiHeadAttention", None
+        if need_weights:
+            out, weights = attend(name, q, k, v, masks, drop, is_causal)
+        else:
+            out = attended(name, q, k, v, masks, drop, is_causal)
         return self.out_proj(out.swapaxes(1, 2).reshape((*query.shape[:2], self.embed_dim))), weights
 
     def _projected(self, which: int, x: Array) -> Array:

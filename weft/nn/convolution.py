@@ -13,6 +13,7 @@ from weft.functions.manipulation import flip, permute_dims
 from weft.functions.padding import pad
 from weft.graph.node import Node
 from weft.graph.primitives import TABLE
+from weft.graph.primitives.precision import asked
 from weft.nn.sizes import each, images, whole
 
 PADDING = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # PyTorch's names and wf.pad's
@@ -61,7 +62,7 @@ def _check(name: str, x: Array, w: Array, spatial: int, channels: int, groups: i
 
 def _bound(name: str, x: Node, w: Node, **params: Any) -> Node:
     try:
-        return bind(TABLE["conv_general"], x, w, **params)
+        return bind(TABLE["conv_general"], x, w, **params, **asked(x.dtype))
     except (ShapeError, DTypeError) as error:
         raise renamed(error, name) from None
 

@@ -10,6 +10,7 @@ from weft.convert import operands
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
 from weft.graph.primitives import TABLE
+from weft.graph.primitives.precision import asked
 from weft.nn.module import Module, uniform_parameter
 from weft.nn.sizes import extents, first_batch
 
@@ -48,7 +49,7 @@ def linear(x: Any, weight: Array, bias: Array | None = None) -> Array:
         )
     _check_bias("linear", bias, weight.shape[0])
     a, w = operands(x, weight)
-    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ())))
+    y = wrap(bind(TABLE["dot_general"], a, w, contract=((x.ndim - 1,), (1,)), batch=((), ()), **asked(a.dtype)))
     return y if bias is None else y + bias
 
 
@@ -92,7 +93,7 @@ def bilinear(input1: Any, input2: Any, weight: Array, bias: Array | None = None)
         raise ShapeError(f"bilinear: inputs {input1.shape} and {input2.shape} must end in in1 and in2 of weight {weight.shape}")
     _check_bias("bilinear", bias, weight.shape[0])
     a, w = operands(input1, weight)
-    half = wrap(bind(TABLE["dot_general"], a, w, contract=((input1.ndim - 1,), (1,)), batch=((), ())))
+    half = wrap(bind(TABLE["dot_general"], a, w, contract=((input1.ndim - 1,), (1,)), batch=((), ()), **asked(a.dtype)))
     y = (half * input2.reshape((*input2.shape[:-1], 1, input2.shape[-1]))).sum(axis=-1)
     return y if bias is None else y + bias
 

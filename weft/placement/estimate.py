@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.kernel.ir import Contraction, Kernel
+from weft.kernel.ir import Chain, Contraction, Kernel, size_of
 from weft.placement.machine import Machine
 from weft.schedule.program import Call, Copy, Host, Loop, Program
 
@@ -70,14 +70,26 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
 
 
 def _kernel(kernel: Kernel, flops: int, nbytes: int, machine: Machine) -> float:
-    products = [(s.accum.name, _flops(s)) for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)]
+    stages = [s for phase in kernel.phases for s in phase.stages]
+    products = [(s.accum.name, _flops(s)) for s in stages if isinstance(s, (Contraction, Chain))]
     arithmetic = sum([count / machine.product_rate(name, count) for name, count in products])
     rest = max(0, flops - sum([count for _, count in products]))
     return max(nbytes / machine.bandwidth_at(nbytes), arithmetic + rest / machine.flops)
 
 
-def _flops(product: Contraction) -> int:
+def _flops(product: Contraction | Chain) -> int:
+    if isinstance(product, Chain):
+        middle = size_of((*product.batch, *product.rows, *product.columns))
+        return 2 * middle * sum([size_of(i.k) for i in product.inner] + [size_of(o.n) for o in product.outer])
     return 2 * prod([axis.extent for axis in (*product.batch, *product.m, *product.n, *product.k)])
+
+
+def made(program: Program, kept: int) -> int:
+    """Bytes of memory that a run takes beside what it reads: of what is in between, and of results that are not written over
+    that. kept : from this input on they stay from call to call, and may be written over"""
+    written_over = {o for i, o in program.donate if i >= kept}
+    results = [prod(shape) * form.bytes for k, (shape, form) in enumerate(program.outputs) if k not in written_over]
+    return sum(results) + program.arena
 
 
 def moved(nbytes: int, link: tuple[float, float]) -> float:

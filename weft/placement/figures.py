@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from weft.devices import get_device
+from weft.devices.base import Limited
 from weft.devices.names import usable, why_not
 from weft.placement.machine import Machine, machine, pinned_machines
 
@@ -54,6 +55,12 @@ def figures() -> Figures | None:
     if key not in _KNOWN:
         _KNOWN[key] = _of({name: machine(name) for name in ("cpu", *there)}) if there else None
     return _KNOWN[key]
+
+
+def rooms(machines: Iterable[str]) -> dict[str, int]:
+    """Bytes that are left on each of these devices that has memory of its own; all of them are here."""
+    there = [(name, get_device(name)) for name in machines]
+    return {name: device.room() for name, device in there if isinstance(device, Limited)}
 
 
 def _of(machines: Mapping[str, Machine]) -> Figures | None:

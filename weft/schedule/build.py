@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.formats import UINT8
+from weft.graph.composed import in_parts
 from weft.graph.hoist import hoisted
 from weft.graph.loops import pruned
 from weft.graph.node import Graph, Node, Shape
@@ -16,6 +17,7 @@ from weft.kernel.target import CPU, Target
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
+from weft.schedule.layout import laid_out
 from weft.schedule.memory import arena
 from weft.schedule.order import ordered
 from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
@@ -52,7 +54,7 @@ def build(graph: Graph, target: Target = CPU) -> Program:
 
 def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
     """:func:`build`, and of which nodes each step was made, in order; copies at the end have none."""
-    small = simplify(graph)
+    small = simplify(in_parts(graph, target.chains))
     apart = hoisted(without_sure_checks(small))
     return _scheduled(pruned(small if apart is small else simplify(apart)), target, inside=False)
 
@@ -60,7 +62,7 @@ def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
 def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
     """inside: of a loop, which changes nothing of its caller's until it has ended."""
     view, fused = fuse(graph, target)
-    fused = ordered(view, fused)
+    fused = laid_out(view, ordered(view, fused), target)
     slots = _Slots(view)
     steps: list[Step] = []
     info = []
@@ -92,7 +94,7 @@ def _loop(slots: _Slots, fused: Fused) -> Loop:
     """A scan as a step: its body is a Program of its own."""
     (scan,) = fused.nodes
     body: Graph = scan.params["body"].graph
-    program = _scheduled(pruned(simplify(body)), slots.view.target, inside=True)[0]
+    program = _scheduled(pruned(simplify(in_parts(body, slots.view.target.chains))), slots.view.target, inside=True)[0]
     n, xs, total = scan.params["carries"], scan.params["xs"], len(body.outputs)
     length = scan.params["length"]
     alone = set(program.donate)

@@ -27,10 +27,6 @@ def sites(program: Program) -> tuple[Site, ...]:
     return tuple([s for call in calls(program) for s in call.sites])
 
 
-def has_checks(kernel: Kernel) -> bool:
-    return _last(kernel) >= 0
-
-
 def safe(steps: Sequence[Step], fused: Sequence[Fused], pairs: Iterable[tuple[int, int, int]]) -> list[bool]:
     """For each (step, input, output of its kernel, or carries of its loop) whether writing there comes after all checks."""
     may = _may_fault(steps, fused)

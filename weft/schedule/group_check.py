@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.graph.node import Node
+from weft.graph.node import Node, frozen
 from weft.schedule import reasons
 from weft.schedule.facts import ends_kernel, reduces
 from weft.schedule.reasons import Boundary
@@ -39,9 +39,19 @@ def check(st: Structure) -> None:
     if st.splits:
         _check_splits(st)
     ends = [n for n in st.nodes if ends_kernel(n)]
-    if ends and len(st.nodes) > 1 and not _rows(st, ends):
+    if ends and len(st.nodes) > 1 and not _rows(st, ends) and not chained_alike(st.nodes):
         if st.product or st.shared or any(n is not node for node in ends for n in st.stored):
             raise Boundary(reasons.IN_PLACE)
+
+
+def chained_alike(nodes: Sequence[Node]) -> bool:
+    """Whether all nodes are results of one chain of products."""
+    return nodes[0].op.chains and len({chain_of(n) for n in nodes}) == 1
+
+
+def chain_of(node: Node) -> tuple:
+    """What results of one chain of products have in common."""
+    return node.op, node.inputs, frozen({k: v for k, v in node.params.items() if k != "result"})
 
 
 def _rows(st: Structure, ends: list[Node]) -> bool:

@@ -10,6 +10,7 @@ from weft.graph.node import Node
 from weft.schedule import reasons
 from weft.schedule.facts import reduces
 from weft.schedule.forms import Forms
+from weft.schedule.group_check import chain_of
 from weft.schedule.view import View
 
 
@@ -185,14 +186,16 @@ class Grouping:
             self.of[n] = a
 
     def _siblings(self) -> None:
-        """Reductions of the same memory over the same axes are computed in one pass."""
+        """Reductions of the same memory over the same axes are computed in one pass, and so are the results of one chain."""
         seen: dict[tuple, Node] = {}
         for node in self.view.real:
-            if not reduces(node) and node.op.kind != "window":
+            if not reduces(node) and node.op.kind != "window" and not node.op.chains:
                 continue
             p = node.params
-            how = (p["window"], p["stride"], p["padding"]) if node.op.kind == "window" else p["axes"]
-            key = (node.inputs[0], how)
+            if node.op.chains:
+                key = chain_of(node)
+            else:
+                key = (node.inputs[0], (p["window"], p["stride"], p["padding"]) if node.op.kind == "window" else p["axes"])
             first = seen.setdefault(key, node)
             a, b = self.of[first], self.of[node]
             if a is b or a.weight + b.weight > self.limits.largest or self._connected(a, b):

@@ -9,6 +9,7 @@ from typing import Any
 from weft.graph.node import Node
 from weft.graph.origin import user_line
 from weft.kernel.hazards import copies
+from weft.kernel.ir import Contraction, Kernel
 from weft.schedule.fuse import Fused
 from weft.schedule.program import Call, KernelInfo, Loop, Program
 from weft.schedule.traffic import traffic
@@ -24,7 +25,17 @@ def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
             flops += node.op.cost(node).flops
     where = dict.fromkeys(_line(n, lines) for n in fused.nodes if n.where is not None)
     boundary = dict.fromkeys(f"{r.consumer.op.name}: {r.reason}" for r in fused.boundaries)
-    return KernelInfo(kernel.name, len(kernel.phases), flops, fused.bytes, tuple(where), tuple(boundary))
+    return KernelInfo(kernel.name, len(kernel.phases), flops, fused.bytes, tuple(where), tuple(boundary), _notes(kernel))
+
+
+def _notes(kernel: Kernel) -> tuple[str, ...]:
+    """What explain prints below a kernel: precisions, and which of its arrays lie otherwise than row by row."""
+    short = {s.precision: None for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)}
+    notes = [f"products in {p}" for p in short if p != "float32"]
+    count, both = [sum([bool(b.order) for b in some]) for some in (kernel.inputs, kernel.outputs)], ("read", "written")
+    if any(count):
+        notes.append(f"channels last: {', '.join([f'{n} {what}' for n, what in zip(count, both, strict=True) if n])}")
+    return tuple(notes)
 
 
 def _line(node: Node, lines: dict[Any, str]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from weft.graph.node import Node, Shape
 from weft.kernel.hazards import in_place
 from weft.kernel.index import ZERO, Guard, Index, always
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Stage, Store, along
-from weft.schedule import lower_index, lower_product, reasons
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, Store, along
+from weft.schedule import lower_attention, lower_index, lower_product, reasons
 from weft.schedule.expand import Expander, Held, Scope
 from weft.schedule.facts import ends_kernel
 from weft.schedule.names import kernel_name
@@ -55,6 +55,8 @@ def lower(view: View, structure: Structure) -> Lowered[Node]:
     x = Expander(view, structure)
     if structure.product is not None:
         phases = lower_product.phases(x, structure)
+    elif structure.nodes[0].op.chains:
+        phases = lower_attention.phases(x, structure)
     elif any(ends_kernel(n) for n in structure.nodes):
         phases = lower_index.phases(x, structure)
     else:
@@ -82,7 +84,7 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[N
         for stage in phase.stages:
             if isinstance(stage, Stage) and not (stage.reductions or stage.stores):
                 continue
-            stages.append(_replace_stores(stage, tuple([place(s) for s in stage.stores])))  # type: ignore[arg-type]
+            stages.append(_placed(stage, place))
         done.append(Phase(phase.axes, tuple(stages)))
     kernel = Kernel(
         kernel_name(structure.nodes), tuple(done), tuple(x.inputs.values()), tuple(buffers.values()),
@@ -94,10 +96,15 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[N
     )
 
 
-def _replace_stores(stage, stores: tuple[Store, ...]):
+def _placed(stage: Stage | Contraction | Chain, place: Callable[[Pending | Store], Store]) -> Stage | Contraction | Chain:
+    """A stage with stores in place of what is pending."""
+    stores = tuple([place(s) for s in stage.stores])
     if isinstance(stage, Stage):
         return Stage(stage.axes, stage.reductions, stores)
-    return type(stage)(stage.id, stage.batch, stage.m, stage.n, stage.k, stage.a, stage.b, stage.accum, stage.order, stores)
+    if isinstance(stage, Chain):
+        outer = tuple([replace(o, stores=tuple([place(s) for s in o.stores])) for o in stage.outer])
+        return replace(stage, outer=outer, stores=stores)
+    return replace(stage, stores=stores)
 
 
 def _phase(x: Expander, st: Structure, p: int) -> list[Phase]:

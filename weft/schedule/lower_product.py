@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 from weft.graph.node import Node
@@ -16,6 +16,7 @@ from weft.kernel.target import Orders
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
+from weft.schedule.taps import along_positions, dilation_phases, tap_phase
 
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
@@ -32,9 +33,9 @@ def _dot_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> O
 
 
 def _conv_order(orders: Orders, m: list[Axis], n: list[Axis], k: list[Axis]) -> Order | None:
-    """m: image and positions, k: channel and taps. None for a weight gradient: fewer positions than taps."""
+    """m: image and positions, k: channel and taps."""
     spots, taps = (prod([a.extent for a in side[1:]]) for side in (m, k))
-    return None if spots < taps else window_order(k[0].extent, taps, orders)
+    return None if along_positions(spots, taps) else window_order(k[0].extent, taps, orders)
 
 
 def _stage(
@@ -58,8 +59,11 @@ def _stage(
     if a is None or b is None:  # nothing to sum
         return Stage(tuple([*batch, *m, *n]), (), tuple(pending))  # type: ignore[arg-type]
     accum = node.dtype.computed
+    precision = node.params.get("precision", "float32")
+    if precision not in x.view.target.precisions:
+        precision = "float32"
     return Contraction(
-        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), tuple(pending)  # type: ignore[arg-type]
+        number, tuple(batch), tuple(m), tuple(n), tuple(k), a, b, accum, order(m, n, k), tuple(pending), precision,  # type: ignore[arg-type]
     )
 
 
@@ -148,20 +152,6 @@ def _conv(x: Expander, node: Node) -> list[tuple]:
         right = x.at(w, _arranged(w_perm, [filter_, along(c), *kernel]))
         out.append((batch, m, n, k, left, right, index))
     return out
-
-
-def dilation_phases(dilation: int, stride: int) -> int:
-    """How many output positions until the same taps meet the same kind of position of the dilated input."""
-    return dilation // gcd(dilation, stride)
-
-
-def tap_phase(offset: int, rd: int, ld: int, window: int) -> tuple[int, int]:
-    """(first, step) of the taps with offset + tap * rd divisible by ld; first == window if there are none."""
-    every = ld // gcd(ld, rd)
-    for tap in range(min(every, window)):
-        if (offset + tap * rd) % ld == 0:
-            return tap, every
-    return window, every
 
 
 def _arranged(places: tuple[int, ...], parts: list[Affine]) -> Index:

@@ -17,7 +17,8 @@ class Slot:
     """A value the steps pass on.
 
     kind: ``input`` (position in the graph's inputs), ``output`` (position in its outputs), ``arena``
-    (temporary; ``offset`` bytes into the arena), ``alias`` (same memory as slot ``of``: a reshape).
+    (temporary; ``offset`` bytes into the arena), ``alias`` (same memory as slot ``of``: a reshape). A temporary lies as the
+    buffers of its kernels say, all alike; what is seen in another way lies row by row.
     """
 
     id: int
@@ -144,6 +145,7 @@ class KernelInfo:
     bytes: int
     lines: tuple[str, ...]  # the user's lines, file:line
     boundary: tuple[str, ...]  # why each next operation was not fused: "reshape: ..." etc.
+    notes: tuple[str, ...] = ()  # what else is worth knowing: precision of products, storage other than row-major
 
 
 @dataclass(frozen=True, slots=True)

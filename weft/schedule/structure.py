@@ -105,7 +105,7 @@ class Structure:
         facts = self.facts.get(node)
         if facts is not None:
             if ends_kernel(node):
-                raise Boundary(reasons.IN_PLACE)
+                raise Boundary(reasons.CHAINED if node.op.chains else reasons.IN_PLACE)
             return facts
         if self.view.is_real(node) or self.view.leaf(node):
             return None
@@ -335,10 +335,15 @@ class Structure:
         self.product = node
         return Facts(self._new(node.shape), product=True)
 
+    def _chain(self, node: Node) -> Facts:
+        if any(self.read(i) is not None for i in node.inputs):
+            raise Boundary(reasons.PRODUCT_OPERAND)
+        return Facts(self._new(node.shape))
+
 
 _VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
     "host": Structure._host, "product": Structure._contract, "convolution": Structure._contract,
     "reduce": Structure._reduce, "window": Structure._reduce, "unwindow": Structure._unwindow, "gather": Structure._gather,
     "write": Structure._write, "scatter": Structure._write, "running": Structure._running, "board": Structure._running,
-    "shape": Structure._shape,
+    "shape": Structure._shape, "attention": Structure._chain, "attention_gradient": Structure._chain,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from weft.kernel.ir import Access, Kernel
-from weft.kernel.walk import loads, roots
+from weft.kernel.walk import axes_of, loads, roots, stores_of
 
 _FEW = 4096  # positions along one dimension that are listed one by one
 Box = tuple[tuple[int, int], ...] | int
@@ -21,14 +21,11 @@ def traffic(kernel: Kernel, idle: frozenset[int] = frozenset()) -> int:
         for axis in phase.axes:
             extents[axis.id] = axis.extent
         for stage in phase.stages:
-            loops = [*phase.axes]
-            for name in ("axes", "batch", "m", "n", "k"):
-                loops += getattr(stage, name, ())
             count = 1
-            for axis in loops:
+            for axis in dict.fromkeys((*phase.axes, *axes_of(stage))):
                 extents[axis.id] = axis.extent
                 count *= axis.extent
-            for access in (*loads(roots([stage])), *(s.access for s in stage.stores)):
+            for access in (*loads(roots([stage])), *(s.access for s in stores_of(stage))):
                 if access.buffer.scope != "arg":
                     continue
                 box = _box(access, extents, count)

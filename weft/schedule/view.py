@@ -13,6 +13,7 @@ from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.graph.simplify import holds
 from weft.kernel.index import follows
 from weft.kernel.target import CPU, Target
+from weft.schedule.taps import in_own_order
 
 _MOVES = 48  # moves of data in a row that a reader may follow
 _READS = 12  # pieces of memory that a chain of concatenations may read
@@ -89,6 +90,10 @@ class View:
                 self.uniform.add(node)
             elif node in force:
                 self._real.add(node)
+                if kind == "convolution" and in_own_order(node):
+                    self._as_they_lie(inputs)
+                for i in inputs[: node.op.multiplied]:
+                    self._operand(i)
             elif kind == "shape" and self._far(node):
                 self._real.add(node)
             elif kind == "shape":
@@ -117,8 +122,10 @@ class View:
                     self._real.add(node)
             else:
                 self._real.add(node)
-                if node.op.contracts:
-                    for i in inputs:
+                if kind == "convolution" and in_own_order(node):
+                    self._as_they_lie(inputs)
+                else:
+                    for i in inputs if node.op.contracts else inputs[: node.op.multiplied]:
                         self._operand(i)
 
     def _far(self, node: Node) -> bool:
@@ -131,6 +138,13 @@ class View:
         self._moves[node] = length, min(reads, _READS + 1) if len(node.inputs) < _READS else _READS
         return False
 
+    def _as_they_lie(self, operands: tuple[Node, ...]) -> None:
+        """What such a convolution reads is memory, not seen through an index: its bits, which may rest on how the operands lie,
+        are those of the operation alone."""
+        for node in operands:
+            if self.memory(node) is None:
+                self._store(node)
+
     def _operand(self, node: Node) -> None:
         """What a product reads must be memory seen through an index, widened at most: else it is stored first."""
         at = node
@@ -142,10 +156,13 @@ class View:
             ):
                 at = at.inputs[0]
             else:
-                base = strip(node)
-                self._real.add(base)
-                self._chain.pop(base, None)
+                self._store(node)
                 return
+
+    def _store(self, node: Node) -> None:
+        base = strip(node)
+        self._real.add(base)
+        self._chain.pop(base, None)
 
     def below(self, node: Node) -> tuple[Node, ...]:
         """Real nodes read by a node, through virtual ones, each once, in order."""

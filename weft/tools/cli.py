@@ -1,4 +1,4 @@
-"""The command line: ``weft train digits|mnist``, ``weft bench convnets`` and ``weft info``."""
+"""The command line: ``weft train digits|mnist``, ``weft bench convnets|gpu`` and ``weft info``."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ def _parser() -> argparse.ArgumentParser:
         help="afterwards say where the time of a step goes; with FILE also write it as .html, .png, .json (Perfetto) or .txt",
     )
     train.set_defaults(run=_train)
-    bench = commands.add_parser("bench", help="time the layers of well-known convolutional nets")
-    bench.add_argument("what", choices=("convnets",))
-    bench.add_argument("--quick", action="store_true", help="alexnet alone, a small batch, three repeats")
-    bench.add_argument("--nets", metavar="A,B", help="of alexnet, vgg and overfeat; default all")
-    bench.add_argument("--batch", type=int, default=None, help="default 128, for vgg 64; with --quick 4")
-    bench.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
-    bench.set_defaults(run=_bench)
+    bench = commands.add_parser("bench", help="time well-known nets on the CPU, or all that matters on a GPU")
+    kinds = bench.add_subparsers(required=True, metavar="what")
+    nets = kinds.add_parser("convnets", help="the layers of well-known convolutional nets, one by one")
+    nets.add_argument("--quick", action="store_true", help="alexnet alone, a small batch, three repeats")
+    nets.add_argument("--nets", metavar="A,B", help="of alexnet, vgg, overfeat and googlenet; default all")
+    nets.add_argument("--batch", type=int, default=None, help="default 128, for vgg 64; with --quick 4")
+    nets.add_argument("--threads", type=int, default=None, help="default: the CPUs this process may use")
+    nets.set_defaults(run=_bench)
+    gpu = kinds.add_parser("gpu", help="eight minutes on a GPU: is it right, and how fast; JSON for each step")
+    gpu.add_argument("--device", metavar="NAME", help="gpu, gpu:1 or gpu-sim; default gpu")
+    gpu.add_argument("--minutes", type=float, default=8.0, help="for all steps; what does not fit is cut; default 8")
+    gpu.add_argument("--only", metavar="A,B", help="some of the steps, by name")
+    gpu.add_argument("--out", metavar="DIR", help="where the results go; default weft-bench-gpu")
+    gpu.add_argument("--resume", action="store_true", help="go on with the results that are in DIR: what is done is not repeated")
+    gpu.add_argument("--quick", action="store_true", help="tiny sizes and few runs: it shows that the steps run, no more")
+    gpu.set_defaults(run=_bench_gpu)
     commands.add_parser("info", help="what weft found on this machine").set_defaults(run=_info)
     return parser
 
 
-def digit_net(side: int):
-    """The seed's net for images of ``side`` x ``side``: conv 10 filters 3x3 + ReLU, max-pool 2, dense 100 + ReLU, dense 10."""
-    from weft import nn
-
-    return nn.Sequential(
-        nn.Conv2d(1, 10, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(10 * (side // 2) ** 2, 100), nn.ReLU(), nn.Linear(100, 10),
-    )
-
-
 def _train(arguments: argparse.Namespace) -> int:
     import weft as wf
+    from weft.tools.nets import digit_net
 
     if arguments.threads is not None:
         wf.set_num_threads(arguments.threads)
@@ -126,6 +126,12 @@ def _bench(arguments: argparse.Namespace) -> int:
     from weft.tools.bench import convnets
 
     return convnets(arguments)
+
+
+def _bench_gpu(arguments: argparse.Namespace) -> int:
+    from weft.tools.gpu_bench.command import gpu
+
+    return gpu(arguments)
 
 
 def _profile(arguments: argparse.Namespace, net, split, history) -> None:

@@ -12,7 +12,9 @@ from weft.bind import at_once_of
 from weft.cell import LOCAL
 from weft.graph.origin import file_name
 from weft.graph.primitives.table import SCALAR
+from weft.kernel.storage import RELAY
 from weft.placement.choose import Decision, choose
+from weft.placement.figures import rooms
 from weft.placement.machine import compared
 from weft.schedule.info import in_place_infos
 from weft.schedule.program import Host, KernelInfo, Loop, Program
@@ -28,7 +30,7 @@ class Explanation:
     ----------
     kernels : one KernelInfo a kernel, in the order they run; what is in a loop counts as one step of it: ``name``,
         ``phases``, ``flops``, ``bytes`` (elements of inputs and outputs, each once), ``lines`` (the user's, as
-        file:line) and ``boundary`` (why what follows was not fused into it)
+        file:line), ``boundary`` (why what follows was not fused into it) and ``notes`` (precision of products, storage of images)
     host : names of the operations that run in NumPy
     program : the Program itself
     operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
@@ -44,6 +46,11 @@ class Explanation:
     operations: int
     at_once: int
     placement: Decision | None = None
+
+    @property
+    def relaid(self) -> int:
+        """Bytes that are moved only to lay arrays in another order in memory."""
+        return sum([k.bytes for k in self.kernels if k.name == RELAY])
 
     def __repr__(self) -> str:
         return f"Explanation({str(self).splitlines()[0]})"
@@ -70,7 +77,10 @@ class Explanation:
             cells = [row[0].ljust(width[0]), *(row[c].rjust(width[c]) for c in (1, 2, 3)), row[4]]
             out.append("  " + "  ".join(cells).rstrip())
             if kernel is not None:
+                out.extend(f"    {note}" for note in kernel.notes)
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
+        if self.relaid:
+            out.append(f"  laying weights channels last moves {_amount(self.relaid)}B")
         if self.at_once:
             out.append(f"  without jit {self.at_once} of its {self.operations} operations run at once, not compiled")
         return "\n".join(out)
@@ -114,7 +124,9 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))
     machines = compared() if LOCAL.place is LOCAL.device else LOCAL.place.machines
-    decision = choose(program, machines, _arrays(traced, jitted.leaves(*args, **kwargs))) if len(machines) > 1 else None
+    left = {} if LOCAL.place is LOCAL.device else rooms(machines)
+    lie = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
+    decision = choose(program, machines, lie, left, len(traced.arrays)) if len(machines) > 1 else None
     found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once, decision)
     print(found)
     return found

@@ -10,6 +10,7 @@ import numpy as np
 from weft import execute
 from weft.array import Array, holding
 from weft.data.loader import Loader
+from weft.dtypes import is_float
 from weft.errors import DTypeError, ShapeError
 from weft.functions.creation import asarray
 from weft.spelling import spelled
@@ -221,7 +222,7 @@ def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         count = f"{len(y)} (shape {y.shape})" if y.ndim else "no dimensions"
         raise ShapeError(f"fit: x has {len(x)} samples (shape {x.shape}), y has {count}")
     for name, a in (("x", x), ("y", y)):
-        if a.dtype.kind not in "fiub" and a.dtype.name != "bfloat16":
+        if a.dtype.kind not in "fiub" and not is_float(a.dtype):
             raise DTypeError(f"fit: {name} must hold numbers, not {a.dtype}")
     return x, y
 

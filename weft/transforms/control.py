@@ -230,7 +230,8 @@ def _same(before: Sequence[Node], after: Sequence[Node]) -> None:
                 f"scan: carry {k} has shape {b.shape} before a step and {a.shape} after it: each step must keep the shape"
             )
         if a.dtype != b.dtype:
-            fix = f"start from one of {promote(a.dtype, b.dtype).name} or cast it with astype('{b.dtype.name}')"
+            other = a.dtype if a.dtype.alone or b.dtype.alone else promote(a.dtype, b.dtype)
+            fix = f"start from one of {other.name} or cast it with astype('{b.dtype.name}')"
             raise DTypeError(f"scan: carry {k} is {b.dtype.name} before a step and {a.dtype.name} after it: {fix}")
 
 

@@ -254,8 +254,12 @@ class Entry:
     def _bring(self, arrays: Sequence[Array]) -> Run:
         """Bring all that the Program reads to the device where it is to run: what runs it there."""
         nodes = [*[array.node for array in arrays], *self._nodes, *self._fixed_nodes]
-        run, there = self._run.on([n.value for n in nodes]) if isinstance(self._run, Placed) else (self._run, None)
-        here(nodes, there)
+        run: Run
+        if isinstance(self._run, Placed):
+            run = self._run.brought(nodes)
+        else:
+            run = self._run
+            here(nodes)
         self._values, self._fixed = [n.value for n in self._nodes], [n.value for n in self._fixed_nodes]
         self._gather()
         return run

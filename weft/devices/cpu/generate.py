@@ -7,12 +7,17 @@ from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.devices.cpu.product.gemm import generate_gemm
-from weft.kernel.ir import Contraction, Kernel
+from weft.kernel.ir import Chain, Contraction, Kernel
 
 
 def generate(kernel: Kernel, isa: ISA) -> Generated:
     """LLVM text of a kernel: a template where a contraction matches one, loop nests else."""
-    if any(isinstance(stage, Contraction) for phase in kernel.phases for stage in phase.stages):
+    stages = [stage for phase in kernel.phases for stage in phase.stages]
+    if any(isinstance(stage, Chain) for stage in stages):
+        from weft.devices.cpu.attention.chain import generate_chain  # few programs need it
+
+        return generate_chain(kernel, isa)
+    if any(isinstance(stage, Contraction) for stage in stages):
         for template in (generate_conv, generate_gemm):
             found = template(kernel, isa)
             if found is not None:

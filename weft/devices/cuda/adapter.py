@@ -1,4 +1,4 @@
-"""All that weft knows of what is inside Triton: how a text is compiled for a card without one, and how it is interpreted.
+"""All that weft knows of what is inside Triton, with ``emission.py``: how a text is compiled, and how it is interpreted.
 
 Triton is the compiler only: a text becomes machine code for a named card, with or without one in the machine. Interpreted, the
 same text runs in NumPy over host memory. Triton's interpreter is corrected where it differs from a card: rounding of bfloat16,
@@ -10,8 +10,6 @@ Works with Triton 3.6 to 3.9.
 from __future__ import annotations
 
 import functools
-import hashlib
-import linecache
 import math
 import re
 import subprocess
@@ -27,6 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.emission import Job, functions, here
 
 INTERPRETING = threading.Lock()  # the interpreter's state is the process's
 _SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
@@ -37,18 +36,6 @@ def version() -> str:
     import triton
 
     return triton.__version__
-
-
-# ---- texts as functions
-
-
-def _functions(text: str, names: dict[str, Any]) -> Any:
-    """The function ``kernel`` of a text. Triton reads a function's source where Python looks for it."""
-    file = f"<weft {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-    space = {"__name__": "weft.generated", **names}
-    exec(compile(text, file, "exec"), space)
-    return space["kernel"]
 
 
 # ---- compiled
@@ -72,23 +59,17 @@ class Code:
 
 def compiled(launch: Launch, capability: int, aligned: int = 16) -> Code:
     """A launch for cards of a compute capability (90: 9.0). aligned: what all buffers' addresses are multiples of."""
-    import triton
-    import triton.language as tl
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-    from triton.language.extra.cuda import libdevice
-    from triton.runtime.jit import JITFunction
+    return code_of(here(job(launch, capability, aligned)))
 
-    kernel = _functions(launch.text, {"tl": tl, "ld": libdevice, "jit": JITFunction})
-    signature = {name: kind for name, kind, _ in launch.signature}
-    known = [aligned if kind.startswith("*") else d for _, kind, d in launch.signature]
-    attributes = {(k,): [["tt.divisibility", d]] for k, d in enumerate(known) if d > 1}
-    source = ASTSource(fn=kernel, signature=signature, constexprs={}, attrs=attributes)
-    options = {"num_warps": launch.warps, "num_stages": launch.stages, "enable_fp_fusion": False}
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    about = made.metadata
-    scratch = getattr(about, "global_scratch_size", 0) or 0
-    return Code(made.asm["cubin"], about.name, about.num_warps, about.shared, scratch, made.asm["ptx"])
+
+def job(launch: Launch, capability: int, aligned: int) -> Job:
+    """What a compiler is told."""
+    return launch.text, launch.signature, launch.warps, launch.stages, capability, aligned
+
+
+def code_of(made: tuple[bytes, str, int, int, int, str]) -> Code:
+    """What a compiler gives."""
+    return Code(*made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +169,7 @@ class _Interpreter:
     def _kernel(self, text: str) -> tuple[Callable[..., None], Any]:
         found = self.kernels.get(text)
         if found is None:
-            raw = _functions(text, {"tl": self.tl, "ld": _library(self), "jit": self._helper})
+            raw = functions(text, {"tl": self.tl, "ld": _library(self), "jit": self._helper})
             found = self.kernels[text] = raw.function, raw.raw
         return found
 
@@ -265,9 +246,9 @@ class _Interpreter:
         def compared(original: Callable[..., Any]) -> Callable[..., Any]:
             return lambda own, a, b: tensor(original(own, a, b).data, tl.int1)
 
-        def dot(own: Any, a: Any, b: Any, total: Any, *rest: Any) -> Any:
+        def dot(own: Any, a: Any, b: Any, total: Any, precision: Any, *rest: Any) -> Any:
             x, y = (np.asarray(t.data).view(numpys.get(t.dtype.scalar, t.data.dtype)).astype(total.data.dtype) for t in (a, b))
-            return tensor(np.matmul(x, y) + total.data, total.dtype.scalar)
+            return tensor(_product(x, y, str(precision).rsplit(".", 1)[-1].lower()) + total.data, total.dtype.scalar)
 
         def all_ones(own: Any, form: Any) -> Any:  # before 3.9 not of unsigned integers
             kind = inside._get_np_dtype(form)
@@ -313,6 +294,29 @@ class _Interpreter:
             return (operation.to_tensor(made, x.dtype),)
 
         return apply
+
+
+def _product(a: np.ndarray, b: np.ndarray, precision: str) -> np.ndarray:
+    """The product of two tiles under a precision of Triton's, of operands rounded as tensor cores are given them."""
+    if precision not in ("tf32", "tf32x3"):
+        return np.matmul(a, b)
+    high, other = tf32(a), tf32(b)
+    if precision == "tf32":
+        return np.matmul(high, other)
+    small = np.matmul(_rest(a, high), other) + np.matmul(high, _rest(b, other))
+    return np.where(np.isnan(small), 0, small) + np.matmul(high, other)  # infinity times nothing is not asked for
+
+
+def tf32(x: np.ndarray) -> np.ndarray:
+    """float32 with 10 bits behind the point: rounded to the nearest, halves away from zero. NaN and infinity stay."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    special = (bits & 0x7F800000) == 0x7F800000
+    return np.where(special, bits, (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _rest(x: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """What is left of numbers, rounded in its turn; of infinities nothing."""
+    return tf32(np.where(np.isfinite(high), x - high, 0).astype(np.float32))
 
 
 def _signed_extreme(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:

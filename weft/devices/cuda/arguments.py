@@ -6,8 +6,8 @@ GPU nothing, so the text keeps small numbers only: windows, strides of convoluti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -98,7 +98,7 @@ class Arguments:
 @dataclass(frozen=True)
 class Launch:
     """A text with all that running it takes. lines: of its body; grid: programs along two dimensions; stops: it does nothing
-    once an index was found out of range."""
+    once an index was found out of range; others: print the same in other tiles, where a device may choose by measuring."""
 
     lines: tuple[str, ...]
     arguments: tuple[Argument, ...]
@@ -106,6 +106,13 @@ class Launch:
     warps: int = 4
     stages: int = 3
     stops: bool = False
+    others: Callable[[], tuple[Launch, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @cached_property
+    def alternatives(self) -> tuple[Launch, ...]:
+        """The same in other tiles, with the same bits."""
+        found = () if self.others is None else self.others()
+        return tuple([launch.stopping() for launch in found]) if self.stops else found
 
     @cached_property
     def text(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,17 +18,19 @@ from weft.devices.cache import Cache
 from weft.devices.cuda.adapter import compiled, version
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.codes import Codes, Compiler, Loaded
+from weft.devices.cuda.compilers import POOL, Pool
 from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.measure import measure
-from weft.devices.cuda.memory import CardMemory, Memories
+from weft.devices.cuda.memory import CardMemory, Memories, Until
 from weft.devices.cuda.runs import CardExecutable, run_kernel
 from weft.devices.cuda.staging import PIECE, Staging
+from weft.devices.cuda.target import GPU
+from weft.devices.cuda.tuning import Tuner
 from weft.errors import DeviceError
 from weft.formats import Format
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
-from weft.kernel.target import Target
 from weft.recent import Recent
 from weft.schedule.program import Program
 
@@ -37,23 +38,26 @@ from weft.schedule.program import Program
 class CardDevice:
     """See :class:`weft.devices.base.Device`.
 
-    compiler : (launch, capability, what addresses are multiples of) -> Code; piece : bytes of what copies go through
+    compiler : (launch, capability, what addresses are multiples of) -> Code; piece : bytes of what copies go through; pool : what
+    compiles several launches at once
     """
 
-    target = Target("gpu")
+    target = GPU
     threads = 1
 
     def __init__(
         self, driver: Driver, name: str = "gpu", cache: Cache | None = None, compiler: Compiler = compiled, piece: int = PIECE,
+        pool: Pool | None = None,
     ) -> None:
         self.driver, self.name, self._cache = driver, name, cache
         made = type("CardMemory", (CardMemory,), {"__slots__": ()})  # a class a card, for ELSEWHERE tells cards apart by it
         self.memories, self.staging = Memories(driver, made), Staging(driver, piece)
-        self.codes = Codes(driver, cache, compiler)
+        self.codes = Codes(driver, cache, compiler, pool)
+        self.tuner = Tuner(driver, self.codes, self.identity, self.recall, self.remember)
         self.lock = threading.RLock()
         self.launches = self.kernels = self.replays = 0
         self._printed = Recent(1000)
-        self._dropped: deque[Any] = deque()  # graphs that nobody needs any more
+        self._dropped = Until(driver, driver.drop)  # graphs that nobody needs any more
         ELSEWHERE[made] = name
 
     def set_threads(self, count: int) -> None:
@@ -85,13 +89,14 @@ class CardDevice:
 
     def drop(self, graphs: list[Any]) -> None:
         """Graphs that nobody replays any more; may be called from anywhere."""
-        self._dropped.extend(graphs)
+        for graph in graphs:
+            self._dropped.add(graph)
 
     def ready(self) -> Callable[[int], CardMemory]:
         """Let this thread ask, under the lock; what gives it memory."""
         self.driver.enter()
-        while self._dropped:
-            self.driver.drop(self._dropped.popleft())
+        self._dropped.look()
+        self.memories.borrowed.look()
         return self.memories.allocate
 
     def allocate(self, nbytes: int) -> CardMemory:
@@ -106,6 +111,50 @@ class CardDevice:
 
     def upload_rows(self, array: np.ndarray, rows: np.ndarray) -> CardMemory:
         return self.upload(array[rows])
+
+    def room(self) -> int:
+        with self.lock:
+            self.driver.enter()
+            return self.driver.free() + self.memories.kept
+
+    # ---- other libraries on the same card
+
+    @property
+    def number(self) -> int:
+        return int(self.name.partition(":")[2] or 0)
+
+    @property
+    def stream(self) -> int:
+        return self.driver.stream
+
+    def lend(self, buffer: CardMemory, stream: int | None) -> int:
+        with self.lock:
+            self.driver.enter()
+            buffer.lent = True
+            if stream is not None:
+                self.driver.lead(stream)
+        return buffer.pointer
+
+    def borrow(self, address: int, nbytes: int, owner: Any, stream: int | None = None) -> CardMemory:
+        with self.lock:
+            self.ready()
+            if stream is not None:
+                self.driver.follow(stream)
+            return self.memories.borrow(address, nbytes, owner)
+
+    def copied(self, buffer: CardMemory) -> CardMemory:
+        with self.lock:
+            made = self.ready()(buffer.nbytes)
+            if buffer.nbytes:
+                self.driver.copy(made.pointer, buffer.pointer, buffer.nbytes)
+        return made
+
+    def lies(self, address: int) -> int | None:
+        with self.lock:
+            self.driver.enter()
+            return self.driver.lies(address)
+
+    # ---- looks
 
     def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray:
         """What lies there, when all that was asked for before is done."""
@@ -129,8 +178,9 @@ class CardDevice:
 
     def synchronise(self) -> None:
         with self.lock:
-            self.driver.enter()
+            self.ready()
             self.driver.synchronise()
+            self.memories.borrowed.look()
 
     def counters(self) -> dict[str, int]:
         return {
@@ -177,6 +227,6 @@ def opened(name: str, number: int) -> CardDevice:
     from weft.devices.cuda.nvidia import NvidiaDriver
 
     try:
-        return CardDevice(NvidiaDriver(number), name, Cache())
+        return CardDevice(NvidiaDriver(number), name, Cache(), pool=POOL)
     except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings' own, too, where it does not find the driver
         raise DeviceError(f"device {name!r}: NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None

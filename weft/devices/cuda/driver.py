@@ -25,6 +25,7 @@ class Driver(Protocol):
     name: str
     capability: int  # 90: 9.0
     total: int  # bytes of its memory
+    stream: int  # what everything is asked for in the order of, as CUDA calls it
 
     def enter(self) -> None:
         """Let the calling thread ask."""
@@ -84,7 +85,37 @@ class Driver(Protocol):
         """Return when everything up to a mark is done."""
         ...
 
+    def reached(self, mark: Any) -> bool:
+        """Whether everything up to a mark is done."""
+        ...
+
+    def stamp(self) -> Any:
+        """A mark that knows its time."""
+        ...
+
+    def passed(self, first: Any, second: Any) -> float:
+        """Seconds between two such marks that are reached."""
+        ...
+
     def synchronise(self) -> None: ...
+
+    # others on the same card, who have streams of their own; 1 and 2 are CUDA's default streams
+
+    def lead(self, stream: int) -> None:
+        """What others ask for on a stream from here on waits for what was asked for here."""
+        ...
+
+    def follow(self, stream: int) -> None:
+        """What is asked for here from here on waits for what others asked for on a stream."""
+        ...
+
+    def settle(self) -> None:
+        """Return when all that anybody asked for on this card is done."""
+        ...
+
+    def lies(self, address: int) -> int | None:
+        """The number of the card on which an address lies; None where it is no card's memory."""
+        ...
 
     # graphs
 

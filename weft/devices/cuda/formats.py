@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft.formats import BOOL, FLOATS, Format
+import numpy as np
+
+from weft.formats import BOOL, FLOATS, Format, scalar
 
 _SHORT = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16", "bool": "i1"}
 
@@ -16,13 +18,39 @@ def register(form: Format) -> str:
 
 
 def memory(form: Format) -> str:
-    """How memory holds it: a bool is a byte."""
-    return "tl.uint8" if form is BOOL else f"tl.{form.name}"
+    """How memory holds it: a bool is a byte, and so are 8-bit floats, whose bits are reckoned with."""
+    return "tl.uint8" if form is BOOL or form.alone else f"tl.{form.name}"
+
+
+def loaded(text: str, form: Format) -> str:
+    """What memory holds of a float, as registers hold it."""
+    if form.alone:
+        return f"from_float8({text}, {_bits_of(form)})"
+    return f"{text}.to(tl.float32)" if form.narrow else text
+
+
+def stored(text: str, form: Format) -> str:
+    """What registers hold of a format, as memory holds it."""
+    if form.alone:
+        return f"to_float8({text}, {_bits_of(form)})"
+    return f"{text}.to({memory(form)})" if form is BOOL or form.narrow else text
+
+
+def rounded(text: str, form: Format) -> str:
+    """A float32 rounded to a narrow format, and still held as float32."""
+    if form.alone:
+        largest = int(np.float32(form.largest).view(np.int32))
+        return f"round_float8({text}, {_bits_of(form)}, {largest})"
+    return f"{text}.to({memory(form)}).to(tl.float32)" if form.narrow else text
+
+
+def _bits_of(form: Format) -> str:
+    return f"{form.mantissa}, {form.bias}, {form.finite}"
 
 
 def pointer(form: Format) -> str:
     """The type of a buffer in a signature."""
-    return "*" + ("u8" if form is BOOL else passed(form, narrow=True))
+    return "*" + ("u8" if form is BOOL or form.alone else passed(form, narrow=True))
 
 
 def passed(form: Format, narrow: bool = False) -> str:
@@ -37,8 +65,15 @@ def literal(x: Any, form: Format) -> str:
         return str(bool(x))
     if form not in FLOATS:
         return str(int(x))
-    x = float(form.computed.numpy.type(form.numpy.type(x)))
+    x = float(form.computed.numpy.type(scalar(x, form)))
     return repr(x) if math.isfinite(x) else f'float("{x}")'
+
+
+def in_memory(x: Any, form: Format) -> str:
+    """A number of the text as memory holds it, without its type."""
+    if form is BOOL:
+        return str(int(bool(x)))
+    return str(scalar(x, form).view(np.uint8).item()) if form.alone else literal(x, form)
 
 
 def typed(x: Any, form: Format) -> str:

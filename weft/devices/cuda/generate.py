@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from weft.devices.cuda.arguments import Launch, Printed
+from weft.devices.cuda.attention import chain_launches
+from weft.devices.cuda.choices import tunable_launch
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.partial import can_cut, cuts, partial_launches
-from weft.devices.cuda.product import product_launch, sides
+from weft.devices.cuda.product import sides
 from weft.devices.cuda.rows import row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
-from weft.kernel.ir import Buffer, Kernel
+from weft.devices.cuda.tiles import fastest_last, read_along, unit_strides
+from weft.kernel.ir import Buffer, Chain, Kernel
 from weft.kernel.parts import Part, split
 from weft.kernel.staged import by_stage
 from weft.kernel.walk import each, roots
@@ -18,9 +22,12 @@ from weft.kernel.walk import each, roots
 
 def generate(kernel: Kernel) -> Printed:
     """A kernel as launches, in order."""
+    chains = [stage for phase in kernel.phases for stage in phase.stages if isinstance(stage, Chain)]
+    if chains:
+        return Printed(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
     parts, own = split(kernel)
     scratch = list(own)
-    shapes: Shapes = {(b.scope, b.id): b.shape for b in (*kernel.inputs, *kernel.outputs, *scratch)}
+    shapes: Shapes = {(b.scope, b.id): b.lying for b in (*kernel.inputs, *kernel.outputs, *scratch)}
     launches: list[Launch] = []
     for part in parts:
         found, new = _launches(part, 1 + max((b.id for b in scratch), default=-1), shapes)
@@ -34,7 +41,9 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     """The launches of a part, and new scratch, numbered from ``number`` on."""
     product = sides(part)
     if product is not None:
-        return [product_launch(part, product)], []
+        return [tunable_launch(part, product)], []
+    if not part.ordered:
+        part = _along_memory(part)
     plain = all(not s.axes and not s.reductions for s in part.stages)
     if plain and not part.exports:
         stores = [s for stage in part.stages for s in stage.stores]
@@ -51,11 +60,19 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     pieces, scratch = by_stage(part, number)
     launches: list[Launch] = []
     for piece in pieces:
-        shapes.update({(b.scope, b.id): b.shape for b in scratch})
+        shapes.update({(b.scope, b.id): b.lying for b in scratch})
         found, new = _launches(piece, number + len(scratch), shapes)
         launches += found
         scratch += new
     return launches, scratch
+
+
+def _along_memory(part: Part) -> Part:
+    """Rows in an order in which neighbours lie side by side, where what a row has does not."""
+    along = read_along(*roots(part.stages))
+    if any(a.id in along for s in part.stages for a in s.axes):
+        return part
+    return replace(part, shared=fastest_last(part.shared, unit_strides(part.stages)))
 
 
 def _stopping(launches: Sequence[Launch]) -> list[Launch]:

@@ -6,7 +6,7 @@ are libdevice's, whose error is at most two units in the last place; Triton's ow
 
 from __future__ import annotations
 
-from weft.devices.cuda.formats import memory, register
+from weft.devices.cuda.formats import loaded, memory, register, rounded, stored
 from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, UINT8, UINT32, UINT64, Format
 from weft.kernel.ir import Value
 
@@ -34,18 +34,15 @@ def operation(v: Value, t: list[str]) -> str:
     if form is BOOL:
         return _bool(op, t)
     if op in _INFIX:
-        return rounded(f"({t[0]} {_INFIX[op]} {t[1]})", form, op not in _COMPARE)
+        text = f"({t[0]} {_INFIX[op]} {t[1]})"
+        return text if op in _COMPARE else rounded(text, form)
     if op in ("min", "max"):
         nan = ", propagate_nan=tl.PropagateNan.ALL" if form in FLOATS else ""
         return f"tl.{op}imum({t[0]}, {t[1]}{nan})"
-    return rounded(_float(op, form.computed, v, t), form, op not in _EXACT) if form in FLOATS else _integer(op, form, t)
-
-
-def rounded(text: str, form: Format, inexact: bool = True) -> str:
-    """A float32 rounded to a narrow format, and still held as float32."""
-    if not form.narrow or not inexact:
-        return text
-    return f"{text}.to({memory(form)}).to(tl.float32)"
+    if form not in FLOATS:
+        return _integer(op, form, t)
+    text = _float(op, form.computed, v, t)
+    return text if op in _EXACT else rounded(text, form)
 
 
 def _bool(op: str, t: list[str]) -> str:
@@ -144,9 +141,9 @@ def _bitcast(x: str, source: Format, target: Format) -> str:
     if source is BOOL:
         x, source = f"{x}.to(tl.uint8)", UINT8
     elif source.narrow:
-        x = f"{x}.to({memory(source)})"
-    if source is not target and not (source is UINT8 and target is BOOL):
+        x = stored(x, source)
+    if memory(source) != memory(target):
         x = f"{x}.to({memory(target)}, bitcast=True)"
     if target is BOOL:
         return f"({x} != 0)"
-    return f"{x}.to(tl.float32)" if target.narrow else x
+    return loaded(x, target)

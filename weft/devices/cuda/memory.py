@@ -7,32 +7,40 @@ it writes after what still reads it.
 from __future__ import annotations
 
 from collections import Counter, deque
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from heapq import heappop, heappush
 from typing import Any
 
 from weft.devices.cuda.driver import Driver, OutOfMemory
-from weft.devices.faults import Elsewhere
+from weft.devices.faults import Elsewhere, OutOfRoom
 from weft.errors import gib
 
 ALIGNED = 256  # bytes: pieces begin at multiples
 LEAST = 512
 
 
+Piece = tuple[int, int, bool]  # address, bytes, and whether other libraries may be reading it
+
+
 class CardMemory:
-    """A piece of a card's memory, for as long as the object lives. Native code of the host cannot touch it."""
+    """A piece of a card's memory, for as long as the object lives. Native code of the host cannot touch it.
 
-    __slots__ = ("__weakref__", "_freed", "nbytes", "pointer", "size")
+    lent : others may be reading it, whatever stream they are on: from then on it is not written to
+    """
 
-    def __init__(self, pointer: int, nbytes: int, size: int, freed: deque[tuple[int, int]]) -> None:
-        self.pointer, self.nbytes, self.size, self._freed = pointer, nbytes, size, freed
+    __slots__ = ("__weakref__", "_gone", "lent", "nbytes", "pointer", "size")
+
+    def __init__(self, pointer: int, nbytes: int, size: int, gone: Callable[[Piece], None]) -> None:
+        self.pointer, self.nbytes, self.size, self._gone = pointer, nbytes, size, gone
+        self.lent = False
 
     @property
     def address(self) -> int:
         raise Elsewhere(-1, -1)
 
     def __del__(self) -> None:
-        self._freed.append((self.pointer, self.size))  # atomic: this may run anywhere, also while the pool is asked
+        self._gone((self.pointer, self.size, self.lent))  # appends, which is atomic: this may run anywhere, also in the pool
 
 
 @lru_cache(maxsize=4096)
@@ -43,6 +51,30 @@ def class_of(nbytes: int) -> int:
     return -(-size // step) * step
 
 
+class Until:
+    """Things that may go when all that was asked for before is done; nobody waits for that.
+
+    end : what is done to each then
+    """
+
+    def __init__(self, driver: Driver, end: Callable[[Any], None]) -> None:
+        self._driver, self._end = driver, end
+        self._new: deque[Any] = deque()
+        self._waiting: deque[tuple[Any, Any]] = deque()  # (mark, thing)
+        self._marks: list[Any] = []  # to be used again
+        self.add = self._new.append  # atomic: from anywhere
+
+    def look(self) -> None:
+        """Under the device's lock: let go what may."""
+        while self._new:
+            mark = self._driver.mark(self._marks.pop() if self._marks else None)
+            self._waiting.append((mark, self._new.popleft()))
+        while self._waiting and self._driver.reached(self._waiting[0][0]):
+            mark, thing = self._waiting.popleft()
+            self._marks.append(mark)
+            self._end(thing)
+
+
 class Memories:
     """All memory of one card. To be asked under the device's lock.
 
@@ -51,7 +83,9 @@ class Memories:
 
     def __init__(self, driver: Driver, made: type[CardMemory]) -> None:
         self._driver, self._made = driver, made
-        self._freed: deque[tuple[int, int]] = deque()
+        self._freed: deque[Piece] = deque()
+        self.borrowed = Until(driver, lambda owner: None)  # owners of memory that nobody wants, while the card may be reading it
+        self.odd = False  # whether memory was borrowed that begins at no multiple of 16
         self._kept: dict[int, list[int]] = {}
         self._live: Counter[int] = Counter()  # by size: how many are held
         self.asked = self.misses = 0
@@ -61,7 +95,7 @@ class Memories:
 
         Raises
         ------
-        MemoryError
+        OutOfRoom
             There is none left, also after all that is kept was given back; the text says who has it.
         """
         if self._freed:
@@ -72,7 +106,17 @@ class Memories:
         # the lowest address, not the latest: so a program that runs again finds the memory of the last run, and is replayed
         pointer = heappop(kept) if kept else self._fresh(size, nbytes)
         self._live[size] += 1
-        return self._made(pointer, nbytes, size, self._freed)
+        return self._made(pointer, nbytes, size, self._freed.append)
+
+    def borrow(self, pointer: int, nbytes: int, owner: Any) -> CardMemory:
+        """Memory of another library, which is never written to. ``owner`` keeps it, until the card has read it."""
+        made = self._made(pointer, nbytes, nbytes, partial(self._return, owner))
+        made.lent = True
+        self.odd = self.odd or pointer % 16 != 0
+        return made
+
+    def _return(self, owner: Any, piece: Piece) -> None:
+        self.borrowed.add(owner)
 
     def _fresh(self, size: int, nbytes: int) -> int:
         self.misses += 1
@@ -83,7 +127,7 @@ class Memories:
         try:
             return self._driver.allocate(size)
         except OutOfMemory:
-            raise MemoryError(self._told(nbytes)) from None
+            raise OutOfRoom(self._told(nbytes)) from None
 
     def give_back(self) -> None:
         """Give back all that is kept."""
@@ -96,8 +140,12 @@ class Memories:
 
     def _collect(self) -> None:
         """Take what was held by objects that are gone."""
+        settled = False
         while self._freed:
-            pointer, size = self._freed.popleft()
+            pointer, size, lent = self._freed.popleft()
+            if lent and not settled:  # who had it gives it back without waiting for what reads it
+                self._driver.settle()
+                settled = True
             self._live[size] -= 1
             heappush(self._kept.setdefault(size, []), pointer)
 

@@ -37,6 +37,7 @@ class NvidiaDriver:
         self.name = bytes(self._ask("cuDeviceGetName", 100, self._card)).split(b"\0")[0].decode(errors="replace")
         self.total = int(self._ask("cuDeviceTotalMem", self._card))
         self._stream = self._ask("cuStreamCreate", int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        self.stream = int(self._stream)
         self._pool = self._ask("cuDeviceGetDefaultMemPool", self._card)
         keep = api.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD  # released memory stays ours until it is trimmed
         self._ask("cuMemPoolSetAttribute", self._pool, keep, api.cuuint64_t(2**64 - 1))
@@ -110,8 +111,50 @@ class NvidiaDriver:
     def wait(self, mark: Any) -> None:
         self._ask("cuEventSynchronize", mark)
 
+    def reached(self, mark: Any) -> bool:
+        (error,) = self._api.cuEventQuery(mark)
+        if error == self._api.CUresult.CUDA_ERROR_NOT_READY:
+            return False
+        if error != self._api.CUresult.CUDA_SUCCESS:
+            raise DriverError(f"cuEventQuery: {error}")
+        return True
+
+    def stamp(self) -> Any:
+        mark = self._ask("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DEFAULT))
+        self._ask("cuEventRecord", mark, self._stream)
+        return mark
+
+    def passed(self, first: Any, second: Any) -> float:
+        milliseconds = self._ask("cuEventElapsedTime", first, second)
+        for mark in (first, second):
+            self._ask("cuEventDestroy", mark)
+        return float(milliseconds) / 1000
+
     def synchronise(self) -> None:
         self._ask("cuStreamSynchronize", self._stream)
+
+    def lead(self, stream: int) -> None:
+        self._in_order(self._stream, self._api.CUstream(stream))
+
+    def follow(self, stream: int) -> None:
+        self._in_order(self._api.CUstream(stream), self._stream)
+
+    def _in_order(self, first: Any, second: Any) -> None:
+        """What comes on the second stream waits for what was asked for on the first."""
+        event = self._ask("cuEventCreate", int(self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+        try:
+            self._ask("cuEventRecord", event, first)
+            self._ask("cuStreamWaitEvent", second, event, 0)
+        finally:
+            self._ask("cuEventDestroy", event)  # which lasts until nobody waits for it
+
+    def settle(self) -> None:
+        self._ask("cuCtxSynchronize")
+
+    def lies(self, address: int) -> int | None:
+        which = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        error, number = self._api.cuPointerGetAttribute(which, address)
+        return int(number) if error == self._api.CUresult.CUDA_SUCCESS else None
 
     def record(self) -> None:
         alone = self._api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL

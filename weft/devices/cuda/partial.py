@@ -16,14 +16,17 @@ from weft.kernel.ir import Access, Axis, Buffer, Reduction, Stage, Value, along,
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
 
-LONG, FEW = 16384, 132  # rows longer than this are cut where fewer programs than this would have them
+LONG = 16384, 2048  # rows longer than this are cut: rows that lie in memory as such, and columns of memory
+FEW = 132  # where fewer programs than this would have them
 LEAST = 4096, 512  # columns of a piece: of rows that lie in memory as such, and of columns of memory
 MOST = 1024, 256  # pieces
 
 
 def cuts(part: Part) -> bool:
     """Whether a part is better run stage by stage, its reductions in two steps."""
-    if not any(s.reductions for s in part.stages) or max(size_of(s.axes) for s in part.stages) <= LONG:
+    if not any(s.reductions for s in part.stages):
+        return False
+    if max(size_of(s.axes) for s in part.stages) <= LONG[memory_along_rows(part.shared, part.stages)]:
         return False
     rows, _ = plan(part.shared, part.stages)
     return pieces(size_of(part.shared), rows) < FEW

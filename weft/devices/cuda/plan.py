@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from weft.devices.cuda.arguments import FAULTS, Launch, Printed
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
-from weft.formats import FLOAT32, FLOAT64
+from weft.formats import FLOAT32, FLOAT64, scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Host, Loop, Program, Slot, Step, calls
 
@@ -38,12 +39,13 @@ class Place(NamedTuple):
 @dataclass(frozen=True)
 class Start:
     """A launch. places : of its buffers; fixed : (place among the parameters, number); given : (place among them, input, format)
-    of inputs that are numbers"""
+    of inputs that are numbers; others : the same in other tiles, where these may be tried"""
 
     launch: Launch
     places: tuple[Place, ...]
     fixed: tuple[tuple[int, Any], ...]
     given: tuple[tuple[int, int, Any], ...]
+    others: Callable[[], tuple[Start, ...]] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -175,15 +177,11 @@ class _Recorder:
         for launch in found.launches:
             if before is not None:
                 launch = launch.stopping()
-            fixed: list[tuple[int, Any]] = []
-            given: list[tuple[int, int, Any]] = []
-            for k, a in enumerate(launch.arguments):
-                if a.kind == "number":
-                    fixed.append((k, a.value))
-                elif a.kind == "scalar":
-                    given.append((k, numbers[a.value].position, call.kernel.scalars[a.value]))
-            pointers = [where[a.value] if a.kind == "buffer" else self._latest for a in launch.arguments if a.kind in _POINTERS]
-            self._note(Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(given)))
+            given = {k: (numbers[k].position, form) for k, form in enumerate(call.kernel.scalars)}
+            start = _start(launch, where, self._latest, given)
+            if launch.others is not None:
+                start = replace(start, others=partial(_starts, launch, where, self._latest, given))
+            self._note(start)
 
     def _record(self, first: int, sites: int) -> Place:
         """Room for what a kernel says of its indices."""
@@ -191,6 +189,23 @@ class _Recorder:
         self.records.append((self.record_bytes, first))
         self.record_bytes += _aligned(8 * (1 + sites))
         return place
+
+
+def _start(launch: Launch, where: dict[Any, Place], record: Place | None, numbers: dict[int, tuple[int, Any]]) -> Start:
+    """A launch on memory that is named. record : of wrong indices; numbers : by place among the kernel's: (input, format)"""
+    fixed: list[tuple[int, Any]] = []
+    given: list[tuple[int, int, Any]] = []
+    for k, a in enumerate(launch.arguments):
+        if a.kind == "number":
+            fixed.append((k, a.value))
+        elif a.kind == "scalar":
+            given.append((k, *numbers[a.value]))
+    pointers = [where[a.value] if a.kind == "buffer" else record for a in launch.arguments if a.kind in _POINTERS]
+    return Start(launch, tuple([p for p in pointers if p is not None]), tuple(fixed), tuple(given))
+
+
+def _starts(launch: Launch, *about: Any) -> tuple[Start, ...]:
+    return tuple([_start(other, *about) for other in launch.alternatives])
 
 
 def places(kernel: Kernel, printed: Printed, memories: Sequence[Place], scratch: Place) -> dict[Any, Place]:
@@ -218,4 +233,4 @@ def rounded(value: Any, form: Any) -> Any:
     """A number of a call as a launch is given it: as its format rounds it. float32 is rounded when it is packed."""
     if form is FLOAT64 or form is FLOAT32 and -FLOAT32.largest < value < FLOAT32.largest:
         return float(value)
-    return np.asarray(value, form.numpy)[()].item()
+    return scalar(value, form).item()

@@ -1,8 +1,8 @@
 """Products and convolutions: one template. What is multiplied is printed as tiles of any values, so products, batches,
 convolutions and their gradients are the same text, and what follows is printed on the tile of the result.
 
-float32 is multiplied as IEEE says: no card's shorter formats are used unasked. Formats that tensor cores do not take are
-multiplied and added up in small tiles.
+float32 is multiplied as IEEE says, unless the product permits a shorter precision: no card's shorter formats are used unasked.
+Formats that tensor cores do not take are multiplied and added up in small tiles.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.rows import export
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tiles import line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.tiles import fastest_last, line_up, pieces, power_of_two, program, read_along, spread
 from weft.devices.cuda.values import Printer
-from weft.formats import FLOAT32, FLOATS, Format
+from weft.formats import FLOAT16, FLOAT32, FLOATS, INT8, INT32, Format
 from weft.kernel.ir import Axis, Reduction, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.walk import dependencies
@@ -35,8 +35,9 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
-    """A product's axes: of a alone, of b alone, of both or neither, those summed over; what is multiplied, in which format."""
+class Sides:
+    """A product's axes: of a alone, of b alone, of both or neither, those summed over; what is multiplied, in which format, and
+    as what: see ``Contraction.precision``."""
 
     m: tuple[Axis, ...]
     n: tuple[Axis, ...]
@@ -45,9 +46,10 @@ class _Sides:
     a: Value
     b: Value
     form: Format
+    precision: str
 
 
-def sides(part: Part) -> _Sides | None:
+def sides(part: Part) -> Sides | None:
     """What a part multiplies; None where it is no product of matrices."""
     first = part.stages[0]
     if len(first.reductions) != 1 or first.reductions[0].monoid != "dot" or first.stores or any(s.axes for s in part.stages[1:]):
@@ -67,41 +69,47 @@ def sides(part: Part) -> _Sides | None:
     if size_of(m) == 1 or size_of(n) == 1 or size_of(first.axes) < 2:
         return None  # a product with a vector is a sum of rows
     batch = tuple([x for x in part.shared if x not in m and x not in n])
-    form = first.reductions[0].accum
+    accum = first.reductions[0].accum
+    form = accum if accum in FLOATS else INT32  # of integers tensor cores take int8 alone, and add up in int32
     stored = {_stored(v) for v in (a, b)}
     if len(stored) == 1 and None not in stored:  # both come in one narrow format, whose products float32 holds
         (narrow,) = stored
         assert narrow is not None
-        a, b, form = a.args[0], b.args[0], narrow
-    return _Sides(m, n, batch, first.axes, a, b, form)
+        a, b, form = a.args[0], b.args[0], FLOAT16 if narrow.alone else narrow  # which float16 holds exactly
+    m, n, k = fastest_last(m, read_along(a)), fastest_last(n, read_along(b)), fastest_last(first.axes, read_along(a, b))
+    return Sides(m, n, batch, k, a, b, form, first.reductions[0].precision if form is FLOAT32 else "float32")
 
 
 def _stored(v: Value) -> Format | None:
-    """The narrow format that a float32 is a cast of."""
-    return v.args[0].dtype if v.op == "cast" and v.dtype is FLOAT32 and v.args[0].dtype.narrow else None
+    """The narrow format that a float32 is a cast of; int8, where an int32 is one of it."""
+    own = v.args[0].dtype if v.op == "cast" else None
+    return own if own is not None and (v.dtype is FLOAT32 and own.narrow or v.dtype is INT32 and own is INT8) else None
 
 
-def tile_of(m: int, n: int, k: int, form: Format) -> Tile:
-    """By extents and format alone: it decides how sums are made."""
+def tile_of(m: int, n: int, k: int, form: Format, precision: str = "float32") -> Tile:
+    """By extents, format and precision alone: it decides how sums are made."""
     if not on_tensor_cores(form):
         return Tile(16, 16, 16, 4, 2)
     bm, bn = (min(max(power_of_two(x), 16), 64) for x in (m, n))
-    if form.narrow:
+    if form.narrow or form is INT8:
         if m >= 1024 and n >= 1024:
             return Tile(128, 128, 64, 8, 3)
-        return Tile(bm, bn, min(max(power_of_two(k), 16), 64), 4, 3)
+        return Tile(bm, bn, min(max(power_of_two(k), 16 if form.narrow else 32), 64), 4, 3)
+    if precision == "tf32" and m >= 1024 and n >= 1024:
+        return Tile(128, 128, 32, 8, 3)
     return Tile(bm, bn, min(max(power_of_two(k), 16), 32), 4, 3)
 
 
 def on_tensor_cores(form: Format) -> bool:
     """Whether Triton's product of tiles takes it."""
-    return form in FLOATS and (form is FLOAT32 or form.narrow)
+    return form is FLOAT32 or form is INT8 or form.narrow
 
 
-def product_launch(part: Part, s: _Sides) -> Launch:
+def product_launch(part: Part, s: Sides, tile: Tile | None = None) -> Launch:
+    """tile : another one than that of :func:`tile_of`"""
     r = part.stages[0].reductions[0]
     m, n = size_of(s.m), size_of(s.n)
-    tile = tile_of(m, n, size_of(s.k), s.form)
+    tile = tile_of(m, n, size_of(s.k), s.form, s.precision) if tile is None else tile
     p = Printer((*part.shared, *s.k))
     tiles, batch = pieces(m, tile.m) * pieces(n, tile.n), size_of(s.batch)
     pid = p.put(program(0, m * n * batch))
@@ -119,7 +127,7 @@ def product_launch(part: Part, s: _Sides) -> Launch:
     return p.launch((tiles * batch, 1), tile.warps, tile.stages)
 
 
-def _result_tile(p: Printer, s: _Sides, tile: Tile, m: int, n: int, pid: str) -> None:
+def _result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str) -> None:
     """Where a program's tile of the result lies."""
     down, across = pieces(m, tile.m), pieces(n, tile.n)
     columns = p.put(f"({p.arguments.integer(n)} + {tile.n - 1}) // {tile.n}").text
@@ -135,12 +143,19 @@ def _result_tile(p: Printer, s: _Sides, tile: Tile, m: int, n: int, pid: str) ->
     line_up(p, s.n, p.put(f"{column} * {tile.n}").text if across > 1 else "0", tile.n, 1)
 
 
-def _sum(p: Printer, s: _Sides, r: Reduction, tile: Tile) -> str:
+def inside_of(s: Sides, each: int) -> tuple[Axis, ...]:
+    """The axes of k that a tile of so many goes along; the others are counted outside of it. It decides the order of the sum."""
+    longest = max(s.k, key=lambda x: x.extent)
+    if s.k[-1].extent >= each // 2 and s.k[-1].id in read_along(s.a, s.b):
+        longest = s.k[-1]
+    return (longest,) if longest.extent >= each // 2 else s.k
+
+
+def _sum(p: Printer, s: Sides, r: Reduction, tile: Tile) -> str:
     """The loop over k; the name of the sums. Axes of k outside the longest are counted by the loop."""
     total = p.fresh("sum")
     p.line(f"{total} = tl.full([{tile.m}, {tile.n}], 0, tl.{r.accum.name})")
-    longest = max(s.k, key=lambda x: x.extent)
-    inside = (longest,) if longest.extent >= tile.k // 2 else s.k
+    inside = inside_of(s, tile.k)
     outside = tuple([x for x in s.k if x not in inside])
     length, turns = size_of(inside), size_of(outside)
     out_masks, out_places, out_axes = dict(p.masks), dict(p.places), dict(p.axes)
@@ -155,7 +170,8 @@ def _sum(p: Printer, s: _Sides, r: Reduction, tile: Tile) -> str:
     x = _operand(p, s.a, s, inside, first, tile, 0, (out_masks, out_places, out_axes))
     y = _operand(p, s.b, s, inside, first, tile, 1, (out_masks, out_places, out_axes))
     if on_tensor_cores(s.form):
-        p.line(f'{total} = tl.dot({x}, {y}, {total}, input_precision="ieee", out_dtype=tl.float32)')
+        how = "ieee" if s.precision == "float32" else s.precision
+        p.line(f'{total} = tl.dot({x}, {y}, {total}, input_precision="{how}", out_dtype=tl.{r.accum.name})')
     else:
         p.line(f"{total} = {total} + tl.reduce({x}[:, :, None] * {y}[None, :, :], 1, join_sum)")
     p.close(f"for {counter} in range(0, {steps}{f' * {p.arguments.integer(turns)}' if outside else ''}):")
@@ -165,7 +181,7 @@ def _sum(p: Printer, s: _Sides, r: Reduction, tile: Tile) -> str:
 
 
 def _operand(
-    p: Printer, v: Value, s: _Sides, inside: tuple[Axis, ...], first: str, tile: Tile, side: int,
+    p: Printer, v: Value, s: Sides, inside: tuple[Axis, ...], first: str, tile: Tile, side: int,
     outer: tuple[dict[int, Expression], dict[int, Expression], dict[int, Expression]],
 ) -> str:
     """One side of a product as a tile: a has k along its columns, b along its rows. Beyond the end of k there are zeros."""

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from weft.devices.cuda.arguments import FAULTS, Launch, Printed
-from weft.devices.cuda.codes import Loaded
+from weft.devices.cuda.codes import Codes, Loaded
 from weft.devices.cuda.driver import Driver
-from weft.devices.cuda.memory import CardMemory
+from weft.devices.cuda.memory import CardMemory, Memories
 from weft.devices.cuda.packed import Parameters
 from weft.devices.cuda.plan import Move, Place, Start, places, plan, rounded, scratch_bytes
 from weft.devices.cuda.staging import Staging
+from weft.devices.cuda.tuning import Tuner, starts_of
+from weft.devices.faults import OutOfRoom
 from weft.devices.steps import donated, walk
-from weft.formats import Format
+from weft.formats import Format, scalar
 from weft.kernel.ir import Kernel
-from weft.schedule.program import Call, Program, Slot
+from weft.schedule.program import Call, Program, Slot, calls
 
 _NOTHING: dict[int, CardMemory] = {}
 GRAPHS = 4  # kept for a program
+_Asked = list[tuple[Launch, int]]  # launches, and what addresses are multiples of
 AGAIN = 2  # runs in the same memory before one is recorded
 
 
@@ -29,7 +33,10 @@ class Card(Protocol):
     """What runs ask of their device."""
 
     driver: Driver
+    memories: Memories
     staging: Staging
+    codes: Codes
+    tuner: Tuner
     lock: Any
     launches: int
     replays: int
@@ -55,8 +62,11 @@ class CardExecutable:
         self._met: dict[Any, int] = {}
         self._sizes = [math.prod(shape) * form.bytes for shape, form in program.outputs]
         self._plan = plan(program, device.printed)
-        steps = () if self._plan is None else self._plan.steps
-        self._ready = [_Ready(device.code, s) if isinstance(s, Start) else s for s in steps]
+        steps = None if self._plan is None else [self._chosen(s) if isinstance(s, Start) else s for s in self._plan.steps]
+        device.codes.prepare(_launches(program, steps, device.printed))
+        self._ready: _Steps = [_made(device, s) if isinstance(s, Start) else s for s in steps or ()]
+        self._open = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]  # whose tiles are not known yet
+        self._anywhere: _Steps = []  # the same for memory that begins at any address, once it is needed
         self._numbers = () if self._plan is None else self._plan.numbers
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
@@ -64,12 +74,19 @@ class CardExecutable:
         with device.lock:
             allocate = device.ready()
             taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
+            if taken:
+                taken = {k: memory for k, memory in taken.items() if not memory.lent}
             outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
             arena = allocate(program.arena) if program.arena else None
             if self._plan is None:
                 given = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
                 at = 0 if arena is None else arena.pointer
-                walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
+                try:
+                    walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
+                except OutOfRoom as error:
+                    if taken:  # what was given may be written by now: nobody can run this again
+                        raise MemoryError(str(error)) from None
+                    raise
             else:
                 scratch = allocate(self._plan.scratch) if self._plan.scratch else None
                 records = allocate(self._plan.record_bytes) if self._plan.records else None
@@ -87,9 +104,12 @@ class CardExecutable:
     def _run(self, bases: list[int], inputs: list[Any]) -> None:
         """What the plan says, with memory at these addresses."""
         driver = self.device.driver
-        self.device.launches += len(self._ready)
-        if len(self._ready) < 2:
-            self._start(bases, inputs)
+        if self._open:
+            self._close()
+        steps = self._fitting(bases)
+        self.device.launches += len(steps)
+        if len(steps) < 2 or self._open:
+            self._start(steps, bases, inputs)
             return
         key = (*bases, *[repr(inputs[k]) for k in self._numbers])
         graph = self._graphs.get(key)
@@ -98,30 +118,55 @@ class CardExecutable:
             if len(self._met) > 64:
                 self._met.clear()
             if times <= AGAIN:
-                self._start(bases, inputs)
+                self._start(steps, bases, inputs)
                 return
-            graph = self._recorded(bases, inputs)
+            graph = self._recorded(steps, bases, inputs)
             if len(self._graphs) >= GRAPHS:
-                driver.drop(self._graphs.pop(next(iter(self._graphs))))
+                self.device.drop([self._graphs.pop(next(iter(self._graphs)))])
             self._graphs[key] = graph
         driver.replay(graph)
         self.device.replays += 1
 
-    def _recorded(self, bases: list[int], inputs: list[Any]) -> Any:
+    def _chosen(self, start: Start) -> Start:
+        """A launch in the tiles that are known to be best."""
+        if start.others is None:
+            return start
+        best = self.device.tuner.choice(start, _aligned(start)).best
+        return start if best is None else replace(starts_of(start)[best], others=None)
+
+    def _close(self) -> None:
+        """Take the tiles that are best, where that has become known."""
+        for k in list(self._open):
+            step = self._ready[k]
+            assert isinstance(step, _Tuned)
+            best = step.best()
+            if best is not None:
+                self._ready[k] = best
+                self._open.remove(k)
+
+    def _fitting(self, bases: list[int]) -> _Steps:
+        """The steps for memory at these addresses: that of others may begin anywhere."""
+        if not self.device.memories.odd or not any([base % 16 for base in bases]):
+            return self._ready
+        if not self._anywhere and self._plan is not None:
+            self._anywhere = [_Ready(self.device.code, s, 1) if isinstance(s, Start) else s for s in self._plan.steps]
+        return self._anywhere
+
+    def _recorded(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> Any:
         driver = self.device.driver
         driver.record()
         try:
-            self._start(bases, inputs)
+            self._start(steps, bases, inputs)
         except BaseException:
             driver.drop(driver.recorded())  # or the stream would record for ever
             raise
         return driver.recorded()
 
-    def _start(self, bases: list[int], inputs: list[Any]) -> None:
+    def _start(self, steps: _Steps, bases: list[int], inputs: list[Any]) -> None:
         driver = self.device.driver
         if self._plan is not None and self._plan.records:
             driver.zero(bases[-1], self._plan.record_bytes)
-        for step in self._ready:
+        for step in steps:
             if isinstance(step, Move):
                 target, source = (bases[place.base] + place.offset for place in (step.target, step.source))
                 driver.copy(target, source, step.nbytes)
@@ -132,14 +177,29 @@ class CardExecutable:
         self.device.drop([*self._graphs.values()])
 
 
+def _aligned(start: Start) -> int:
+    """What the addresses of a launch of a plan are multiples of, where all memory begins at multiples of 16."""
+    return 16 if all(p.offset % 16 == 0 for p in start.places) else 1
+
+
+def _launches(program: Program, steps: Sequence[Start | Move] | None, printed: Callable[[Kernel], Printed]) -> _Asked:
+    """All that a program will start, and what the addresses are multiples of; where it is walked, as far as that is known."""
+    if steps is not None:
+        return [(step.launch, _aligned(step)) for step in steps if isinstance(step, Start)]
+    return [(launch, 16) for call in calls(program) for launch in printed(call.kernel).launches]
+
+
+def _made(device: Card, start: Start) -> _Ready | _Tuned:
+    return _Ready(device.code, start) if start.others is None else _Tuned(device, start)
+
+
 class _Ready:
     """A launch of a plan, packed."""
 
     __slots__ = ("_code", "_function", "_given", "_grid", "_parameters", "_places")
 
-    def __init__(self, code: Callable[[Launch, int], Loaded], start: Start) -> None:
-        aligned = 16 if all(p.offset % 16 == 0 for p in start.places) else 1
-        loaded = code(start.launch, aligned)
+    def __init__(self, code: Callable[[Launch, int], Loaded], start: Start, most: int = 16) -> None:
+        loaded = code(start.launch, min(most, _aligned(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
         self._places, self._given = start.places, start.given
         self._parameters = Parameters(loaded.layout)
@@ -152,6 +212,47 @@ class _Ready:
         for k, position, form in self._given:
             parameters.put_number(k, rounded(inputs[position], form))
         driver.launch(self._function, self._grid, self._code, parameters.address)
+
+
+class _Tuned:
+    """The same in one of several tiles, which are tried while it runs."""
+
+    __slots__ = ("_choice", "_device", "_ready", "_start")
+
+    def __init__(self, device: Card, start: Start) -> None:
+        self._device, self._start = device, start
+        self._choice = device.tuner.choice(start, _aligned(start))
+        self._ready = {0: _Ready(device.code, start)}
+
+    def start(self, driver: Any, bases: Sequence[int], inputs: Sequence[Any]) -> None:
+        choice = self._choice
+        number = self._device.tuner.next(choice, self._start, _aligned(self._start))
+        ready = None if number is None else self._in(number)
+        if number is None or ready is None:
+            self._ready[0].start(driver, bases, inputs)
+            return
+        first = driver.stamp()
+        ready.start(driver, bases, inputs)
+        choice.measured(number, first, driver.stamp())
+
+    def best(self) -> _Ready | None:
+        """In the best tiles, once these are known."""
+        if not self._device.tuner.settled(self._choice, self._start):
+            return None
+        return self._in(self._choice.best or 0) or self._ready[0]
+
+    def _in(self, number: int) -> _Ready | None:
+        """In tiles of this number; None where the card does not take them."""
+        if number not in self._ready:
+            try:
+                self._ready[number] = _Ready(self._device.code, starts_of(self._start)[number])
+            except RuntimeError:  # it cannot be compiled or loaded
+                self._choice.refuse(number)
+                return None
+        return self._ready[number]
+
+
+_Steps = list[_Ready | _Tuned | Move]
 
 
 class _At(NamedTuple):
@@ -175,7 +276,7 @@ class Walker:
             self.device.driver.copy(target.address, source.address, nbytes)
 
     def number(self, value: Any, slot: Slot) -> _At:
-        made = self.device.upload(np.asarray(value, slot.dtype.numpy))
+        made = self.device.upload(np.asarray(scalar(value, slot.dtype)))
         self._kept.append(made)
         return _At(made.pointer)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.machine import rounded
+from weft.devices.cuda.formats import loaded, rounded
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import Printer
@@ -21,7 +21,7 @@ from weft.kernel.staged import place_of
 from weft.kernel.walk import access_values
 
 _ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
-Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers, by scope and id: parts know their sizes only
+Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers as they lie, by scope and id: parts know their sizes only
 
 
 def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:
@@ -146,7 +146,7 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
 
 
 def _sum(a: str, b: str, form: Format) -> str:
-    return rounded(f"({a}.to(tl.float32) + {b})", form) if form.narrow else f"{a} + {b}"
+    return rounded(f"({loaded(a, form)} + {b})", form) if form.narrow else f"{a} + {b}"
 
 
 def _apart(axes: tuple[Axis, ...], store: Store, shape: tuple[int, ...]) -> set[int]:

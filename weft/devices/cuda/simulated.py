@@ -17,12 +17,12 @@ from weft.devices.base import ELSEWHERE
 from weft.devices.cuda.adapter import interpreted, version
 from weft.devices.cuda.arguments import FAULTS, Argument, Printed
 from weft.devices.cuda.generate import generate
+from weft.devices.cuda.target import GPU
 from weft.devices.faults import Elsewhere
 from weft.devices.steps import donated, walk
-from weft.formats import Format
+from weft.formats import Format, scalar
 from weft.kernel.ir import Kernel
 from weft.kernel.printer import kernel_key
-from weft.kernel.target import Target
 from weft.recent import Recent
 from weft.schedule.program import Call, Program, Slot
 
@@ -62,7 +62,7 @@ class _Worker:
         target[:nbytes] = source[:nbytes].copy()
 
     def number(self, value: Any, slot: Slot) -> np.ndarray:
-        return np.asarray(value, slot.dtype.numpy).reshape(-1).view(np.uint8)
+        return np.asarray(scalar(value, slot.dtype)).reshape(-1).view(np.uint8)
 
     def fetch(self, memory: np.ndarray, slot: Slot) -> np.ndarray:
         return _content(memory, slot.shape, slot.dtype).copy()
@@ -77,7 +77,7 @@ class _Worker:
 def _number(a: Argument, kernel: Kernel, numbers: Sequence[Any]) -> Any:
     """What is passed of a number: as its format rounds it."""
     if a.kind == "scalar":
-        return np.asarray(numbers[a.value], kernel.scalars[a.value].numpy)[()]
+        return scalar(numbers[a.value], kernel.scalars[a.value])
     return a.value if a.kind == "number" else None
 
 
@@ -108,7 +108,7 @@ class SimulatedDevice:
     """See :class:`weft.devices.base.Device`."""
 
     name = "gpu-sim"
-    target = Target("gpu")
+    target = GPU
     threads = 1
 
     def __init__(self) -> None:

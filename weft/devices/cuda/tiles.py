@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from weft.devices.cuda.text import Expression
 from weft.devices.cuda.values import Printer, wide
-from weft.kernel.ir import Axis, Stage, size_of
-from weft.kernel.walk import each, roots
+from weft.kernel.ir import Access, Axis, Stage, Value, size_of
+from weft.kernel.walk import loads, roots
 
 ELEMENTS = 1024  # of a tile
 
@@ -27,15 +27,31 @@ def pieces(n: int, each: int) -> int:
 
 def unit_strides(stages: Iterable[Stage]) -> dict[int, int]:
     """Axis -> how many accesses have stride one along it; stores count twice."""
-    found: dict[int, int] = {}
     stages = list(stages)
-    accesses = [(v.attr, 1) for v in each(roots(stages)) if v.op == "load"]
-    accesses += [(s.access, 2) for stage in stages for s in stage.stores]
+    return _units([(a, 1) for a in loads(roots(stages))] + [(s.access, 2) for stage in stages for s in stage.stores])
+
+
+def read_along(*values: Value) -> dict[int, int]:
+    """Axis -> how many loads of some values have stride one along it."""
+    return _units([(a, 1) for a in loads(values)])
+
+
+def _units(accesses: Iterable[tuple[Access, int]]) -> dict[int, int]:
+    found: dict[int, int] = {}
     for access, weight in accesses:
         for axis, c in access.flat().terms:
             if c == 1:
                 found[axis] = found.get(axis, 0) + weight
     return found
+
+
+def fastest_last(axes: tuple[Axis, ...], units: dict[int, int]) -> tuple[Axis, ...]:
+    """Axes in an order that ends with one along which memory runs, so that neighbours in a tile are neighbours there."""
+    here = [a for a in axes if a.id in units]
+    if not here or axes[-1].id in units:
+        return axes
+    fast = max(here, key=lambda a: units[a.id])
+    return (*[a for a in axes if a is not fast], fast)
 
 
 def spread(p: Printer, axes: Sequence[Axis], index: Expression) -> None:

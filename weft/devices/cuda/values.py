@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.devices.cuda.formats import literal, memory, typed
-from weft.devices.cuda.machine import operation, rounded
+from weft.devices.cuda.formats import in_memory, loaded, rounded, stored, typed
+from weft.devices.cuda.machine import operation
 from weft.devices.cuda.text import Expression, Text, joined
 from weft.formats import BOOL, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Store, Value
@@ -146,11 +146,11 @@ class Printer(Text):
         text, (dims, level) = f"tl.load({where})", joined([at])
         if mask is not None:
             fill = access.fill if access.guard else 0
-            other = str(int(bool(fill))) if form is BOOL else literal(fill, form)
+            other = in_memory(fill, form)
             text, (dims, level) = f"tl.load({where}, mask={mask.text}, other={other})", joined([at, mask])
         if form is BOOL:
             text = f"({text} != 0)"
-        return self.put(f"{text}.to(tl.float32)" if form.narrow else text, dims, level)
+        return self.put(loaded(text, form), dims, level)
 
     def _check(self, v: Value) -> Expression:
         index, matters = (self.value(a) for a in v.args)
@@ -185,7 +185,7 @@ class Printer(Text):
         self.write(where, value.text, store.access.buffer.dtype, mask)
 
     def write(self, where: str, value: str, form: Format, mask: Expression | None) -> None:
-        text = f"{value}.to({memory(form)})" if form is BOOL or form.narrow else value
+        text = stored(value, form)
         self.line(f"tl.store({where}, {text}" + (f", mask={mask.text})" if mask is not None else ")"))
 
     def finished(self, name: str, form: Format, accum: Format) -> str:

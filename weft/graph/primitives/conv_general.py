@@ -4,6 +4,7 @@
 of (N, O, *spatial). ``lhs_dilation`` puts zeros between the elements of x, ``rhs_dilation`` between those of w;
 ``padding`` is ((low, high), ...) of the dilated x and may be negative (cropping), as gradients need it.
 With ``groups`` G, I is C / G, and the g-th part of the output channels sees the g-th part of the input channels.
+``precision``: see ``precision.py``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, flip, permute, reshape
 from weft.graph.primitives.common import Batched, Later, front, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
+from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
 
@@ -33,7 +35,8 @@ def dilated(n: int, dilation: int) -> int:
 
 
 def _rule(
-    x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
+    x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
+    precision: str = "float32",
 ) -> tuple[Shape, Format]:
     if x.dtype not in NUMBERS or x.dtype != w.dtype:
         raise dtype_error("conv_general", (x, w), ("x", "w"), NUMBERS)
@@ -95,7 +98,8 @@ def _prepared(x: np.ndarray, padding: Pads, lhs_dilation: Ints) -> np.ndarray:
 
 
 def _reference(
-    x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims
+    x: np.ndarray, w: np.ndarray, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int, dims: Dims,
+    precision: str = "float32",
 ) -> np.ndarray:
     x, w = _prepared(x.transpose(dims[0]), padding, lhs_dilation), w.transpose(dims[1])
     n, c = x.shape[:2]
@@ -133,7 +137,7 @@ def _split(x: Node, axis: int, groups: int, to: int) -> Node:
 
 def _vjp(
     g: Node, out: Node, x: Node, w: Node, stride: Ints, padding: Pads, lhs_dilation: Ints, rhs_dilation: Ints, groups: int,
-    dims: Dims,
+    dims: Dims, precision: str = "float32",
 ) -> tuple[Node, Node]:
     x_dims, w_dims, out_dims = dims
     sx, sw = [x.shape[d] for d in x_dims[2:]], [w.shape[d] for d in w_dims[2:]]
@@ -149,6 +153,7 @@ def _vjp(
     dx = call.conv_general(
         g, turned, stride=lhs_dilation, padding=tuple(zip(low, high, strict=True)), lhs_dilation=stride,
         rhs_dilation=rhs_dilation, groups=groups, dims=(out_dims, (w_dims[1], w_dims[0], *w_dims[2:]), x_dims),
+        **given(precision),
     )
 
     # to w: x with g as its window; images are summed over and take the place of channels
@@ -160,7 +165,7 @@ def _vjp(
     dw = call.conv_general(
         _split(x, x_dims[1], groups, x_dims[0]), g, stride=rhs_dilation, padding=tuple(zip(low, high, strict=True)),
         lhs_dilation=lhs_dilation, rhs_dilation=stride, groups=groups,
-        dims=(exchanged(x_dims), exchanged(out_dims), exchanged(w_dims)),
+        dims=(exchanged(x_dims), exchanged(out_dims), exchanged(w_dims)), **given(precision),
     )
     return dx, dw
 
@@ -182,13 +187,14 @@ def _out_of(x: Node, axis: int, count: int) -> Node:
 
 def _batch(
     inputs: Sequence[Node], batch_dims: Sequence[int | None], stride: Ints, padding: Pads, lhs_dilation: Ints,
-    rhs_dilation: Ints, groups: int, dims: Dims,
+    rhs_dilation: Ints, groups: int, dims: Dims, precision: str = "float32",
 ) -> Batched:
     (x, w), (bx, bw) = inputs, batch_dims
 
     def conv(x: Node, w: Node, groups: int) -> Node:
         return call.conv_general(
-            x, w, stride=stride, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation, groups=groups, dims=dims
+            x, w, stride=stride, padding=padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation, groups=groups, dims=dims,
+            **given(precision),
         )
 
     if bw is None:  # more images

@@ -1,7 +1,7 @@
 """dot_general: every product of two arrays. Result: batch, then the free axes of a, then those of b.
 
 ``contract`` and ``batch`` are ``((axes of a), (axes of b))``. Products of float16 and bfloat16 are summed in
-float32 and rounded once; products of integers wrap.
+float32 and rounded once; products of integers wrap. ``precision``: see ``precision.py``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from weft.graph.node import Cost, Node, Primitive, Shape
 from weft.graph.primitives.call import call, permute, reshape
 from weft.graph.primitives.common import Batched, Later, in_float32, inverse, product, traffic
 from weft.graph.primitives.kinds import NUMBERS
+from weft.graph.primitives.precision import given
 from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
 
@@ -28,7 +29,7 @@ def free_axes(ndim: int, contract: tuple[int, ...], batch: tuple[int, ...]) -> t
     return tuple([d for d in range(ndim) if d not in contract and d not in batch])
 
 
-def _rule(a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Shape, Format]:
+def _rule(a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float32") -> tuple[Shape, Format]:
     dtype = a.dtype
     if dtype not in NUMBERS or dtype is not b.dtype:
         raise dtype_error("dot_general", (a, b), ("a", "b"), NUMBERS)
@@ -54,7 +55,7 @@ def _shape(sa: Shape, sb: Shape, contract: Pair, batch: Pair) -> Shape:
     return tuple(shape)
 
 
-def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair) -> np.ndarray:
+def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair, precision: str = "float32") -> np.ndarray:
     free_a, free_b = free_axes(a.ndim, contract[0], batch[0]), free_axes(b.ndim, contract[1], batch[1])
     nb = [a.shape[d] for d in batch[0]]
     m, n = [a.shape[d] for d in free_a], [b.shape[d] for d in free_b]
@@ -64,7 +65,9 @@ def _reference(a: np.ndarray, b: np.ndarray, contract: Pair, batch: Pair) -> np.
     return np.matmul(left, right).reshape(nb + m + n)
 
 
-def _vjp(g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair) -> tuple[Node, Node]:
+def _vjp(
+    g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair, precision: str = "float32",
+) -> tuple[Node, Node]:
     free_a = free_axes(len(a.shape), contract[0], batch[0])
     free_b = free_axes(len(b.shape), contract[1], batch[1])
     nb, na = len(batch[0]), len(free_a)
@@ -76,19 +79,19 @@ def _vjp(g: Node, out: Node, a: Node, b: Node, contract: Pair, batch: Pair) -> t
     rest = sorted(range(len(contract[1])), key=lambda i: contract[1][i])
     there = tuple(contract[0][i] for i in rest)
     if _ahead(there, free_a):
-        da = _product(b, g, (free_b, of_b), (batch[1], lead))
+        da = _product(b, g, (free_b, of_b), (batch[1], lead), precision)
         da = permute(da, inverse(batch[0] + there + free_a))
     else:
-        da = _product(g, b, (of_b, free_b), (lead, batch[1]))
+        da = _product(g, b, (of_b, free_b), (lead, batch[1]), precision)
         da = permute(da, inverse(batch[0] + free_a + there))
 
     # over a's free axes: batch, a's contracted axes in a's order, b's free axes
     rest = sorted(range(len(contract[0])), key=lambda i: contract[0][i])
     there = tuple(contract[1][i] for i in rest)
     if _ahead(free_b, there):
-        db = _product(g, a, (of_a, free_a), (lead, batch[0]))
+        db = _product(g, a, (of_a, free_a), (lead, batch[0]), precision)
         return da, permute(db, inverse(batch[1] + free_b + there))
-    db = _product(a, g, (free_a, of_a), (batch[0], lead))
+    db = _product(a, g, (free_a, of_a), (batch[0], lead), precision)
     return da, permute(db, inverse(batch[1] + there + free_b))
 
 
@@ -97,10 +100,10 @@ def _ahead(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return bool(one and other) and max(one) < min(other)
 
 
-def _product(a: Node, b: Node, contract: Pair, batch: Pair) -> Node:
+def _product(a: Node, b: Node, contract: Pair, batch: Pair, precision: str) -> Node:
     """dot_general; where nothing is summed a multiplication, which is made where it is read."""
     if contract[0]:
-        return call.dot_general(a, b, contract=contract, batch=batch)
+        return call.dot_general(a, b, contract=contract, batch=batch, **given(precision))
     free_a, free_b = free_axes(len(a.shape), (), batch[0]), free_axes(len(b.shape), (), batch[1])
     left, right = permute(a, batch[0] + free_a), permute(b, batch[1] + free_b)
     nb = len(batch[0])
@@ -113,13 +116,15 @@ def _shift(axes: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
     return axes if dim is None else tuple(a + (a >= dim) for a in axes)
 
 
-def _batch(inputs: Sequence[Node], dims: Sequence[int | None], contract: Pair, batch: Pair) -> Batched:
+def _batch(
+    inputs: Sequence[Node], dims: Sequence[int | None], contract: Pair, batch: Pair, precision: str = "float32",
+) -> Batched:
     (a, b), (da, db) = inputs, dims
     pairs: list[Pair] = [(_shift(p[0], da), _shift(p[1], db)) for p in (contract, batch)]
     if da is not None and db is not None:
         both = ((da, *pairs[1][0]), (db, *pairs[1][1]))
-        return call.dot_general(a, b, contract=pairs[0], batch=both), 0
-    out = call.dot_general(a, b, contract=pairs[0], batch=pairs[1])  # the batch is one more free axis
+        return call.dot_general(a, b, contract=pairs[0], batch=both, **given(precision)), 0
+    out = call.dot_general(a, b, contract=pairs[0], batch=pairs[1], **given(precision))  # the batch is one more free axis
     nb = len(batch[0])
     free_a = free_axes(len(a.shape), *(p[0] for p in pairs))
     if da is not None:

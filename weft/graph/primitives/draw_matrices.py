@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.errors import DTypeError, ShapeError
 from weft.graph.node import ErrorSample, Sample
-from weft.graph.primitives.matrices import MatrixError
+from weft.graph.primitives.matrices import MatrixError, operand_of
 
 Make = Callable[..., np.ndarray]
 
@@ -63,12 +63,12 @@ def _samples(
 
 
 def _errors(name: str, square: bool = True, **params: Any) -> Iterable[ErrorSample]:
-    x = np.ones((2, 3), np.float32)
-    yield ErrorSample((x[0],), params, MatrixError, rf"{name}: x has shape \(3,\); a matrix or a stack")
+    x, a = np.ones((2, 3), np.float32), operand_of(name)
+    yield ErrorSample((x[0],), params, MatrixError, rf"{name}: {a} has shape \(3,\); a matrix or a stack")
     if square:
-        yield ErrorSample((x,), params, MatrixError, rf"{name}: x has shape \(2, 3\); .*a square matrix")
-    yield ErrorSample((np.eye(2, dtype=np.float16),), params, DTypeError, rf"{name}: x is float16, but must be one of .*float32")
-    yield ErrorSample((np.eye(2, dtype=np.int64),), params, DTypeError, rf"{name}: x is int64, but must be one of")
+        yield ErrorSample((x,), params, MatrixError, rf"{name}: {a} has shape \(2, 3\); .*a square matrix")
+    yield ErrorSample((np.eye(2, dtype=np.float16),), params, DTypeError, rf"{name}: {a} is float16, but must be one of .*float3")
+    yield ErrorSample((np.eye(2, dtype=np.int64),), params, DTypeError, rf"{name}: {a} is int64, but must be one of")
 
 
 def _of(name: str, make: Make, square: bool = True, **params: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -112,7 +112,7 @@ def pinv(rng: np.random.Generator) -> Iterable[Sample]:
 
 def pinv_errors() -> Iterable[ErrorSample]:
     x, r = np.ones((4, 2, 3), np.float32), np.ones((), np.float32)
-    yield ErrorSample((x[0, 0], r), {}, MatrixError, r"pinv: x has shape \(3,\)")
+    yield ErrorSample((x[0, 0], r), {}, MatrixError, r"pinv: a has shape \(3,\)")
     wide = np.ones(3, np.float32)
     yield ErrorSample((x, wide), {}, ShapeError, r"pinv: rcond has shape \(3,\), which does not broadcast to \(4,\)")
-    yield ErrorSample((x.astype(np.float16), r), {}, DTypeError, r"pinv: x is float16")
+    yield ErrorSample((x.astype(np.float16), r), {}, DTypeError, r"pinv: a is float16")

@@ -27,8 +27,14 @@ class MatrixError(ShapeError, np.linalg.LinAlgError):
     """A shape that is no matrix, or no square one."""
 
 
-def check(name: str, x: Node, square: bool = False, argument: str = "x") -> Shape:
+def operand_of(name: str) -> str:
+    """What NumPy's function of this name calls its matrix."""
+    return "x" if name in ("expm", "svdvals") else "a"
+
+
+def check(name: str, x: Node, square: bool = False, argument: str | None = None) -> Shape:
     """The leading extents of a stack of matrices."""
+    argument = argument or operand_of(name)
     if len(x.shape) < 2:
         raise MatrixError(f"{name}: {argument} has shape {x.shape}; a matrix or a stack of matrices is needed.")
     if square and x.shape[-1] != x.shape[-2]:

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from weft.errors import ShapeError, gib
-from weft.formats import COMPLEX, Format
+from weft.formats import COMPLEX, Format, scalar
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.origin import user_frame, user_function
 
 LATER = {  # files whose entries few programs need, loaded when one is asked for
+    "attention": "attention attention_gradient",
     "complexes": "complex complex_constant conj imag real",
     "factors": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
     "solving": "cofactors det expm inv pinv slogdet solve",
@@ -106,8 +107,8 @@ def constant(value: Any, dtype: Format) -> Node:
     if dtype in COMPLEX:
         return _hosted().constant(value, dtype)
     if -65504 <= value <= 65504:  # float16's largest
-        return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
+        return Node(CONSTANT, (), {"value": scalar(value, dtype)}, (), dtype)
     if dtype.kind == "float":
         value = float(value)  # bfloat16 takes no int of more than 64 bits
     with np.errstate(over="ignore"):  # who asks for numbers of users warns of them
-        return Node(CONSTANT, (), {"value": dtype.numpy.type(value)}, (), dtype)
+        return Node(CONSTANT, (), {"value": scalar(value, dtype)}, (), dtype)

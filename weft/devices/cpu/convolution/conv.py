@@ -11,7 +11,7 @@ from weft.devices.cpu.emit.generated import Generated, generated
 from weft.devices.cpu.emit.isa import ISA
 from weft.devices.cpu.emit.text import Module
 from weft.kernel.convolution import match_conv
-from weft.kernel.ir import Contraction, Kernel
+from weft.kernel.ir import Chain, Kernel, Stage
 
 
 def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
@@ -32,7 +32,9 @@ def generate_conv(kernel: Kernel, isa: ISA) -> Generated | None:
         if phase.axes or len(phase.stages) != 1 or kernel.scratch:
             return None
         stage, prefix = phase.stages[0], f"{kernel.name}.{number}"
-        if not isinstance(stage, Contraction):
+        if isinstance(stage, Chain):
+            return None
+        if isinstance(stage, Stage):
             if stage.reductions or any(s.mode != "set" for s in stage.stores):
                 return None
             parts.append(Fill(kernel, stage, isa, module, prefix))

@@ -1,16 +1,19 @@
-"""Casts as NumPy makes them, and the 16-bit floats, which are held as float and rounded to their dtype."""
+"""Casts as NumPy makes them, and narrow floats, which are held as float and rounded to their dtype."""
 
 from __future__ import annotations
 
 from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.rounding import decoded, encoded, round_to
 from weft.devices.cpu.emit.types import llvm_type
-from weft.formats import BOOL, FLOAT16, FLOATS, UINT8, UINT32, UINT64, Format
+from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOATS, UINT8, UINT32, UINT64, Format
 
 
 def round_half(o: Ops, x: str, dtype: Format) -> str:
-    """A float rounded to float16 or bfloat16 (nearest, ties to even; NaN kept), still held as float."""
+    """A float rounded to a narrow format (nearest, ties to even; NaN kept), still held as float."""
     if dtype == FLOAT16:
         return o.convert("fpext", "half", o.convert("fptrunc", "float", x, "half"), "float")
+    if dtype is not BFLOAT16:
+        return round_to(o, x, dtype)
     bits = o.convert("bitcast", "float", x, "i32")
     odd = o.op("and", "i32", o.op("lshr", "i32", bits, o.c("i32", 16)), o.c("i32", 1))
     up = o.op("add", "i32", o.op("add", "i32", bits, o.c("i32", 0x7FFF)), odd)
@@ -89,12 +92,14 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
         x, source = o.convert("zext", "i1", x, "i8"), UINT8
     s = llvm_type(source)
     if source.narrow:
-        x, s = half_bits(o, x, source), "i16"
+        x, s = half_bits(o, x, source), f"i{source.bits}"
     if target is BOOL:
         return o.cmp("ne", "i8", x, o.c("i8", 0))
     if target.narrow:
         if target == FLOAT16:
             return o.convert("fpext", "half", o.convert("bitcast", s, x, "half"), "float")
+        if target is not BFLOAT16:
+            return decoded(o.f, x, target, o.lanes)
         high = o.op("shl", "i32", o.convert("zext", "i16", x, "i32"), o.c("i32", 16))
         return o.convert("bitcast", "i32", high, "float")
     t = llvm_type(target)
@@ -102,9 +107,11 @@ def bitcast(o: Ops, x: str, source: Format, target: Format) -> str:
 
 
 def half_bits(o: Ops, x: str, dtype: Format) -> str:
-    """The i16 of a half held as float."""
+    """The integer that has the bits of a narrow number held as float."""
     if dtype == FLOAT16:
         return o.convert("bitcast", "half", o.convert("fptrunc", "float", x, "half"), "i16")
+    if dtype is not BFLOAT16:
+        return encoded(o.f, x, dtype, o.lanes)
     bits = o.op("lshr", "i32", o.convert("bitcast", "float", x, "i32"), o.c("i32", 16))
     return o.convert("trunc", "i32", bits, "i16")
 

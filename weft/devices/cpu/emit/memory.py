@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from weft.devices.cpu.emit.rounding import decoded, encoded
 from weft.devices.cpu.emit.text import Function
 from weft.devices.cpu.emit.types import cell_type, literal, llvm_type, memory_type, splat_text, wide
 from weft.formats import BFLOAT16, BOOL, FLOAT16, Format
@@ -19,7 +20,7 @@ def from_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str
         bits = f.let(f"zext {wide('i16', lanes)} {name} to {wide('i32', lanes)}")
         high = f.let(f"shl {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
         return f.let(f"bitcast {wide('i32', lanes)} {high} to {wide('float', lanes)}")
-    return name
+    return decoded(f, name, dtype, lanes) if dtype.narrow else name
 
 
 def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
@@ -32,7 +33,7 @@ def to_memory(f: Function, name: str, dtype: Format, lanes: int | None) -> str:
         bits = f.let(f"bitcast {wide('float', lanes)} {name} to {wide('i32', lanes)}")
         high = f.let(f"lshr {wide('i32', lanes)} {bits}, {splat_text('i32', '16', lanes)}")
         return f.let(f"trunc {wide('i32', lanes)} {high} to {wide('i16', lanes)}")
-    return name
+    return encoded(f, name, dtype, lanes) if dtype.narrow else name
 
 
 def memory_literal(dtype: Format, fill: object) -> str:
@@ -40,7 +41,7 @@ def memory_literal(dtype: Format, fill: object) -> str:
     if dtype is BOOL:
         return "1" if fill else "0"
     if dtype.narrow:
-        return str(np.asarray(fill).astype(dtype.numpy).view(np.int16).item())
+        return str(np.asarray(fill).astype(dtype.numpy).view(dtype.integer.numpy).item())
     return literal(dtype, fill)
 
 

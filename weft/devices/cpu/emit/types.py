@@ -1,7 +1,7 @@
 """LLVM types and constants of weft's dtypes.
 
-In registers a bool is ``i1`` and float16 and bfloat16 are ``float`` already rounded to their dtype; in memory
-a bool is a byte 0 or 1 and the halves are 16 bits.
+In registers a bool is ``i1`` and narrow floats are ``float`` already rounded to their dtype; in memory
+a bool is a byte 0 or 1, float16 a ``half``, and the other narrow floats are integers of their width.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.formats import BFLOAT16, BOOL, FLOAT16, FLOATS, Format
+from weft.formats import BOOL, FLOAT16, FLOATS, Format, converted
 
 
 @cache
@@ -30,7 +30,7 @@ def memory_type(dtype: Format) -> str:
     """The scalar type of a dtype in memory."""
     if dtype is FLOAT16:
         return "half"
-    return "i8" if dtype is BOOL else "i16" if dtype is BFLOAT16 else llvm_type(dtype)
+    return f"i{dtype.bits}" if dtype is BOOL or dtype.narrow else llvm_type(dtype)
 
 
 def cell_type(type_: str) -> str:
@@ -57,7 +57,7 @@ def float_text(value: float) -> str:
 def _rounded_text(dtype: Format, double: bytes) -> str:
     """The text of a double that is rounded to a dtype; by its bits, since 0.0 == -0.0 and NaN != NaN."""
     with np.errstate(over="ignore"):
-        return float_text(float(np.asarray(struct.unpack(">d", double)[0]).astype(dtype.numpy)))
+        return float_text(float(converted(np.asarray(struct.unpack(">d", double)[0]), dtype.numpy)))
 
 
 def literal(dtype: Format, value: Any) -> str:

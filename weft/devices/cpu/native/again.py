@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
-import re
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.devices.cpu.native import emission
+from weft.devices.processes import python, started
 from weft.signals import uninterrupted
 
 TRIES = 3  # processes that end by themselves before no more are started
@@ -38,7 +36,7 @@ class Again:
 
     def __init__(self, features: Callable[[], str]) -> None:
         self.features = features
-        self.possible = _python() is not None  # where no process can be started, everything is compiled well at once
+        self.possible = python() is not None  # where no process can be started, everything is compiled well at once
         self.starting = threading.Lock()  # held while a process is started, before ``state`` where both are
         self.state = threading.Condition()
         self._waiting: deque[Job] = deque()
@@ -166,19 +164,4 @@ class Again:
 
 
 def _start() -> Any:
-    import subprocess
-
-    python = _python()
-    assert python is not None
-    return subprocess.Popen(
-        [python, "-I", "-S", str(Path(emission.__file__))], bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, start_new_session=True,  # Ctrl-C is for the program alone
-    )
-
-
-def _python() -> str | None:
-    """The interpreter, unless this is a program that has one inside."""
-    name = sys.executable or ""
-    if getattr(sys, "frozen", False) or not re.match(r"(python|pypy)", os.path.basename(name), re.IGNORECASE):
-        return None
-    return name
+    return started(emission.__file__)

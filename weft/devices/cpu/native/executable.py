@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from weft.devices.cpu.native.slots import Slots, aligned, nbytes
 from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
 from weft.errors import gib
-from weft.formats import Format
+from weft.formats import Format, scalar
 from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
 
 FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock
@@ -205,7 +206,7 @@ class _Sequence:
 
 
 class _Narrowed:
-    """Half-width numbers become their bits: NumPy knows how they round."""
+    """Numbers of narrow formats become their bits: NumPy knows how they round."""
 
     def __init__(self, run: Callable[..., list[Any]], dtypes: dict[int, Format]) -> None:
         self.run = run
@@ -215,5 +216,5 @@ class _Narrowed:
         inputs = list(inputs)
         with np.errstate(over="ignore"):  # a number of the user's text was warned of where it stands
             for position, dtype in self.dtypes.items():
-                inputs[position] = int(np.asarray(inputs[position], dtype.numpy).view(np.uint16))
+                inputs[position] = int.from_bytes(scalar(inputs[position], dtype).tobytes(), sys.byteorder)
         return self.run(inputs, held)

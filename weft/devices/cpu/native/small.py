@@ -134,7 +134,7 @@ def _formats() -> dict[Format, int]:
     out = {}
     for k, dtype in enumerate(FORMATS.values()):
         kind = {FLOAT32: layouts.FLOAT32, FLOAT64: layouts.FLOAT64}.get(dtype) or _KINDS.get(dtype.kind, layouts.UNUSED)
-        least, most = (-65504, 65504) if dtype.kind == "float" else (dtype.least, min(dtype.greatest, (1 << 63) - 1))
+        least, most = (-dtype.reach, dtype.reach) if dtype.kind == "float" else (dtype.least, min(dtype.greatest, (1 << 63) - 1))
         if dtype is BOOL:  # takes no integers
             least, most = 1, 0
         out[dtype] = start + k * size

@@ -1,0 +1,80 @@
+"""Rows of steps that go wrong, for ``bench_on_stub``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from weft.devices import get_device
+from weft.devices.cuda.driver import DriverError
+from weft.tools.gpu_bench.setting import Rows, Setting
+
+
+def good(setting: Setting) -> dict[str, Any]:
+    """A row that asks the device for something."""
+    setting.card.allocate(8)
+    return {"right": True, "process": os.getpid()}
+
+
+def named(*rows: tuple[str, Callable[[Setting], dict[str, Any]]]) -> Callable[[Setting], Rows]:
+    def made(setting: Setting) -> Rows:
+        for name, row in rows:
+            yield name, lambda row=row: row(setting)
+
+    return made
+
+
+def raises(setting: Setting) -> dict[str, Any]:
+    raise ValueError("what is wrong")
+
+
+def wrong(setting: Setting) -> dict[str, Any]:
+    return {"right": False, "worst": float("nan")}
+
+
+def dies(setting: Setting) -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return {}
+
+
+def loses(setting: Setting) -> dict[str, Any]:
+    """As after an illegal address: whatever is asked from then on is refused."""
+
+    def refuse(*given: Any) -> Any:
+        raise DriverError("an illegal memory access was encountered")
+
+    driver = get_device("gpu").driver  # type: ignore[attr-defined]
+    driver.synchronise = driver.launch = driver.allocate = refuse
+    return refuse()
+
+
+def slow(setting: Setting) -> dict[str, Any]:
+    time.sleep(1.5)
+    return {"right": True}
+
+
+def longer(setting: Setting) -> dict[str, Any]:
+    time.sleep(8)
+    return {"right": True}
+
+
+def hangs(setting: Setting) -> dict[str, Any]:
+    time.sleep(600)
+    return {}
+
+
+FAULTS = named(("first", good), ("raises", raises), ("dies", dies), ("loses", loses), ("last", good))
+WRONG = named(("first", good), ("not right", wrong))
+SLOW = named(("one", slow), ("two", slow), ("three", slow), ("four", slow))
+LATE = named(("one", longer), ("hangs", hangs))
+HANGS = named(("first", good), ("hangs", hangs), ("never", good))
+ALL = named(("first", good), ("second", good))
+
+
+def at_once(setting: Setting) -> Rows:
+    """Dies before its first row."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield "never", lambda: {}

@@ -1,0 +1,1 @@
+"""Chains of products whose middle is never stored: attention and its gradient."""

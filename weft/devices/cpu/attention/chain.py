@@ -1,0 +1,367 @@
+"""A chain of products as LLVM text: units of rows, blocks of columns, and all products on one tile.
+
+No more of the middle exists at a time than a tile a worker.
+
+Columns come in ascending blocks, so sums over them do not depend on units or threads. Sums over rows (the gradients of keys and
+values) are made a unit each, in the order of its rows, and joined in the order of the units, which extents decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from weft.devices.cpu.attention.finite import Finite
+from weft.devices.cpu.attention.middle import Middle
+from weft.devices.cpu.attention.plan import SERIAL_FLOPS, Plan, Side
+from weft.devices.cpu.attention.room import Room, Shared
+from weft.devices.cpu.attention.tiles import Tiles
+from weft.devices.cpu.emit.chunks import count_entry, divide, run_chunks, share
+from weft.devices.cpu.emit.generated import Generated, generated
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.product.pack import Packer
+from weft.kernel.ir import Chain, Kernel, Outer
+
+
+def generate_chain(kernel: Kernel, isa: ISA) -> Generated:
+    """LLVM text for a kernel whose only stage is a chain of products."""
+    ((stage,),) = (phase.stages for phase in kernel.phases)
+    if not isinstance(stage, Chain):
+        raise ValueError(f"kernel {kernel.name} is no chain of products alone")
+    return _Driver(kernel, Plan(stage, isa)).generate()
+
+
+class _Driver:
+    def __init__(self, kernel: Kernel, plan: Plan) -> None:
+        self.kernel, self.plan = kernel, plan
+        self.m = Module()
+        self.symbol = f"weft_{kernel.name}"
+        self.room, self.shared = Room(plan), Shared(plan)
+        self.tiles = Tiles(self.m, plan, self.symbol)
+        self.middle = Middle(self.m, kernel, plan, self.room)
+        self.finite = Finite(self.m, plan, self.symbol)
+        self.packs: dict[tuple, str] = {}
+        self.outer = "".join(f", i64 %o{n}" for n in range(len(plan.outer)))
+        self.rest_rows, self.rest_columns = plan.rows % plan.wide, plan.columns % plan.block
+        self.heights = [plan.wide] * (plan.rows >= plan.wide) + [self.rest_rows] * (self.rest_rows > 0)
+        self.widths = [plan.block] * (plan.columns >= plan.block) + [self.rest_columns] * (self.rest_columns > 0)
+
+    def generate(self) -> Generated:
+        plan, m = self.plan, self.m
+        marks = {
+            "chain softmax": plan.chain.softmax is not None, "chain across": bool(plan.across),
+            "chain packs": bool(self.room.packed), "chain skips": bool(plan.chain.where), "chain panels": plan.panels > 1,
+            "chain last rows": self.rest_rows > 0, "chain last columns": self.rest_columns > 0,
+            "chain splits": plan.splits > 1, "chain turns": plan.turns > 1,
+        }
+        for path in ("chain", *(path for path, holds in marks.items() if holds)):
+            m.took(path)
+        for live in self.heights:
+            for count in self.widths:
+                self._tile(live, count)
+            self._strip(live)
+        self._unit()
+        if plan.across:
+            self._join()
+        f = m.function(f"define void @{self.symbol}(ptr %args)")
+        count_entry(m, f)
+        parallel = plan.flops > SERIAL_FLOPS
+        if plan.batch * plan.splits:
+            run_chunks(m, f, f"@{self.symbol}.unit", plan.batch * plan.splits, parallel)
+        if plan.across and plan.batch * plan.columns:
+            run_chunks(m, f, f"@{self.symbol}.join", plan.batch * len(self._column_blocks()), parallel)
+        f.do("ret void")
+        m.vectors = True
+        return generated(m, self.symbol, self.shared.bytes, self.room.bytes)
+
+    def _column_blocks(self) -> range:
+        return range(0, self.plan.columns, self.plan.block)
+
+    # ---- operands
+
+    def _side(self, f: Function, side: Side, position: str | int) -> str:
+        """Where one of what is multiplied begins, at a row or a column."""
+        size = side.buffer.dtype.bytes
+        at: str | int = f.add(f.mul(position, side.place), side.const)
+        for n, stride in enumerate(side.outer):
+            at = f.add(at, f.mul(f"%o{n}", stride))
+        return f.offset(f.load("ptr", f.offset("%args", 8 * side.buffer.id), 8), f.mul(at, size))
+
+    def _turned(self, side: Side, live: int) -> str:
+        """Copies rows as [own axis][rows]."""
+        return self._packing(("turned", side.buffer.dtype, live, side.place, side.own), lambda name: self._packer(side).columns(
+            name, live, side.place, side.own, self.plan.wide
+        ))
+
+    def _packing(self, key: tuple, make: Callable[[str], None]) -> str:
+        """The name of a function, which is made when it is first asked for."""
+        if key not in self.packs:
+            self.packs[key] = f"{self.symbol}.pack{len(self.packs)}"
+            make(self.packs[key])
+        return self.packs[key]
+
+    def _packer(self, side: Side) -> Packer:
+        return Packer(self.m, side.buffer.dtype, self.plan.chain.accum, self.plan.lanes)
+
+    def _copied(self, side: Side, out: int) -> str:
+        """Copies rows, or columns, as they are, each ``out`` elements from the one before."""
+        key = ("copied", side.buffer.dtype, side.place, side.own, out)
+        return self._packing(key, lambda name: self._packer(side).rows(name, side.place, side.own, out, 8))
+
+    def _column(self, f: Function, side: Side) -> tuple[str, int, int]:
+        """(where the columns from %j on lie, how far columns lie apart, and numbers of one)"""
+        if side in self.room.packed:
+            return f.offset("%base", self.room.packed[side]), side.extent, 1
+        return self._side(f, side, "%j"), side.place, side.own
+
+    # ---- one tile
+
+    def _tile_name(self, live: int, count: int) -> str:
+        return f"{self.symbol}.rows{live}.columns{count}"
+
+    def _tile(self, live: int, count: int) -> None:
+        """@name(args, work, base, sums, flag, outer..., i, j): rows from %i, columns from %j. work: of the panel, base: of the
+        worker, sums: over the unit's rows, flag: whether what lies along the columns is not finite somewhere."""
+        plan, room = self.plan, self.room
+        name = self._tile_name(live, count)
+        for masked in (False, True) if plan.chain.where else (False,):
+            own = f"{name}.middle{'.masked' * masked}"
+            g = self.m.function(f"define internal void @{own}(ptr %args, ptr %work, ptr %tile{self.outer}, i64 %i, i64 %j)")
+            (self.middle.softmax if plan.chain.softmax else self.middle.plain)(g, live, count, masked)
+            g.do("ret void")
+        f = self.m.function(
+            f"define internal void @{name}(ptr %args, ptr %work, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, i64 %j)"
+        )
+        none, every = self.middle.bounds(f, live, count)
+        if none is not None:
+            with f.when(none):
+                self._skipped(f, live, count)
+                f.do("ret void")
+        vectors = -(-live // plan.lanes)
+        tile = f.offset("%base", room.tiles[0])
+        for k, (rows, columns) in enumerate(zip(plan.inner_rows, plan.inner_columns, strict=True)):
+            start, place, step = self._column(f, columns)
+            self.tiles.product(
+                f, start, f.offset("%work", room.turned[rows]), f.offset("%base", room.tiles[k]), rows=count, vectors=vectors,
+                k=rows.extent, a_row=place, a_k=step, b_k=plan.wide, ld=plan.wide, mode="set",
+            )
+        given = f"(ptr %args, ptr %work, ptr {tile}{self.outer}, i64 %i, i64 %j)"
+        if every is None:
+            f.do(f"call void @{name}.middle{given}")
+        else:
+            with f.when(every):
+                f.do(f"call void @{name}.middle{given}")
+            with f.otherwise():
+                f.do(f"call void @{name}.middle.masked{given}")
+        mode = "shrink" if plan.chain.softmax else "add"
+        for o in plan.along:
+            side = plan.side(o)
+            start, place, step = self._column(f, side)
+            self.tiles.product(
+                f, start, f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.sums_of(o)), rows=side.extent,
+                vectors=vectors, k=count, a_row=step, a_k=place, b_k=plan.wide, ld=plan.wide, mode=mode,
+                shrink=f.offset("%work", room.shrink),
+            )
+        for o in plan.across:
+            side, width = plan.side(o), Shared.width(plan, o)
+            value, plain = f.offset("%base", room.tiles[plan.tile(o.value)]), f.offset("%work", room.plain[side])
+            self.tiles.product(
+                f, value, plain, self._sums_at(f, o, "%j"), rows=count, vectors=width // plan.lanes, k=live, a_row=plan.wide,
+                a_k=1, b_k=width, ld=width, mode="add",
+            )
+        f.do("ret void")
+
+    def _sums_at(self, f: Function, o: Outer, column: str | int) -> str:
+        return f.offset("%sums", f.add(f.mul(column, Shared.width(self.plan, o) * self.plan.size), self.shared.at[o.id]))
+
+    def _skipped(self, f: Function, live: int, count: int) -> None:
+        """A tile of zeros: they are still multiplied, which tells where what they meet is not finite."""
+        plan, room = self.plan, self.room
+        vectors = -(-live // plan.lanes)
+        zeros = f.offset("%base", room.zeros)
+        if plan.along:
+            with f.when("%flag"):
+                for o in plan.along:
+                    side = plan.side(o)
+                    self.finite.columns(f, side, self._side(f, side, "%j"), count, zeros)
+                    self.finite.add_down(f, zeros, f.offset("%work", room.sums_of(o)), side.extent, vectors)
+        for o in plan.across:
+            side, width = plan.side(o), Shared.width(plan, o)
+            bad = self.finite.rows(f, f.offset("%work", room.plain[side]), live, width, zeros)
+            with f.when(bad):
+                self.finite.add_to_rows(f, zeros, self._sums_at(f, o, "%j"), count, width)
+
+    # ---- rows
+
+    def _strip(self, live: int) -> None:
+        """@name(args, base, sums, flag, outer..., i, panels): all columns for so many panels of rows from %i on."""
+        plan, room = self.plan, self.room
+        f = self.m.function(
+            f"define internal void @{self.symbol}.rows{live}(ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 %i, "
+            f"i64 %panels)"
+        )
+        with f.loop(0, "%panels") as p:
+            self._begin(f, f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide)), live)
+        whole = plan.columns // plan.block
+        if whole:
+            with f.loop(0, whole * plan.block, plan.block) as j:
+                self._columns(f, live, plan.block, j)
+        if self.rest_columns:
+            self._columns(f, live, self.rest_columns, whole * plan.block)
+        if plan.along or plan.chain.stores:
+            with f.loop(0, "%panels") as p:
+                work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
+                f.do(f"call void @{self.symbol}.rows{live}.done(ptr %args, ptr {work}, ptr %base{self.outer}, i64 {i})")
+            self._done(live)
+        f.do("ret void")
+
+    def _begin(self, f: Function, work: str, i: str, live: int) -> None:
+        plan, room, size = self.plan, self.room, self.plan.size
+        for side, at in room.turned.items():
+            name = self._turned(side, live)
+            f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {side.extent})")
+        for side, at in room.plain.items():
+            name = self._copied(side, plan.padded(side.extent))
+            f.do(f"call void @{name}(ptr {self._side(f, side, i)}, ptr {f.offset(work, at)}, i64 {live}, i64 {side.extent})")
+        for o in plan.along:
+            self._filled(f, f.offset(work, room.sums_of(o)), plan.side(o).extent * plan.wide * size, "zeroinitializer")
+        if plan.chain.softmax:
+            least = "splat (float 0xFFF0000000000000)" if size == 4 else "splat (double 0xFFF0000000000000)"
+            self._filled(f, f.offset(work, room.top), plan.wide * size, least)
+            self._filled(f, f.offset(work, room.total), plan.wide * size, "zeroinitializer")
+
+    def _filled(self, f: Function, pointer: str, nbytes: str | int, value: str) -> None:
+        with f.loop(0, nbytes, self.middle.width) as at:
+            f.store(self.middle.vector, value, f.offset(pointer, at), self.middle.width)
+
+    def _columns(self, f: Function, live: int, count: int, j: str | int) -> None:
+        plan, room = self.plan, self.room
+        for side, at in room.packed.items():
+            name = self._copied(side, side.extent)
+            f.do(f"call void @{name}(ptr {self._side(f, side, j)}, ptr {f.offset('%base', at)}, i64 {count}, i64 {side.extent})")
+        with f.loop(0, "%panels") as p:
+            work, i = f.offset("%base", f.mul(p, room.panel)), f.add("%i", f.mul(p, plan.wide))
+            given = f"ptr %args, ptr {work}, ptr %base, ptr %sums, i1 %flag{self.outer}, i64 {i}, i64 {j}"
+            f.do(f"call void @{self._tile_name(live, count)}({given})")
+
+    def _done(self, live: int) -> None:
+        """@name(args, work, base, outer..., i): the results of a panel."""
+        plan, room = self.plan, self.room
+        f = self.m.function(
+            f"define internal void @{self.symbol}.rows{live}.done(ptr %args, ptr %work, ptr %base{self.outer}, i64 %i)"
+        )
+        if plan.chain.stores:
+            self.middle.rows_done(f, live)
+        for n, o in enumerate(plan.along):
+            extent = plan.side(o).extent
+            name = self._packing(("results", extent), partial(self._turned_back, extent))
+            result = f.offset("%base", room.result)
+            f.do(f"call void @{name}(ptr {f.offset('%work', room.sums_of(o))}, ptr {result}, i64 {live})")
+            each = self._results(n, o)
+            f.do(f"call void @{each}(ptr %args, ptr %work, ptr {result}{self.outer}, i64 %i, i64 {live})")
+        f.do("ret void")
+
+    def _turned_back(self, extent: int, name: str) -> None:
+        """Copies [own axis][rows] as [rows][own axis]."""
+        accum = self.plan.chain.accum
+        Packer(self.m, accum, accum, self.plan.lanes).columns(name, extent, self.plan.wide, 1, self.plan.padded(extent))
+
+    def _results(self, n: int, o: Outer) -> str:
+        return self._packing(("stores", n, o.across), lambda name: self._stores(name, o))
+
+    def _stores(self, name: str, o: Outer) -> None:
+        f = self.m.function(f"define internal void @{name}(ptr %args, ptr %work, ptr %sums{self.outer}, i64 %i, i64 %count)")
+        self.middle.results(f, o, "%count")
+        f.do("ret void")
+
+    # ---- units
+
+    def _axes(self, f: Function, number: str, first: int, stop: int) -> None:
+        """%o of some of the outer axes, from one number; those of other loops are 0 where nothing reads them."""
+        for n in reversed(range(first, stop)):
+            number, index = divide(f, number, self.plan.outer[n].extent)
+            f.do(f"%o{n} = add i64 {index}, 0")
+
+    def _unit(self) -> None:
+        plan, shared = self.plan, self.shared
+        lead = len(plan.chain.batch)
+        f = self.m.function(f"define internal void @{self.symbol}.unit(ptr %args, i64 %unit, i64 %worker)")
+        scratch = self._scratch(f)
+        base = f.offset(scratch, f.add(f.mul("%worker", self.room.bytes), shared.bytes))
+        batch, split = divide(f, "%unit", plan.splits)
+        self._axes(f, batch, 0, lead)
+        sums = f.offset(scratch, f.mul("%unit", shared.unit))
+        if plan.across:
+            self._filled(f, sums, shared.unit, "zeroinitializer")
+        flag = "false"
+        if plan.chain.where:
+            for side in dict.fromkeys(plan.side(o) for o in plan.along):
+                zeros = f.offset(base, self.room.zeros)
+                bad = self.finite.columns(f, side, self._side(f, side, 0), plan.columns, zeros)
+                flag = bad if flag == "false" else f.let(f"or i1 {flag}, {bad}")
+        lo, hi = share(f, split, plan.turns * plan.strips, plan.splits)
+        body = f"ptr %args, i64 %turn, ptr %base, ptr %sums, i1 %flag{''.join(f', i64 %o{n}' for n in range(lead))}"
+        with f.loop(lo, hi) as turn:
+            given = body.replace("%turn", turn).replace("%base", base).replace("%sums", sums).replace("%flag", flag)
+            f.do(f"call void @{self.symbol}.turn({given})")
+        f.do("ret void")
+        f = self.m.function(f"define internal void @{self.symbol}.turn({body})")
+        group, strip = divide(f, "%turn", plan.strips)
+        self._axes(f, group, lead, len(plan.outer))
+        i = f.mul(strip, plan.panels * plan.wide)
+        whole = plan.rows // plan.wide
+        given = f"ptr %args, ptr %base, ptr %sums, i1 %flag{self.outer}"
+        first = f.mul(strip, plan.panels)
+
+        def full() -> None:
+            count = f.minimum(f.let(f"sub i64 {whole}, {first}"), plan.panels)
+            f.do(f"call void @{self.symbol}.rows{plan.wide}({given}, i64 {i}, i64 {count})")
+
+        def last() -> None:
+            f.do(f"call void @{self.symbol}.rows{self.rest_rows}({given}, i64 {whole * plan.wide}, i64 1)")
+
+        if whole and not self.rest_rows:
+            full()
+        elif self.rest_rows and not whole:
+            last()
+        elif whole:
+            with f.when(f.let(f"icmp slt i64 {first}, {whole}", "c")):
+                full()
+            with f.otherwise():
+                last()
+        f.do("ret void")
+
+    def _scratch(self, f: Function) -> str:
+        kernel = self.kernel
+        slot = len(kernel.inputs) + len(kernel.outputs) + len(kernel.scalars)
+        return f.load("ptr", f.offset("%args", 8 * slot), 8)
+
+    def _join(self) -> None:
+        """The sums of a batch's units, added up, and their stores: some columns a chunk."""
+        plan, shared = self.plan, self.shared
+        lead = len(plan.chain.batch)
+        f = self.m.function(f"define internal void @{self.symbol}.join(ptr %args, i64 %chunk, i64 %worker)")
+        scratch = self._scratch(f)
+        blocks = len(self._column_blocks())
+        batch, block = divide(f, "%chunk", blocks)
+        self._axes(f, batch, 0, lead)
+        for n in range(lead, len(plan.outer)):
+            f.do(f"%o{n} = add i64 0, 0")
+        j = f.mul(block, plan.block)
+        count = f.minimum(f.let(f"sub i64 {plan.columns}, {j}"), plan.block)
+        start = f.offset(scratch, f.mul(batch, plan.splits * shared.unit))
+        vec, width = self.middle.vector, self.middle.width
+        for n, o in enumerate(plan.across):
+            row = shared.width(plan, o) * plan.size
+            first = f.offset(start, f.add(f.mul(j, row), shared.at[o.id]))
+            if plan.splits > 1:
+                with f.loop(0, f.mul(count, row), width) as at:
+                    place = f.offset(first, at)
+                    total = f.load(vec, place, width)
+                    for k in range(1, plan.splits):
+                        total = f.let(f"fadd {vec} {total}, {f.load(vec, f.offset(place, k * shared.unit), width)}")
+                    f.store(vec, total, place, width)
+            each = self._results(n, o)
+            f.do(f"call void @{each}(ptr %args, ptr null, ptr {first}{self.outer}, i64 {j}, i64 {count})")
+        f.do("ret void")

@@ -1,0 +1,237 @@
+"""The middle of a chain on one tile: scores, softmax, and what outer products multiply. Vectors run along the rows."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.attention.plan import Plan
+from weft.devices.cpu.attention.room import Room
+from weft.devices.cpu.emit.affine import affine_text
+from weft.devices.cpu.emit.check import record_slot
+from weft.devices.cpu.emit.emit import Env, ValueEmitter, emit_store, emit_value
+from weft.devices.cpu.emit.env import key_of
+from weft.devices.cpu.emit.exp_log import exp
+from weft.devices.cpu.emit.masks import first_mask
+from weft.devices.cpu.emit.memory import load_scalar
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.text import Function, Module
+from weft.kernel.ir import Kernel, Outer, Value
+from weft.kernel.walk import dependencies, each, roots, stores_of, uppermost
+
+INFINITE = float("inf")
+
+
+class Middle:
+    """Emits values and stores of one chain."""
+
+    def __init__(self, m: Module, kernel: Kernel, plan: Plan, room: Room) -> None:
+        self.m, self.kernel, self.plan, self.room = m, kernel, plan, room
+        self.deps: dict[int, frozenset] = {}
+        self.values = list(each(roots([plan.chain])))
+        self.vector = f"<{plan.lanes} x {plan.scalar}>"
+        self.width = plan.lanes * plan.size
+
+    # ---- where values are evaluated
+
+    def env(self, f: Function, places: dict[int, str]) -> Env:
+        """What every element shares; ``places``: where axes stand that are not outer ones."""
+        plan, kernel = self.plan, self.kernel
+        axes = {a.id: f"%o{n}" for n, a in enumerate(plan.outer)} | places
+        used = {v.attr.buffer.id for v in self.values if v.op == "load"}
+        used |= {s.access.buffer.id for s in stores_of(plan.chain)}
+        pointers = {b: f.load("ptr", f.offset("%args", 8 * b), 8) for b in sorted(used)}
+        first = len(kernel.inputs) + len(kernel.outputs)
+        scalars = {
+            v.attr: load_scalar(f, kernel.scalars[v.attr], f.offset("%args", 8 * (first + v.attr)))
+            for v in self.values if v.op == "scalar"
+        }
+        record = ""
+        if any(v.op == "check" for v in self.values):
+            record = f.load("ptr", f.offset("%args", 8 * record_slot(kernel)), 8)
+        buffers = {key_of(b): pointers[b.id] for b in (*kernel.inputs, *kernel.outputs) if b.id in pointers}
+        return Env(axes=axes, pointers=buffers, scalars=scalars, lanes=plan.lanes, deps=self.deps, record=record)
+
+    def _lane(self, base: Env, v: int, live: int) -> Env:
+        """The v-th vector of a panel's rows, of which ``live`` are there."""
+        plan = self.plan
+        rest = max(0, min(plan.lanes, live - v * plan.lanes))
+        return Env(
+            axes=base.axes, pointers=base.pointers, scalars=base.scalars, lanes=plan.lanes, deps=base.deps, record=base.record,
+            offsets={plan.row.id: v * plan.lanes}, vector=plan.row.id, tag=v + 1,
+            mask=None if rest == plan.lanes else first_mask(plan.lanes, rest),
+        )
+
+    def _rows_alone(self, f: Function, env: Env, roots: list[Value]) -> None:
+        """Emit what depends on the rows, and not on the columns, in front of the loop over these."""
+        mine, other = self.plan.row.id, self.plan.column.id
+
+        def alone(value: Value) -> bool:
+            deps = dependencies(value, self.deps)
+            return mine in deps and other not in deps and not any(isinstance(d, tuple) for d in deps)
+
+        for value in uppermost(roots, alone):
+            emit_value(f, self.m, self.plan.isa, value, env)
+
+    # ---- which columns count
+
+    def bounds(self, f: Function, rows: int, columns: int) -> tuple[str | None, str | None]:
+        """(whether no place of a tile counts, whether all do), as bits; None where all do always. The tile begins at %i, %j."""
+        plan = self.plan
+        none = every = None
+        extents = {plan.row.id: rows, plan.column.id: columns}
+        e = ValueEmitter(f, self.m, plan.isa, Env(axes={
+            **{a.id: f"%o{n}" for n, a in enumerate(plan.outer)}, plan.row.id: "%i", plan.column.id: "%j"
+        }, deps=self.deps))
+        for affine, lo, hi in plan.chain.where:
+            start = affine_text(e, affine, vector=False)
+            reach = [c * (extents.get(a, 1) - 1) for a, c in affine.terms]
+            low, high = f.add(start, sum(r for r in reach if r < 0)), f.add(start, sum(r for r in reach if r > 0))
+            out = f.let(f"or i1 {f.let(f'icmp slt i64 {high}, {lo}')}, {f.let(f'icmp sge i64 {low}, {hi}')}")
+            inside = f.let(f"and i1 {f.let(f'icmp sge i64 {low}, {lo}')}, {f.let(f'icmp slt i64 {high}, {hi}')}")
+            none = out if none is None else f.let(f"or i1 {none}, {out}")
+            every = inside if every is None else f.let(f"and i1 {every}, {inside}")
+        return none, every
+
+    def _inside(self, f: Function, env: Env) -> str:
+        """A mask of the lanes that count."""
+        plan = self.plan
+        e, o = ValueEmitter(f, self.m, plan.isa, env), Ops(f, self.m, plan.isa, plan.lanes)
+        mask = ""
+        for affine, lo, hi in plan.chain.where:
+            at = affine_text(e, affine, vector=True)
+            for word, bound in (("sge", lo), ("slt", hi)):
+                one = o.cmp(word, "i64", at, f"splat (i64 {bound})")
+                mask = one if not mask else o.op("and", "i1", mask, one)
+        return mask
+
+    # ---- one tile
+
+    def softmax(self, f: Function, live: int, count: int, masked: bool) -> None:
+        """Scores into weights, with what changes of each row's top, total and sums. %work: the panel; %tile: of products."""
+        plan, s = self.plan, self.plan.chain.softmax
+        assert s is not None
+        vectors = -(-live // plan.lanes)
+        o = Ops(f, self.m, plan.isa, plan.lanes)
+        vec, t = self.vector, plan.scalar
+        product = plan.chain.inner[0].id
+        places = {plan.row.id: "%i", plan.column.id: ""}
+        base = self.env(f, places)
+        lanes = [self._lane(base, v, live) for v in range(vectors)]
+        for env in lanes:
+            self._rows_alone(f, env, [s.score, *plan.values])
+        hoisted = [dict(env.memo) for env in lanes]
+        tops = [f.local(vec, self.width) for _ in lanes]
+        for v, cell in enumerate(tops):
+            f.store(vec, f.load(vec, f.offset("%work", self.room.top + v * self.width), self.width), cell, self.width)
+        least = o.c(t, -INFINITE)
+
+        def at(n: str, v: int) -> str:
+            return f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
+
+        with f.loop(0, count) as n:
+            base.axes[plan.column.id] = f.add("%j", n)
+            for v, env in enumerate(lanes):
+                env.axes, env.memo = base.axes, dict(hoisted[v])
+                place = at(n, v)
+                env.accs = {product: f.load(vec, place, self.width)}
+                score = emit_value(f, self.m, plan.isa, s.score, env)
+                if masked:
+                    score = o.select(self._inside(f, env), t, score, least)
+                f.store(vec, score, place, self.width)
+                top = f.load(vec, tops[v], self.width)
+                f.store(vec, o.select(o.cmp("ogt", t, score, top), t, score, top), tops[v], self.width)
+        totals = [f.local(vec, self.width) for _ in lanes]
+        tops_now = []
+        for v, cell in enumerate(tops):
+            place = f.offset("%work", self.room.top + v * self.width)
+            old, new = f.load(vec, place, self.width), f.load(vec, cell, self.width)
+            f.store(vec, new, place, self.width)
+            tops_now.append(self._reference(o, new))
+            shrink = exp(o, t, o.op("fsub", t, old, tops_now[v]))
+            f.store(vec, shrink, f.offset("%work", self.room.shrink + v * self.width), self.width)
+            f.store(vec, o.c(t, 0.0), totals[v], self.width)
+        with f.loop(0, count) as n:
+            base.axes[plan.column.id] = f.add("%j", n)
+            for v, env in enumerate(lanes):
+                env.axes, env.memo = base.axes, dict(hoisted[v])
+                place = at(n, v)
+                weight = exp(o, t, o.op("fsub", t, f.load(vec, place, self.width), tops_now[v]))
+                f.store(vec, o.op("fadd", t, f.load(vec, totals[v], self.width), weight), totals[v], self.width)
+                env.accs = {s.weight: weight}
+                for value in plan.values:
+                    f.store(vec, emit_value(f, self.m, plan.isa, value, env), place, self.width)
+        for v, cell in enumerate(totals):
+            place, shrink = (f.offset("%work", x + v * self.width) for x in (self.room.total, self.room.shrink))
+            old = o.op("fmul", t, f.load(vec, place, self.width), f.load(vec, shrink, self.width))
+            f.store(vec, o.op("fadd", t, old, f.load(vec, cell, self.width)), place, self.width)
+
+    def _reference(self, o: Ops, top: str) -> str:
+        """What is subtracted of a row's scores: the greatest, or 0 where all are -inf."""
+        t = self.plan.scalar
+        return o.select(o.cmp("oeq", t, top, o.c(t, -INFINITE)), t, o.c(t, 0.0), top)
+
+    def plain(self, f: Function, live: int, count: int, masked: bool) -> None:
+        """What outer products multiply, from the inner products in the tiles."""
+        plan = self.plan
+        vectors = -(-live // plan.lanes)
+        o = Ops(f, self.m, plan.isa, plan.lanes)
+        vec, t = self.vector, plan.scalar
+        base = self.env(f, {plan.row.id: "%i", plan.column.id: ""})
+        lanes = [self._lane(base, v, live) for v in range(vectors)]
+        for env in lanes:
+            self._rows_alone(f, env, plan.values)
+        hoisted = [dict(env.memo) for env in lanes]
+        apart = self.room.tiles[0]
+        with f.loop(0, count) as n:
+            base.axes[plan.column.id] = f.add("%j", n)
+            for v, env in enumerate(lanes):
+                env.axes, env.memo = base.axes, dict(hoisted[v])
+                first = f.offset("%tile", f.add(f.mul(n, plan.wide * plan.size), v * self.width))
+                places = [f.offset(first, x - apart) for x in self.room.tiles]
+                env.accs = {i.id: f.load(vec, p, self.width) for i, p in zip(plan.chain.inner, places, strict=False)}
+                made = [emit_value(f, self.m, plan.isa, value, env) for value in plan.values]
+                mask = self._inside(f, env) if masked else None
+                for x, place in zip(made, places, strict=False):
+                    f.store(vec, x if mask is None else o.select(mask, t, x, o.c(t, 0.0)), place, self.width)
+
+    # ---- results
+
+    def rows_done(self, f: Function, live: int) -> None:
+        """The stores of a panel's rows, from its tops and totals."""
+        plan, s = self.plan, self.plan.chain.softmax
+        assert s is not None
+        o = Ops(f, self.m, plan.isa, plan.lanes)
+        base = self.env(f, {plan.row.id: "%i"})
+        for v in range(-(-live // plan.lanes)):
+            env = self._lane(base, v, live)
+            top, total = (
+                f.load(self.vector, f.offset("%work", x + v * self.width), self.width) for x in (self.room.top, self.room.total)
+            )
+            env.accs = {s.top: self._reference(o, top), s.total: total}
+            for store in plan.chain.stores:
+                emit_store(f, self.m, plan.isa, store, env)
+
+    def results(self, f: Function, outer: Outer, count: str | int) -> None:
+        """The stores of an outer product for ``count`` rows (or columns) from %i on: its sums lie at %sums, [rows][own axis]."""
+        plan, s = self.plan, self.plan.chain.softmax
+        extent, axis = plan.side(outer).extent, outer.n[0]
+        padded = plan.padded(extent) * plan.size
+        place = plan.column.id if outer.across else plan.row.id
+        o = Ops(f, self.m, plan.isa, None)
+        base = self.env(f, {place: "", axis.id: "0"})
+        with f.loop(0, count) as r:
+            axes = {**base.axes, place: f.add("%i", r)}
+            accs: dict[int, str] = {}
+            if s is not None and not outer.across:
+                for number, at in ((s.top, self.room.top), (s.total, self.room.total)):
+                    accs[number] = f.load(plan.scalar, f.offset("%work", f.add(f.mul(r, plan.size), at)), plan.size)
+                accs[s.top] = self._reference(o, accs[s.top])
+            memo: dict = {}
+            for first in range(0, extent, plan.lanes):
+                live = min(plan.lanes, extent - first)
+                x = f.load(self.vector, f.offset("%sums", f.add(f.mul(r, padded), first * plan.size)), self.width)
+                env = Env(
+                    axes=axes, pointers=base.pointers, scalars=base.scalars, lanes=plan.lanes, deps=base.deps, record=base.record,
+                    offsets={axis.id: first}, vector=axis.id, tag=first + 1, accs={**accs, outer.id: x}, uniform=set(accs),
+                    mask=None if live == plan.lanes else first_mask(plan.lanes, live), memo=memo,
+                )
+                for store in outer.stores:
+                    emit_store(f, self.m, plan.isa, store, env)

@@ -1,0 +1,80 @@
+"""The products of a chain on one block of columns and one panel of rows: calls of the products' microkernel.
+
+Scores lie [columns][rows], so that vectors run along the rows: what lies along the columns is read in place, number by number,
+a softmax along the columns needs nothing across lanes, and only what lies along the rows is turned, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft.devices.cpu.attention.plan import TALL, Plan
+from weft.devices.cpu.emit.text import Function, Module
+from weft.devices.cpu.product.microkernel import Micro, Tile, emit_microkernel
+
+CHAIN = 128  # additions in a row
+ABREAST = 4  # vectors of a tile, at most
+
+
+class Tiles:
+    """Products of tiles, as functions that are made when first asked for."""
+
+    def __init__(self, m: Module, plan: Plan, symbol: str) -> None:
+        self.m, self.plan, self.symbol = m, plan, symbol
+        self.made: dict[tuple, str] = {}
+
+    def product(
+        self, f: Function, a: str, b: str, t: str, *, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int,
+        mode: str, shrink: str = "null",
+    ) -> None:
+        """t[rows][vectors] = a[rows][k] @ b[k][vectors], strides in elements, ld that of t. mode ``set``; ``add``: to what is
+        there; ``shrink``: to that times the vectors at ``shrink``."""
+        size, lanes = self.plan.size, self.plan.lanes
+        for first in range(0, vectors, ABREAST):
+            count = min(ABREAST, vectors - first)
+            tall = TALL if count * TALL + count + 1 <= self.plan.isa.registers else max(1, 12 // count)
+            start, into = f.offset(b, first * lanes * size), f.offset(t, first * lanes * size)
+            least = f.offset(shrink, first * lanes * size) if mode == "shrink" else "null"
+            whole = rows // tall * tall
+
+            def call(height: int, row: str | int, count: int = count, start: str = start, into: str = into, least: str = least,
+                     ) -> None:
+                name = self._micro(height, count, k, a_row, a_k, b_k, ld, mode)
+                x, y = f.offset(a, f.mul(row, a_row * size)), f.offset(into, f.mul(row, ld * size))
+                f.do(f"call void @{name}(ptr {x}, ptr {start}, ptr {y}, ptr {least}, i64 0, i64 0, i64 0, i64 0)")
+
+            if whole == tall:
+                call(tall, 0)
+            elif whole:
+                with f.loop(0, whole, tall) as row:
+                    call(tall, row)
+            if rows > whole:
+                call(rows - whole, whole)
+
+    def _micro(self, rows: int, vectors: int, k: int, a_row: int, a_k: int, b_k: int, ld: int, mode: str) -> str:
+        key = (rows, vectors, k, a_row, a_k, b_k, ld, mode)
+        if key not in self.made:
+            name = self.made[key] = f"{self.symbol}.tile{len(self.made)}"
+            plan = self.plan
+            micro = Micro(
+                name, rows, vectors, plan.lanes, plan.scalar, a_row, a_k, b_k, k, CHAIN, align=plan.lanes * plan.size,
+                fma=plan.isa.fma,
+            )
+            emit_microkernel(self.m, micro, "", self._finish(micro, ld, mode))
+        return self.made[key]
+
+    def _finish(self, micro: Micro, ld: int, mode: str) -> Callable[[Function, Tile], None]:
+        vec, width = micro.vector, micro.lanes * micro.size
+
+        def finish(f: Function, tile: Tile) -> None:
+            for r, row in enumerate(tile):
+                for v, x in enumerate(row):
+                    at = f.offset("%T", r * ld * micro.size + v * width)
+                    if mode != "set":
+                        old = f.load(vec, at, width)
+                        if mode == "shrink":
+                            old = f.let(f"fmul {vec} {old}, {f.load(vec, f.offset('%P', v * width), width)}")
+                        x = f.let(f"fadd {vec} {old}, {x}")
+                    f.store(vec, x, at, width)
+
+        return finish

@@ -1,0 +1,223 @@
+"""Chains of products: a launch whose programs go through the columns, and one whose programs go through the rows.
+
+A program has some rows, or columns, to itself, and holds one tile of the middle at a time, which is never stored.
+
+Tiles depend on extents and formats alone. Tiles of which nothing counts are left out: unlike on the CPU, what they would have
+met there is not looked at, so an infinity among values that a position may not attend to is not told by a NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.formats import memory
+from weft.devices.cuda.rows import across
+from weft.devices.cuda.text import Expression
+from weft.devices.cuda.tiles import line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.values import Printer
+from weft.formats import Format
+from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
+from weft.kernel.walk import axes_of
+
+LEAST = 16  # of a tile's sides, for tensor cores
+NONE = 'float("-inf")'
+
+
+def chain_launches(c: Chain) -> list[Launch]:
+    out = []
+    along, over = [o for o in c.outer if not o.across], [o for o in c.outer if o.across]
+    if along or c.stores:
+        out.append(_Program(c, along, by_columns=False).launch())
+    if over:
+        out.append(_Program(c, over, by_columns=True).launch())
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Some of an axis along a dimension of a tile, from a place on that is known in a loop."""
+
+    axis: Axis
+    first: str
+    width: int
+    level: int
+
+
+class _Program:
+    """The text of a launch. own: the axis of which a program has some, along dimension 0 of the middle; other: that it runs
+    through, along dimension 1; turns: loops outside of that."""
+
+    def __init__(self, c: Chain, outer: Sequence[Outer], by_columns: bool) -> None:
+        self.c, self.outer, self.by_columns = c, outer, by_columns
+        self.own, self.other = (c.columns[-1], c.rows[-1]) if by_columns else (c.rows[-1], c.columns[-1])
+        self.batch = c.batch if by_columns else (*c.batch, *c.rows[:-1])
+        self.turns = c.rows[:-1] if by_columns else ()
+        self.form = _stored(c.inner[0].a)
+        widest = max(size_of(axes) for axes in (*[i.k for i in c.inner], *[o.n for o in outer]))
+        most = 64 if self.form.narrow and (widest <= 64 or len(outer) < 2) else 32  # what fits into registers
+        self.high, self.wide = (min(max(power_of_two(a.extent), LEAST), most) for a in (self.own, self.other))
+        small = widest <= 64 and len(outer) < 2 and (self.form.narrow or c.softmax is not None)
+        self.warps = 4 if small else 8  # so that nothing is spilled, by Triton 3.6 and 3.9
+        self.p = Printer(axes_of(c))
+        self.outside: dict[int, Expression] = {}
+
+    # ---- tiles of operands
+
+    def at(self, *runs: _Run) -> None:
+        """From here on values are those of a tile: the first run along its dimension 0, the second along 1."""
+        p = self.p
+        p.axes, p.masks, p.places = dict(self.outside), {}, {}
+        for dim, r in enumerate(runs):
+            line_up(p, (r.axis,), r.first, r.width, dim, r.level)
+
+    def tile(self, v: Value, *runs: _Run) -> str:
+        """What is multiplied, with zeros beyond the ends."""
+        self.at(*runs)
+        p = self.p
+        e = p.value(v)
+        level = max(e.level, *(r.level for r in runs))
+        text = e.text
+        if e.dims != {0, 1}:
+            text = p.put(f"tl.broadcast_to({text}, [{runs[0].width}, {runs[1].width}])", (0, 1), level).text
+        for dim in sorted(p.masks.keys() - e.dims):
+            text = p.put(f"tl.where({p.masks[dim].text}, {text}, 0)", (0, 1), level).text
+        return p.put(f"{text}.to({memory(self.form)})", (0, 1), level).text if self.form.narrow else text
+
+    def whole(self, axis: Axis) -> _Run:
+        """All of the axis that an inner product sums over, or an outer one has."""
+        return _Run(axis, "0", max(LEAST, power_of_two(axis.extent)), 0)
+
+    def dot(self, x: str, y: str, total: str = "") -> str:
+        return f'tl.dot({x}, {y}{f", {total}" if total else ""}, input_precision="ieee", out_dtype=tl.float32)'
+
+    # ---- the text
+
+    def launch(self) -> Launch:
+        p, c = self.p, self.c
+        tiles, batch = pieces(self.own.extent, self.high), size_of(self.batch)
+        pid = p.put(program(0, self.own.extent * batch))
+        if self.batch:
+            spread(p, self.batch, p.put(f"{pid.text} // {p.arguments.integer(tiles)}"))
+            pid = p.put(f"{pid.text} % {p.arguments.integer(tiles)}")
+        self.outside = dict(p.axes)
+        own = _Run(self.own, p.put(f"{pid.text} * {self.high}").text if tiles > 1 else "0", self.high, 0)
+        fixed = [self.tile(i.b if self.by_columns else i.a, own, self.whole(i.k[0])) for i in c.inner]
+        if c.softmax is not None:
+            p.line(f"top = tl.full([{self.high}, 1], {NONE}, tl.float32)")
+            p.line(f"total = tl.full([{self.high}, 1], 0, tl.float32)")
+        for o in self.outer:
+            p.line(f"sum{o.id} = tl.full([{self.high}, {self.whole(o.n[0]).width}], 0, tl.float32)")
+        start, stop = self._bounds(own)
+        p.open()
+        counter = p.fresh("i")
+        turn = p.put(counter, (), p.level)
+        last = stop
+        if self.turns:
+            count = p.put(f"{stop} - {start}").text
+            spread(p, self.turns, p.put(f"{turn.text} // {count}", (), p.level))
+            self.outside.update({a.id: p.axes[a.id] for a in self.turns})
+            turn = p.put(f"{turn.text} % {count} + {start}", (), p.level)
+            start, last = "0", f"{count} * {p.arguments.integer(size_of(self.turns))}"
+        other = _Run(self.other, p.put(f"{turn.text} * {self.wide}", (), p.level).text, self.wide, p.level)
+        self._middle(own, other, fixed)
+        p.close(f"for {counter} in range({start}, {last}):")
+        self.outside = {a.id: e for a in self.batch if (e := self.outside.get(a.id)) is not None}
+        self._results(own)
+        return p.launch((tiles * batch, 1), self.warps, 2)
+
+    def _middle(self, own: _Run, other: _Run, fixed: list[str]) -> None:
+        """One tile: inner products, softmax, outer products."""
+        p, c = self.p, self.c
+        for i, x in zip(c.inner, fixed, strict=True):
+            y = self.tile(i.a if self.by_columns else i.b, self.whole(i.k[0]), other)
+            p.accs[i.id] = p.put(self.dot(x, y), (0, 1), p.level)
+        self.at(own, other)
+        counts = self._counts()
+        if c.softmax is not None:
+            self._softmax(counts)
+        values = []
+        for o in self.outer:
+            e = p.value(o.value)
+            text = e.text
+            if e.dims != {0, 1}:
+                text = p.put(f"tl.broadcast_to({text}, [{self.high}, {self.wide}])", (0, 1), p.level).text
+            if counts is not None:
+                text = p.put(f"tl.where({counts}, {text}, 0.0)", (0, 1), p.level).text
+            values.append(p.put(f"{text}.to({memory(self.form)})", (0, 1), p.level).text if self.form.narrow else text)
+        for o, x in zip(self.outer, values, strict=True):
+            y = self.tile(o.b, other, self.whole(o.n[0]))
+            before = f"sum{o.id} * shrink" if c.softmax is not None else f"sum{o.id}"
+            p.line(f"sum{o.id} = {self.dot(x, y, before)}")
+
+    def _counts(self) -> str | None:
+        """Where a tile of the middle counts: within the columns, and where the chain says."""
+        p = self.p
+        seen = [p.masks[1]] if 1 in p.masks else []
+        for affine, low, high in self.c.where:
+            i = p.affine(affine, False)
+            low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
+            seen.append(p.put(f"({i.text} >= {low_text}) & ({i.text} < {high_text})", i.dims, i.level))
+        if not seen:
+            return None
+        return p.put(" & ".join(f"({e.text})" for e in seen), (0, 1), p.level).text
+
+    def _softmax(self, counts: str | None) -> None:
+        """Weights of a tile, and what changes of the rows' tops and totals."""
+        p, s = self.p, self.c.softmax
+        assert s is not None
+        shape = f"[{self.high}, {self.wide}]"
+        score = p.put(f"tl.broadcast_to({p.value(s.score).text}, {shape})", (0, 1), p.level).text
+        if counts is not None:
+            score = p.put(f"tl.where({counts}, {score}, {NONE})", (0, 1), p.level).text
+        best = p.put(f"join_max(top, {across('max', score)})", (0,), p.level).text
+        kept = p.put(f"tl.where({best} == {NONE}, 0.0, {best})", (0,), p.level).text
+        weight = p.put(f"ld.exp({score} - {kept})", (0, 1), p.level)
+        p.line(f"shrink = ld.exp(top - {kept})")
+        p.line(f"total = total * shrink + {across('sum', weight.text)}")
+        p.line(f"top = {best}")
+        p.accs[s.weight] = weight
+
+    def _results(self, own: _Run) -> None:
+        p, s = self.p, self.c.softmax
+        if s is not None:
+            p.accs[s.top] = p.put(f"tl.where(top == {NONE}, 0.0, top)", (0,))
+            p.accs[s.total] = Expression("total", frozenset((0,)))
+        for o in self.outer:
+            self.at(own, self.whole(o.n[0]))
+            p.accs[o.id] = Expression(f"sum{o.id}", frozenset((0, 1)))
+            for store in o.stores:
+                p.store(store)
+        if not self.by_columns:
+            self.at(own)
+            for store in self.c.stores:
+                p.store(store)
+
+    def _bounds(self, own: _Run) -> tuple[str, str]:
+        """The tiles of the other axis in which something counts: the first, and the one behind the last."""
+        p, w = self.p, self.wide
+        start, stop = "0", p.put(f"({p.arguments.integer(self.other.extent)} + {w - 1}) // {w}").text
+        for affine, low, high in self.c.where:
+            terms = dict(affine.terms)
+            step, mine = terms.pop(self.other.id, 0), terms.pop(self.own.id, 0)
+            if abs(step) != 1 or terms or affine.gather:
+                continue
+            reach = mine * (own.width - 1)
+            base = f"{own.first} * {mine} + {affine.const}"
+            least, most = f"({base} + {min(reach, 0)})", f"({base} + {max(reach, 0)})"
+            low_text, high_text = p.arguments.integer(low), p.arguments.integer(high)
+            if step < 0:  # low <= base - x < high
+                begin, end = f"{least} - {high_text} + 1", f"{most} - {low_text} + 1"
+            else:
+                begin, end = f"{low_text} - {most}", f"{high_text} - {least}"
+            start = p.put(f"tl.maximum({begin}, {start} * {w}) // {w}").text
+            stop = p.put(f"tl.minimum((tl.maximum({end}, 0) + {w - 1}) // {w}, {stop})").text
+        if start != "0":
+            stop = p.put(f"tl.maximum({start}, {stop})").text
+        return start, stop
+
+
+def _stored(v: Value) -> Format:
+    """The format in which an operand lies in memory."""
+    return v.args[0].dtype if v.op == "cast" else v.dtype

@@ -1,0 +1,230 @@
+"""Attention as one operation, and its gradient: products of queries with keys, a softmax along the keys, products with values.
+
+    attention(query, key, value, *masks, [seed, base])             -> result "out", or "lse": log of each row's sum of exp(scores)
+    attention_gradient(query, key, value, cotangent, lse, delta,   -> result "query", "key" or "value"
+                       *masks, [seed, base])
+
+query (*B, L, E), key (*C, S, E), value (*C, S, F), where each of C is that of B or 1: so several heads of queries share one of
+keys. A mask has a dimension for each of (*B, L, S), or 1; bool: True takes part; float: added to the scores. ``delta`` is the sum
+of cotangent * out along the last axis. Where ``keep`` is not None, a weight stays with this probability, by the words of
+random_bits(seed, base) at its place in (*B, L, S), and is divided by it.
+
+Operations that differ in ``result`` alone are one kernel. Their derivatives, where these are asked for again, are those of what
+they are made of (``attention_composed.py``), which stores all scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.errors import DTypeError, ShapeError
+from weft.formats import Format
+from weft.graph.node import Cost, Node, Primitive, Shape
+from weft.graph.primitives import attention_composed as composed
+from weft.graph.primitives.attention_composed import split
+from weft.graph.primitives.call import call, cast, reshape
+from weft.graph.primitives.common import Batched, Later, extent, front, product, spread, traffic
+from weft.graph.primitives.kinds import BOOL, FLOATS, UINT64
+from weft.graph.primitives.philox import word
+from weft.graph.primitives.rules import dtype_error
+from weft.graph.primitives.table import TABLE, register
+
+draw = Later("draw_attention")
+_NAMES = ("query", "key", "value", "cotangent", "lse", "delta")
+
+
+def _rule(*nodes: Node, result: str, scale: float, causal: bool, keep: float | None) -> tuple[Shape, Format]:
+    name = "attention"
+    q, _, v = nodes[:3]
+    _check(name, nodes, 3, keep)
+    if result not in ("out", "lse"):
+        raise ValueError(f"{name}: result is {result!r}, but must be 'out' or 'lse'")
+    lead = q.shape[:-1]
+    return (lead, q.dtype.computed) if result == "lse" else ((*lead, v.shape[-1]), q.dtype)
+
+
+def _gradient_rule(*nodes: Node, result: str, scale: float, causal: bool, keep: float | None) -> tuple[Shape, Format]:
+    name = "attention_gradient"
+    _check(name, nodes, 6, keep)
+    q, k, v, g, lse, delta = nodes[:6]
+    wide = q.dtype.computed
+    for what, node, shape, dtype in (
+        ("cotangent", g, (*q.shape[:-1], v.shape[-1]), q.dtype), ("lse", lse, q.shape[:-1], wide),
+        ("delta", delta, q.shape[:-1], wide),
+    ):
+        if node.shape != shape or node.dtype not in (dtype, q.dtype):
+            raise ShapeError(f"{name}: {what} is {node.dtype.name}{node.shape}, but must be {dtype.name}{shape}")
+    found = {"query": q, "key": k, "value": v}.get(result)
+    if found is None:
+        raise ValueError(f"{name}: result is {result!r}, but must be 'query', 'key' or 'value'")
+    return found.shape, q.dtype
+
+
+def _check(name: str, nodes: Sequence[Node], count: int, keep: float | None) -> None:
+    q, k, v = nodes[:3]
+    if any(x.dtype not in FLOATS or x.dtype is not q.dtype for x in (q, k, v)):
+        raise dtype_error(name, (q, k, v), _NAMES[:3], FLOATS)
+    rank = len(q.shape)
+    lead = zip(q.shape[:-2], k.shape[:-2], strict=False)
+    fits = rank >= 2 and rank == len(k.shape) == len(v.shape) and k.shape[:-2] == v.shape[:-2]
+    if not fits or any(c not in (1, b) for b, c in lead) or k.shape[-2] != v.shape[-2] or q.shape[-1] != k.shape[-1]:
+        raise ShapeError(
+            f"{name}: query {q.shape}, key {k.shape}, value {v.shape} must be (*B, L, E), (*C, S, E) and (*C, S, F), each "
+            f"extent of C being that of B or 1"
+        )
+    if not q.shape[-1]:
+        raise ShapeError(f"{name}: query {q.shape} and key {k.shape} have no elements to multiply")
+    masks, seeds = split(nodes[count:], keep)
+    whole = (*q.shape[:-1], k.shape[-2])
+    for mask in masks:
+        if mask.dtype not in FLOATS and mask.dtype is not BOOL:
+            raise DTypeError(f"{name}: a mask is {mask.dtype.name}, but must be bool or float")
+        if len(mask.shape) != rank or any(m not in (1, n) for m, n in zip(mask.shape, whole, strict=True)):
+            raise ShapeError(f"{name}: a mask of shape {mask.shape} does not broadcast to the scores, {whole}")
+    for what, node in zip(("seed", "base"), seeds, strict=False):
+        if node.dtype is not UINT64 or node.shape:
+            raise DTypeError(f"{name}: {what} is {node.dtype.name}{node.shape}, but must be uint64()")
+
+
+# in NumPy
+
+
+def _middle(
+    q: np.ndarray, k: np.ndarray, rest: tuple[np.ndarray, ...], scale: float, causal: bool, keep: float | None
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """(scores, what dropout multiplies weights with)"""
+    scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(scale)
+    masks, seeds = (rest, ()) if keep is None else (rest[:-2], rest[-2:])
+    for mask in masks:
+        if mask.dtype.kind != "b":
+            scores = scores + mask.astype(q.dtype)
+    for mask in masks:
+        if mask.dtype.kind == "b":
+            scores = np.where(mask, scores, -np.inf).astype(q.dtype)
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf).astype(q.dtype)
+    if keep is None:
+        return scores, None
+    words = word(seeds[0], seeds[1], np.arange(scores.size, dtype=np.uint64)).reshape(scores.shape)
+    stays = (words >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24) < np.float32(keep)
+    return scores, np.where(stays, q.dtype.type(1 / keep if keep else 0), q.dtype.type(0))
+
+
+def _wide(arrays: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """Floats of one or two bytes in float32; longer ones, as tests ask for them, as they are."""
+    return tuple([a.astype(np.float32) if a.dtype.itemsize <= 2 and a.dtype.kind in "fV" else a for a in arrays])
+
+
+def _reference(*arrays: np.ndarray, result: str, scale: float, causal: bool, keep: float | None) -> np.ndarray:
+    dtype = arrays[0].dtype
+    q, k, v, *rest = _wide(arrays)
+    with np.errstate(all="ignore"):
+        scores, dropped = _middle(q, k, tuple(rest), scale, causal, keep)
+        top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        top = np.where(np.isneginf(top), 0, top).astype(q.dtype)
+        e = np.exp(scores - top)
+        total = e.sum(axis=-1, keepdims=True)
+        if result == "lse":
+            return np.where(total == 0, 0, top + np.log(np.where(total == 0, 1, total)))[..., 0].astype(q.dtype)
+        weights = e / np.where(total == 0, 1, total).astype(q.dtype)
+        return ((weights if dropped is None else weights * dropped) @ v).astype(dtype)
+
+
+def _gradient_reference(*arrays: np.ndarray, result: str, scale: float, causal: bool, keep: float | None) -> np.ndarray:
+    dtype = arrays[0].dtype
+    q, k, v, g, lse, delta, *rest = _wide(arrays)
+    with np.errstate(all="ignore"):
+        scores, dropped = _middle(q, k, tuple(rest), scale, causal, keep)
+        weights = np.exp(scores - lse[..., None])
+        if result == "value":
+            return _shared(np.swapaxes(weights if dropped is None else weights * dropped, -1, -2) @ g, v.shape).astype(dtype)
+        through = g @ np.swapaxes(v, -1, -2)
+        ds = weights * ((through if dropped is None else through * dropped) - delta[..., None])
+        if causal:
+            ds = np.where(np.tri(*ds.shape[-2:]) > 0, ds, 0)
+        ds = (ds * q.dtype.type(scale)).astype(q.dtype)
+        return (ds @ k).astype(dtype) if result == "query" else _shared(np.swapaxes(ds, -1, -2) @ q, k.shape).astype(dtype)
+
+
+def _shared(x: np.ndarray, shape: Shape) -> np.ndarray:
+    """Summed over heads that share what has this shape."""
+    axes = tuple(d for d, n in enumerate(shape) if n == 1 and x.shape[d] != 1)
+    return x.sum(axis=axes, keepdims=True) if axes else x
+
+
+# derivatives and batches
+
+
+def _vjp(g: Node, out: Node, *inputs: Node, **params: Any) -> tuple[Node | None, ...]:
+    """The gradient from each row's sum and delta alone; that of a float mask, and of the sums, by way of all scores."""
+    if params["result"] == "lse":
+        return composed.sums_vjp(g, inputs, params)
+    q = inputs[0]
+    rest = {**params, "result": "lse"}
+    lse = call.attention(*inputs, **rest)
+    wide = q.dtype.computed
+    last = len(q.shape) - 1
+    delta = call.reduce_sum(call.multiply(cast(g, wide), cast(out, wide)), axes=(last,), keepdims=False)
+    given = (*inputs[:3], g, lse, delta, *inputs[3:])
+    found: list[Node | None] = [
+        call.attention_gradient(*given, **{**params, "result": name}) for name in ("query", "key", "value")
+    ]
+    masks, _ = split(inputs[3:], params["keep"])
+    for mask in masks:
+        found.append(composed.mask_gradient(mask, given, params) if mask.dtype in FLOATS else None)
+    return (*found, *(None,) * (len(inputs) - len(found)))
+
+
+def _batch(name: str, count: int) -> Callable[..., Batched]:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], **params: Any) -> Batched:
+        """The batch is one more dimension in front; keys, values and masks without it are shared."""
+        n, keep = extent(inputs, dims), params["keep"]
+        rows = [spread(x, d, n) for x, d in zip(inputs[:count], dims[:count], strict=True)]
+        if dims[1] is None and dims[2] is None and params["result"] not in ("key", "value"):
+            rows[1:3] = [reshape(x, (1, *x.shape)) for x in inputs[1:3]]
+        seeds = 0 if keep is None else 2
+        stop = len(inputs) - seeds
+        masks = [
+            front(x, d) if d is not None else reshape(x, (1, *x.shape))
+            for x, d in zip(inputs[count:stop], dims[count:stop], strict=True)
+        ]
+        if seeds:  # the words of an example are those of its own places
+            q, k = rows[:2]
+            shape = (*q.shape[1:-1], k.shape[-2])
+            words = _words(inputs[stop:], dims[stop:], shape)
+            return composed.WRITTEN[name](*rows, *masks, spread(*words, n), **params), 0
+        bind: Callable[..., Node] = getattr(call, name)
+        return bind(*rows, *masks, **params), 0
+
+    return rule
+
+
+def _words(seeds: Sequence[Node], dims: Sequence[int | None], shape: Shape) -> Batched:
+    """Random words, the same for all examples where they share their seed."""
+    several = TABLE["random_bits"].batch
+    assert several is not None
+    if any(d is not None for d in dims):
+        return several(seeds, dims, shape=shape)
+    return call.random_bits(*seeds, shape=shape), None
+
+
+def _cost(node: Node) -> Cost:
+    """Two products, and five of the gradient: shared out among results that are made together."""
+    q, v = node.inputs[0].shape, node.inputs[2].shape
+    each = {"out": (1, 1), "lse": (0, 0), "query": (1, 1), "key": (1, 0), "value": (1, 1)}[node.params["result"]]
+    flops = 2 * product(q[:-1]) * v[-2] * (each[0] * q[-1] + each[1] * v[-1] + 8)
+    return Cost(flops, traffic(node))
+
+
+register(Primitive(
+    "attention", "attention", _rule, _reference, None, _vjp, _batch("attention", 3), _cost, draw.attention, draw.errors,
+    last=True, multiplied=3, composed=composed.attention,
+))
+register(Primitive(
+    "attention_gradient", "attention_gradient", _gradient_rule, _gradient_reference, None, None,
+    _batch("attention_gradient", 6), _cost, draw.gradient, draw.gradient_errors, last=True, multiplied=4,
+    composed=composed.gradient,
+))

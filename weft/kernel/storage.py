@@ -1,0 +1,87 @@
+"""Kernels whose arguments lie otherwise than row by row: the same computation, of other places in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from weft.formats import Format
+from weft.kernel.ir import Access, Axis, Buffer, Contraction, Kernel, Phase, Stage, Store, Value, along
+from weft.kernel.rewrite import Rewriter
+
+RELAY = "relay"  # the name of kernels that only lay an array anew
+
+
+def channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The order in which dimension 1 runs fastest; () where memory is the same row by row."""
+    rest = shape[2:]
+    size = 1
+    for n in rest:
+        size *= n
+    if len(shape) < 3 or shape[1] <= 1 or size <= 1:
+        return ()
+    return (0, *range(2, len(shape)), 1)
+
+
+def lying(kernel: Kernel, orders: Mapping[int, tuple[int, ...]]) -> Kernel:
+    """The kernel with some arguments in other orders: buffer id -> order. Loops that only store follow what they store."""
+    change = _Lying(orders)
+    return Kernel(
+        kernel.name, tuple([_phase(p, change) for p in kernel.phases]), tuple(map(change.buffer, kernel.inputs)),
+        tuple(map(change.buffer, kernel.outputs)), kernel.scalars, kernel.scratch,
+    )
+
+
+class _Lying(Rewriter):
+    def __init__(self, orders: Mapping[int, tuple[int, ...]]) -> None:
+        super().__init__({})
+        self._orders = orders
+
+    def buffer(self, b: Buffer) -> Buffer:
+        order = self._orders.get(b.id) if b.scope == "arg" else None
+        return replace(b, order=order) if order else b
+
+    def access(self, a: Access) -> Access:
+        a, buffer = super().access(a), self.buffer(a.buffer)
+        return a if buffer is a.buffer else Access(buffer, a.index, a.guard, a.fill)
+
+
+def _phase(phase: Phase, change: _Lying) -> Phase:
+    stages: list[Any] = []
+    for s in phase.stages:
+        stores = tuple(map(change.store, s.stores))
+        if isinstance(s, Contraction):
+            stages.append(replace(s, a=change.value(s.a), b=change.value(s.b), stores=stores))
+        elif isinstance(s, Stage):  # what chains of products touch stays row by row
+            stages.append(Stage(s.axes, tuple([replace(r, value=change.value(r.value)) for r in s.reductions]), stores))
+    return Phase(_along_stores(phase.axes, stages), tuple(stages))
+
+
+def _along_stores(axes: tuple[Axis, ...], stages: list[Any]) -> tuple[Axis, ...]:
+    """Loops in the order in which what they store lies, where their order means nothing: every iteration writes for itself."""
+    stores: list[Store] = [s for stage in stages for s in stage.stores]
+    free = all(isinstance(stage, Stage) and not stage.axes and not stage.reductions for stage in stages)
+    ordered = [s for s in stores if s.access.buffer.order]
+    if not free or not ordered or not all(_apart(s, axes) for s in stores):
+        return axes
+    widest = max(ordered, key=lambda s: s.access.buffer.dtype.bytes)
+    steps = dict(widest.access.flat().terms)
+    return tuple(sorted(axes, key=lambda a: -abs(steps.get(a.id, 0))))
+
+
+def _apart(store: Store, axes: tuple[Axis, ...]) -> bool:
+    """Whether no two iterations can write one element: where it is known, each axis has an index."""
+    used = {a for index in store.access.index for a, _ in index.terms}
+    known = store.mode == "set" and not any(index.gather for index in store.access.index)
+    return store.mode == "own" or known and all(a.extent <= 1 or a.id in used for a in axes)
+
+
+def relay(shape: tuple[int, ...], dtype: Format) -> Kernel:
+    """A copy of a row-major array that lies channels last."""
+    order = channels_last(shape)
+    axes = tuple([Axis(d, n) for d, n in enumerate(shape)])
+    index = tuple([along(a) for a in axes])
+    source, target = Buffer(0, dtype, shape), Buffer(1, dtype, shape, order=order)
+    store = Store(Access(target, index), Value("load", (), dtype, Access(source, index)))
+    return Kernel(RELAY, (Phase(tuple([axes[d] for d in order]), (Stage((), (), (store,)),)),), (source,), (target,))

@@ -1,0 +1,188 @@
+"""``weft bench gpu``: gives each step its share of the time and a process, prints what it found, and says what was cut."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from weft.devices.names import named, why_not
+from weft.errors import DeviceError
+from weft.tools.gpu_bench import record
+from weft.tools.gpu_bench.__main__ import LOST
+from weft.tools.gpu_bench.steps import NAMES, STEPS, Step
+from weft.tools.gpu_bench.tables import table
+
+FOLDER = "weft-bench-gpu"
+CHILD = (sys.executable, "-m", "weft.tools.gpu_bench")
+_DAY = 24 * 60
+_GRACE = 0.25  # of a step's share, in which its last row may end by itself
+_LEAST_GRACE = 10.0  # seconds
+_WORTH = 0.5  # seconds, below which a step is not begun
+_AGAIN = 20  # processes a step, where rows end them
+
+
+def gpu(arguments: argparse.Namespace) -> int:
+    """Run the steps; returns 0 where all that was measured was right.
+
+    Raises
+    ------
+    DeviceError
+        There is no such device.
+    ValueError
+        Arguments that do not fit, or results of another run in the folder.
+    """
+    device = named(arguments.device or "gpu")
+    if device == "cpu":
+        raise ValueError("bench gpu: --device is gpu, gpu:1 or gpu-sim; on the CPU there is `weft bench convnets`")
+    missing = why_not(device)
+    if missing:
+        raise DeviceError(f"device {device!r}: {missing}")
+    steps = _chosen(arguments.only)
+    minutes = arguments.minutes
+    if not 0 < minutes <= _DAY:
+        raise ValueError(f"bench gpu: --minutes must be more than 0 and at most {_DAY}, a day, not {minutes:g}")
+    folder = Path(arguments.out or FOLDER)
+    folder.mkdir(parents=True, exist_ok=True)
+    steps, known = _to_do(folder, steps, arguments)
+    end = time.monotonic() + 60 * minutes
+    print(f"{len(steps)} steps on {device} in {minutes:g} minutes; results: {folder}", flush=True)
+    results = [*known]
+    try:
+        _all(steps, device, folder, end, arguments.quick, results)
+    except KeyboardInterrupt:
+        print(f"\ninterrupted; `--resume --out {folder}` goes on behind the last row")
+        return 130
+    return _told(results, folder)
+
+
+def _all(
+    steps: Sequence[Step], device: str, folder: Path, end: float, quick: bool, results: list[dict[str, Any]],
+) -> None:
+    """Run them one after the other, and print what each found. end : of ``time.monotonic``; results : what is known, grows"""
+    said: set[str] = set()
+    for k, step in enumerate(steps):
+        left = max(0.0, end - time.monotonic())
+        share = left * step.weight / sum([s.weight for s in steps[k:]])
+        print(f"\n{step.name}: {step.title} ({share:.0f} s)", flush=True)
+        found = _run(step, device, folder, share, quick)
+        results.append(found)
+        notes = [note for note in found["notes"] if note not in said]
+        said.update(notes)
+        print(table({**found, "notes": notes}), flush=True)
+
+
+def _chosen(only: str | None) -> list[Step]:
+    if only is None:
+        return list(STEPS)
+    names = [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in NAMES:
+            raise ValueError(f"bench gpu: no step {name!r}; there are {', '.join(NAMES)}")
+    return [step for step in STEPS if step.name in names]
+
+
+def _to_do(folder: Path, steps: Sequence[Step], arguments: argparse.Namespace) -> tuple[list[Step], list[dict[str, Any]]]:
+    """(steps to run, what is known of the others)."""
+    todo, known = [], []
+    for step in steps:
+        found = record.read(folder, step.name)
+        if found is not None and not arguments.resume:
+            raise ValueError(
+                f"bench gpu: {folder} has results of another run ({step.name}.json): --resume goes on with that, "
+                "--out names another folder"
+            )
+        if found is not None and found.get("quick", arguments.quick) is not arguments.quick:
+            kind = "of" if found["quick"] else "without"
+            raise ValueError(f"bench gpu: {folder} has results {kind} --quick: name another folder")
+        if found is None or found["status"] != record.DONE:
+            todo.append(step)
+        else:
+            print(f"{step.name}: done before")
+            known.append(found)
+    return todo, known
+
+
+def _run(step: Step, device: str, folder: Path, share: float, quick: bool) -> dict[str, Any]:
+    """A step, in as many processes as it ends."""
+    if share < _WORTH:
+        found = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
+        found.update(status=record.CUT, reason="no time was left for it", quick=quick)
+        record.write(folder, found)
+        return found
+    begin = time.monotonic()
+    for _ in range(_AGAIN):
+        left, before = share - (time.monotonic() - begin), (record.read(folder, step.name) or {"seconds": 0.0})["seconds"]
+        status = _process(step, device, folder, left, share, quick)
+        found = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
+        found["share"] = round(share, 1)
+        if status == 0:
+            break
+        row, why = found["doing"], _why(status, folder, step)
+        found["doing"] = None
+        if row is not None and status is None and found["seconds"] - before > left / 2:
+            found["left"] = [row]  # it was begun too late to be called endless
+        elif row is not None:
+            found["rows"].append({"name": row, "error": why})
+        over = status is None or share - (time.monotonic() - begin) <= 0
+        found.update(status=record.CUT if over else record.FAILED, reason=why)
+        record.write(folder, found)
+        if over or row is None and status != LOST:
+            break  # else another process goes on behind the row that ended this one
+    record.write(folder, found)
+    return found
+
+
+def _process(step: Step, device: str, folder: Path, left: float, share: float, quick: bool) -> int | None:
+    """The exit status of a step's process; None where it did not end in time."""
+    command = [*CHILD, step.name, "--device", device, "--out", str(folder), "--seconds", f"{left:.2f}", *["--quick"] * quick]
+    with open(folder / f"{step.name}.log", "ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            return process.wait(max(left, 0.0) + max(_LEAST_GRACE, _GRACE * share))
+        except subprocess.TimeoutExpired:
+            return None
+        finally:  # Ctrl-C among it: nothing of a step goes on behind the command's back
+            _end(process)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """With all that it has started, which is a group of its own."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def _why(status: int | None, folder: Path, step: Step) -> str:
+    log = folder / f"{step.name}.log"
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    last = f"; its last words: {lines[-1].strip()[:300]}" if lines else ""
+    if status is None:
+        return f"its time was over in the middle of a row, and it was ended{last}"
+    if status < 0:
+        return f"its process died of {signal.Signals(-status).name}{last}"
+    return f"its process ended with {status}{last} (see {log.name})"
+
+
+def _told(results: Sequence[dict[str, Any]], folder: Path) -> int:
+    """What became of the steps, and the exit status."""
+    print(f"\n{'step':14}{'status':9}{'seconds':>9}{'rows':>6}  remarks")
+    good = True
+    for found in results:
+        wrong = record.wrong(found)
+        good = good and not wrong and found["status"] in (record.DONE, record.CUT)
+        remarks = [found["reason"]] if found["reason"] else []
+        if wrong:
+            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
+            remarks.append(f"NOT RIGHT: {', '.join(wrong[:5])}{more}")
+        print(f"{found['step']:14}{found['status']:9}{found['seconds']:9.1f}{len(found['rows']):6}  {'; '.join(remarks)}")
+    print(f"\nSend us the folder {folder}: a file a step, and what each printed.")
+    return 0 if good else 1

@@ -1,0 +1,159 @@
+"""Whole convolutional nets as nervanagpu's script timed them: forward, backward and update, beside PyTorch's two ways.
+
+As there: uniform images, the gradient of the last layer is its result, the update has a learning rate of 0, and GFLOP/s count
+three forward passes, which has the gradient of the images that nobody computes ("published"). What backward and update take is
+the time of a step less that of a forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+import weft as wf
+from weft.tools.gpu_bench.closeness import told
+from weft.tools.gpu_bench.peers import TorchWords
+from weft.tools.gpu_bench.setting import Rows, Setting, numpys
+from weft.tools.gpu_bench.timing import Effort
+from weft.tools.nets import NETS, Net, Weft, executed, forward, layers, weights
+
+EFFORT = Effort(runs=10, seconds=1.0)
+SCALE = 2.0**-5  # of the last layer's gradient, so that sums over a batch stay within float16
+CHECKED = 2  # images, which do not depend on the others, are computed on the CPU as well
+TOLERANCE = {"float32": 1e-3, "float16": 0.05}  # of all numbers together: a ReLU near 0 may switch
+_END = "dense 8|dense 8|dense 5"
+QUICK: dict[str, Net] = {
+    "alexnet": (15, 2, f"conv 4 5 2 1|pool 3 2|conv 6 3 1 1|pool 3 2|{_END}"),
+    "overfeat": (16, 2, f"conv 4 6 2 0|pool 2 2|conv 6 2 1 0|pool 2 2|{_END}"),
+    "vgg": (8, 2, f"conv 4 3 1 1|pool 2 2|conv 6 3 1 1|pool 2 2|{_END}"),
+    "googlenet": (12, 2, "conv 6 7 2 3|pool 3 2 1|inception 4 3 5 3 4 4|mean 3 1|dense 5"),
+}
+
+
+def rows(setting: Setting) -> Rows:
+    """A row a net and format; then the same beside torch.compile, which takes long to begin."""
+    nets: dict[str, Net] = QUICK if setting.quick else NETS
+    cases = [(name, dtype) for name in nets for dtype in ("float32", "float16") if not setting.quick or (name, dtype) in _TRIED]
+    for name, dtype in cases:
+        yield f"{name} {dtype}", lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, False)  # type: ignore[misc]
+    if setting.torch is not None:
+        for name, dtype in cases[:1] if setting.quick else cases:
+            yield f"{name} {dtype} torch.compile", (
+                lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, True)  # type: ignore[misc]
+            )
+
+
+_TRIED = (*[(name, "float32") for name in QUICK], ("vgg", "float16"))
+
+
+@lru_cache(maxsize=1)
+def given(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Images and weights, in float32, of numbers that float16 has as well."""
+    rng = np.random.default_rng(11)
+    side, batch, _ = net
+    images = rng.random((batch, 3, side, side), np.float32)
+    return _rounded(images), [_rounded(w) for w in weights(net, rng)]
+
+
+def _rounded(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float16).astype(np.float32)
+
+
+@lru_cache(maxsize=1)
+def _on_cpu(net: Net) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(results of the first images, the gradients of the weights), in float32 on the CPU."""
+    images, ws = given(net)
+    run = forward(net, Weft())
+    with wf.device("cpu"):
+        out, back = wf.vjp(lambda *ws: run(wf.array(images[:CHECKED]), ws), *[wf.array(w) for w in ws])
+        return out.numpy(), [slope.numpy() for slope in back(out * SCALE)]
+
+
+def _functions(net: Net) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(a forward pass; a step, which gives the result, and writes the weights)."""
+    run = forward(net, Weft())
+
+    def step(images: Any, given: list[Any], share: Any, rate: float) -> Any:
+        out, back = wf.vjp(lambda *ws: run(images, ws), *given)
+        for w, slope in zip(given, back(out * share), strict=True):
+            w -= slope * rate
+        return out
+
+    return wf.jit(run), wf.jit(step)
+
+
+def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, Any]:
+    pass_forward, step = _functions(net)
+    images, ws = given(net)
+    batch, work = net[1], sum([layer.flops for layer in layers(net)])
+    x, share = wf.array(images.astype(dtype)), wf.array(np.full((batch, 1), SCALE, numpys(dtype)))
+    held = [wf.array(w.astype(dtype)) for w in ws]
+    row: dict[str, Any] = {"batch": batch}
+    result = pass_forward(x, held).numpy()
+    if not compiled:
+        row |= _checked(net, dtype, result, step, x)
+        row |= {"sample": [float(v) for v in result.reshape(-1)[:4]]}
+    sides: dict[str, Any] = {"forward": lambda: pass_forward(x, held), "step": lambda: step(x, held, share, 0.0)}
+    if setting.torch is not None:
+        sides |= _torch(setting, net, dtype, compiled)
+    row |= setting.timed(sides, effort=EFFORT)
+    for side in ("", "torch "):
+        if f"{side}forward" in row and f"{side}step" in row:
+            row |= _told(side, row[f"{side}forward"]["median"], row[f"{side}step"]["median"], batch * work, batch * executed(net))
+    if "torch step" in row:
+        row["share of torch"] = row["torch step"]["median"] / row["step"]["median"]
+    return row
+
+
+def _told(side: str, ahead: float, whole: float, flops: int, done: int) -> dict[str, Any]:
+    return {
+        f"{side}back and update": {"median": whole - ahead}, f"{side}forward GFLOP/s": flops / ahead / 1e9,
+        f"{side}published GFLOP/s": 3 * flops / whole / 1e9, f"{side}done GFLOP/s": done / whole / 1e9,
+    }
+
+
+def _checked(net: Net, dtype: str, result: np.ndarray, step: Callable[..., Any], x: Any) -> dict[str, Any]:
+    """The first images and what they do to the weights, beside the CPU."""
+    (images, before), (want, slopes) = given(net), _on_cpu(net)
+    rate = 0.5 * max(np.abs(w).max() for w in before) / max(np.abs(s).max() for s in slopes)
+    rate = float(min(rate, 1e4))
+    changed = [wf.array(w.astype(dtype)) for w in before]
+    alone = np.zeros((len(images), 1), numpys(dtype))
+    alone[:CHECKED] = SCALE
+    step(x, changed, wf.array(alone), rate)
+    moved = [(b - w.numpy().astype(np.float32)) / rate for b, w in zip(before, changed, strict=True)]
+    # of each weight relative to how far it is moved, or what its format loses of it
+    lost = [np.linalg.norm(b) * float(np.finfo(dtype).eps) / rate for b in before]
+    backward = max([
+        np.linalg.norm(m - s) / (np.linalg.norm(s) + 4 * near / TOLERANCE[dtype])
+        for m, s, near in zip(moved, slopes, lost, strict=True)
+    ])
+    ahead = np.linalg.norm(result[:CHECKED].astype(np.float32) - want) / np.linalg.norm(want)
+    return {**told(float(max(ahead, backward)) / TOLERANCE[dtype]), "forward off": float(ahead), "update off": float(backward)}
+
+
+def _torch(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, Callable[[], Any]]:
+    assert setting.torch is not None
+    peer, torch = setting.torch, setting.torch.torch
+    images, ws = given(net)
+    x = peer.array(images, dtype, channels_last=True)
+    held = [peer.array(w, dtype, channels_last=w.ndim == 4).requires_grad_() for w in ws]
+    run = forward(net, TorchWords(torch))
+    if compiled:
+        run = peer.compiled(run)
+
+    def ahead() -> Any:
+        with torch.no_grad():
+            return run(x, held)
+
+    def step() -> Any:
+        out = run(x, held)
+        slopes = torch.autograd.grad(out, held, out.detach() * SCALE)
+        with torch.no_grad():
+            torch._foreach_add_(held, slopes, alpha=0.0)
+        return out
+
+    return {"torch forward": ahead, "torch step": step}

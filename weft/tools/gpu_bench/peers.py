@@ -1,0 +1,106 @@
+"""PyTorch beside weft, where it is installed and sees the card; else a sentence that says why its columns are empty."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.tools.gpu_bench.timing import Clock, Watch
+
+
+class Events:
+    """The driver's own time between two events, asked through PyTorch."""
+
+    by = "events"
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._first, self._last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def begin(self) -> None:
+        self._torch.cuda.synchronize()
+        self._first.record()
+
+    def end(self) -> float:
+        self._last.record()
+        self._torch.cuda.synchronize()
+        return 1e-3 * self._first.elapsed_time(self._last)
+
+
+class Torch:
+    """PyTorch on one of its devices. name : "cuda:0" for the device "gpu", "cpu" for gpu-sim (which shows that this code runs,
+    and no more)."""
+
+    def __init__(self, module: Any, name: str) -> None:
+        self.torch, self.name = module, name
+        self.clock = Clock((lambda: None) if name == "cpu" else module.cuda.synchronize)
+        self.watch: Watch = self.clock if name == "cpu" else Events(module)
+        module.backends.cudnn.benchmark = True
+        self.tf32(False)
+
+    def tf32(self, allowed: bool) -> None:
+        """Whether float32 products may be of fewer digits, as weft's are where it is told so."""
+        self.torch.backends.cuda.matmul.allow_tf32 = allowed
+        self.torch.backends.cudnn.allow_tf32 = allowed
+
+    def dtype(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def array(self, x: np.ndarray, dtype: str | None = None, channels_last: bool = False) -> Any:
+        """A tensor on the device; NumPy's narrow formats go through float32."""
+        name = dtype or x.dtype.name
+        wide = x if x.dtype.name in ("float32", "float64", "float16") or x.dtype.kind in "iub" else x.astype(np.float32)
+        found = self.torch.from_numpy(np.ascontiguousarray(wide)).to(self.name).to(self.dtype(name))
+        return found.contiguous(memory_format=self.torch.channels_last) if channels_last else found
+
+    def numpy(self, x: Any) -> np.ndarray:
+        return x.detach().to(self.torch.float64).cpu().numpy()
+
+    def compiled(self, f: Callable[..., Any]) -> Callable[..., Any]:
+        return self.torch.compile(f)
+
+
+class TorchWords:
+    """See :class:`weft.tools.nets.Words`."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch, self._f = torch, torch.nn.functional
+
+    def conv(self, x: Any, w: Any, stride: int, padding: int) -> Any:
+        return self._f.conv2d(x, w, None, stride, padding)
+
+    def pool(self, x: Any, kernel: int, stride: int, padding: int) -> Any:
+        return self._f.max_pool2d(x, kernel, stride, padding)
+
+    def mean(self, x: Any, kernel: int, stride: int) -> Any:
+        return self._f.avg_pool2d(x, kernel, stride)
+
+    def dense(self, x: Any, w: Any) -> Any:
+        return x.flatten(1) @ w.T
+
+    def relu(self, x: Any) -> Any:
+        return self._f.relu(x)
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        return self._torch.cat(list(parts), 1)
+
+
+def torch_beside(device: str) -> tuple[Torch | None, str]:
+    """(PyTorch on the same card, or None; why not)."""
+    if importlib.util.find_spec("torch") is None:
+        return None, "PyTorch is not installed: its columns are empty"
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # a broken install fails in any way
+        return None, f"PyTorch cannot be imported ({type(error).__name__}: {error}): its columns are empty"
+    if device == "gpu-sim":
+        return Torch(torch, "cpu"), "PyTorch runs on the CPU, beside an interpreter: its times mean nothing"
+    number = int(device.partition(":")[2] or 0)
+    if not torch.cuda.is_available() or torch.cuda.device_count() <= number:
+        return None, "PyTorch sees no such card: its columns are empty"
+    torch.cuda.set_device(number)
+    return Torch(torch, f"cuda:{number}"), ""

@@ -1,0 +1,71 @@
+"""Programs of one primitive each: its samples in all float formats, with derivatives. The device's tests run the same."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+import weft.functions
+from weft.formats import FLOAT32, FLOATS, FROM_NUMPY, of_kind
+from weft.graph.gradient import backward
+from weft.graph.node import Graph, Primitive, Sample
+from weft.graph.primitives import TABLE, bind, input_leaf
+from weft.graph.primitives.table import LATER
+
+MOST = 20_000  # elements of a sample: an interpreter is slow
+
+
+class Case(NamedTuple):
+    graph: Graph
+    arrays: list[np.ndarray]
+
+
+def primitives() -> list[Primitive]:
+    """All that have samples. Some stand in files of ``weft/functions/``, beside their function, and are loaded for that."""
+    for file in pkgutil.iter_modules(weft.functions.__path__, "weft.functions."):
+        importlib.import_module(file.name)
+    for module in LATER:
+        importlib.import_module(f"weft.graph.primitives.{module}")
+    return [op for op in TABLE.values() if op.kind != "leaf" and op.samples is not None]
+
+
+def samples(op: Primitive, rng: np.random.Generator) -> list[Sample]:
+    """The samples of a primitive, those of float32 in the other formats too."""
+    found = list(op.samples(rng))  # type: ignore[misc]
+    if op.name not in ("bitcast", "cast") and op.kind != "host":
+        tags = ("prime", "special") if op.kind == "elementwise" else ("prime",)
+        for dtype in [form.numpy for form in of_kind("float") if form is not FLOAT32]:
+            for s in list(found):
+                if s.tag in tags and any(a.dtype == np.float32 for a in s.arrays):
+                    with np.errstate(all="ignore"):
+                        arrays = tuple(a.astype(dtype) if a.dtype == np.float32 else a for a in s.arrays)
+                    found.append(Sample(arrays, s.params, s.tag))
+    return [s for s in found if sum(a.size for a in s.arrays) <= MOST]
+
+
+def values(op: Primitive, rng: np.random.Generator) -> Iterator[Case]:
+    """A program for each sample."""
+    for s in samples(op, rng):
+        nodes = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in s.arrays]
+        yield Case(Graph(nodes, [bind(op, *nodes, **s.params)]), list(s.arrays))
+
+
+def derivatives(op: Primitive, rng: np.random.Generator) -> Iterator[Case]:
+    """The derivatives by all float operands, for a random cotangent."""
+    for s in op.samples(rng):  # type: ignore[misc]
+        nodes = [input_leaf(a.shape, FROM_NUMPY[a.dtype]) for a in s.arrays]
+        out = bind(op, *nodes, **s.params)
+        by = [n for n in nodes if n.dtype in FLOATS]
+        if s.tag == "special" or not by or out.dtype not in FLOATS or op.vjp is None:
+            continue
+        if sum(a.size for a in s.arrays) > MOST:
+            continue
+        cotangent = np.asarray(rng.standard_normal(out.shape), out.dtype.numpy)
+        leaf = input_leaf(cotangent.shape, FROM_NUMPY[cotangent.dtype])
+        slopes = [x for x in backward([out], [leaf], by) if x is not None]
+        if slopes:
+            yield Case(Graph([*nodes, leaf], slopes), [*s.arrays, cotangent])

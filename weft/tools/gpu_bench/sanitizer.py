@@ -1,0 +1,55 @@
+"""NVIDIA's compute-sanitizer over small programs: accesses, races, memory that nobody wrote."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from weft.tools.gpu_bench.setting import Rows, Setting
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+PLACES = ("/usr/local/cuda/bin", "/opt/cuda/bin")
+
+
+def sanitizer() -> str | None:
+    """The tool's path."""
+    return shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES]))
+
+
+def rows(setting: Setting) -> Rows:
+    """A row a tool of it: the quick primitives and scatters under its eyes."""
+    tool = sanitizer()
+    if tool is None:
+        setting.notes.append("compute-sanitizer is not here (it comes with the CUDA toolkit): nothing was looked at")
+        return
+    if getattr(setting.card, "driver", None) is None:
+        setting.notes.append("compute-sanitizer looks at cards, and gpu-sim is none: nothing was looked at")
+        return
+    for name in TOOLS:
+        for step in ("primitives", "scatters"):
+            yield f"{name} {step}", lambda name=name, step=step: _row(setting, tool, name, step)  # type: ignore[misc]
+
+
+def _row(setting: Setting, tool: str, name: str, step: str) -> dict[str, Any]:
+    limit = max(5.0, min(120.0, setting.left))
+    with tempfile.TemporaryDirectory() as folder:
+        child = [sys.executable, "-m", "weft.tools.gpu_bench", step, "--device", setting.device, "--out", folder,
+                 "--seconds", f"{0.7 * limit:.1f}", "--quick"]
+        begin = [tool, "--tool", name, "--error-exitcode", "9", "--target-processes", "all"]
+        try:
+            done = subprocess.run([*begin, *child], capture_output=True, text=True, timeout=limit, check=False)
+        except subprocess.TimeoutExpired:
+            return {"cut": f"not done in {limit:.0f} s"}
+        ran = (Path(folder) / f"{step}.json").exists()
+    said = done.stdout + done.stderr
+    found = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", said)
+    count = sum([int(a or b) for a, b in found])
+    right = bool(found) and not count and ran
+    row: dict[str, Any] = {"errors": count if found else None, "right": right, "exit status": done.returncode}
+    return row if right else {**row, "log": said[-20_000:], "last words": (said.strip().splitlines() or [""])[-1][:300]}

@@ -1,0 +1,40 @@
+"""The steps of ``weft bench gpu``, the most valuable first, with their shares of the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """Attributes
+    ----------
+    name : as ``--only`` has it, and of its file
+    room : the module whose ``rows`` it runs; function : where that is another one
+    weight : its share of the time, in relation to the others
+    title : what it tells
+    """
+
+    name: str
+    room: str
+    weight: float
+    title: str
+    function: str = "rows"
+
+
+STEPS = (
+    Step("load", "correct", 70, "all code of the primitive samples is compiled and loaded", "load"),
+    Step("primitives", "correct", 80, "every primitive and its derivatives against NumPy, in memory with a pattern", "check"),
+    Step("scatters", "correct", 15, "writes to places that meet, again and again: the same bits", "scatters"),
+    Step("launch", "launch", 15, "what starting a kernel takes, by itself and in a graph"),
+    Step("shares", "shares", 30, "what only moves data, as a share of a copy"),
+    Step("products", "products", 60, "products of square matrices beside cuBLAS"),
+    Step("convolutions", "convolutions", 50, "convolutions beside cuDNN"),
+    Step("convnets", "convnets", 70, "AlexNet, VGG, Overfeat, GoogLeNet: forward, backward and update"),
+    Step("attention", "attention", 25, "attention beside PyTorch's"),
+    Step("learner", "learner", 25, "an epoch of 60,000 small images, as weft train has it"),
+    Step("small", "small", 20, "a step of a tiny net, and of a transformer"),
+    Step("crossover", "crossover", 15, "from which size on the GPU pays: estimated and measured"),
+    Step("sanitizer", "sanitizer", 25, "NVIDIA's compute-sanitizer on small programs"),
+)
+NAMES = tuple([step.name for step in STEPS])
