@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, promote
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -116,7 +116,8 @@ def _quantiles(
         count = sum(~isnan(rows), axis=-1, keepdims=True)
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
-            raise ShapeError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+            raise IndexError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+        rows = wrap(floating(rows.node)) if skip else rows
         fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # whole where there is no result
         found = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
     elif weights is not None:
@@ -176,8 +177,8 @@ def quantile(
 
     Raises
     ------
-    ValueError, AxisError, DTypeError
-        ``q`` out of range, or an unknown method; weights that are negative or all zero; no such axis; ``a`` holds bools.
+    ValueError, AxisError, IndexError, DTypeError
+        ``q`` out of range, or an unknown method; weights that are negative or all zero; no such axis; no elements; bools.
 
     Examples
     --------
@@ -204,7 +205,7 @@ def percentile(
 
     Raises
     ------
-    ValueError, AxisError
+    ValueError, AxisError, IndexError, DTypeError
         As :func:`quantile`.
 
     Examples
@@ -277,7 +278,7 @@ def nanquantile(
 
     Raises
     ------
-    ValueError, AxisError
+    ValueError, AxisError, IndexError, DTypeError
         As :func:`quantile`.
 
     Examples
@@ -305,7 +306,7 @@ def nanpercentile(
 
     Raises
     ------
-    ValueError, AxisError
+    ValueError, AxisError, IndexError, DTypeError
         As :func:`quantile`.
 
     Examples
