@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from tests.transforms import test_walked_loops
 from tests.transforms.walked_loops import BODIES, Case, drawn
 from weft.devices import get_device
 
@@ -75,6 +76,17 @@ def test_refusals_and_wrong_indices_name_the_line(device: Any) -> None:
         count += 7
         with pytest.raises(IndexError, match=r"index 8 is out of bounds for axis 0 with size 4 \(.*test_walked.py:\d+\)"):
             wf.jit(f)(wf.ones(3, dtype="float64"), wf.array(xs))[1].numpy()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers_in_loops(dtype: str, device: Any) -> None:
+    with wf.device(device.name):
+        test_walked_loops.test_waves_by_fourier_transforms(dtype)
+
+
+def test_a_kalman_filter_there(device: Any) -> None:
+    with wf.device(device.name):
+        test_walked_loops.test_a_kalman_filter(6)
 
 
 def test_state_that_a_walked_loop_updates(device: Any) -> None:

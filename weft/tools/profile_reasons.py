@@ -53,8 +53,8 @@ def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
         slow = dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host")
         if slow:
             return Reason(
-                "host primitive", f"a loop of {work.length:,} steps, walked from Python, for NumPy computes {' and '.join(slow)}: "
-                f"{seconds(once / work.length)} a step", "Larger batches give each step more to do at once",
+                "host primitive", f"a loop of {work.length:,} steps, walked from Python, for NumPy computes "
+                f"{' and '.join(slow)}: {seconds(once / work.length)} a step", "Larger batches give each step more to do at once",
             )
         return Reason(
             "loop", f"a loop of {work.length:,} steps, each waits for the one before: {seconds(once / work.length)} a step",

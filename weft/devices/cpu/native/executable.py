@@ -200,17 +200,24 @@ class _HostStep:
     def __init__(self, slots: Slots, step: Host) -> None:
         self.slots = slots
         self.step = step
+        self.fixed = [a for a in (*step.args, step.out) if slots.root(a).kind == "arena"]
+        self.known: tuple[int, dict[int, np.ndarray]] = -1, {}  # an arena, and what lies there: a loop comes back to it
 
     def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
-        step, slots = self.step, self.slots
-        arrays = [slots.array(a, inputs, outputs, arena, writable=False) for a in step.args]
-        target = slots.array(step.out, inputs, outputs, arena, writable=True)
+        step, array = self.step, self.slots.array
+        known, lying = self.known
+        if known != arena:
+            lying = {a: array(a, inputs, outputs, arena, writable=a == step.out) for a in self.fixed}
+            self.known = arena, lying
+        arrays = [lying[a] if a in lying else array(a, inputs, outputs, arena, writable=False) for a in step.args]
+        out = step.out
+        target = lying[out] if out in lying else array(out, inputs, outputs, arena, writable=True)
         result = in_numpy(step, arrays)
         if step.name == "copy":  # the same elements, seen in another shape
             result = result.reshape(target.shape)
         if result.shape != target.shape:
             raise RuntimeError(f"host step {step.name} gave shape {result.shape}, its slot has {target.shape}")
-        target[...] = result.astype(target.dtype, copy=False)
+        target[...] = result if result.dtype is target.dtype else result.astype(target.dtype, copy=False)
 
 
 class _Sequence:

@@ -93,7 +93,9 @@ class Slots:
     def address(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int) -> int:
         """Where a slot lies, for what Python walks."""
         root = self.root(slot)
-        return arena + root.offset if root.kind == "arena" else (inputs if root.kind == "input" else outputs)[root.position].address
+        if root.kind == "arena":
+            return arena + root.offset
+        return (inputs if root.kind == "input" else outputs)[root.position].address
 
     def array(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int, writable: bool) -> np.ndarray:
         """A slot's memory as NumPy sees it, for steps that run in Python."""
