@@ -79,10 +79,12 @@ def test_a_call_that_is_refused_has_changed_nothing() -> None:
 
 
 def test_indices_out_of_range_between_steps_in_numpy() -> None:
-    """The numbers of checked indices are right in and behind a walked loop."""
-    table, other = wf.arange(5.0), wf.arange(7.0)
+    """The numbers of checked indices are right before, in and behind a walked loop."""
+    nothing, table, other = wf.zeros(3, dtype="int64"), wf.arange(5.0), wf.arange(7.0)
 
-    def f(c: Any, i: Any) -> Any:
+    def f(c: Any, i: Any, k: Any) -> Any:
+        c = c + nothing[k]  # before the loop
+
         def step(c: Any, _: None) -> tuple:
             first = table[c]  # from the first table
             order = wf.argsort(-first)
@@ -92,13 +94,14 @@ def test_indices_out_of_range_between_steps_in_numpy() -> None:
         return ys.sum() + table[i]  # behind the loop
 
     jitted = wf.jit(f)
-    assert float(jitted(wf.array([0, 1]), wf.array(1))) == 0 + 2 + 2 + 4 + 4 + 6 + 1
-    for start, i, wrong, size, mark in (
-        (3, 1, 8, 7, "from the second one"), (9, 1, 9, 5, "from the first table"), (0, 6, 6, 5, "behind the loop"),
+    assert float(jitted(wf.array([0, 1]), wf.array(1), wf.array(2))) == 0 + 2 + 2 + 4 + 4 + 6 + 1
+    for start, i, k, wrong, size, mark in (
+        (3, 1, 0, 8, 7, "from the second one"), (9, 1, 0, 9, 5, "from the first table"), (0, 6, 0, 6, 5, "behind the loop"),
+        (0, 1, 3, 3, 3, "before the loop"),
     ):
         told = rf"index {wrong} is out of bounds for axis 0 with size {size} \(.*:{line_of(mark)}\)"
         with pytest.raises(IndexError, match=told):
-            float(jitted(wf.array([start, 0]), wf.array(i)))
+            float(jitted(wf.array([start, 0]), wf.array(i), wf.array(k)))
 
 
 def test_a_walked_loop_can_be_interrupted() -> None:
@@ -122,7 +125,7 @@ def test_a_walked_loop_can_be_interrupted() -> None:
 
 
 def test_threads_run_one_walked_loop_at_once() -> None:
-    case = Case("several", 60, 4, (), False)
+    case = Case("several", 600, 4, (), False)
     arrays = [wf.array(a) for a in case.arrays()]
     f = wf.jit(lambda *g: case.scanned(wf, *g)[1])
     want, found = f(*arrays).numpy(), []
