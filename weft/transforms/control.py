@@ -35,7 +35,7 @@ def scan(
     """Run ``carry, y = f(carry, x)`` for each ``x`` along the first axis of ``xs``, as one native loop.
 
     Where ``f`` asks for what NumPy computes (``wf.linalg``, ``wf.fft``, sorts, complex numbers), the loop is walked from Python,
-    at some microseconds a step: one Program all the same, with derivatives, and :func:`explain` says so.
+    at some microseconds a step beside NumPy's own calls: one Program all the same, with derivatives; :func:`explain` says so.
 
     Parameters
     ----------
