@@ -139,6 +139,10 @@ def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[A
         return runs(list(values))
     except IndexFault as fault:
         raise _told(fault, runs.places, graph) from None
+    except ValueError as error:
+        if not hasattr(error, "step"):
+            raise
+        raise _refused(error, runs.places, graph) from None
     except MemoryError as error:
         largest = max(graph.outputs, key=lambda n: n.nbytes)
         raise type(error)(
@@ -148,7 +152,7 @@ def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[A
 
 
 def located(found: Run, graph: Graph) -> Run:
-    """What runs a graph, with IndexErrors that name its lines; ``found`` itself where it checks no index."""
+    """What runs a graph, with errors that name its lines; ``found`` itself where it checks nothing."""
     return _Located(found, graph) if getattr(found, "places", ()) else found
 
 
@@ -163,6 +167,10 @@ class _Located:
             return self.found(inputs, held)
         except IndexFault as fault:
             raise _told(fault, self.found.places, self.graph) from None
+        except ValueError as error:
+            if not hasattr(error, "step"):
+                raise
+            raise _refused(error, self.found.places, self.graph) from None
 
     def direct(self) -> int:
         return self.found.direct()
@@ -172,18 +180,21 @@ Place = tuple[Any, tuple[int, ...]]
 
 
 def _places(graph: Graph, program: Any) -> list[Place]:
-    """Each site of a Program, and where its node stands in any graph of the same key: a position, one more in each loop."""
+    """Each site of a Program, then each step in NumPy that may refuse its operands, and where its node stands in any graph of
+    the same key: a position, one more in each loop."""
     from weft.schedule.checks import sites
+    from weft.schedule.program import hosts
 
-    return [(site, _place(graph, site.where)) for site in sites(program)]
+    checked = [(site, _place(graph, IN_BOUNDS.name, site.where)) for site in sites(program)]
+    return checked + [(step, _place(graph, step.name, step.where)) for step in hosts(program) if step.raises]
 
 
-def _place(graph: Graph, where: Any) -> tuple[int, ...]:
+def _place(graph: Graph, name: str, where: Any) -> tuple[int, ...]:
     for k, node in enumerate(graph.order):
-        if node.op is IN_BOUNDS and node.where is where:  # whoever rewrites a node passes on this very object
+        if node.op.name == name and node.where is where:  # whoever rewrites a node passes on this very object
             return (k,)
         if node.op.kind == "loop":
-            inner = _place(node.params["body"].graph, where)
+            inner = _place(node.params["body"].graph, name, where)
             if inner:
                 return (k, *inner)
     return ()
@@ -192,10 +203,30 @@ def _place(graph: Graph, where: Any) -> tuple[int, ...]:
 def _told(fault: IndexFault, places: list[Place], graph: Graph) -> IndexError:
     """The error of a fault, at the line of this graph, which need not be the one that the Program was made of."""
     site, path = places[fault.site]
+    return told(fault, site, _where(graph, path, site.where))
+
+
+def _where(graph: Graph, path: tuple[int, ...], known: Any) -> Any:
+    """The line of the node at a path; ``known`` where there is no path."""
     node: Any = None
     for k in path:
         node = (graph if node is None else node.params["body"].graph).order[k]
-    return told(fault, site, site.where if node is None else node.where)
+    return known if node is None else node.where
+
+
+def _refused(error: ValueError, places: list[Place], graph: Graph) -> ValueError:
+    """The error of a step in NumPy, at the line of this graph."""
+    step = error.step  # type: ignore[attr-defined]
+    path = next((path for found, path in places if found is step), None)
+    return error if path is None else refused(error, _where(graph, path, step.where))
+
+
+def refused(error: ValueError, where: Any) -> ValueError:
+    """NumPy's error and the user's line: ``Singular matrix (train.py:12)``."""
+    try:
+        return type(error)(f"{error} ({user_line(where)})")
+    except TypeError:  # it is made of more than a sentence
+        return error
 
 
 def told(fault: IndexFault, site: Any, where: Any) -> IndexError:

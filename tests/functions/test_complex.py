@@ -217,7 +217,6 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "arange": (lambda a: wf.arange(1j), "arange: start, stop and step must be numbers"),
     "rfft": (wf.fft.rfft, "rfft: a is complex64, but must be real"),
     "gradient of a complex result": (wf.grad(lambda z: z.sum()), "the result is complex64, but must be real"),
-    "scan": (lambda a: wf.scan(lambda h, t: (h * t, h), a[0], a), "scan: .*complex"),
 }
 
 

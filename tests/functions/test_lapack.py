@@ -258,8 +258,8 @@ def test_transforms() -> None:
         np.testing.assert_allclose(wf.jit(wf.vmap(f))(x).numpy(), want, rtol=1e-9, atol=1e-9)
     gradients = wf.vmap(wf.grad(lambda a: wf.linalg.slogdet(a).logabsdet))(x)
     np.testing.assert_allclose(gradients.numpy(), np.swapaxes(LA.inv(x.numpy()), -1, -2), rtol=1e-9)
-    with pytest.raises(DTypeError, match="scan: solve runs in NumPy, so it cannot be in a native loop"):
-        wf.scan(lambda h, t: (wf.linalg.solve(x[0], h), t), b, wf.ones(3))
+    looped = wf.scan(lambda h, t: (wf.linalg.solve(x[0], h), t), b, wf.ones(3))[0]
+    np.testing.assert_allclose(looped.numpy(), LA.solve(LA.matrix_power(x[0].numpy(), 3), b.numpy()), rtol=1e-9)
 
 
 def test_a_jitted_call_that_refuses_has_changed_nothing() -> None:

@@ -93,6 +93,10 @@ def test_what_an_estimate_is_made_of() -> None:
     assert estimate("cpu", product, HOST).working == pytest.approx(2 * 512**3 / 1e11)
     loop = program_of(lambda x: wf.scan(lambda h, _: (h * 0.5 + 1, h.sum()), x, None, length=50), ones(10))
     assert estimate("cpu", loop, HOST).launches >= 50
+    walked = program_of(lambda x: wf.scan(lambda h, _: (wf.sort(h * 0.5), None), x, None, length=50)[0], ones(10))
+    apart, prepared = estimate("gpu", walked, CARD), estimate("gpu", loop, CARD)
+    assert apart.moving > 50 * 2 * CARD.link[0]  # type: ignore[index]
+    assert apart.launching / apart.launches == pytest.approx(CARD.launch) != prepared.launching / prepared.launches
     sort = program_of(lambda x: wf.sort(x), ones(1 << 16))
     assert estimate("gpu", sort, CARD).moving > 2 * CARD.link[0]  # type: ignore[index]
 

@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from tests.train.making import bits, data, net
-from weft.train import loop, pace
+from weft.train import loop, pace, step
 from weft.train.checkpoint import load
 
 
@@ -57,7 +57,21 @@ class Words(wf.nn.Module):
         return self.out(self.table(x).mean(axis=1))
 
 
+class Solved(wf.nn.Module):
+    """Its loop solves a system in each step, and NumPy sorts what comes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = wf.nn.Linear(3, 2), wf.nn.Linear(2, 2)
+        self.m = wf.array([[3.0, 0.5], [-0.5, 2.0]])
+
+    def forward(self, x):
+        h = wf.scan(lambda h, _: (wf.linalg.solve(self.m, h) + 0.1, None), self.first(x).T, length=3)[0]
+        return self.last(wf.sort(h.T, axis=1))
+
+
 CASES = {
+    "NumPy in a step": (Solved, lambda: wf.optim.Adam(lr=0.01), {}),
     "Adam": (lambda: net(), lambda: wf.optim.Adam(lr=0.01), {}),
     "clipped, with a schedule": (
         lambda: net(), lambda: wf.optim.AdamW(0.01, clip_norm=0.1, schedule=wf.optim.schedules.cosine(40)), {}),
@@ -150,16 +164,46 @@ def test_a_bad_step_among_many(many) -> None:
     assert found == want and key == want_key
 
 
-def test_what_no_native_loop_can_hold(many) -> None:
-    class Sorted(wf.nn.Module):
-        def forward(self, x):
-            return wf.sort(x, axis=1)
+def test_what_no_native_loop_can_hold(many, monkeypatch) -> None:
+    def refused(*given):
+        raise TypeError("scan: not this")
 
+    monkeypatch.setattr(step, "training_steps", lambda one: refused)
     x, y = data(60)
-    wf.random.seed(1)
-    model = wf.nn.Sequential(wf.nn.Linear(3, 4), Sorted(), wf.nn.Linear(4, 2))
-    history = wf.train.fit(model, x, y, epochs=3, batch_size=4, show=False)
+    history = wf.train.fit(net(), x, y, epochs=3, batch_size=4, show=False)
     assert len(history.epochs) == 3 and not many
+
+
+@pytest.mark.parametrize("at", [8, 21, 43, 77])
+def test_what_numpy_refuses_among_many(at: int, many) -> None:
+    """The line is the user's; the updates of the call that failed are lost, those before are kept."""
+
+    class Inverse(wf.nn.Module):
+        def forward(self, x):
+            return wf.linalg.inv(wf.eye(3) * x[:, None])[:, 0]
+
+    x, y = np.abs(data(100)[0]) + 0.5, data(100)[1]
+    x[at] = 0
+
+    def run(x, **more):
+        wf.random.seed(3)
+        model = wf.nn.Sequential(Inverse(), wf.nn.Linear(3, 2))
+        try:
+            wf.train.fit(model, x, y, epochs=1, batch_size=4, shuffle=False, show=False, **more)
+        except np.linalg.LinAlgError as error:
+            assert "Singular matrix (" in str(error) and "test_pace.py:" in str(error)
+            return bits(model), True
+        return bits(model), False
+
+    class Until:
+        def on_batch(self, state) -> None:
+            if state.step == kept:
+                state.stop()
+
+    found = run(x)
+    updates = at // 4
+    kept = updates if updates < 5 else 1 + (updates - 1) // 4 * 4  # the first loop of four gives way to single updates
+    assert found == (run(np.where(x == 0, 1, x), callbacks=[Until()])[0], True)
 
 
 def test_long_steps_and_short_runs_stay_single(many, monkeypatch) -> None:

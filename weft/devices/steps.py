@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from weft.devices.faults import IndexFault
-from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, calls
+from weft.schedule.program import Call, Copy, Host, Loop, Program, Slot, calls
 
 
-class Worker(Protocol):
+class Mover(Protocol):
     """Memory is whatever the device says it is; a piece of memory is memory."""
 
     def piece(self, memory: Any, offset: int, nbytes: int) -> Any: ...
 
     def copy(self, source: Any, target: Any, nbytes: int) -> None: ...
+
+
+class Worker(Mover, Protocol):
+    """What runs the steps, too."""
 
     def fetch(self, memory: Any, slot: Slot) -> np.ndarray:
         """The content of a slot as NumPy reads it, until the next step."""
@@ -73,12 +78,13 @@ def walk(program: Program, inputs: Sequence[Any], outputs: Sequence[Any], arena:
             first += len(step.sites)
         elif isinstance(step, Host):
             given = [worker.fetch(memory(a), program.slots[a]) for a in step.args]
-            made = step.fn(*given, **step.params)
+            made = in_numpy(step, given)
             worker.put(np.ascontiguousarray(made, program.slots[step.out].dtype.numpy), memory(step.out))
         elif isinstance(step, Copy):
             worker.copy(memory(step.source), memory(step.target), nbytes(program.slots[step.target]))
         else:
-            _loop(step, program, memory, worker, first)
+            inside = partial(walk, step.body, worker=worker, first=first)
+            turns(step, program.slots, memory, worker, inside)
             first += sum(len(call.sites) for call in calls(step.body))
 
 
@@ -94,34 +100,46 @@ def donated(program: Program, inputs: list[Any], held: list[bool], sizes: list[i
     return taken
 
 
-def _loop(loop: Loop, program: Program, memory: Callable[[int], Any], worker: Worker, first: int) -> None:
-    """The body, once a step: carries change places, slices of stacked inputs and outputs move on."""
-    slots, body = program.slots, loop.body
+def in_numpy(step: Host, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """What a step in NumPy gives; where it refuses its operands, its error tells of the step."""
+    try:
+        return np.asarray(step.fn(*arrays, **step.params))
+    except ValueError as error:  # LinAlgError is one
+        error.step = step  # type: ignore[attr-defined]
+        raise
+
+
+def turns(
+    loop: Loop, slots: Sequence[Slot], memory: Callable[[int], Any], worker: Mover,
+    body: Callable[[list[Any], list[Any], Any], None],
+) -> None:
+    """A loop step by step: carries change places, slices of stacked inputs and outputs move on.
+
+    memory : of a slot; body : runs one step, of memory of its inputs, of its outputs and of its temporaries (None where the loop
+    has none for them)
+    """
     size = [nbytes(slots[c.init]) for c in loop.carries]
     state = [memory(c.init) for c in loop.carries]
+    targets = [(memory(c.last), memory(c.spare if c.spare >= 0 else c.last)) for c in loop.carries]
     constants = [memory(c) for c in loop.constants]
     arena = memory(loop.arena) if loop.arena >= 0 else None
 
-    def slice_of(i: int, t: int) -> Any:
-        each = nbytes(slots[i]) // loop.length
-        return worker.piece(memory(i), t * each, each)
+    def stacked(i: int) -> tuple[Any, int]:
+        return memory(i), nbytes(slots[i]) // loop.length
 
+    xs, ys = [stacked(i) for i in loop.xs], [stacked(i) for i in loop.ys]
+    tapes = {k: stacked(c.tape) for k, c in enumerate(loop.carries) if c.tape >= 0}
     for step in range(loop.length):
         t = loop.length - 1 - step if loop.reverse else step
-        for k, carry in enumerate(loop.carries):
-            if carry.tape >= 0:  # what a step reads stays on the tape
-                kept = slice_of(carry.tape, t)
-                worker.copy(state[k], kept, size[k])
-                state[k] = kept
-        after = [memory(_target(c, loop.length - 1 - step)) for c in loop.carries]
-        given = [*state, *(slice_of(x, t) for x in loop.xs), *constants]
-        walk(body, given, [*after, *(slice_of(y, t) for y in loop.ys)], arena, worker, first)
+        for k, (whole, each) in tapes.items():  # what a step reads stays on the tape
+            kept = worker.piece(whole, t * each, each)
+            worker.copy(state[k], kept, size[k])
+            state[k] = kept
+        odd = (loop.length - 1 - step) % 2  # the last step writes ``last``
+        after = [pair[odd] for pair in targets]
+        given = [*state, *[worker.piece(whole, t * each, each) for whole, each in xs], *constants]
+        body(given, [*after, *[worker.piece(whole, t * each, each) for whole, each in ys]], arena)
         state = after
     if not loop.length:
         for k, carry in enumerate(loop.carries):
             worker.copy(state[k], memory(carry.last), size[k])
-
-
-def _target(carry: Carry, left: int) -> int:
-    """The slot that a step writes, with so many steps after it: the last one writes ``last``."""
-    return carry.spare if carry.spare >= 0 and left % 2 else carry.last

@@ -7,7 +7,7 @@ from math import prod
 
 from weft.kernel.ir import Chain, Contraction, Kernel, size_of
 from weft.placement.machine import Machine
-from weft.schedule.program import Call, Copy, Host, Loop, Program
+from weft.schedule.program import Call, Copy, Host, Loop, Program, hosts
 
 _NUMPY = 5e9  # bytes a second that an operation in NumPy goes through
 
@@ -43,7 +43,7 @@ def estimate(device: str, program: Program, machine: Machine, fetching: float = 
 
 
 def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, float, float, float]:
-    """(launches, launching, working, moving) of a program's steps; in a loop all is prepared."""
+    """(launches, launching, working, moving) of a program's steps; in a loop all is prepared, unless it is walked."""
     infos = iter(program.info)
     launches, launching, working, moving = 0, 0.0, 0.0, 0.0
     for step in program.steps:
@@ -53,7 +53,7 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             launching += launch
             working += _kernel(step.kernel, info.flops, info.bytes, machine)
         elif isinstance(step, Loop):
-            inner = _steps(step.body, machine, machine.replay)
+            inner = _steps(step.body, machine, launch if hosts(step.body) else machine.replay)
             launches += step.length * inner[0]
             launching += step.length * inner[1]
             working += step.length * inner[2]

@@ -75,7 +75,8 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
                 continue
             assert node.op.reference is not None
             args = tuple([slots.seen(i, i.shape) for i in node.inputs])
-            steps.append(Host(node.op.name, node.op.reference, args, slots.seen(node, node.shape), node.params, node.op.raises))
+            out = slots.seen(node, node.shape)
+            steps.append(Host(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where))
             continue
         ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])

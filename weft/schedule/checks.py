@@ -13,7 +13,7 @@ from weft.kernel.hazards import copies
 from weft.kernel.ir import Kernel, Phase
 from weft.kernel.walk import each, roots
 from weft.schedule.fuse import Fused
-from weft.schedule.program import Call, Host, Loop, Program, Site, Step, calls
+from weft.schedule.program import Call, Host, Loop, Program, Site, Step, calls, hosts
 
 
 def site(node: Node) -> Site:
@@ -49,7 +49,7 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
     out = []
     for step, f in zip(steps, fused, strict=False):  # copies at the end check nothing
         if isinstance(step, Loop):
-            out.append(bool(sites(step.body)))  # a loop runs nothing in Python
+            out.append(bool(sites(step.body)) or any(h.raises for h in hosts(step.body)))
         else:
             out.append(any(n not in seen for n in f.sites) or (isinstance(step, Host) and step.raises))
         seen |= f.covered

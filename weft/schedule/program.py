@@ -55,7 +55,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what they hold."""
+    """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what they hold; where:
+    the user's line (see Node)."""
 
     name: str
     fn: Callable[..., np.ndarray]
@@ -63,6 +64,7 @@ class Host:
     out: int
     params: dict[str, Any] = field(default_factory=dict, hash=False)
     raises: bool = False
+    where: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run a Program ``length`` times, natively: code size does not depend on the length.
+    """Run a Program ``length`` times: natively, or walked step by step where ``hosts(body)`` are any. Code size does not depend
+    on the length.
 
     ``body.inputs``: the carries, a slice of each of ``xs``, ``constants``; ``body.outputs``: the carries, a slice of each of
     ``ys``. ``reverse``: from the last slice to the first. ``arena``: the slot that holds the body's temporaries, or -1.
@@ -132,6 +135,17 @@ def calls(program: Program) -> list[Call]:
             out.append(step)
         elif isinstance(step, Loop):
             out += calls(step.body)
+    return out
+
+
+def hosts(program: Program) -> list[Host]:
+    """Every step in NumPy, those in the bodies of its loops included, in order."""
+    out: list[Host] = []
+    for step in program.steps:
+        if isinstance(step, Host):
+            out.append(step)
+        elif isinstance(step, Loop):
+            out += hosts(step.body)
     return out
 
 

@@ -17,7 +17,7 @@ from weft.placement.choose import Decision, choose
 from weft.placement.figures import rooms
 from weft.placement.machine import compared
 from weft.schedule.info import in_place_infos
-from weft.schedule.program import Host, KernelInfo, Loop, Program
+from weft.schedule.program import KernelInfo, Loop, Program, hosts
 from weft.transforms.jit import Jitted, jit
 from weft.transforms.traced import Traced
 
@@ -31,7 +31,7 @@ class Explanation:
     kernels : one KernelInfo a kernel, in the order they run; what is in a loop counts as one step of it: ``name``,
         ``phases``, ``flops``, ``bytes`` (elements of inputs and outputs, each once), ``lines`` (the user's, as
         file:line), ``boundary`` (why what follows was not fused into it) and ``notes`` (precision of products, storage of images)
-    host : names of the operations that run in NumPy
+    host : names of the operations that run in NumPy; a loop with such operations is walked from Python, step by step
     program : the Program itself
     operations, at_once : how many operations were asked for, and how many of them run in their operators where the function is
         called as it stands, without ``jit``
@@ -62,9 +62,13 @@ class Explanation:
         count = len(self.kernels)
         memory = f", {_amount(self.program.arena)}B of temporaries" if self.program.arena else ""
         host = f", {len(self.host)} in NumPy ({', '.join(self.host)})" if self.host else ""
-        steps = [str(s.length) for s in self.program.steps if isinstance(s, Loop)]
+        found = [s for s in self.program.steps if isinstance(s, Loop)]
+        steps = [str(s.length) for s in found if not hosts(s.body)]
         loops = f", some in native loops of {' and '.join(steps)} steps" if steps else ""
         head = f"{self.name}: {count} kernel{'' if count == 1 else 's'}{loops}{host}{memory}"
+        for loop in found:
+            if inside := dict.fromkeys(h.name for h in hosts(loop.body)):
+                head += f"\n  a loop of {loop.length} steps is walked from Python, for NumPy computes {' and '.join(inside)}"
         if self.placement is not None:
             head += f"\n  on {self.placement.device}: {self.placement.reason}"
         if not count:
@@ -119,7 +123,7 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     jitted = f if isinstance(f, Jitted) else jit(f)
     traced = jitted.trace(*args, **kwargs)
     program = build(traced.graph, execute.device().target)
-    host = tuple(s.name for s in program.steps if isinstance(s, Host))
+    host = tuple(s.name for s in hosts(program))
     name = getattr(f, "__name__", type(f).__name__)
     asked = [n for n in traced.graph.order if n.op.kind != "leaf"]
     at_once = 0 if isinstance(f, Jitted) or not execute.computes_at_once() else len(at_once_of(traced.graph))

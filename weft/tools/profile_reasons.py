@@ -50,6 +50,12 @@ def reason_of(step: StepTime, machine: Machine, writes: Writes) -> Reason:
     if scatter is not None and work.kind == "kernel":
         return _scatter(scatter, once)
     if work.kind == "loop":
+        slow = dict.fromkeys(n.op.name for n in work.nodes if n.op.kind == "host")
+        if slow:
+            return Reason(
+                "host primitive", f"a loop of {work.length:,} steps, walked from Python, for NumPy computes "
+                f"{' and '.join(slow)}: {seconds(once / work.length)} a step", "Larger batches give each step more to do at once",
+            )
         return Reason(
             "loop", f"a loop of {work.length:,} steps, each waits for the one before: {seconds(once / work.length)} a step",
             "Larger batches give each step more to do at once",

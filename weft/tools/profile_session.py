@@ -17,7 +17,7 @@ from weft.cell import LOCAL
 from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
 from weft.errors import TraceError
-from weft.execute import told
+from weft.execute import refused, told
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives.table import INPUT, SCALAR
@@ -100,6 +100,10 @@ class Session:
             except IndexFault as fault:  # the unit was made of these lines
                 site = sites(unit.program)[fault.site]
                 raise told(fault, site, site.where) from None
+            except ValueError as error:
+                if not hasattr(error, "step"):
+                    raise
+                raise refused(error, error.step.where) from None
             if self.recording:
                 self.runs.append(Run(unit, unit.run.times()))
             return out

@@ -97,7 +97,7 @@ def _parts(fused: Fused, machine: Machine, size: int) -> dict[Origin, float]:
 
 
 def _loop(scan: Node, machine: Machine) -> Work:
-    """A native loop: its body's work, once for every step; nodes without a layer are in the loop's own."""
+    """A loop: its body's work, once for every step; nodes without a layer are in the loop's own."""
     program, fused = built(scan.params["body"].graph)
     length = scan.params["length"]
     inside = works(program, fused, machine)

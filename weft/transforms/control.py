@@ -1,4 +1,4 @@
-"""scan and fori_loop: loops that run natively, as one step of a Program, however long they are.
+"""scan and fori_loop: loops that are one step of a Program, however long they are, and run natively but for steps in NumPy.
 
 The function is called with placeholders; what it made is the body. Arrays from outside that it reads are constants of
 the loop; those that it writes are carried from step to step, beside the caller's own carry.
@@ -34,6 +34,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Run ``carry, y = f(carry, x)`` for each ``x`` along the first axis of ``xs``, as one native loop.
 
+    Where ``f`` asks for what NumPy computes (``wf.linalg``, ``wf.fft``, sorts, complex numbers), the loop is walked from Python,
+    at some microseconds a step beside NumPy's own calls: one Program all the same, with derivatives; :func:`explain` says so.
+
     Parameters
     ----------
     f : function (carry, x) -> (carry, y); called to see what it computes: once, or once more where it writes. Arrays it
@@ -57,6 +60,8 @@ def scan(
         when a step changes the shape or dtype of a carry, or extents differ.
     TraceError
         when ``f`` looks at a value.
+    LinAlgError
+        when a step is computed and LAPACK refuses what it is given; it names the line in ``f``.
 
     Examples
     --------
@@ -76,6 +81,12 @@ def scan(
     >>> _, losses = wf.scan(step, None, wf.ones((10, 2)))
     >>> losses.shape, p["w"].round(2)
     ((10,), array([1., 1.], dtype=float32))
+
+    Backward Euler steps of u' = m u, each of which solves a system:
+
+    >>> m = wf.array([[0.0, 1.0], [-1.0, 0.0]])
+    >>> wf.scan(lambda u, _: (wf.linalg.solve(wf.eye(2) - 0.1 * m, u), None), wf.array([1.0, 0.0]), length=10)[0].round(3)
+    array([ 0.517, -0.799], dtype=float32)
     """
     x_leaves, x_tree = _taken(xs)
     rows = [as_node(x) for x in x_leaves]
@@ -111,7 +122,7 @@ def scan(
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any) -> Any:
-    """Run ``value = body(i, value)`` for ``i`` from ``lower`` to ``upper - 1``, as one native loop.
+    """Run ``value = body(i, value)`` for ``i`` from ``lower`` to ``upper - 1``, as one native loop, or walked as by :func:`scan`.
 
     Parameters
     ----------
@@ -127,7 +138,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     ------
     TypeError
         when a bound is no Python int.
-    ShapeError, DTypeError, TraceError
+    ShapeError, DTypeError, TraceError, LinAlgError
         as :func:`scan`.
 
     Examples
@@ -217,7 +228,7 @@ def _named(structure: Any) -> str:
 def _widened(start: Any, before: Node, after: Node) -> Node:
     """A first carry that is a Python number takes the dtype that a step gives it, if that can hold it."""
     kind = type(start.value if type(start) is Given else start)
-    if kind not in (float, int, bool) or after.shape != before.shape or after.dtype == before.dtype:
+    if kind not in (float, int, bool, complex) or after.shape != before.shape or after.dtype == before.dtype:
         return before
     fits = weak(kind, after.dtype) == after.dtype
     return as_node(start, after.dtype) if fits else before

@@ -94,7 +94,7 @@ def twin(op: Primitive, *inputs: Node, **params: Any) -> Primitive:
     """
     found = _TWINS.get(op)
     if found is None:
-        if op.kind == "host" and op.name not in TWINNED:  # these say in their rules what they take
+        if op.kind in ("loop", "result") or (op.kind == "host" and op.name not in TWINNED):  # their rules say what they take
             found = op
         elif op.name in TWINNED:
             found = replace(

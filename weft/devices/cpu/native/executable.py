@@ -16,9 +16,11 @@ from weft.devices.cpu.native.loops import Descriptor, describe, times
 from weft.devices.cpu.native.slots import Slots, aligned, nbytes
 from weft.devices.cpu.native.tables import TableRow, cell
 from weft.devices.cpu.native.threads import Pool
+from weft.devices.cpu.native.walked import Part, Walked
+from weft.devices.steps import in_numpy
 from weft.errors import gib
 from weft.formats import Format, scalar
-from weft.schedule.program import Call, Copy, Host, Loop, Program, calls
+from weft.schedule.program import Call, Copy, Host, Loop, Program, calls, hosts
 
 FLOPS_PER_US, BYTES_PER_US = 2e4, 1e4  # a cautious core: only decides when to give up the interpreter lock
 RELEASE_ABOVE_US, CHECK_EVERY_US = 50.0, 20_000.0
@@ -29,8 +31,9 @@ class CPUExecutable:
 
     def __init__(
         self, program: Program, kernels: list[Loaded], pool: Pool, allocator: Allocator, native: dict[str, int],
-        flush_denormals: bool = False, hot: call.Hot | None = None,
+        flush_denormals: bool = False, hot: call.Hot | None = None, inside: int = -1,
     ) -> None:
+        """inside : of a loop's body that is walked the number of its first checked index; it has only ``parts``"""
         needs = program.arena + sum(nbytes(*output) for output in program.outputs)
         if needs >> 62:  # sizes are numbers of 64 bits from here on
             raise MemoryError(f"weft: no memory for arrays of {gib(needs)}")
@@ -44,6 +47,8 @@ class CPUExecutable:
         self._hot = hot
         self._times = times(program, FLOPS_PER_US, BYTES_PER_US)
         self._slow = sum(self._times) > RELEASE_ABOVE_US
+        self._first = max(inside, 0)
+        self._bodies: list[CPUExecutable] = []  # of loops that are walked
         self._loops = self._describe()
         self._slots = Slots(program, tuple(found[0].address for found in self._loops))
         self._narrow = [p for p in self._slots.scalars if program.inputs[p][1].narrow]
@@ -56,7 +61,8 @@ class CPUExecutable:
         self._direct = 0
         self._run: Callable[..., list[Any]] = lambda inputs, held: []
         self._prepared: dict[int, tuple[Callable[..., list[Any]], int]] = {}  # by number of threads
-        self._prepare()
+        if inside < 0:
+            self._prepare()
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         if self._pool.threads != self._threads:
@@ -70,11 +76,17 @@ class CPUExecutable:
         return self._direct if len(self.program.outputs) == 1 else 0
 
     def _describe(self) -> list[list[Descriptor]]:
-        """The descriptors of each loop; they live as long as this object."""
+        """The descriptors of each native loop; they live as long as this object."""
         out = []
-        kernels, first = iter(self._kernels), _first_sites(self.program)
+        kernels, first = iter(self._kernels), _first_sites(self.program, self._first)
         for step, us in zip(self.program.steps, self._times, strict=True):
-            if isinstance(step, Loop):
+            if isinstance(step, Loop) and hosts(step.body):
+                own = [(next(kernels), next(first)) for _ in calls(step.body)]
+                self._bodies.append(CPUExecutable(
+                    step.body, [kernel for kernel, _ in own], self._pool, self._allocator, self._native, self._flush,
+                    inside=own[0][1] if own else 0,
+                ))
+            elif isinstance(step, Loop):
                 every = max(1, int(CHECK_EVERY_US * step.length / us)) if self._slow else 0
                 out.append(describe(step, kernels, self._native, every, first))
             elif isinstance(step, Call):
@@ -92,10 +104,8 @@ class CPUExecutable:
 
     def _made_for(self, threads: int) -> tuple[Callable[..., list[Any]], int]:
         """Lay out the arena and write the tables: what runs, and the address of the one table if that is all."""
-        scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
-        start = aligned(self.program.arena)
-        home = self._allocator.home(start + scratch) if start + scratch else 0
-        parts = self._segments(start)
+        room, home = self._room(threads)
+        parts = self._segments(threads)
         native = [p for p in parts if isinstance(p, list)]
         direct = 0
         if len(parts) == len(native) <= 1:
@@ -103,12 +113,25 @@ class CPUExecutable:
             direct = run.__self__  # type: ignore[attr-defined]  # what a builtin is bound to: the table's address
         else:
             outputs = self._entry("weft_call", [], threads, 0)
-            steps = [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
-            run = _Sequence(self._allocator, outputs, steps, home, start + scratch)
+            run = _Sequence(self._allocator, outputs, self._runs(parts, threads), home, room)
         if self._narrow:
             run = _Narrowed(run, {p: self.program.inputs[p][1] for p in self._narrow})
             direct = 0
         return run, direct
+
+    def parts(self, threads: int) -> tuple[list[Part], int, int]:
+        """What is called one after the other with inputs, outputs and the arena, and the arena's home and bytes."""
+        room, home = self._room(threads)
+        return self._runs(self._segments(threads), threads), home, room
+
+    def _runs(self, parts: list[list[TableRow] | Part], threads: int) -> list[Part]:
+        return [self._entry("weft_run", p, threads, 0) if isinstance(p, list) else p for p in parts]
+
+    def _room(self, threads: int) -> tuple[int, int]:
+        """Bytes of the arena with the scratch of kernels behind it, and their home."""
+        scratch = max((aligned(k.scratch) + aligned(k.worker_scratch) * threads for k in self._kernels), default=0)
+        room = aligned(self.program.arena) + scratch
+        return room, self._allocator.home(room) if room else 0
 
     def _entry(self, name: str, steps: list[TableRow], threads: int, home: int) -> Callable[..., Any]:
         flags = (RELEASE if self._slow else 0) | (FLUSH if self._flush else 0)
@@ -117,18 +140,26 @@ class CPUExecutable:
         self._tables.append(table)  # as long as this object: another thread may be inside
         return call.builtin(name, self._native[name], table.address)
 
-    def _segments(self, scratch: int) -> list[list[TableRow] | _HostStep]:
+    def _segments(self, threads: int) -> list[list[TableRow] | Part]:
         """Runs of native steps, cut by steps that need Python."""
-        out: list[list[TableRow] | _HostStep] = []
+        out: list[list[TableRow] | Part] = []
         slots = self._slots
         since, loop = 0.0, 0
-        extra = slots.arena_index(scratch)
-        kernels, first = iter(self._kernels), _first_sites(self.program)
+        extra = slots.scratch()
+        bodies = iter(self._bodies)
+        kernels, first = iter(self._kernels), _first_sites(self.program, self._first)
         for step, us in zip(self.program.steps, self._times, strict=True):
             if isinstance(step, Copy) and slots.may_be_number(step.source):
                 step = Host("copy", np.array, (step.source,), step.target)
             if isinstance(step, Host):
                 out.append(_HostStep(slots, step))
+                continue
+            if isinstance(step, Loop) and hosts(step.body):
+                for _ in calls(step.body):
+                    next(kernels)
+                    next(first)
+                out.append(Walked(slots, step, self._allocator, *next(bodies).parts(threads)))
+                since = 0.0
                 continue
             if not out or not isinstance(out[-1], list):
                 out.append([])
@@ -156,9 +187,8 @@ class CPUExecutable:
         return out
 
 
-def _first_sites(program: Program) -> Iterator[int]:
-    """Where the numbers of each kernel's sites begin among those of the Program."""
-    number = 0
+def _first_sites(program: Program, number: int) -> Iterator[int]:
+    """Where the numbers of each kernel's sites begin; the first of the Program has this number."""
     for call_ in calls(program):
         yield number
         number += len(call_.sites)
@@ -170,17 +200,24 @@ class _HostStep:
     def __init__(self, slots: Slots, step: Host) -> None:
         self.slots = slots
         self.step = step
+        self.fixed = [a for a in (*step.args, step.out) if slots.root(a).kind == "arena"]
+        self.known: tuple[int, dict[int, np.ndarray]] = -1, {}  # an arena, and what lies there: a loop comes back to it
 
     def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
-        step, slots = self.step, self.slots
-        arrays = [slots.array(a, inputs, outputs, arena, writable=False) for a in step.args]
-        target = slots.array(step.out, inputs, outputs, arena, writable=True)
-        result = np.asarray(step.fn(*arrays, **step.params))
+        step, array = self.step, self.slots.array
+        known, lying = self.known
+        if known != arena:
+            lying = {a: array(a, inputs, outputs, arena, writable=a == step.out) for a in self.fixed}
+            self.known = arena, lying
+        arrays = [lying[a] if a in lying else array(a, inputs, outputs, arena, writable=False) for a in step.args]
+        out = step.out
+        target = lying[out] if out in lying else array(out, inputs, outputs, arena, writable=True)
+        result = in_numpy(step, arrays)
         if step.name == "copy":  # the same elements, seen in another shape
             result = result.reshape(target.shape)
         if result.shape != target.shape:
             raise RuntimeError(f"host step {step.name} gave shape {result.shape}, its slot has {target.shape}")
-        target[...] = result.astype(target.dtype, copy=False)
+        target[...] = result if result.dtype is target.dtype else result.astype(target.dtype, copy=False)
 
 
 class _Sequence:

@@ -90,6 +90,13 @@ class Slots:
         rest = (*carries, *step.xs, *step.ys, *step.constants)
         return (self.constant(self.loops[number]), self.scratch(), arena, self.record(), *(self.index(s) for s in rest))
 
+    def address(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int) -> int:
+        """Where a slot lies, for what Python walks."""
+        root = self.root(slot)
+        if root.kind == "arena":
+            return arena + root.offset
+        return (inputs if root.kind == "input" else outputs)[root.position].address
+
     def array(self, slot: int, inputs: list[Any], outputs: list[Any], arena: int, writable: bool) -> np.ndarray:
         """A slot's memory as NumPy sees it, for steps that run in Python."""
         root, seen = self.root(slot), self.by_id[slot]

@@ -41,8 +41,8 @@ class TimedExecutable(CPUExecutable):
         self._prepared.clear()  # the stamps are those of the tables written last
         super()._prepare()
 
-    def _segments(self, scratch: int) -> list[Any]:
-        parts = super()._segments(scratch)
+    def _segments(self, threads: int) -> list[Any]:
+        parts = super()._segments(threads)
         self._spans = [_Native(part) if isinstance(part, list) else _Host(part) for part in parts]
         return [part if isinstance(part, list) else span for part, span in zip(parts, self._spans, strict=True)]
 

@@ -1,0 +1,62 @@
+"""Loops with steps in NumPy: Python walks from step to step; what lies between the steps in NumPy runs natively.
+
+A loop without them is one native call (``loop_ir.py``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from weft.devices.cpu.native.allocator import Allocator
+from weft.devices.cpu.native.slots import Slots
+from weft.devices.steps import turns
+from weft.schedule.program import Loop
+
+Part = Callable[[list[Any], list[Any], int], Any]  # of a run: inputs, outputs, arena
+
+
+class Place:
+    """Memory that a step is given, by its address; the run keeps it."""
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+class _Mover:
+    """See ``weft.devices.steps``."""
+
+    def piece(self, memory: Place, offset: int, nbytes: int) -> Place:
+        return Place(memory.address + offset)
+
+    def copy(self, source: Place, target: Place, nbytes: int) -> None:
+        ctypes.memmove(target.address, source.address, nbytes)
+
+
+class Walked:
+    """A loop, as a part of a run. parts : of the body, run once a step; home, room : of the memory for its temporaries and for
+    scratch, which is taken once a run."""
+
+    def __init__(self, slots: Slots, loop: Loop, allocator: Allocator, parts: list[Part], home: int, room: int) -> None:
+        self.slots, self.loop, self.allocator = slots, loop, allocator
+        self.parts, self.home, self.room = parts, home, room
+
+    def __call__(self, inputs: list[Any], outputs: list[Any], arena: int) -> None:
+        slots, parts = self.slots, self.parts
+        own = self.allocator.take(self.home, self.room) if self.home else 0
+
+        def memory(slot: int) -> Place:
+            return Place(slots.address(slot, inputs, outputs, arena))
+
+        def once(given: list[Place], made: list[Place], _: Any) -> None:
+            for part in parts:
+                part(given, made, own)
+
+        try:
+            turns(self.loop, slots.program.slots, memory, _Mover(), once)
+        finally:
+            if self.home:
+                self.allocator.give(self.home, own)
