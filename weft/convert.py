@@ -13,7 +13,7 @@ import weft.graph.primitives  # noqa: F401  fills the table
 from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
-from weft.errors import DTypeError, place_of, short, warn
+from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
@@ -41,7 +41,8 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
     try:
         return constant(value, dtype)
     except OverflowError:
-        raise OverflowError(f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first") from None
+        what = f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first"
+        raise OverflowError(f"{told(value)}{what}") from None
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:
@@ -49,7 +50,9 @@ def _complex_node(value: complex, dtype: Format) -> Node:
     if dtype is BOOL:
         return constant(value != 0, dtype)
     if dtype not in COMPLEX:
-        raise DTypeError(f"the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first")
+        raise DTypeError(
+            f"{told(value)}the complex number {value!r} cannot be held by {dtype}: take its .real, or cast the array first"
+        )
     if LOCAL.trace is not None:
         return constant(value, dtype)
     return input_leaf((), dtype, execute.to_buffer(np.asarray(value).astype(dtype.numpy)))
@@ -121,9 +124,8 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     function, argument = place_of(x)
     if x is None and argument:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
-    where = ": ".join(part for part in (function, argument) if part)
     what = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
-    raise DTypeError(f"{where}: cannot make {what}" if where else f"cannot make {what}")
+    raise DTypeError(f"{told(x)}cannot make {what}")
 
 
 def is_foreign(x: Any) -> bool:
@@ -158,8 +160,8 @@ def numpy_node(array: np.ndarray) -> Node:
         dtype = spelled(array.dtype)
     except DTypeError:
         raise DTypeError(
-            f"an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, complex64 and "
-            "complex128"
+            f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "
+            "complex64 and complex128"
         ) from None
     return input_leaf(array.shape, dtype, execute.to_buffer(np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)))
 
@@ -198,7 +200,7 @@ def assigned(value: Any, dtype: Format) -> Node:
         try:
             return numpy_node(np.asarray(value, dtype.numpy))
         except (ValueError, TypeError, OverflowError):
-            _from_list(value)  # what is no array at all is said in its own words
+            _from_list(value, value)  # what is no array at all is said in its own words
             for leaf in _leaves(value):
                 assigned(leaf, dtype)
             raise
@@ -219,23 +221,24 @@ def _whole(value: float, dtype: Format) -> int:
         return int(value)
     except (ValueError, OverflowError) as error:
         raise type(error)(
-            f"{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as with "
-            ".astype('float32')"
+            f"{told(value)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as "
+            "with .astype('float32')"
         ) from None
 
 
-def _from_list(x: Any) -> np.ndarray:
+def _from_list(x: Any, given: Any) -> np.ndarray:
+    """Nested lists as NumPy reads them; ``given``: as the user has written them."""
     try:
         return np.asarray(x)
     except ValueError:
-        raise DTypeError(f"cannot make an array of {short(x)}: its rows have different lengths") from None
+        raise ShapeError(f"{told(given)}cannot make an array of {short(x)}: its rows have different lengths") from None
 
 
 def _listed(x: Any) -> Any:
     """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
     (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
     foreign = varying = typed = False
-    x = asked(x)
+    given, x = x, asked(x)
     for leaf in _leaves(x):
         if isinstance(leaf, Cell):
             varying = True
@@ -250,7 +253,7 @@ def _listed(x: Any) -> Any:
         if flat and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
             return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
         return _rows(x, iter(nodes))
-    array = _from_list(x)
+    array = _from_list(x, given)
     weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
     if not weak_floats or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
@@ -287,7 +290,8 @@ def _rows(x: Any, nodes: Iterator[Node]) -> Node:
     parts = [_rows(item, nodes) if isinstance(item, list | tuple) else next(nodes) for item in x]
     shapes = {n.shape for n in parts}
     if len(shapes) != 1:
-        raise DTypeError(f"cannot make an array of a list whose items have different shapes: {sorted(shapes) or 'an empty list'}")
+        what = sorted(shapes) or "an empty list"
+        raise ShapeError(f"{told(x)}cannot make an array of a list whose items have different shapes: {what}")
     (shape,) = shapes
     rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in parts]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)

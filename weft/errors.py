@@ -1,9 +1,11 @@
 """weft's errors: subclasses of Python's own, raised at the user's line, naming argument, shapes, dtypes and the fix."""
 
+import contextlib
 import inspect
 import reprlib
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +15,28 @@ __all__ = ["AxisError", "DTypeError", "DataError", "LabelError", "ShapeError", "
 
 _PACKAGE = str(Path(__file__).parent)
 _FUNCTIONS = str(Path(__file__).parent / "functions")
+_OPERATORS = str(Path(__file__).parent / "array" / "operators.py")
 
 
 class ShapeError(ValueError):
     """Shapes that do not fit together."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_as_called(message))
+        super().__init__(as_called(message))
 
 
 class DTypeError(TypeError):
     """A dtype that is unknown or does not fit."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_as_called(message))
+        super().__init__(as_called(message))
 
 
 class AxisError(np.exceptions.AxisError):
     """An axis that the array does not have: NumPy's error, an IndexError and a ValueError."""
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(_as_called(message))
+        super().__init__(as_called(message))
 
 
 class LabelError(IndexError, ValueError):
@@ -74,9 +77,10 @@ def seconds(s: float) -> str:
     return f"{s * 1e9:.2g} ns" if s < 1e-8 else f"{s * 1e9:.0f} ns"
 
 
-def out_of_bounds(index: int, axis: int, size: int, where: str = "") -> IndexError:
-    """NumPy's error of an index out of range; ``where``: the user's line."""
-    return IndexError(f"index {index} is out of bounds for axis {axis} with size {size}" + (f" ({where})" if where else ""))
+def out_of_bounds(index: int, axis: int, size: int, where: str = "", function: str = "") -> IndexError:
+    """NumPy's error of an index out of range; ``where``: the user's line, ``function``: what was called there, if it is known."""
+    text = f"index {index} is out of bounds for axis {axis} with size {size}"
+    return IndexError((f"{function}: " if function else "") + text + (f" ({where})" if where else ""))
 
 
 def _called(frame: Any) -> tuple[str, Any]:
@@ -84,13 +88,13 @@ def _called(frame: Any) -> tuple[str, Any]:
     called = None
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         called, frame = frame, frame.f_back
-    if called is None:
+    if called is None or called.f_code.co_filename == _OPERATORS:  # a + b calls no function that has a name
         return "", None
     name = type(called.f_locals["self"]).__name__ if called.f_code.co_name == "__init__" else called.f_code.co_name
     return ("", None) if name[0] in "_<" else (name, called)
 
 
-def _as_called(message: str) -> str:
+def as_called(message: str) -> str:
     """A message that begins with the name of a function, with the one that the user called: many are made of others."""
     head, colon, text = message.partition(": ")
     if not colon or not head.isidentifier():
@@ -121,6 +125,12 @@ def place_of(value: Any) -> tuple[str, str]:
     return function, ""
 
 
+def told(value: Any) -> str:
+    """The beginning of a message about ``value``: "function: argument: ", as far as these are known."""
+    function, argument = place_of(value)
+    return f"{function}: {argument}: " if argument else f"{function}: " if function else ""
+
+
 def renamed(error: Exception, name: str, **arguments: str) -> Exception:
     """A primitive's error as that of the function ``name`` that the user called, with that one's names of its arguments."""
     inner, colon, text = str(error).partition(": ")
@@ -129,6 +139,16 @@ def renamed(error: Exception, name: str, **arguments: str) -> Exception:
     for old, new in arguments.items():
         text = text.replace(f"{old} ", f"{new} ")
     return type(error)(f"{name}: {text}")
+
+
+@contextlib.contextmanager
+def said_by(function: str) -> Iterator[None]:
+    """What NumPy refuses inside, in the name of the function of weft that hands its work over."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError) as error:
+        kind = next(k for k in (TypeError, ValueError, IndexError) if isinstance(error, k))
+        raise kind(f"{function}: {error}") from None
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:

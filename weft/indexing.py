@@ -11,7 +11,7 @@ import numpy as np
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, foreign, is_foreign, numpy_node
-from weft.errors import ShapeError, out_of_bounds
+from weft.errors import ShapeError, as_called, out_of_bounds, told
 from weft.formats import INT64, INTEGERS
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.index import IN_BOUNDS
@@ -327,7 +327,7 @@ def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: 
     if mode not in ("raise", "clip", "wrap"):
         raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
     if size == 0 and 0 not in index.shape:
-        raise IndexError(f"{function}: every index is out of bounds for axis {axis} with size 0")
+        raise IndexError(as_called(f"{function}: every index is out of bounds for axis {axis} with size 0"))
     unsigned = index.dtype.kind == "unsigned"
     if mode == "raise":
         plain = index.op is CONSTANT
@@ -336,7 +336,7 @@ def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: 
         known = np.asarray(index.params["value"]) if plain else look(index)
         bad = known[known >= size] if unsigned else known[(known < -size) | (known >= size)]
         if bad.size:
-            raise out_of_bounds(int(bad.flat[0]), axis, size)
+            raise out_of_bounds(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
         return index
     if size == 0:
         return cast(index, INT64)

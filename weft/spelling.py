@@ -1,4 +1,4 @@
-"""Spelling: what users write where a dtype is place_of for, as the format it means."""
+"""Spelling: what users write where a dtype is asked for, as the format it means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.errors import DTypeError, place_of
+from weft.errors import DTypeError, told
 from weft.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 
 _WORDS: dict[Any, Format] = {
@@ -28,14 +28,29 @@ def spelled(dtype: Any) -> Format:
     try:
         found = np.dtype(dtype)
     except TypeError:
-        raise DTypeError(f"{_where(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
+        raise DTypeError(f"{told(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
     native = found.newbyteorder("=")
     if native in FROM_NUMPY:
         return FROM_NUMPY[native]
-    raise DTypeError(f"{_where(dtype)}weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")
+    raise DTypeError(f"{told(dtype)}weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")
 
 
-def _where(dtype: Any) -> str:
-    """What was called, and its argument, as the beginning of a message."""
-    function, argument = place_of(dtype)
-    return f"{function}: {argument}: " if argument else f"{function}: " if function else ""
+def layout(order: Any, function: str, words: str = "CFAK") -> str:
+    """NumPy's word for how memory lies, as one of these letters; None is C. Another one is refused."""
+    if order is None:
+        return "C"
+    if type(order) is not str:
+        raise DTypeError(f"{function}: order must be one of {_quoted(words)}, not {order!r}")
+    if len(order) != 1 or order.upper() not in words:
+        raise ValueError(f"{function}: order={order!r} must be one of {_quoted(words)}")
+    return order.upper()
+
+
+def _quoted(words: str) -> str:
+    return ", ".join(map(repr, words))
+
+
+def liked(like: Any, function: str) -> None:
+    """NumPy's ``like=``, by which it asks other libraries for their arrays: those of weft are weft's whatever it is."""
+    if like is not None and not hasattr(type(like), "__array_function__"):
+        raise DTypeError(f"{function}: like must be an array, not {type(like).__name__}")

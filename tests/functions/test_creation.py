@@ -138,8 +138,8 @@ def test_other_libraries() -> None:
 
 
 ERRORS = [
-    (lambda: wf.array([[1, 2], [3]]), wf.errors.DTypeError, "different lengths"),
-    (lambda: wf.array([[1, 2], [3]], dtype=wf.float32), wf.errors.DTypeError, "different lengths"),
+    (lambda: wf.array([[1, 2], [3]]), wf.errors.ShapeError, "different lengths"),
+    (lambda: wf.array([[1, 2], [3]], dtype=wf.float32), wf.errors.ShapeError, "different lengths"),
     (lambda: wf.array("text"), wf.errors.DTypeError, "text"),
     (lambda: wf.array(None), wf.errors.DTypeError, "None"),
     (lambda: wf.array(np.ones(2, np.clongdouble)), wf.errors.DTypeError, "cannot be held"),

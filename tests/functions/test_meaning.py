@@ -8,6 +8,7 @@ differs from it is said by :func:`wanted_dtype`, a rule, alone.
 from __future__ import annotations
 
 import operator
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -55,7 +56,7 @@ def outcome(f: Callable[..., Any], *xs: Any, **options: Any) -> Any:
 def described(x: Any) -> Any:
     """What two outcomes must have in common to be the same."""
     if isinstance(x, Exception):
-        return type(x), str(x)
+        return type(x), re.sub(r"^\w+: (x\d?: )?", "", str(x))  # operators have no names
     found = value_of(x)
     return type(x), found.dtype, found.shape, found.tobytes()
 

@@ -49,7 +49,7 @@ OWN: dict[str, Case] = {
     "common_type": (lambda: wf.common_type(A, B), TypeError, r"common_type: arrays\[1\] is bool"),
     "typename": (lambda: wf.typename("y"), KeyError, "typename: char='y' is no letter"),
     "where": (lambda: wf.where(B, A), ValueError, "where: give both x1 and x2"),
-    "apply_along_axis": (lambda: wf.apply_along_axis(None, 2, A), IndexError, "apply_along_axis: axis=2"),
+    "apply_along_axis": (lambda: wf.apply_along_axis(np.sum, 2, A), IndexError, "apply_along_axis: axis=2"),
     "apply_over_axes": (lambda: wf.apply_over_axes(np.sum, A, 2), IndexError, "apply_over_axes: axis=2"),
     "fromiter": (lambda: wf.fromiter([1, 2], "int64", 3), ValueError, "fromiter: iterator too short: Expected 3"),
     "fromstring": (lambda: wf.fromstring("1", sep=""), ValueError, "fromstring: sep must not be empty"),
@@ -74,7 +74,7 @@ OWN: dict[str, Case] = {
     "tril_indices": (lambda: wf.tril_indices(None), TypeError, "tril_indices: n, m must be"),
     "triu_indices": (lambda: wf.triu_indices(None), TypeError, "triu_indices: n, m must be"),
     "from_dlpack": (lambda: wf.from_dlpack([1]), TypeError, "from_dlpack: a list has no __dlpack__"),
-    "row_stack": (lambda: wf.row_stack([A, V[:3]]), ValueError, r"vstack: arrays\[0\] has shape \(3, 4\)"),
+    "row_stack": (lambda: wf.row_stack([A, V[:3]]), ValueError, r"row_stack: arrays\[0\] has shape \(3, 4\)"),
     "random.BitGenerator": (lambda: wf.random.BitGenerator(-1), ValueError, "negative"),
     "random.SeedSequence": (lambda: wf.random.SeedSequence(-1), ValueError, "negative"),
     "random.RandomState": (lambda: wf.random.RandomState(-1), ValueError, "RandomState: .*-1"),
@@ -92,7 +92,7 @@ OWN: dict[str, Case] = {
     "random.bernoulli": (lambda: wf.random.bernoulli(2.0), ValueError, "bernoulli: p=2.0"),
 }
 ALIKE = {  # an alias says what it is an alias of
-    "amax": "max", "amin": "min", "around": "round", "concatenate": "concat", "row_stack": "vstack", "ndarray": "Array",
+    "ndarray": "Array",
     "random.random_sample": "random", "random.ranf": "random", "random.sample": "random",
 }
 
@@ -190,6 +190,67 @@ def test_bad_input(name: str) -> None:
             assert isinstance(numpys.value, family) and isinstance(raised.value, family), (numpys.value, raised.value)
 
 
+# what is nothing that most arguments can be; where it is something all the same, the call may pass
+NONSENSE: tuple[Any, ...] = ("x", b"xy", 1.5, (1, 2), (0, 1, 1), [[1, 2], [3]], 9, -9, None, np.nan, [], 1j, [None])
+PASSED_ON = {"savetxt", "loadtxt", "save", "savez", "savez_compressed", "genfromtxt", "fromfile", "load", "memmap"}  # files' own
+
+
+@pytest.mark.parametrize("name", [n for n, f in FUNCTIONS.items() if not isinstance(f, type) and n not in PASSED_ON])
+def test_nonsense_is_refused_in_the_function_s_own_name(name: str) -> None:
+    f = FUNCTIONS[name]
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return
+    args, asked = given(name, parameters), [p.name for p in parameters if p.default is p.empty and p.kind in (0, 1)]
+    for p in parameters:
+        for bad in NONSENSE if p.kind in (1, 3) or p.name in asked else ():
+            some = [bad if n == p.name else x for n, x in zip(asked, args, strict=True)]
+            try:
+                found = f(*some, **({} if p.name in asked else {p.name: bad}))
+                wf.eval([x for x in (found if isinstance(found, tuple | list) else [found]) if isinstance(x, wf.Array)])
+            except Exception as error:
+                text = str(error.args[0] if isinstance(error, KeyError) else error)
+                assert text.startswith((f"{said(name, f)}: ", f"{said(name, f)}()")), f"{p.name}={bad!r}: {text}"
+
+
+WORDS = {"order": ("C", "F", "A", "K", "c", "f", None, "X", 3), "like": (None, np.ones(2), 3), "subok": (False,)}
+CALLED = {  # what the words are given beside, where `given` has nothing that fits
+    "arange": (3,), "eye": (3,), "tri": (3,), "einsum": ("ij->ji", A), "matmul": (A, A.T), "matvec": (A, A[0]),
+    "vecmat": (A[0], A.T), "reshape": (A, (4, 3)), "unravel_index": (3, (2, 3)), "ravel_multi_index": ((1, 1), (2, 3)),
+    "broadcast_to": (A, (2, 3, 4)),
+    "fromiter": (range(3), "int64"), "frombuffer": (b"12345678",), "fromfunction": (lambda i: i, (2,)), "ldexp": (A, V),
+    "broadcast_arrays": (A, A), "full": ((2,), 3), "full_like": (A, 3),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if hasattr(np, n) and n not in ("fromfile", "fromstring", "astype")])
+@pytest.mark.parametrize("word", WORDS)
+def test_words_about_memory(name: str, word: str) -> None:
+    """What NumPy's functions take beside their operands is taken, and refused by the same kind of error."""
+    f, theirs = FUNCTIONS[name], getattr(np, name)
+    if isinstance(f, type):
+        return
+    parameters = list(inspect.signature(f).parameters.values())
+    has = word in {p.name for p in parameters}
+    try:
+        known = word in inspect.signature(theirs).parameters
+    except (TypeError, ValueError):
+        known = has
+    assert has or not known or any(p.kind == 4 for p in parameters), f"{name} does not take {word}"
+    if not has or (word == "order" and re.search("sort|partition", name)):  # there: names of fields
+        return
+    args = CALLED.get(name, given(name, parameters))
+    for value in WORDS[word]:
+        took = []
+        for call in (theirs, f):
+            try:
+                took.append(call(*args, **{word: value}) is None)
+            except (TypeError, ValueError) as error:
+                took.append(TypeError if isinstance(error, TypeError) else ValueError)
+        assert took[0] == took[1], (name, value, took)
+
+
 def test_the_lists_name_what_exists() -> None:
     assert {*OWN, *ANYTHING} <= {*FUNCTIONS} and {*ALIKE} <= {*FUNCTIONS, "ndarray"}
     assert len(FUNCTIONS) > 500
@@ -204,4 +265,18 @@ def test_where_an_error_comes_from() -> None:
         (lambda: wf.poly1d(None), "poly1d: c_or_r is None"), (lambda: wf.array([1]) + "a", "cannot make|unsupported|operand"),
     ):
         with pytest.raises(TypeError, match=text):
+            call()
+
+
+def test_operators_have_no_name() -> None:
+    x = wf.array([1, 2], dtype="int8")
+    for call in (lambda: x + 300, lambda: 300 - x, lambda: x**300, lambda: x.__imul__(300)):
+        with pytest.raises(OverflowError, match="^the Python integer 300 is out of bounds for int8"):
+            call()
+    with pytest.raises(ValueError, match=r"^cannot make an array of \[\[1\], \[2, 3\]\]: its rows have different lengths"):
+        x @ [[1], [2, 3]]
+    with pytest.raises(ValueError, match=r"^sum: a: cannot make an array of \[\[1\], \[2, 3\]\]"):
+        wf.sum([[1], [2, 3]])
+    for call in (lambda: wf.take(x, 7), lambda: x.take(7)):
+        with pytest.raises(IndexError, match="^take: index 7 is out of bounds for axis 0 with size 2"):
             call()

@@ -34,7 +34,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "where": lambda: wf.where(row() > 0, column(), 1.0), "dot_general": lambda: column() @ row(),
     "outer": lambda: wf.outer(wf.zeros(WIDE), wf.zeros(WIDE)), "einsum": lambda: wf.einsum("ij,jk->ik", column(), row()),
     "tile": lambda: wf.tile(wf.ones(4), 1 << 62), "repeat": lambda: wf.repeat(wf.ones(4), 1 << 62),
-    "pad": lambda: wf.pad(wf.ones(4), 1 << 62), "concat": lambda: wf.concatenate([wf.zeros(1 << 56)] * 8),
+    "pad": lambda: wf.pad(wf.ones(4), 1 << 62), "concatenate": lambda: wf.concatenate([wf.zeros(1 << 56)] * 8),
     "stack": lambda: wf.stack([wf.zeros(1 << 56)] * 4), "one_hot": lambda: wf.one_hot(wf.arange(4), 1 << 62),
     "meshgrid": lambda: wf.meshgrid(wf.zeros(WIDE), wf.zeros(WIDE)), "normal": lambda: wf.random.normal(size=(1 << 62,)),
     "conv1d": lambda: wf.nn.conv1d(wf.zeros((1, 1, 4)), wf.zeros((1, 1, 2)), padding=1 << 62),

@@ -173,7 +173,7 @@ def test_orders(rng: np.random.Generator) -> None:
         wf.ravel(here, "F")[...] = 1
         np.ravel(there, "F")[...] = 1
         np.testing.assert_array_equal(ours.numpy(), theirs, err_msg=str((steps, x.shape)))
-    for call in (lambda a: a.reshape(4, order="K"), lambda a: wf.ravel(a, "R"), lambda a: a.flatten("c")):
+    for call in (lambda a: a.reshape(4, order="K"), lambda a: wf.ravel(a, "R"), lambda a: a.flatten("X")):
         with pytest.raises(ValueError, match="order=.* must be one of 'C', 'F', 'A'"):
             call(wf.ones(4))
 

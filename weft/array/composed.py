@@ -17,6 +17,8 @@ from weft.errors import DTypeError, ShapeError
 from weft.formats import (
     BOOL,
     COMPLEX,
+    DEFAULT,
+    FLOAT16,
     FLOAT64,
     FLOATS,
     INEXACT,
@@ -153,7 +155,8 @@ def _ldexp(operation: Operation, x: Any, y: Any) -> Node:
     value, power = as_node(x), as_node(y)
     if power.dtype == UINT64 or (power.dtype not in INTEGERS and power.dtype != BOOL):
         raise DTypeError(f"ldexp: x2 must hold integers below 2**63, but has dtype {power.dtype}; cast with .astype('int64')")
-    value = cast(value, operation.rule(operation.name, value.dtype)[1])
+    least = DEFAULT.wide and type(x) is int and type(y) not in (bool, int) and power.dtype is not BOOL
+    value = cast(value, FLOAT16 if least else operation.rule(operation.name, value.dtype)[1])  # as NumPy's: a number is weak
     form = value.dtype.computed
     bits, most = form.integer, form.bias - 1
     found, rest = cast(value, form), cast(power, INT64)

@@ -10,9 +10,10 @@ import numpy as np
 
 from weft.array.looks import Looks
 from weft.bind import bind
-from weft.errors import AxisError, ShapeError
+from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE, refuse_too_large
+from weft.spelling import layout
 from weft.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 
 
@@ -72,8 +73,7 @@ class Shapes(Looks):
 
     def _turned(self, order: str, function: str, known: str = "CFA") -> Self | None:
         """The axes so turned that their elements, row by row, come as ``order`` says; None where they do so already."""
-        if order not in tuple(known):
-            raise ValueError(f"{function}: order={order!r} must be one of {', '.join(map(repr, known))}")
+        order = layout(order, function, known)
         strides, shape = self._strides(), self.node.shape
         if order == "K":
             by = sorted(range(len(shape)), key=lambda a: -abs(strides[a]))
@@ -113,7 +113,10 @@ class Shapes(Looks):
         if given is None or given == ():
             order = tuple(reversed(range(ndim)))
         else:
-            order = tuple(a % ndim if -ndim <= a < ndim else a for a in given)
+            try:
+                order = tuple(a % ndim if -ndim <= a < ndim else a for a in map(operator.index, given))
+            except TypeError:
+                raise DTypeError(f"transpose: axes must be integers, not {given!r}") from None
             if sorted(order) != list(range(ndim)):
                 raise AxisError(f"transpose: axes {tuple(given)} must name each of the {ndim} axes once")
         return self._view((permute_step(order),)) if order != tuple(range(ndim)) else self._view(())

@@ -23,6 +23,8 @@ from weft.functions.common import (
     cast,
     extent_of,
     finish,
+    flag,
+    freedom_lost,
     magnitude,
     node,
     number,
@@ -102,7 +104,7 @@ def mean(
     """
     value, result = _working("mean", node(a, "mean", "a"), dtype, out)
     axes = axis_tuple(axis, len(value.shape), "mean") if where is True else axes_of(axis, value.shape, "mean")
-    return finish(cast(_mean(value, axes, bool(keepdims), _mask("mean", where, value)), result), out, "mean")
+    return finish(cast(_mean(value, axes, flag(keepdims, "mean"), _mask("mean", where, value)), result), out, "mean")
 
 
 def _variance(
@@ -156,7 +158,7 @@ def var(
     >>> wf.var(wf.array([1.0, 3.0])).tolist()
     1.0
     """
-    value, result = _variance("var", a, axis, dtype, ddof if correction is None else correction, keepdims, where, out, mean)
+    value, result = _variance("var", a, axis, dtype, freedom_lost("var", ddof, correction), keepdims, where, out, mean)
     return finish(cast(value, result), out, "var")
 
 
@@ -185,7 +187,7 @@ def std(
     >>> wf.std(wf.array([1.0, 5.0])).tolist()
     2.0
     """
-    value, result = _variance("std", a, axis, dtype, ddof if correction is None else correction, keepdims, where, out, mean)
+    value, result = _variance("std", a, axis, dtype, freedom_lost("std", ddof, correction), keepdims, where, out, mean)
     return finish(cast(op("sqrt", value), result), out, "std")
 
 

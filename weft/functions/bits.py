@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from weft.array import Array, wrap
 from weft.convert import numpy_node
 from weft.errors import DTypeError
 from weft.formats import BOOL, INTEGERS, UINT8
-from weft.functions.common import Node, axis_index, cast, node, number, op, reshaped
+from weft.functions.common import Node, axis_index, cast, node, number, op, reshaped, whole
 
 
 def _line(function: str, value: Node, axis: int | None) -> tuple[Node, int]:
@@ -106,7 +105,7 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     found = wrap(reshaped(bits, (*shape[:axis], extent, *shape[axis + 1 :])))
     if count is None:
         return found
-    wanted = operator.index(count)
+    wanted = whole(count, "unpackbits", "count")
     wanted = extent + wanted if wanted < 0 else wanted
     if wanted > extent:
         high = tuple(wanted - extent if k == axis else 0 for k in range(len(shape)))

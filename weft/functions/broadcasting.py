@@ -35,13 +35,15 @@ def broadcast_shapes(*shapes: Any) -> Shape:
     return _broadcast_shapes("broadcast_shapes", *(shape_tuple(s, "broadcast_shapes") for s in shapes))
 
 
-def broadcast_to(array: Any, shape: Any) -> Array:
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Array:
     """``array`` repeated to a shape it broadcasts to; nothing is copied until it must be.
 
     Parameters
     ----------
     array : array_like
     shape : int or tuple of int
+    subok : bool
+        Does nothing: there are no other classes of arrays.
 
     Returns
     -------
@@ -64,12 +66,13 @@ def broadcast_to(array: Any, shape: Any) -> Array:
     return own(broadcast(value, wanted))
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
+def broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Array, ...]:
     """Arrays brought to the one shape they broadcast to.
 
     Parameters
     ----------
     arrays : array_like, of shapes that broadcast
+    subok : as in :func:`broadcast_to`
 
     Returns
     -------

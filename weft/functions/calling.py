@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import arrays, axis_index, broadcast_shapes, looked, node, op
 from weft.functions.creation import zeros
@@ -36,8 +36,8 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
     Raises
     ------
-    AxisError, ValueError
-        No such axis; there is no vector.
+    AxisError, DTypeError, ValueError
+        No such axis; no function; there is no vector.
 
     Examples
     --------
@@ -46,6 +46,8 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     [[2, 0], [0, 3]]
     """
     (value,) = arrays("apply_along_axis", arr=arr)
+    if not callable(func1d):
+        raise DTypeError(f"apply_along_axis: func1d must be a function of a vector, not {short(func1d)}")
     axis = axis_index(axis, value.ndim, "apply_along_axis")
     lead = [n for a, n in enumerate(value.shape) if a != axis]
     order = (*(a for a in range(value.ndim) if a != axis), axis)
@@ -75,8 +77,8 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
 
     Raises
     ------
-    AxisError, ShapeError
-        No such axis; a result of another number of dimensions.
+    AxisError, DTypeError, ShapeError
+        No such axis; no function; a result of another number of dimensions.
 
     Examples
     --------
@@ -85,8 +87,10 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     [[[4.0], [4.0], [4.0]]]
     """
     (value,) = arrays("apply_over_axes", a=a)
+    if not callable(func):
+        raise DTypeError(f"apply_over_axes: func must be a function of an array and an axis, not {short(func)}")
     for axis in axes if isinstance(axes, Sequence | np.ndarray) else (axes,):
-        place = axis_index(axis, value.ndim, "apply_over_axes")
+        place = axis_index(axis, max(value.ndim, 1), "apply_over_axes")  # numbers count as vectors, as in NumPy's folds
         found = wrap(node(func(value, place), "apply_over_axes"))
         if found.ndim == value.ndim - 1:
             found = found.reshape(*found.shape[:place], 1, *found.shape[place:])

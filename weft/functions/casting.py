@@ -8,7 +8,7 @@ from typing import Any
 from weft.array import Array, like
 from weft.errors import DTypeError
 from weft.functions.common import cast, held, made_on, may_cast, node
-from weft.spelling import spelled
+from weft.spelling import layout, spelled
 
 
 def astype(
@@ -51,6 +51,7 @@ def astype(
     >>> wf.astype(wf.array([1.9, -1.9]), wf.int32).tolist()
     [1, -1]
     """
+    layout(order, "astype")
     if device is not None:
         return made_on("astype", device, partial(astype, rounding=rounding, key=key), x, dtype, order, casting, subok, copy)
     wanted = spelled(dtype)
@@ -81,10 +82,16 @@ def copy(a: Any, order: Any = None, subok: bool = False) -> Array:
     -------
     Array of the shape and dtype of ``a``; of a Scalar, a Scalar: ``wf.array(a)`` is an array that can be written to
 
+    Raises
+    ------
+    ValueError, TypeError
+        An ``order`` that NumPy does not have.
+
     Examples
     --------
     >>> import weft as wf
     >>> wf.copy(wf.ones(2)).tolist()
     [1.0, 1.0]
     """
+    layout(order, "copy")
     return like(a, node(a, "copy", "a"))

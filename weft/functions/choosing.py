@@ -9,7 +9,7 @@ from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, compared, weak_compared
-from weft.functions.common import Node, broadcast_shapes, cast, finish, node, number, op, parts_of
+from weft.functions.common import Node, broadcast_shapes, cast, finish, node, number, op, parts_of, real_number
 from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
@@ -141,6 +141,9 @@ def nan_to_num(
     if not copy and isinstance(x, Array):
         return finish(nan_to_num(x, True, nan, posinf, neginf).node, x, "nan_to_num")
     value = node(x, "nan_to_num")
+    for given, argument in ((nan, "nan"), (posinf, "posinf"), (neginf, "neginf")):
+        if given is not None or argument == "nan":
+            real_number(given, "nan_to_num", argument)
     if value.dtype in COMPLEX:
         parts = [nan_to_num(wrap(part), True, nan, posinf, neginf).node for part in parts_of(value)]
         return finish(op("complex", *parts))
@@ -186,6 +189,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
         raise renamed(error, "isclose", x1="a", x2="b") from None
+    rtol, atol = real_number(rtol, "isclose", "rtol"), real_number(atol, "isclose", "atol")
     bound = op("add", number(atol, b.dtype.part), op("multiply", number(rtol, b.dtype.part), op("abs", b)))
     both = op("logical_and", op("isfinite", a), op("isfinite", b))
     close = op("where", both, op("less_equal", distance, bound), op("equal", a, b))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import as_node, assigned, cast, numpy_node
-from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, place_of
+from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short
 from weft.formats import (
     BOOL,
     COMPLEX,
@@ -44,6 +45,15 @@ def named(function: Any, name: str) -> None:
     """Names a function that a maker made, in its code too: errors and tracebacks read the name there."""
     function.__name__ = function.__qualname__ = name
     function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+
+
+def alias(function: Any, name: str) -> Any:
+    """The same function under another name, by which its errors call it."""
+    copy = FunctionType(function.__code__, function.__globals__, name, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
+    copy.__doc__, copy.__module__ = function.__doc__, function.__module__
+    named(copy, name)
+    return copy
 
 
 def op(name: str, *nodes: Node, **params: Any) -> Node:
@@ -81,7 +91,7 @@ def named_device(function: str, device: Any) -> str:
     try:
         return execute.get_device(device).name
     except (TypeError, ValueError, DeviceError) as error:
-        raise type(error)(f"{function}: {error}") from None
+        raise type(error)(as_called(f"{function}: {error}")) from None
 
 
 def made_on(function: str, device: Any, make: Callable[..., Any], *args: Any) -> Any:
@@ -109,6 +119,33 @@ def whole(value: Any, function: str, argument: str) -> int:
         return operator.index(value)
     except TypeError:
         raise DTypeError(f"{function}: {argument} must be an integer, not {value!r}") from None
+
+
+def real_number(value: Any, function: str, argument: str) -> Any:
+    """An argument that must be a real number, or an array of them."""
+    kind = getattr(getattr(value, "dtype", None), "kind", "")
+    if isinstance(value, NUMBERS) or (kind and kind not in "cOSU"):
+        return value
+    raise DTypeError(f"{function}: {argument} must be a real number, not {short(value)}")
+
+
+def freedom_lost(function: str, ddof: Any, correction: Any) -> Any:
+    """How many degrees of freedom a variance takes away: the one, or by the array API's word the other."""
+    if correction is None:
+        return real_number(ddof, function, "ddof")
+    if ddof != 0:
+        raise ValueError(f"{function}: ddof={ddof} and correction={correction} say the same; give one of them")
+    return real_number(correction, function, "correction")
+
+
+def flag(value: Any, function: str, argument: str = "keepdims") -> bool:
+    """An argument that must be true or false: a bool, or an integer."""
+    if value is True or value is False:
+        return bool(value)
+    try:
+        return bool(value if isinstance(value, np.bool_) else operator.index(value))
+    except TypeError:
+        raise DTypeError(f"{function}: {argument} must be True or False, not {value!r}") from None
 
 
 def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "axis") -> int:
@@ -142,7 +179,8 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 def may_cast(source: Format, target: Format, casting: str, function: str) -> bool:
     """Whether ``source`` may become ``target`` by NumPy's rule of this name."""
     if casting not in CASTINGS:
-        raise ValueError(f"{function}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
+        text = f"{function}: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'"
+        raise ValueError(as_called(text))
     if casting == "unsafe" or source is target:
         return True
     if casting == "safe":
@@ -169,6 +207,11 @@ def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
     if any(n < 0 for n in extents):
         raise ShapeError(f"{function}: {argument}={extents} has a negative extent")
     return extents
+
+
+def shape_of(x: Any, function: str) -> Shape:
+    """The shape of an argument that may be a number."""
+    return () if isinstance(x, NUMBERS) else node(x, function).shape
 
 
 def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
@@ -207,7 +250,8 @@ def sliced(node: Node, axis: int, start: int, stop: int) -> Node:
 
 def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False) -> Node:
     """A reduction; over no axes it is the array itself."""
-    return bind(TABLE[name], node, axes=axes, keepdims=bool(keepdims)) if axes else node
+    keepdims = flag(keepdims, name.removeprefix("reduce_"))
+    return bind(TABLE[name], node, axes=axes, keepdims=keepdims) if axes else node
 
 
 def extent_of(shape: Shape, axes: Sequence[int]) -> int:
@@ -219,6 +263,8 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
     if out is None:
         return wrap(node)
     if isinstance(out, tuple):
+        if len(out) != 1:
+            raise ValueError(as_called(f"{function}: out has {len(out)} arrays; it must be one, or a tuple of one"))
         (out,) = out
     if isinstance(out, np.ndarray):
         return _into_numpy(node, out, function)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.formats import BOOL, COMPLEX, FLOAT32, complexed, of_elements
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT32, FLOAT64, complexed, of_elements
 from weft.functions.common import axis_index, broadcast, cast, floating, looked, node, number, op
 from weft.functions.creation import asarray
 from weft.graph.node import Node
@@ -146,7 +146,7 @@ def sort_complex(a: Any) -> Array:
     if value.dtype in COMPLEX:
         return wrap(op("sort", value, axis=axis) if value.size else value)
     short = value.dtype.kind in ("signed", "unsigned") and value.dtype.bits <= 16
-    part = FLOAT32 if short else floating(value).dtype.computed
+    part = FLOAT32 if short else FLOAT64 if DEFAULT.wide else floating(value).dtype.computed
     line = cast(value, part)
     return wrap(cast(op("sort", line, axis=axis) if value.size else line, complexed(part)))
 

@@ -20,13 +20,14 @@ from weft.functions.common import (
     named_device,
     node,
     shape_tuple,
+    whole,
 )
-from weft.spelling import spelled
+from weft.spelling import layout, liked, spelled
 
 
 def array(
     object: Any, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
-    device: Any = None, ndmax: int = 64,
+    device: Any = None, ndmax: int = 64, like: Any = None,
 ) -> Array:
     """An array with a copy of ``object``.
 
@@ -43,6 +44,8 @@ def array(
         The least number of dimensions; more of extent 1 are put in front. The largest: what is nested deeper is refused.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+    like : array, optional
+        Does nothing: arrays of weft are what these functions make.
 
     Returns
     -------
@@ -62,15 +65,17 @@ def array(
     >>> wf.array([[1, 2], [3, 4]], dtype=wf.float32).shape
     (2, 2)
     """
+    liked(like, "array")
+    layout(order, "array")
     if device is not None:
         return made_on("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
     wanted = None if dtype is None else spelled(dtype)
-    if ndmax != 64:
+    if ndmax != 64 and whole(ndmax, "array", "ndmax") < 64:
         found = array(object, dtype, copy, ndmin=ndmin)
         if found.ndim > ndmax:
             raise ShapeError(f"array: object has shape {found.shape}, more dimensions than ndmax={ndmax}")
         return found
-    if ndmin:
+    if ndmin != 0 and whole(ndmin, "array", "ndmin") > 0:
         found = array(object, dtype, copy)
         return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
     if isinstance(object, Array) and not copy and not object.weak and (wanted is None or wanted is object.node.dtype):
@@ -80,12 +85,14 @@ def array(
     return own(node(object, "array", "object") if wanted is None else held(object, wanted, "array", "object"))
 
 
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None) -> Array:
+def asarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
+) -> Array:
     """``a`` as an array; an Array of that dtype is handed back as it is.
 
     Parameters
     ----------
-    a, dtype, order, device : as in :func:`array`
+    a, dtype, order, device, like : as in :func:`array`
     copy : bool, optional
         True: always a copy. False: never one; what is not an Array of that dtype is refused, but for what other libraries have
         on a card. That is shared unless told otherwise, as by :func:`from_dlpack`.
@@ -110,6 +117,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
     >>> wf.asarray(x) is x
     True
     """
+    liked(like, "asarray")
+    layout(order, "asarray")
     if not isinstance(a, _NO_CARDS) and is_foreign(a):
         from weft.cuda_arrays import lies_on_a_card
 
@@ -201,7 +210,7 @@ def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> A
     return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
 
 
-def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
+def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """An array of zeros, float32 unless told otherwise.
 
     Parameters
@@ -213,6 +222,8 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
         Does nothing: arrays of weft lie row by row.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+    like : array, optional
+        Does nothing: arrays of weft are what these functions make.
 
     Returns
     -------
@@ -229,15 +240,17 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
+    liked(like, "zeros")
+    layout(order, "zeros", "CF")
     return _filled(0, shape, dtype, "zeros", device)
 
 
-def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
+def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """An array of ones, float32 unless told otherwise.
 
     Parameters
     ----------
-    shape, dtype, order, device : as in :func:`zeros`
+    shape, dtype, order, device, like : as in :func:`zeros`
 
     Returns
     -------
@@ -254,15 +267,17 @@ def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
+    liked(like, "ones")
+    layout(order, "ones", "CF")
     return _filled(1, shape, dtype, "ones", device)
 
 
-def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
+def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """An array to be written to; it holds zeros.
 
     Parameters
     ----------
-    shape, dtype, order, device : as in :func:`zeros`
+    shape, dtype, order, device, like : as in :func:`zeros`
 
     Returns
     -------
@@ -279,10 +294,12 @@ def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
+    liked(like, "empty")
+    layout(order, "empty", "CF")
     return _filled(0, shape, dtype, "empty", device)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """An array filled with a number, or with an array that broadcasts.
 
     Parameters
@@ -291,7 +308,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     fill_value : number or array
     dtype : dtype, optional
         By default that of :func:`array` of ``fill_value``.
-    order, device : as in :func:`zeros`
+    order, device, like : as in :func:`zeros`
 
     Returns
     -------
@@ -308,6 +325,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, d
     >>> wf.full((2,), 7).tolist()
     [7, 7]
     """
+    liked(like, "full")
+    layout(order, "full", "CF")
     if device is not None:
         return made_on("full", device, full, shape, fill_value, dtype)
     value = array(fill_value, dtype).node
@@ -346,6 +365,7 @@ def zeros_like(
     >>> wf.zeros_like(wf.array([1, 2])).tolist()
     [0, 0]
     """
+    layout(order, "zeros_like")
     if device is not None:
         return made_on("zeros_like", device, zeros_like, a, dtype, order, subok, shape)
     return zeros(*_like(a, "zeros_like", dtype, shape))
@@ -375,6 +395,7 @@ def ones_like(
     >>> wf.ones_like(wf.array([1, 2])).tolist()
     [1, 1]
     """
+    layout(order, "ones_like")
     if device is not None:
         return made_on("ones_like", device, ones_like, a, dtype, order, subok, shape)
     return ones(*_like(a, "ones_like", dtype, shape))
@@ -404,6 +425,7 @@ def empty_like(
     >>> wf.empty_like(wf.array([1, 2])).shape
     (2,)
     """
+    layout(order, "empty_like")
     if device is not None:
         return made_on("empty_like", device, empty_like, prototype, dtype, order, subok, shape)
     return zeros_like(prototype, dtype, shape=shape)
@@ -435,6 +457,7 @@ def full_like(
     >>> wf.full_like(wf.array([1, 2]), 5).tolist()
     [5, 5]
     """
+    layout(order, "full_like")
     if device is not None:
         return made_on("full_like", device, full_like, a, fill_value, dtype, order, subok, shape)
     extents, wanted = _like(a, "full_like", dtype, shape)

@@ -9,7 +9,7 @@ from weft.array import Array, wrap
 from weft.array.meaning import no_complex
 from weft.convert import array_operands, operands
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS
+from weft.formats import BOOL, COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -22,6 +22,7 @@ from weft.functions.common import (
     may_cast,
     node,
     op,
+    real_number,
     reshaped,
     sliced,
     whole,
@@ -244,7 +245,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     """
     value = node(y, "trapezoid", "y")
     axis = axis_index(axis, len(value.shape), "trapezoid")
-    wide: Any = dx
+    wide: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
     if x is not None:
         (at,) = arrays("trapezoid", x=x)
         wide = diff(at, axis=-1 if at.ndim == 1 else axis)
@@ -289,6 +290,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         if iscomplexobj(given):
             raise DTypeError(f"interp: {name} is {node(given, 'interp').dtype}; places must be real: take wf.real({name})")
     at, place, height = (floating(n) for n in operands(x, xp, fp))
+    if DEFAULT.wide:  # then as in NumPy, which computes in float64
+        form = COMPLEX128 if height.dtype in COMPLEX else FLOAT64
+        at, place, height = (cast(n, form) for n in (at, place, height))
     if place.shape != height.shape or len(place.shape) != 1:
         raise ShapeError(f"interp: xp has shape {place.shape} and fp {height.shape}; two vectors of one length are needed")
     if not place.size:
@@ -351,6 +355,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     axis = axis_index(axis, len(value.shape), "unwrap")
     if value.dtype in COMPLEX:
         raise no_complex("unwrap", value.dtype)
+    real_number(period, "unwrap", "period")
     whole = isinstance(period, int) and value.dtype not in FLOATS
     if not value.shape[axis]:
         return wrap(value if whole else floating(value))
@@ -360,7 +365,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     turned = remainder(apart + half, period) - half
     if not whole or period % 2 == 0:  # a jump of just half a period keeps its direction
         turned = where((turned == -half) & (apart > 0), half, turned)
-    limit = half if discont is None else discont
+    limit = half if discont is None else real_number(discont, "unwrap", "discont")
     more = where(absolute(apart) < limit, 0, turned - apart)
     extent = x.shape[axis]
     later = wrap(sliced(x.node, axis, 1, extent)) + cumulative_sum(more, axis).astype(x.dtype)

@@ -10,18 +10,20 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import array_operands, numpy_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, INT64, same_kind
+from weft.formats import BOOL, INT64, Format, same_kind
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
     arrays,
     axis_index,
+    axis_tuple,
     broadcast,
     broadcast_shapes,
     cast,
     held,
     integer_node,
     looked,
+    may_cast,
     node,
     op,
     permuted,
@@ -229,13 +231,13 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     >>> wf.trim_zeros(wf.array([0, 1, 2, 0])).tolist()
     [1, 2]
     """
-    if trim.lower() not in ("f", "b", "fb", "bf"):
+    if not isinstance(trim, str) or trim.lower() not in ("f", "b", "fb", "bf"):
         raise ValueError(f"trim_zeros: trim={trim!r} must be 'f', 'b' or 'fb'")
     (value,) = arrays("trim_zeros", filt=filt)
     known = looked(value, "trim_zeros", "filt")
-    axes = range(known.ndim) if axis is None else [axis_index(a, known.ndim, "trim_zeros") for a in np.atleast_1d(axis)]
+    axes = range(known.ndim) if axis is None else axis_tuple(axis, known.ndim, "trim_zeros")
     index: list[Any] = [slice(None)] * known.ndim
-    places = np.nonzero(known)
+    places = np.nonzero(known) if known.ndim else ()
     for a in axes:
         low, high = (int(places[a].min()), int(places[a].max()) + 1) if places[a].size else (0, 0)
         index[a] = slice(low if "f" in trim.lower() else 0, high if "b" in trim.lower() or not high else None)
@@ -343,6 +345,14 @@ def _masked(target: Array, mask: Any, values: Array, function: str, argument: st
     target[...] = where(_of(chosen), values, target)
 
 
+def _safely(x: Any, dtype: Format, function: str, argument: str) -> Node:
+    """What is written where a mask says; as in NumPy an array only where no number of its dtype is lost."""
+    have = node(x, function, argument).dtype if getattr(x, "shape", ()) else dtype
+    if not may_cast(have, dtype, "safe", function):
+        raise DTypeError(f"{function}: {argument} has dtype {have}, which {dtype} cannot hold safely; cast with .astype first")
+    return held(x, dtype, function, argument)
+
+
 def putmask(a: Array, mask: Any, values: Any) -> None:
     """Write where a mask is true, each place the value at its own place; ``values`` are repeated where too few.
 
@@ -370,7 +380,7 @@ def putmask(a: Array, mask: Any, values: Any) -> None:
     chosen = cast(node(mask, "putmask", "mask"), BOOL)
     if math.prod(chosen.shape) != a.size:
         raise ShapeError(f"putmask: mask has shape {chosen.shape}, a has shape {shape}")
-    given = held(values, a.node.dtype, "putmask", "values")
+    given = _safely(values, a.node.dtype, "putmask", "values")
     if given.size and a.size:
         _masked(a, _of(reshaped(chosen, shape)), resize(_of(given), shape), "putmask", "mask")
 
@@ -402,7 +412,7 @@ def place(arr: Array, mask: Any, vals: Any) -> None:
     chosen = cast(node(mask, "place", "mask"), BOOL)
     if math.prod(chosen.shape) != arr.size:
         raise ShapeError(f"place: mask has shape {chosen.shape}, arr has shape {shape}")
-    given = held(vals, arr.node.dtype, "place", "vals")
+    given = _safely(vals, arr.node.dtype, "place", "vals")
     if not given.size:
         if arr.size and wrap(chosen).numpy().any():
             raise ValueError("place: vals is empty, but there are places to write to")

@@ -8,13 +8,14 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import operands
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, INT64
 from weft.functions.common import Node, cast, finish, op, permuted, reshaped
 from weft.graph.primitives.precision import asked
+from weft.spelling import layout
 
 
-def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Array:
+def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: Any = "K") -> Array:
     """Sums of products in index notation.
 
     Parameters
@@ -25,6 +26,8 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Arra
     out : Array, optional
     optimize : str, bool or path
         How the order is chosen: what ``opt_einsum.contract_path`` takes.
+    order : str
+        Does nothing: arrays of weft lie row by row.
 
     Returns
     -------
@@ -42,6 +45,8 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto") -> Arra
     >>> wf.einsum("ij,kj->ik", wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
+    if order != "K":
+        layout(order, "einsum")
     terms, result, nodes = _parsed(args)
     truth = nodes[0].dtype == BOOL
     if truth:
@@ -135,8 +140,9 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     try:
         asked: Any = np.einsum_path
         path, report = asked(*plain, optimize=optimize)
-    except ValueError as error:
-        raise ShapeError(f"einsum_path: {error}") from None
+    except (TypeError, ValueError) as error:
+        kind = DTypeError if isinstance(error, TypeError) else ShapeError
+        raise kind(f"einsum_path: {error}") from None
     return list(path), str(report)
 
 

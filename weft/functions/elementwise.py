@@ -15,9 +15,10 @@ from weft.array.operators import call
 from weft.bind import bind
 from weft.errors import DTypeError
 from weft.formats import BOOL, COMPLEX, FLOATS, of_elements
-from weft.functions.common import Node, cast, finish, named, node, number, op, parts_of
+from weft.functions.common import Node, alias, cast, finish, named, node, number, op, parts_of, whole
 from weft.functions.ufunc import Ufunc, asked, equip, special
 from weft.graph.primitives.table import TABLE
+from weft.spelling import layout
 
 Unary = Ufunc
 Binary = Ufunc
@@ -72,7 +73,8 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
     ) -> Array:
         if x is None:
             node(x, name)
-        if where is not True or dtype is not None or casting != "same_kind":
+        if where is not True or dtype is not None or casting != "same_kind" or order != "K":
+            layout(order, name)
             return special(ask, name, (x,), out, where, dtype, casting)
         return ask(x) if out is None else finish(asked(ask, (x,), out).node, out, name)
 
@@ -88,7 +90,8 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
         x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
         order: str = "K", subok: bool = True,
     ) -> Array:
-        if where is not True or dtype is not None or casting != "same_kind":
+        if where is not True or dtype is not None or casting != "same_kind" or order != "K":
+            layout(order, name)
             return special(ask, name, (x1, x2), out, where, dtype, casting)
         return ask(x1, x2) if out is None else finish(asked(ask, (x1, x2), out).node, out, name)
 
@@ -177,7 +180,7 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
     >>> wf.round(wf.array([1.25, 3.5]), 1).tolist()[0] < 1.21
     True
     """
-    value = node(a, "round", "a")
+    value, decimals = node(a, "round", "a"), whole(decimals, "round", "decimals")
     if value.dtype == BOOL:
         if decimals:
             raise DTypeError(f"round: a is bool, which has no digits (decimals={decimals}); cast with .astype('float32')")
@@ -276,7 +279,7 @@ bitwise_right_shift = binary("bitwise_right_shift", "``x1 >> x2``, keeping the s
 absolute = abs
 arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
 rad2deg, deg2rad = degrees, radians
-around = round
+around = alias(round, "around")
 conjugate = conj
 true_divide, mod, power = divide, remainder, pow
 bitwise_not = invert = bitwise_invert

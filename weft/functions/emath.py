@@ -12,20 +12,28 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.formats import COMPLEX, complexed
+from weft.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complexed
+from weft.formats import floating as floating_form
 from weft.functions import elementwise
-from weft.functions.common import cast, floating, looked, named, node
+from weft.functions.common import NUMBERS, cast, floating, looked, named, node, number
 
 __all__ = ["arccos", "arcsin", "arctanh", "log", "log10", "log2", "logn", "power", "sqrt"]
 
 
 def _widened(function: str, x: Any, outside: Callable[[np.ndarray], Any], argument: str = "x") -> Array:
-    """``x`` in floats, or complex where one of its numbers is outside of what has a real result."""
-    value = floating(node(x, function, argument))
-    if value.dtype in COMPLEX:
+    """``x``, complex where one of its numbers is outside of what has a real result."""
+    value = node(x, function, argument)
+    if value.dtype in COMPLEX or not np.any(outside(looked(x, function, argument))):
         return wrap(value)
-    known = looked(x, function, argument)
-    return wrap(cast(value, complexed(value.dtype.computed))) if np.any(outside(known)) else wrap(value)
+    return wrap(cast(value, _complex_of(value.dtype)))
+
+
+def _complex_of(form: Format) -> Format:
+    """The complex dtype for numbers of ``form``; NumPy's where the default is float64."""
+    if not DEFAULT.wide:
+        return complexed(floating_form(form).computed)
+    short = form.kind in ("signed", "unsigned") and form.bits <= 16
+    return COMPLEX64 if short or form is FLOAT32 else COMPLEX128
 
 
 def _below(x: np.ndarray) -> Any:
@@ -109,7 +117,9 @@ def logn(n: Any, x: Any) -> Array:
     >>> wf.emath.logn(2, [4.0, 16.0]).tolist()
     [2.0, 4.0]
     """
-    top, base = _widened("logn", x, _below), _widened("logn", n, _below, "n")
+    top = _widened("logn", x, _below)
+    own = type(n) in NUMBERS and top.node.dtype in INEXACT and not DEFAULT.wide  # a number takes the dtype of what it meets
+    base = _widened("logn", wrap(number(n, top.node.dtype.part)) if own else n, _below, "n")
     return elementwise.divide(elementwise.log(top), elementwise.log(base))
 
 

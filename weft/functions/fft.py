@@ -11,7 +11,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, FLOAT64, INT64, Format
-from weft.functions.common import axis_index, cast, made_on, node, number, op, whole
+from weft.functions.common import axis_index, cast, made_on, node, number, op, real_number, whole
 from weft.functions.fourier import fft, hfft, ifft, ihfft, irfft, rfft
 from weft.functions.fourier_axes import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from weft.functions.manipulation import roll
@@ -100,7 +100,7 @@ def _frequencies(function: str, n: int, d: float, dtype: Any, device: Any, full:
     if full:
         upper = op("greater", place, number((count - 1) // 2, INT64))
         place = op("where", upper, op("subtract", place, number(count, INT64)), place)
-    return wrap(cast(op("divide", cast(place, FLOAT64), number(count * d, FLOAT64)), wanted))
+    return wrap(cast(op("divide", cast(place, FLOAT64), number(count * real_number(d, function, "d"), FLOAT64)), wanted))
 
 
 def fftshift(x: Any, axes: Any = None) -> Array:

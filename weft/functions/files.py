@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own
-from weft.errors import DTypeError
+from weft.errors import DTypeError, said_by
 from weft.formats import DEFAULT
 from weft.functions.common import looked, node, of_numpy
-from weft.spelling import spelled
+from weft.spelling import liked, spelled
 
 
 def _plain(function: str, x: Any, argument: str) -> np.ndarray:
@@ -266,6 +266,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     """
     wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
     _place(fname, "loadtxt", "fname", ValueError, lines=True)
+    liked(kwargs.pop("like", None), "loadtxt")
     return _numbers(np.loadtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
@@ -297,10 +298,11 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     """
     wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
     _place(fname, "genfromtxt", "fname", lines=True)
+    liked(kwargs.pop("like", None), "genfromtxt")
     return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
-def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int = 0) -> Array:
+def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int = 0, *, like: Any = None) -> Array:
     """Bytes in memory as an array: a copy.
 
     Parameters
@@ -312,6 +314,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
         How many elements; -1: all there are.
     offset : int
         Where to begin, in bytes.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -328,14 +331,18 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     >>> wf.frombuffer(bytes([1, 2, 255]), dtype="uint8").tolist()
     [1, 2, 255]
     """
+    liked(like, "frombuffer")
     try:
         memoryview(buffer)
     except TypeError:
         raise DTypeError(f"frombuffer: buffer must be an object with bytes in it, not {type(buffer).__name__}") from None
-    return own(node(np.frombuffer(buffer, spelled(dtype).numpy, count, offset), "frombuffer"))
+    wanted = spelled(dtype).numpy
+    with said_by("frombuffer"):
+        found = np.frombuffer(buffer, wanted, count, offset)
+    return own(node(found, "frombuffer"))
 
 
-def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", offset: int = 0) -> Array:
+def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", offset: int = 0, *, like: Any = None) -> Array:
     """Bytes, or text, of a file as an array.
 
     Parameters
@@ -344,6 +351,7 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     dtype, count, offset : as in :func:`frombuffer`
     sep : str
         What stands between numbers in a text; "": the file holds bytes.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -362,11 +370,12 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     ...     wf.fromfile(file.name, dtype="int16").tolist()
     [1, 2]
     """
+    liked(like, "fromfile")
     _place(file, "fromfile")
     return own(node(np.fromfile(file, spelled(dtype).numpy, count, sep, offset), "fromfile"))
 
 
-def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str) -> Array:
+def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, like: Any = None) -> Array:
     """The numbers of a text as an array.
 
     Parameters
@@ -378,6 +387,7 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str) -> 
         How many; -1: all there are.
     sep : str
         What stands between them.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -394,13 +404,16 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str) -> 
     >>> wf.fromstring("1, 2", dtype=int, sep=",").tolist()
     [1, 2]
     """
+    liked(like, "fromstring")
     if not sep:
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
     wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
-    return own(node(np.fromstring(string, wanted, count, sep=sep), "fromstring"))
+    with said_by("fromstring"):
+        found = np.fromstring(string, wanted, count, sep=sep)
+    return own(node(found, "fromstring"))
 
 
-def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:
+def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Array:
     """What an iterator gives, as an array with one dimension.
 
     Parameters
@@ -409,6 +422,7 @@ def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:
     dtype : dtype
     count : int
         How many; -1: all it gives.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -425,6 +439,7 @@ def fromiter(iter: Any, dtype: Any, count: int = -1) -> Array:
     >>> wf.fromiter((x * x for x in range(3)), int).tolist()
     [0, 1, 4]
     """
+    liked(like, "fromiter")
     wanted = spelled(dtype).numpy
     try:
         return of_numpy(np.fromiter(iter, wanted, count))

@@ -8,10 +8,11 @@ import numpy as np
 
 from weft.array import Array, Scalar, own
 from weft.formats import COMPLEX, FLOATS
-from weft.functions.common import axis_tuple, looked, node
+from weft.functions.common import axis_tuple, looked, node, several
 from weft.functions.creation import array, asarray
 from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
+from weft.spelling import layout, liked
 
 
 def isscalar(element: Any) -> bool:
@@ -174,12 +175,14 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
 may_share_memory = shares_memory
 
 
-def asanyarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None) -> Array:
+def asanyarray(
+    a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
+) -> Array:
     """:func:`asarray`: weft has no other classes of arrays.
 
     Parameters
     ----------
-    a, dtype, order, device, copy : as in :func:`asarray`
+    a, dtype, order, device, copy, like : as in :func:`asarray`
 
     Returns
     -------
@@ -196,16 +199,19 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = No
     >>> wf.asanyarray([1, 2]).tolist()
     [1, 2]
     """
+    liked(like, "asanyarray")
+    layout(order, "asanyarray")
     return asarray(a, dtype, order, device=device, copy=copy)
 
 
-def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """``a`` as an array of one dimension at least, whose elements lie row by row: a view is copied.
 
     Parameters
     ----------
     a : array_like
     dtype : dtype, optional
+    like : as in :func:`array`
 
     Returns
     -------
@@ -222,19 +228,21 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Array:
     >>> wf.ascontiguousarray(wf.ones((2, 3)).T).shape
     (3, 2)
     """
+    liked(like, "ascontiguousarray")
     found = asarray(a, dtype)
     if not found.ndim:
         return own(found.node).reshape(1)
     return found if found._in_order() else own(found.node)
 
 
-def asfortranarray(a: Any, dtype: Any = None) -> Array:
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """``a`` as an array. Its elements lie row by row all the same: how they lie shows nowhere but in time.
 
     Parameters
     ----------
     a : array_like
     dtype : dtype, optional
+    like : as in :func:`array`
 
     Returns
     -------
@@ -251,6 +259,7 @@ def asfortranarray(a: Any, dtype: Any = None) -> Array:
     >>> wf.asfortranarray([1, 2]).tolist()
     [1, 2]
     """
+    liked(like, "asfortranarray")
     return ascontiguousarray(a, dtype)
 
 
@@ -279,6 +288,7 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: Any = None) -> Array:
     >>> wf.asarray_chkfinite([1.0, 2.0]).tolist()
     [1.0, 2.0]
     """
+    layout(order, "asarray_chkfinite")
     found = asarray(a, dtype)
     if found.node.dtype in (*FLOATS, *COMPLEX) and not looked(all(isfinite(found)), "asarray_chkfinite"):
         raise ValueError("asarray_chkfinite: a holds NaN or infinities")
@@ -311,7 +321,7 @@ def asnumpy(a: Any) -> np.ndarray:
     return np.array(asarray(a).numpy())
 
 
-def require(a: Any, dtype: Any = None, requirements: Any = None) -> Array:
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Array:
     """``a`` as an array that fulfils what is required of memory: "C", "A", "W", "O" and "E" always hold.
 
     Parameters
@@ -320,6 +330,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None) -> Array:
     dtype : dtype, optional
     requirements : str or sequence of str, optional
         As in NumPy; "F" is refused.
+    like : as in :func:`array`
 
     Returns
     -------
@@ -336,7 +347,9 @@ def require(a: Any, dtype: Any = None, requirements: Any = None) -> Array:
     >>> wf.require([1, 2], requirements=["C", "W"]).tolist()
     [1, 2]
     """
-    asked = [str(r).upper()[:1] for r in ([requirements] if isinstance(requirements, str) else requirements or ())]
+    liked(like, "require")
+    words = [requirements] if isinstance(requirements, str) else several(requirements or (), "require", "requirements")
+    asked = [str(r).upper()[:1] for r in words]
     if "F" in asked:
         raise ValueError("require: arrays of weft lie row by row; 'F' cannot be had")
     unknown = [r for r in asked if r not in "CAWOE"]

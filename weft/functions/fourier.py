@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from weft.array import Array
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import COMPLEX, FLOAT32, complexed
-from weft.functions.common import Node, axis_index, cast, conjugated, finish, floating, node, op, sliced
+from weft.functions.common import Node, axis_index, cast, conjugated, finish, floating, node, op, several, sliced, whole
 from weft.graph.primitives.spectrum import NORMS, SWAPPED
 
 Axes = Sequence[int] | None
@@ -48,10 +47,10 @@ def _resized(function: str, value: Node, places: Sequence[int], sizes: Sequence[
 def _places(function: str, value: Node, s: Any, axes: Any) -> tuple[tuple[int, ...], list[int | None]]:
     """The axes to go over, and how long each is to be; None where that is its own."""
     ndim = len(value.shape)
-    sizes = None if s is None else [operator.index(n) for n in s]
+    sizes = None if s is None else [whole(n, function, "s") for n in several(s, function, "s")]
     if axes is None:
         axes = range(ndim) if sizes is None else range(ndim - len(sizes), ndim)
-    found = tuple(axis_index(a, ndim, function, "axes") for a in axes)
+    found = tuple(axis_index(a, ndim, function, "axes") for a in several(axes, function, "axes"))
     if not found:
         raise AxisError(f"{function}: at least one axis is needed")
     if sizes is None:

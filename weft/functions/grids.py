@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.cell import LOCAL
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.formats import BOOL, INT64
 from weft.functions.common import (
     arrays,
@@ -29,7 +28,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.indexing import bounded
-from weft.spelling import spelled
+from weft.spelling import layout, liked, spelled
 
 
 def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
@@ -73,7 +72,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
     return wrap(rows[0] if len(rows) == 1 else op("concat", *rows, axis=0))
 
 
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, like: Any = None, **kwargs: Any) -> Any:
     """What a function gives for the coordinates of a grid: it is called once, with arrays.
 
     Parameters
@@ -85,6 +84,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
         Of the coordinates; float32 by default.
     kwargs
         Handed to the function.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -101,6 +101,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None,
     >>> wf.fromfunction(lambda i, j: i + j, (2, 2), dtype=int).tolist()
     [[0, 1], [1, 2]]
     """
+    liked(like, "fromfunction")
     if not callable(function):
         raise DTypeError(f"fromfunction: function must be callable, not {type(function).__name__}")
     return function(*indices(shape, float if dtype is None else dtype), **kwargs)
@@ -144,7 +145,8 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
 def _triangle(function: str, upper: bool, n: Any, k: int, m: Any) -> tuple[Array, Array]:
     rows, columns = shape_tuple((n, n if m is None else m), function, "n, m")
-    mask = ~np.tri(rows, columns, operator.index(k) - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
+    k = whole(k, function, "k")
+    mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
     return of_numpy(first), of_numpy(second)
 
@@ -283,8 +285,8 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
 
     Raises
     ------
-    ShapeError
-        A negative extent.
+    ShapeError, DTypeError
+        A negative extent; no function.
 
     Examples
     --------
@@ -292,7 +294,9 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     >>> [i.tolist() for i in wf.mask_indices(2, wf.triu)]
     [[0, 0, 1], [0, 1, 1]]
     """
-    (extent,) = shape_tuple(n, "mask_indices", "n")
+    (extent,) = shape_tuple(whole(n, "mask_indices", "n"), "mask_indices", "n")
+    if not callable(mask_func):
+        raise DTypeError(f"mask_indices: mask_func must be a function of an array and k, not {short(mask_func)}")
     ones = of_numpy(np.ones((extent, extent), np.int64))
     first, second = np.nonzero(looked(mask_func(ones, k), "mask_indices"))
     return of_numpy(first), of_numpy(second)
@@ -354,8 +358,7 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
 
 def _order(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list[int]]:
     """The extents, and how far apart neighbours along each are in the flattened array."""
-    if order not in ("C", "F"):
-        raise ValueError(f"{function}: order={order!r} must be 'C' or 'F'")
+    order = layout(order, function, "CF")
     extents = shape_tuple(shape, function)
     steps = [math.prod(extents[k + 1 :] if order == "C" else extents[:k]) for k in range(len(extents))]
     return extents, steps

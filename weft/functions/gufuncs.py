@@ -9,7 +9,7 @@ from weft.array import Array, wrap
 from weft.convert import array_operands, operands
 from weft.errors import DTypeError
 from weft.formats import Format
-from weft.functions.common import Node, axis_index, cast, finish, may_cast, node, permuted
+from weft.functions.common import Node, axis_index, cast, finish, flag, may_cast, node, permuted, several
 from weft.spelling import spelled
 
 Core = Callable[[Node, Node], Node]
@@ -40,7 +40,7 @@ def asked(
             found = _back(function, found, outer)
         elif inner[0]:
             kept = inner[0][0]
-    if keepdims:
+    if flag(keepdims, function):
         ndim = len(found.shape) + 1
         place = axis_index(kept, ndim, function, "axis")
         return finish(wrap(found).reshape(*found.shape[:place], 1, *found.shape[place:]).node, out, function)
@@ -59,7 +59,7 @@ def _read(function: str, name: str, x: Any, wanted: Format, casting: str) -> Nod
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
     """The axes of the operands and of the result, each as a tuple."""
-    given = [(a,) if isinstance(a, int) else tuple(a) for a in axes]
+    given = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in several(axes, function, "axes")]
     want = DIMENSIONS[function]
     if len(given) == 2 and not want[2]:
         given.append(())

@@ -10,10 +10,24 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import numpy_node
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, said_by
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64
 from weft.functions.choosing import where
-from weft.functions.common import Node, arrays, broadcast, cast, looked, node, number, of_numpy, op, reshaped, several, whole
+from weft.functions.common import (
+    Node,
+    arrays,
+    broadcast,
+    cast,
+    looked,
+    node,
+    number,
+    of_numpy,
+    op,
+    real_number,
+    reshaped,
+    several,
+    whole,
+)
 from weft.functions.differences import diff
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
@@ -107,16 +121,23 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     edges = looked(bins, "digitize", "bins")
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
-    rising, falling = (edges[1:] >= edges[:-1]).all(), (edges[1:] <= edges[:-1]).all()
-    if not rising and not falling:
+    if edges.dtype.kind == "f" and np.isnan(edges).any():  # NumPy's own way through what has no order
+        known = looked(x, "digitize")
+        with said_by("digitize"):
+            return of_numpy(np.digitize(known, edges, right))
+    falls = edges.size > 0 and bool(edges[0] > edges[-1])
+    if (edges[1:] > edges[:-1] if falls else edges[1:] < edges[:-1]).any():
         raise ValueError("digitize: bins must rise or fall")
-    if rising:
+    if not falls:
         return searchsorted(bins, x, side="left" if right else "right")
     return len(edges) - searchsorted(edges[::-1], x, side="left" if right else "right")
 
 
 def _bounds(function: str, range: Any) -> tuple[float, float]:
-    low, high = (float(b) for b in range)
+    ends = [real_number(b, function, "range") for b in several(range, function, "range")]
+    if len(ends) != 2:
+        raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
+    low, high = map(float, ends)
     if not (np.isfinite(low) and np.isfinite(high)) or low > high:
         raise ValueError(f"{function}: range={range!r} must be two finite numbers, the smaller one first")
     return (low - 0.5, high + 0.5) if low == high else (low, high)
@@ -126,8 +147,10 @@ def _edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> np.nd
     """The edges of bins in the dtype in which elements are compared with them."""
     exact = a.dtype.numpy if a.dtype in FLOATS and not a.dtype.narrow else np.dtype(np.float64)
     if isinstance(bins, str):
-        return np.histogram_bin_edges(looked(wrap(a), function, "a"), bins, range, weights)
-    if np.ndim(bins) == 1 or isinstance(bins, Array):
+        known = looked(wrap(a), function, "a")
+        with said_by(function):
+            return np.histogram_bin_edges(known, bins, range, weights)
+    if isinstance(bins, list | tuple | np.ndarray | Array):
         edges = looked(bins, function, "bins")
         if edges.ndim != 1 or (edges[1:] < edges[:-1]).any():
             raise ValueError(f"{function}: the edges of bins must be a vector that rises")
@@ -280,7 +303,8 @@ def _in_numpy(function: str, ask: Any, points: Any, bins: Any, range: Any, densi
     if isinstance(bins, Sequence | Array):
         bins = [looked(b, function, "bins") if isinstance(b, Array) else b for b in bins]
     weights = None if weights is None else looked(weights, function, "weights")
-    found = ask(*known, bins=bins, range=range, density=density, weights=weights)
+    with said_by(function):
+        found = ask(*known, bins=bins, range=range, density=density, weights=weights)
     return tuple(tuple(of_numpy(e, like) for e in f) if isinstance(f, tuple | list) else of_numpy(f, like) for f in found)
 
 
@@ -311,7 +335,10 @@ def histogramdd(
     >>> wf.histogramdd(wf.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    points = sample if isinstance(sample, Array | np.ndarray) else np.transpose([
-        looked(s, "histogramdd", "sample") for s in several(sample, "histogramdd", "sample")
-    ])
+    if isinstance(sample, Array | np.ndarray):
+        points = sample
+    else:
+        columns = [looked(s, "histogramdd", "sample") for s in several(sample, "histogramdd", "sample")]
+        with said_by("histogramdd"):
+            points = np.transpose(columns)
     return _in_numpy("histogramdd", np.histogramdd, (points,), bins, range, density, weights)

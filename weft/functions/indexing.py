@@ -333,7 +333,7 @@ def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
     if not value.shape:
         raise ShapeError(f"{function}: m has no dimensions; a vector, a matrix or a stack of matrices is needed")
     rows, columns = (value.shape * 2)[-2:] if len(value.shape) == 1 else value.shape[-2:]
-    mask = lower_mask(rows, columns, k if lower else k - 1)
+    mask = lower_mask(rows, columns, whole(k, function, "k") - (not lower))
     zero = number(0, value.dtype)
     return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
 
@@ -497,4 +497,4 @@ def extract(condition: Any, arr: Any) -> Array:
     [5, 7]
     """
     chosen = wrap(truth(node(condition, "extract", "condition"))).numpy()
-    return wrap(node(arr, "extract", "arr")).reshape(-1)[np.flatnonzero(chosen)]
+    return take(arr, np.flatnonzero(chosen))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,13 @@ from weft.convert import numpy_node, operands
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
     Node,
+    alias,
     axis_index,
     broadcast,
     cast,
     finish,
     integer_node,
+    looked,
     may_cast,
     node,
     op,
@@ -193,7 +194,8 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
     axis = axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
     if isinstance(sections, (tuple, list, np.ndarray, Array)):
-        cuts = [operator.index(c) for c in (sections.tolist() if isinstance(sections, (np.ndarray, Array)) else sections)]
+        given = sections.tolist() if isinstance(sections, (np.ndarray, Array)) else sections
+        cuts = [whole(c, function, "indices_or_sections") for c in given]
         edges = [0, *cuts, extent]
     else:
         count = whole(sections, function, "indices_or_sections")
@@ -355,18 +357,18 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "repeat")
     extent = value.shape[axis]
-    if isinstance(repeats, (tuple, list, np.ndarray, Array)) and np.size(repeats) != 1:
+    if isinstance(repeats, (tuple, list, np.ndarray, Array)) and node(repeats, "repeat", "repeats").size != 1:
         counts = wrap(integer_node(repeats, "repeat", "repeats", bools=True)).numpy()
         if counts.shape != (extent,) or (counts < 0).any():
             raise ShapeError(f"repeat: repeats {counts.shape} must be {extent} numbers >= 0, one for each place of axis {axis}")
         got = op("gather", value, numpy_node(np.repeat(np.arange(extent), counts)), axes=(axis,))
         return wrap(permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape)))))
     if not isinstance(repeats, int):
-        repeats = np.ravel(repeats).tolist()
+        repeats = looked(repeats, "repeat", "repeats").reshape(-1).tolist()
     (count,) = shape_tuple(repeats, "repeat", "repeats")
     head, tail = value.shape[: axis + 1], value.shape[axis + 1 :]
     apart = broadcast(reshaped(value, (*head, 1, *tail)), (*head, count, *tail))
     return wrap(reshaped(apart, (*head[:-1], extent * count, *tail)))
 
 
-concatenate = concat
+concatenate = alias(concat, "concatenate")

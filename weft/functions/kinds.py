@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, Scalar
 from weft.dtypes import result_type
-from weft.errors import DTypeError
+from weft.errors import DTypeError, said_by, short
 from weft.formats import FLOATS
 from weft.spelling import spelled
 
@@ -61,13 +61,15 @@ def _scalar_type(given: Any, argument: str) -> Any:
         return given.numpys
     if isinstance(given, type) and builtins.issubclass(given, np.generic):
         return given
+    if given is float or given is int:
+        return np.float64 if given is float else np.int64
     try:
-        return {float: np.float64, int: np.int64}.get(given) or spelled(given).numpy.type
+        return spelled(given).numpy.type
     except DTypeError:
         try:
             return np.dtype(given).type
         except TypeError:
-            raise DTypeError(f"issubdtype: {argument}={given!r} is no dtype") from None
+            raise DTypeError(f"issubdtype: {argument}={short(given)} is no dtype") from None
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
@@ -147,4 +149,6 @@ def min_scalar_type(a: Any) -> np.dtype:
     """
     if isinstance(a, Array):
         return a.dtype if a.ndim else np.min_scalar_type(a.numpy())
-    return spelled(np.min_scalar_type(a)).numpy
+    with said_by("min_scalar_type"):
+        found = np.min_scalar_type(a)
+    return spelled(found).numpy

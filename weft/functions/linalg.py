@@ -23,10 +23,12 @@ from weft.functions.common import (
     finish,
     op,
     reshaped,
+    several,
 )
 from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
 from weft.functions.norms import matrix_norm, norm, vector_norm
+from weft.spelling import layout
 
 _LAPACK = {
     "weft.functions.solving": """
@@ -93,6 +95,8 @@ def matmul(
     >>> wf.matmul(wf.full((2, 3), 100, dtype="int8"), wf.full((3,), 100, dtype="int8"), dtype="int32").tolist()
     [30000, 30000]
     """
+    if order != "K":
+        layout(order, "matmul")
     if dtype is not None or axes is not None or casting != "same_kind":
         return gufuncs.asked("matmul", products.matmul, x1, x2, out, dtype, casting, axes)
     return finish(products.matmul(*operands(x1, x2)), out, "matmul")
@@ -249,7 +253,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
-        given = [tuple(g) if isinstance(g, tuple | list) else (g,) for g in axes]
+        given = [tuple(g) if isinstance(g, tuple | list) else (g,) for g in several(axes, "tensordot", "axes")]
         if len(given) != 2 or len(given[0]) != len(given[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
         for g, n, name in zip(given, (a, b), ("axes of a", "axes of b"), strict=True):
@@ -290,6 +294,8 @@ def vecdot(
     >>> wf.vecdot(wf.ones((2, 3)), wf.ones(3)).tolist()
     [3.0, 3.0]
     """
+    if order != "K":
+        layout(order, "vecdot")
     return gufuncs.asked("vecdot", _vecdot, x1, x2, out, dtype, casting, axes, axis, keepdims)
 
 

@@ -5,7 +5,6 @@ What can be a view is one, as in NumPy: writing to ``wf.reshape(x, ...)`` writes
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,9 @@ from weft.functions.common import (
     node,
     op,
     reshaped,
+    several,
     sliced,
+    whole,
 )
 
 
@@ -91,7 +92,7 @@ def ravel(a: Any, order: str = "C") -> Array:
     return value.reshape((value.size,)) if value._in_order() else value.flatten()
 
 
-def expand_dims(a: Any, axis: Axis = 0) -> Array:
+def expand_dims(a: Any, axis: Any) -> Array:
     """New axes of extent 1, at these places of the result: a view.
 
     Parameters
@@ -187,7 +188,7 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Array:
     (3, 2, 4)
     """
     value = _array(a, "transpose")
-    return value.transpose() if axes is None else value.transpose(tuple(axes))
+    return value.transpose() if axes is None else value.transpose(tuple(several(axes, "transpose", "axes")))
 
 
 def permute_dims(a: Any, axes: Sequence[int]) -> Array:
@@ -212,7 +213,7 @@ def permute_dims(a: Any, axes: Sequence[int]) -> Array:
     >>> wf.permute_dims(wf.ones((2, 3)), (1, 0)).shape
     (3, 2)
     """
-    return transpose(a, axes)
+    return transpose(a, several(axes, "permute_dims", "axes"))
 
 
 def matrix_transpose(x: Any, /) -> Array:
@@ -411,7 +412,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     """
     value = node(a, "roll", "a")
     if axis is None:
-        by = sum(map(operator.index, shift)) if isinstance(shift, (tuple, list, np.ndarray)) else operator.index(shift)
+        by = sum([whole(n, "roll", "shift") for n in (shift if isinstance(shift, (tuple, list, np.ndarray)) else (shift,))])
         return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
@@ -419,7 +420,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
     for by, a in zip(shifts, axes, strict=True):
-        value = _rolled(value, operator.index(by), axis_index(a, len(value.shape), "roll"))
+        value = _rolled(value, whole(by, "roll", "shift"), axis_index(a, len(value.shape), "roll"))
     return wrap(value)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.formats import DEFAULT, INT64
 from weft.functions.common import Node, cast, made_on, op, shape_tuple, whole
-from weft.spelling import spelled
+from weft.spelling import layout, liked, spelled
 
 
 def diagonal_number(rows: int, columns: int) -> Node:
@@ -18,7 +17,9 @@ def diagonal_number(rows: int, columns: int) -> Node:
     return op("subtract", column, op("iota", shape=(rows, 1), dtype=INT64, axis=0))
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any = None, *, device: Any = None) -> Array:
+def eye(
+    N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None,
+) -> Array:
     """Ones on a diagonal, zeros elsewhere.
 
     Parameters
@@ -33,6 +34,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any 
         Does nothing: arrays of weft lie row by row.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -49,6 +51,8 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any 
     >>> wf.eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    liked(like, "eye")
+    layout(order, "eye", "CF")
     if device is not None:
         return made_on("eye", device, eye, N, M, k, dtype)
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
@@ -56,13 +60,14 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, order: Any 
     return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
 
 
-def identity(n: int, dtype: Any = None) -> Array:
+def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
     """The identity matrix: :func:`eye` of ``n`` rows and columns.
 
     Parameters
     ----------
     n : int
     dtype : dtype, optional
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -79,6 +84,7 @@ def identity(n: int, dtype: Any = None) -> Array:
     >>> wf.identity(1).tolist()
     [[1.0]]
     """
+    liked(like, "identity")
     return eye(whole(n, "identity", "n"), dtype=dtype)
 
 
@@ -89,15 +95,15 @@ def lower_mask(rows: int, columns: int, k: int) -> Node:
 
 def _diagonal(rows: int, columns: int, k: int) -> Node:
     """The number of a diagonal; of those outside of the matrix one says as much as the other."""
-    return number_node(max(-rows, min(operator.index(k), columns)), INT64)
+    return number_node(max(-rows, min(whole(k, "eye", "k"), columns)), INT64)
 
 
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: Any = None) -> Array:
     """Ones on and below a diagonal, zeros above it.
 
     Parameters
     ----------
-    N, M, k, dtype : as in :func:`eye`
+    N, M, k, dtype, like : as in :func:`eye`; a negative ``N`` or ``M`` counts as 0
 
     Returns
     -------
@@ -105,8 +111,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
 
     Raises
     ------
-    ShapeError, DTypeError
-        A negative extent; an unknown dtype.
+    DTypeError
+        What is no integer; an unknown dtype.
 
     Examples
     --------
@@ -114,5 +120,6 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Array:
     >>> wf.tri(2, 3).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    rows, columns = shape_tuple((N, N if M is None else M), "tri", "N, M")
+    liked(like, "tri")
+    rows, columns = (max(0, whole(n, "tri", "N, M")) for n in (N, N if M is None else M))
     return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else spelled(dtype)))

@@ -11,6 +11,7 @@ from weft.functions import gufuncs
 from weft.functions.common import Node, axis_index, broadcast, broadcast_shapes, conjugated, op, permuted, reshaped, sliced
 from weft.functions.joining import concat
 from weft.functions.linalg import matmul
+from weft.spelling import layout
 
 
 def kron(a: Any, b: Any) -> Array:
@@ -116,6 +117,8 @@ def matvec(
     >>> wf.matvec(wf.array([[1, 2], [3, 4]]), [1, 1]).tolist()
     [3, 7]
     """
+    if order != "K":
+        layout(order, "matvec")
     return gufuncs.asked("matvec", _matvec, x1, x2, out, dtype, casting, axes)
 
 
@@ -154,6 +157,8 @@ def vecmat(
     >>> wf.vecmat(wf.array([1, 1]), [[1, 2], [3, 4]]).tolist()
     [4, 6]
     """
+    if order != "K":
+        layout(order, "vecmat")
     return gufuncs.asked("vecmat", _vecmat, x1, x2, out, dtype, casting, axes)
 
 

@@ -9,7 +9,7 @@ from weft.convert import operands
 from weft.errors import ShapeError, warn
 from weft.formats import COMPLEX, DEFAULT, INEXACT, promote
 from weft.functions.choosing import clip
-from weft.functions.common import Node, arrays, cast, floating, node, op, parts_of, reshaped
+from weft.functions.common import Node, arrays, cast, floating, node, op, parts_of, real_number, reshaped
 from weft.functions.complexes import real
 from weft.functions.diagonals import diagonal
 from weft.functions.elementwise import conj, sqrt
@@ -87,7 +87,7 @@ def cov(
     if aweights is not None:
         more_weights = _weights(aweights, "aweights", count, x.node.dtype.part)
         weights = more_weights if weights is None else weights * more_weights
-    less = ddof if ddof is not None else 0 if bias else 1
+    less = real_number(ddof, "cov", "ddof") if ddof is not None else 0 if bias else 1
     total: Any = float(count) if weights is None else sum(weights)
     centre = (sum(x, axis=1, keepdims=True) if weights is None else sum(x * weights, axis=1, keepdims=True)) / total
     freedom = total - less if aweights is None else total - less * sum(weights * more_weights) / total

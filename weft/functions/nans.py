@@ -10,7 +10,7 @@ from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, INEXACT
 from weft.functions.choosing import where as choose
-from weft.functions.common import Axis, arrays, cast, finish, floating, magnitude, node, widened
+from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, magnitude, node, widened
 from weft.functions.elementwise import isnan, sqrt
 from weft.functions.products import cumprod, cumsum
 from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
@@ -339,7 +339,7 @@ def nanvar(
     >>> wf.nanvar(wf.array([1.0, wf.nan, 3.0])).tolist()
     1.0
     """
-    less = ddof if correction is None else correction
+    less = freedom_lost("nanvar", ddof, correction)
     return finish(_moments("nanvar", a, axis, dtype, less, keepdims, where, out, mean).node, out, "nanvar")
 
 
@@ -368,5 +368,5 @@ def nanstd(
     >>> wf.nanstd(wf.array([1.0, wf.nan, 5.0])).tolist()
     2.0
     """
-    less = ddof if correction is None else correction
+    less = freedom_lost("nanstd", ddof, correction)
     return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean)).node, out, "nanstd")

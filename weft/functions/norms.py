@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, wrap
-from weft.errors import ShapeError
+from weft.errors import ShapeError, as_called, short
 from weft.formats import FLOAT64, INEXACT, Format
 from weft.functions.common import (
     Axis,
@@ -65,8 +67,8 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 
 
 def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
-    if isinstance(ord, str) or isinstance(ord, complex):
-        raise ValueError(f"norm: ord={ord!r} is not a norm of vectors")
+    if not isinstance(ord, int | float | np.number):
+        raise ValueError(as_called(f"norm: ord={short(ord)} is not a norm of vectors"))
     if ord == 2:
         return op("sqrt", reduced("reduce_sum", op("square", magnitude(value)), axes, keepdims))
     if ord == 0:
@@ -75,7 +77,7 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
     if ord == 1:
         return reduced("reduce_sum", size, axes, keepdims)
     if math.isinf(ord):
-        return _extreme(size, axes, keepdims, ord > 0)
+        return _extreme(size, axes, keepdims, bool(ord > 0))
     total = reduced("reduce_sum", op("pow", size, number(ord, value.dtype)), axes, keepdims)
     return op("pow", total, number(1 / ord, value.dtype))
 
@@ -126,7 +128,8 @@ def _matrix_norm(value: Node, row: int, column: int, keepdims: bool, ord: Any) -
     if ord in ("nuc", 2, -2):
         return _of_singular_values(value, row, column, keepdims, ord)
     if ord not in (1, -1, math.inf, -math.inf):
-        raise ValueError(f"norm: ord={ord!r} is not a norm of matrices; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        what = f"norm: ord={short(ord)} is not a norm of matrices; use 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
+        raise ValueError(as_called(what))
     summing, over = (row, column) if abs(ord) == 1 else (column, row)
     sums = op("reduce_sum", op("abs", value), axes=(summing,), keepdims=True)
     out = _extreme(sums, (over,), True, ord > 0)

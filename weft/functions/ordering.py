@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.functions.common import arrays, axis_index, looked, node, op, reshaped, several
 from weft.functions.indexing import take_along_axis
 from weft.functions.sorting import argsort, sort
@@ -21,6 +21,8 @@ def _checked(function: str, a: Any, kth: Any, axis: int | None) -> tuple[Array, 
     axis = axis_index(axis, len(value.shape), function)
     extent = value.shape[axis]
     known = looked(kth, function, "kth").reshape(-1)
+    if known.dtype.kind not in "iu":
+        raise DTypeError(f"{function}: kth must be integers, not {short(kth)}")
     bad = known[(known < -extent) | (known >= extent)]
     if bad.size and value.size:
         raise ValueError(f"{function}: kth={bad[0]} is out of bounds for axis {axis} with size {extent}")

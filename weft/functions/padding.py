@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from weft.convert import number_node, numpy_node, warn_of_overflow
 from weft.errors import ShapeError
 from weft.formats import BOOL, FLOAT64, INEXACT, INTEGERS
 from weft.functions.averages import mean
-from weft.functions.common import Node, broadcast, cast, held, node, op, permuted, reduced, sliced
+from weft.functions.common import Node, broadcast, cast, held, node, op, permuted, reduced, sliced, whole
 from weft.functions.quantiles import median
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
@@ -32,7 +31,7 @@ def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
     else:
         rows = [r if isinstance(r, (tuple, list)) else (r,) for r in given]
     rows = list(rows) * ndim if len(rows) == 1 else rows
-    found = [(operator.index(r[0]), operator.index(r[-1])) for r in rows if len(r) in (1, 2)]
+    found = [(whole(r[0], "pad", "pad_width"), whole(r[-1], "pad", "pad_width")) for r in rows if len(r) in (1, 2)]
     if len(found) != ndim or len(rows) != ndim or any(n < 0 for pair in found for n in pair):
         raise ShapeError(f"pad: pad_width={given!r} must be a width >= 0, (before, after), or a pair for each of {ndim} axes")
     return found
@@ -148,17 +147,17 @@ def _ramp(value: Node, axis: int, width: int, end: Any, first: bool) -> Node:
 
 
 def _summed_up(value: Node, axis: int, width: int, mode: str, length: Any, first: bool) -> Node:
-    count = value.shape[axis] if length is None else operator.index(length)
+    count = value.shape[axis] if length is None else whole(length, "pad", "stat_length")
     if count < 1:
         raise ValueError(f"pad: stat_length={length!r} must be at least 1")
     part = _edge(value, axis, first, min(count, value.shape[axis]))
     if mode in ("maximum", "minimum"):
         line = reduced(f"reduce_{mode[:3]}", part, (axis,), True)
     else:
-        whole = part.dtype not in INEXACT
-        exact = wrap(cast(part, FLOAT64) if whole else part)
+        exactly = part.dtype not in INEXACT
+        exact = wrap(cast(part, FLOAT64) if exactly else part)
         line = (mean if mode == "mean" else median)(exact, axis=axis, keepdims=True).node
-        line = cast(op("round", line) if whole and part.dtype is not BOOL else line, value.dtype)
+        line = cast(op("round", line) if exactly and part.dtype is not BOOL else line, value.dtype)
     return _spread(line, axis, width)
 
 

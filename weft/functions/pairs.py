@@ -7,16 +7,22 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.array.composed import OPERATIONS
 from weft.array.meaning import no_complex
-from weft.errors import DTypeError
+from weft.errors import DTypeError, short
 from weft.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.functions.choosing import where as choose
 from weft.functions.common import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
-from weft.spelling import spelled
+from weft.spelling import layout, spelled
 
 
-def _out(out: Any) -> tuple[Any, Any]:
-    return (None, None) if out is None else tuple(out)
+def _out(function: str, out: Any, order: str) -> tuple[Any, Any]:
+    """Both places where results go; ``order`` is refused where it is no word."""
+    layout(order, function)
+    if out is None:
+        return None, None
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise DTypeError(f"{function}: out must be a tuple of two arrays, not {short(out)}")
+    return out
 
 
 def divmod(
@@ -46,7 +52,7 @@ def divmod(
     >>> [x.tolist() for x in wf.divmod(wf.array([7, -7]), 4)]
     [[1, -2], [3, 1]]
     """
-    first, second = _out(out)
+    first, second = _out("divmod", out, order)
     return floor_divide(x1, x2, first, where, dtype, casting), remainder(x1, x2, second, where, dtype, casting)
 
 
@@ -80,7 +86,7 @@ def modf(
     value = wrap(_elements(_asked("modf", x, dtype, casting)))
     whole = copysign(trunc(value), value)
     rest = copysign(choose(isinf(value), 0.0, value - whole), value)
-    first, second = _out(out)
+    first, second = _out("modf", out, order)
     return _left("modf", rest.node, first, where), _left("modf", whole.node, second, where)
 
 
@@ -154,7 +160,7 @@ def frexp(
         raise no_complex("frexp", value.dtype)
     exponent = _exponent(value)
     mantissa = OPERATIONS["ldexp"].node(wrap(value), wrap(op("negative", exponent)))  # so its derivative is that power of two
-    first, second = _out(out)
+    first, second = _out("frexp", out, order)
     return _left("frexp", mantissa, first, where), _left("frexp", cast(exponent, INT32), second, where)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, Scalar
 from weft.errors import ShapeError
-from weft.formats import DEFAULT, FLOAT64, FROM_NUMPY
+from weft.formats import DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY
 from weft.functions.common import looked, of_numpy
 from weft.functions.creation import asarray
 from weft.functions.polynomials import poly, polyadd, polyder, polydiv, polyint, polymul, polysub, polyval
@@ -43,8 +43,8 @@ def roots(p: Any) -> Array:
     if known.ndim != 1:
         raise ShapeError(f"roots: p has shape {known.shape}; a vector of coefficients is needed")
     wide = known.astype(np.complex128 if known.dtype.kind == "c" else np.float64)
-    kept = known.dtype in (np.float64, np.complex128)
-    return of_numpy(np.roots(wide), FLOAT64 if kept else DEFAULT.real)
+    narrow = known.dtype in (np.float32, np.complex64) if DEFAULT.wide else known.dtype not in (np.float64, np.complex128)
+    return of_numpy(np.roots(wide), FLOAT32 if narrow else FLOAT64)
 
 
 class poly1d:  # noqa: N801  NumPy's name

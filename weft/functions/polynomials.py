@@ -8,9 +8,23 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import operands
-from weft.errors import ShapeError
+from weft.errors import ShapeError, said_by
 from weft.formats import COMPLEX, DEFAULT, FLOAT64, INT64, complexed, promote
-from weft.functions.common import Node, arrays, floating, looked, node, number, of_numpy, op, reshaped, seen, sliced, whole
+from weft.functions.common import (
+    Node,
+    arrays,
+    broadcast,
+    floating,
+    looked,
+    node,
+    number,
+    of_numpy,
+    op,
+    reshaped,
+    seen,
+    sliced,
+    whole,
+)
 from weft.functions.factors import eigvals
 from weft.functions.joining import concat
 from weft.functions.signals import convolve
@@ -53,7 +67,9 @@ def polyval(p: Any, x: Any) -> Array:
     >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
     [13, 76]
     """
-    line, at = operands(wrap(_line("polyval", p)), x)
+    if not _line("polyval", p).size:
+        return wrap(op("multiply", node(x, "polyval"), number(0, node(x, "polyval").dtype)))
+    line, at = operands(wrap(_line("polyval", p)), wrap(node(x, "polyval")))
     found = op("multiply", at, number(0, at.dtype))
     for k in range(line.size):
         found = op("add", op("multiply", found, at), reshaped(sliced(line, 0, k, k + 1), ()))
@@ -146,6 +162,8 @@ def polymul(a1: Any, a2: Any) -> Array:
 def _led(function: str, x: Any, argument: str) -> Array:
     """Coefficients without zeros in front, but for the one of nothing else."""
     line = wrap(_line(function, x, argument))
+    if not line.size:
+        return wrap(broadcast(number(0, line.node.dtype), (1,)))
     known = seen(line, function, argument)
     if known is None or not known.size or known[0] != 0:
         return line
@@ -214,7 +232,7 @@ def polyder(p: Any, m: int = 1) -> Array:
     line = wrap(_line("polyder", p))
     for _ in range(_times("polyder", m)):
         powers = np.arange(line.size - 1, 0, -1)
-        line = line[:-1] * (powers if line.dtype.kind in "biu" else powers.astype(line.dtype))
+        line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else powers.astype(line.dtype))
     return line
 
 
@@ -253,8 +271,9 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     for c in constants[:count]:
         line = wrap(floating(line.node))
         powers = np.arange(line.size, 0, -1)
+        line = line / (powers if DEFAULT.wide else powers.astype(line.dtype))
         kept = complexed(line.node.dtype) if isinstance(c, complex) else line.node.dtype
-        line = concat([line / powers.astype(line.dtype), wrap(number(c, kept)).reshape(1)])
+        line = concat([line, wrap(number(c, kept)).reshape(1)])
     return line
 
 
@@ -376,7 +395,8 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     weights = None if w is None else _wide(looked(w, "polyfit", "w"))
     like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in known) else DEFAULT.real
     ask: Any = np.polyfit
-    found = ask(*(_wide(k) for k in known), deg, rcond, full, weights, cov)
+    with said_by("polyfit"):
+        found = ask(*(_wide(k) for k in known), deg, rcond, full, weights, cov)
     if not isinstance(found, tuple):
         return of_numpy(found, like)
     return tuple(of_numpy(f, like) if isinstance(f, np.ndarray) else f for f in found)

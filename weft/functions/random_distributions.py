@@ -18,7 +18,20 @@ from weft.convert import number_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.functions.choosing import where
-from weft.functions.common import Shape, broadcast_shapes, cast, looked, named, node, number, of_numpy, op, shape_tuple
+from weft.functions.common import (
+    Shape,
+    broadcast_shapes,
+    cast,
+    looked,
+    named,
+    node,
+    number,
+    of_numpy,
+    op,
+    shape_of,
+    shape_tuple,
+    whole,
+)
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.random_state import Words, gauss, unit_interval, wide, words_of
 from weft.spelling import spelled
@@ -62,7 +75,7 @@ def _drawn(name: str, values: list[Any], size: Any, key: Any, dtype: Any, formul
     wanted = DEFAULT.real if dtype is None else spelled(dtype)
     if wanted not in FLOATS:
         raise DTypeError(f"{name}: dtype={wanted} must be a float dtype")
-    shape = broadcast_shapes(name, *(np.shape(v) for v in values))
+    shape = broadcast_shapes(name, *(shape_of(v, name) for v in values))
     if size is not None:
         given = shape_tuple(size, name, "size")
         if broadcast_shapes(name, shape, given) != given:
@@ -313,7 +326,9 @@ def bytes(length: int, *, key: Any = None) -> Any:
     >>> len(wf.random.bytes(5))
     5
     """
-    (count,) = shape_tuple(length, "bytes", "length")
+    count = whole(length, "bytes", "length")
+    if count < 0:
+        raise ShapeError(f"bytes: length={count} must not be negative")
     words = looked(wrap(cast(wide(words_of(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, as_called
 from weft.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, UINT64, Format
 from weft.functions.common import (
     Node,
@@ -23,6 +23,7 @@ from weft.functions.common import (
     held,
     number,
     op,
+    shape_of,
     shape_tuple,
 )
 from weft.functions.random_state import gauss, high_product, unit_interval, wide, words_of
@@ -41,7 +42,7 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
-    shapes = [np.shape(p) if not isinstance(p, Array) else p.shape for p in parameters]
+    shapes = [shape_of(p, function) for p in parameters]
     shape = broadcast_shapes(function, *shapes)
     if size is None:
         return shape
@@ -339,9 +340,9 @@ def integers(
     if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
         first, width = int(low), int(high) - int(low) + bool(endpoint)
         if width < 1:
-            raise ValueError(f"integers: there is no integer from low={low} to high={high}")
+            raise ValueError(as_called(f"integers: there is no integer from low={low} to high={high}"))
         if first < wanted.least or first + width - 1 > wanted.greatest:
-            raise ValueError(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype")
+            raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype"))
         bits = wide(words, shape)
         offset = bits if width == 2**64 else high_product(bits, number(width, UINT64), width < 2**32)
         return wrap(cast(op("add", offset, number(first & (2**64 - 1), UINT64)), wanted))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.errors import DTypeError
 from weft.formats import INT64
 from weft.functions import random_distributions as distributions
 from weft.functions import random_order as order
@@ -130,7 +131,10 @@ class Generator:
         if isinstance(seed, np.random.SeedSequence):
             seed = int(seed.generate_state(1, np.uint64)[0])
         elif isinstance(seed, list | tuple | np.ndarray):
-            seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+            try:
+                seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
+            except TypeError:
+                raise DTypeError(f"Generator: the seed must be an integer, not {seed!r}") from None
         self._stream = state.stream_of(secrets.randbits(63) if seed is None else seed, type(self).__name__)
 
     uniform, normal = _method(uniform, "uniform"), _method(normal, "normal")

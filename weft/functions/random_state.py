@@ -13,7 +13,7 @@ import numpy as np
 from weft.array import Array, own, wrap
 from weft.cell import LOCAL, WRITING
 from weft.convert import numpy_node
-from weft.errors import DTypeError
+from weft.errors import DTypeError, as_called
 from weft.formats import FLOAT64, UINT32, UINT64, Format
 from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
 
@@ -50,7 +50,7 @@ def _mixed(seed: Any, function: str) -> int:
     except TypeError:
         raise DTypeError(f"{function}: the seed must be an integer, not {seed!r}") from None
     if number < 0:
-        raise ValueError(f"{function}: the seed {number} must not be negative")
+        raise ValueError(as_called(f"{function}: the seed {number} must not be negative"))
     x = ((number & _MASK) + 0x9E3779B97F4A7C15 + (number >> 64)) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK

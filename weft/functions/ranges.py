@@ -27,10 +27,10 @@ from weft.functions.common import (
 )
 from weft.functions.complexes import imag, iscomplexobj, real
 from weft.given import asked
-from weft.spelling import spelled
+from weft.spelling import liked, spelled
 
 
-def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None) -> Array:
+def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """Numbers from ``start`` (0 where it is the only one given) up to and without ``stop``.
 
     Parameters
@@ -40,6 +40,7 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
         int64 for integers, else float32.
     device : str, optional
         Where it is to lie, such as "cpu" or "gpu"; by default where it is made.
+    like : as in :func:`zeros`
 
     Returns
     -------
@@ -56,16 +57,22 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
     >>> wf.arange(2, 8, 3).tolist()
     [2, 5]
     """
+    liked(like, "arange")
     if device is not None:
         return made_on("arange", device, arange, start, stop, step, dtype)
     if stop is None:
         start, stop = 0, start
+    for x in (start, stop, step):
+        if isinstance(x, (Array, np.ndarray)) and x.size != 1:
+            raise DTypeError(f"arange: start, stop and step must be numbers, not an array of shape {x.shape}")
     given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
     if not all(type(x) in NUMBERS for x in given):
         raise DTypeError(f"arange: start, stop and step must be numbers, not {start!r}, {stop!r}, {step!r}")
     first, last, by = given
     if by == 0:
         raise ValueError("arange: step must not be 0")
+    if not all(map(math.isfinite, given)):
+        raise ValueError(f"arange: start={first}, stop={last} and step={by} must be finite")
     integers = all(type(x) is not float for x in given)
     count = max(0, -((first - last) // by) if integers else math.ceil((last - first) / by))
     wanted = (INT64 if integers else DEFAULT.real) if dtype is None else spelled(dtype)

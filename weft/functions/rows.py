@@ -7,7 +7,7 @@ from typing import Any
 from weft.array import Array, wrap
 from weft.errors import DTypeError, ShapeError
 from weft.functions.atleast import atleast_3d
-from weft.functions.common import arrays, node
+from weft.functions.common import alias, arrays, node
 from weft.functions.joining import concat, split, vstack
 
 
@@ -207,4 +207,4 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
     return _apart("dsplit", ary, indices_or_sections, 2, 3)
 
 
-row_stack = vstack
+row_stack = alias(vstack, "row_stack")

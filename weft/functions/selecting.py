@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,10 @@ from weft.functions.common import (
     node,
     number,
     op,
+    reshaped,
     several,
 )
+from weft.functions.creation import zeros_like
 from weft.functions.indexing import take
 from weft.indexing import bounded
 
@@ -77,7 +81,8 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     x : array
     condlist : array of bools, or a sequence of them
     funclist : sequence of callables and numbers
-        As many as conditions, or one more: for where none holds, else 0.
+        As many as conditions, or one more: for where none holds, else 0. Callables are given all of ``x``; several numbers are
+        those of the elements that the condition chooses.
     args, kw
         Handed to the callables.
 
@@ -87,8 +92,8 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 
     Raises
     ------
-    ShapeError
-        Not as many functions as conditions, or one more.
+    ShapeError, IndexError
+        Not as many functions as conditions, or one more; a condition of another shape than ``x``.
 
     Examples
     --------
@@ -99,19 +104,30 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     """
     (value,) = arrays("piecewise", x=x)
     listed = isinstance(condlist, list | tuple) or getattr(condlist, "ndim", 0) > 0
-    several = listed and len(condlist) > 0 and (np.ndim(condlist[0]) > 0 or not value.ndim)
-    conditions = [cast(node(c, "piecewise", "condlist"), BOOL) for c in (condlist if several else [condlist])]
-    pieces = list(funclist)
+    many = listed and len(condlist) > 0 and (np.ndim(condlist[0]) > 0 or not value.ndim)
+    conditions = [cast(node(c, "piecewise", "condlist"), BOOL) for c in (condlist if many else [condlist])]
+    pieces = several(funclist, "piecewise", "funclist")
     if len(pieces) not in (len(conditions), len(conditions) + 1):
         raise ShapeError(f"piecewise: {len(pieces)} functions are given for {len(conditions)} conditions; as many, or one more")
 
     def made(piece: Any) -> Any:
         return piece(value, *args, **kw) if callable(piece) else piece
 
-    rest = made(pieces[-1]) if len(pieces) > len(conditions) else 0
-    found = wrap(broadcast(cast(node(rest, "piecewise"), value.node.dtype), value.shape))
-    for condition, piece in zip(conditions, pieces, strict=False):
-        found = where(wrap(condition), wrap(cast(node(made(piece), "piecewise"), value.node.dtype)), found)
+    masks = []
+    for k, c in enumerate(conditions):
+        if c.shape != value.shape[: len(c.shape)]:
+            raise IndexError(f"piecewise: condlist[{k}] has shape {c.shape}, but x has shape {value.shape}")
+        masks.append(reshaped(c, (*c.shape, *(1 for _ in value.shape[len(c.shape) :]))))
+    if len(pieces) > len(conditions):
+        some = functools.reduce(partial(op, "logical_or"), masks, number(False, BOOL))
+        masks.append(op("logical_not", some))
+    found = zeros_like(value)
+    for mask, piece in zip(masks, pieces, strict=True):
+        part = cast(node(made(piece), "piecewise", "funclist"), value.node.dtype)
+        if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
+            found = where(wrap(mask), wrap(part), found)
+        else:  # one number for each element that the condition chooses
+            found[wrap(broadcast(mask, value.shape))] = wrap(part)
     return found
 
 

@@ -14,7 +14,20 @@ from weft.convert import array_operands
 from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.functions.choosing import where
-from weft.functions.common import Node, arrays, cast, conjugated, floating, named, node, op, parts_of, reshaped, whole
+from weft.functions.common import (
+    Node,
+    arrays,
+    cast,
+    conjugated,
+    floating,
+    named,
+    node,
+    op,
+    parts_of,
+    real_number,
+    reshaped,
+    whole,
+)
 from weft.functions.elementwise import abs, exp, sin, sqrt
 from weft.graph.primitives.precision import asked
 
@@ -193,7 +206,7 @@ def kaiser(M: int, beta: float) -> Array:  # noqa: N803
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    steep = float(beta)
+    steep = float(real_number(beta, "kaiser", "beta"))
     return _window("kaiser", M, lambda n, m: np.i0(steep * np.sqrt(np.maximum(1 - (n / (m - 1)) ** 2, 0))) / np.i0(steep))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft.array import Array, wrap
 from weft.array.products import matmul as product
 from weft.convert import operands
-from weft.errors import ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.formats import INT64
-from weft.functions.common import Node, axis_tuple, cast, conjugated, floating, node, number, op, permuted, reshaped
+from weft.functions.common import Node, axis_tuple, cast, conjugated, floating, node, number, op, permuted, reshaped, whole
 from weft.functions.common import sliced as part
 from weft.graph.primitives.factors import svd_parts
 from weft.graph.primitives.matrices import MatrixError, check, unpacked
@@ -62,7 +64,7 @@ def solve(a: Any, b: Any) -> Array:
     >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    left, right = map(floating, operands(a, b))
+    left, right = operands(*(wrap(floating(node(x, "solve", name))) for x, name in ((a, "a"), (b, "b"))))
     vector = len(right.shape) == 1
     if vector:
         check("solve", left, True, "a")
@@ -218,7 +220,9 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
     [2.0, 1.0]
     """
-    left, right = map(floating, operands(a, b))
+    left, right = operands(*(wrap(floating(node(x, "lstsq", name))) for x, name in ((a, "a"), (b, "b"))))
+    if not (rcond is None or isinstance(rcond, int | float | np.number)):
+        raise DTypeError(f"lstsq: rcond must be a number, not {short(rcond)}")
     if len(left.shape) != 2 or len(right.shape) not in (1, 2):
         raise MatrixError(f"lstsq: a {left.shape} must be a matrix, b {right.shape} a vector or a matrix.")
     m, n = left.shape
@@ -329,7 +333,7 @@ def tensorinv(a: Any, ind: int = 2) -> Array:
     >>> wf.linalg.tensorinv(wf.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
-    if ind <= 0:
+    if whole(ind, "tensorinv", "ind") <= 0:
         raise ValueError(f"tensorinv: ind={ind} must be positive")
     value = matrix(a, "tensorinv")
     rows, columns = value.shape[:ind], value.shape[ind:]

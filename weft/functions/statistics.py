@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.errors import AxisError, DTypeError, ShapeError, renamed
+from weft.errors import AxisError, DTypeError, ShapeError, as_called, renamed
 from weft.formats import BOOL, INT64, Format, holds, summed
 from weft.functions.common import (
     Axis,
+    alias,
     axes_of,
     axis_index,
     broadcast,
     cast,
     finish,
+    flag,
     held,
     node,
     number,
@@ -67,7 +69,7 @@ def _begun(
     value = cast(value, _sum_dtype(value, dtype, out) if function in _NEUTRAL else widened(value.dtype, out))
     begin = _NEUTRAL.get(function) if initial is None else initial
     if begin is None:
-        raise ValueError(f"{function}: where= needs initial=, since a {function} of nothing is not defined")
+        raise ValueError(as_called(f"{function}: where= needs initial=, since a {function} of nothing is not defined"))
     first = held(begin, value.dtype, function, "initial")
     if where is not True:
         mask = cast(node(where, function, "where"), BOOL)
@@ -363,7 +365,7 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
         raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; places are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
-    return finish(op(function, value, axes=axes, keepdims=bool(keepdims)), out, function)
+    return finish(op(function, value, axes=axes, keepdims=flag(keepdims, function)), out, function)
 
 
 def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
@@ -420,5 +422,4 @@ def argmin(a: Any, axis: int | None = None, out: Array | None = None, keepdims: 
     return _place("argmin", a, axis, keepdims, out)
 
 
-amax = max
-amin = min
+amax, amin = alias(max, "amax"), alias(min, "amin")

@@ -11,7 +11,7 @@ from weft.array import Array, Scalar, wrap
 from weft.errors import ShapeError
 from weft.formats import INT64
 from weft.functions.broadcasting import broadcast_arrays, broadcast_shapes, broadcast_to
-from weft.functions.common import Node, arrays, axis_index, number, op, reshaped, shape_tuple
+from weft.functions.common import Node, arrays, axis_index, number, op, reshaped, shape_tuple, whole
 from weft.views import follow
 
 __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "sliding_window_view"]
@@ -111,7 +111,8 @@ def as_strided(
     """
     (value,) = arrays("as_strided", x=x)
     extents = value.shape if shape is None else shape_tuple(shape, "as_strided")
-    steps = value.strides if strides is None else tuple(strides) if isinstance(strides, tuple | list | np.ndarray) else (strides,)
+    given = value.strides if strides is None else strides if isinstance(strides, tuple | list | np.ndarray) else (strides,)
+    steps = tuple(whole(s, "as_strided", "strides") for s in given)
     if len(steps) != len(extents):
         raise ShapeError(f"as_strided: strides={steps} and shape={extents} must have an entry for each dimension")
     wide = value.itemsize

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import said_by
 from weft.functions.common import looked, whole
 
 
@@ -62,7 +63,9 @@ def array_repr(
     >>> wf.array_repr(wf.array([1, 2]))
     'array([1, 2])'
     """
-    return np.array_repr(looked(arr, "array_repr", "arr"), max_line_width, precision, suppress_small)
+    known = looked(arr, "array_repr", "arr")
+    with said_by("array_repr"):
+        return np.array_repr(known, max_line_width, precision, suppress_small)
 
 
 def array_str(
@@ -91,7 +94,9 @@ def array_str(
     >>> wf.array_str(wf.array([1.25, 2.0]), precision=1)
     '[1.2 2. ]'
     """
-    return np.array_str(looked(a, "array_str", "a"), max_line_width, precision, suppress_small)
+    known = looked(a, "array_str", "a")
+    with said_by("array_str"):
+        return np.array_str(known, max_line_width, precision, suppress_small)
 
 
 def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
@@ -118,7 +123,9 @@ def format_float_positional(x: Any, *args: Any, **kwargs: Any) -> str:
     >>> wf.format_float_positional(wf.array(0.1)[()])
     '0.1'
     """
-    return np.format_float_positional(looked(x, "format_float_positional")[()], *args, **kwargs)
+    known = looked(x, "format_float_positional")[()]
+    with said_by("format_float_positional"):
+        return np.format_float_positional(known, *args, **kwargs)
 
 
 def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
@@ -145,7 +152,9 @@ def format_float_scientific(x: Any, *args: Any, **kwargs: Any) -> str:
     >>> wf.format_float_scientific(wf.array(1500.0)[()])
     '1.5e+03'
     """
-    return np.format_float_scientific(looked(x, "format_float_scientific")[()], *args, **kwargs)
+    known = looked(x, "format_float_scientific")[()]
+    with said_by("format_float_scientific"):
+        return np.format_float_scientific(known, *args, **kwargs)
 
 
 def get_printoptions() -> dict[str, Any]:

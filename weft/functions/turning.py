@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array
-from weft.errors import AxisError
-from weft.functions.common import arrays, axis_index, whole
+from weft.errors import AxisError, ShapeError
+from weft.functions.common import arrays, axis_index, several, whole
 from weft.functions.manipulation import flip, moveaxis, swapaxes
 
 
@@ -26,8 +26,8 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
 
     Raises
     ------
-    AxisError
-        No such axes, or twice the same.
+    AxisError, ShapeError
+        No such axes, or twice the same; not two.
 
     Examples
     --------
@@ -36,9 +36,9 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Array:
     [[2, 4], [1, 3]]
     """
     (value,) = arrays("rot90", m=m)
-    pair = tuple(axes)
+    pair = several(axes, "rot90", "axes")
     if len(pair) != 2:
-        raise AxisError(f"rot90: axes={axes!r} must be two")
+        raise ShapeError(f"rot90: axes={axes!r} must be two")
     first, second = (axis_index(a, value.ndim, "rot90", "axes") for a in pair)
     if first == second:
         raise AxisError(f"rot90: axes={axes!r} are the same axis")

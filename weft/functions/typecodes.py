@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Scalar
 from weft.dtypes import ALL, COMPLEX
-from weft.errors import DTypeError
+from weft.errors import DTypeError, said_by
 from weft.formats import COMPLEX as PAIRS
 from weft.formats import DEFAULT, FLOATS, INEXACT, promote
 from weft.functions.common import node, several
@@ -54,7 +54,7 @@ def typename(char: str) -> str:
     asked: Any = np.typename
     try:
         return asked(char)
-    except KeyError:
+    except (KeyError, TypeError):
         raise KeyError(f"typename: char={char!r} is no letter of a dtype") from None
 
 
@@ -85,7 +85,8 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
     """
     given = several(typechars, "mintypecode", "typechars")
     letters = [c if isinstance(c, str) and len(c) == 1 else _letter(c) for c in given]
-    return np.mintypecode(letters, typeset, default)
+    with said_by("mintypecode"):
+        return np.mintypecode(letters, typeset, default)
 
 
 def _letter(given: Any) -> str:
