@@ -3,18 +3,21 @@
 An element of the result is a chain over k, in an order that all of these tiles keep: float32 goes through k one by one, and
 tensor cores take 16 of k at once, one group after the other, whatever the tile (``tests/cuda/test_tiles.py`` reads that in the
 compiled code). What decides the instruction (64 rows, four warps) is the same for all, since instructions may add up in ways of
-their own. What is added up in trees (float64, integers) has one tile, and so have sums: see ``tiles.py``.
+their own. Where k is divided, it is at the same places in all of them. What is added up in trees (float64, integers) has one
+tile, and so have sums: see ``tiles.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.product import Sides, Tile, inside_of, on_tensor_cores, product_launch, tile_of
+from weft.devices.cuda.divided import division, joining_launch, piece_launch, sums_of
+from weft.devices.cuda.product import Sides, Tile, first_tile, inside_of, on_tensor_cores, product_launch
 from weft.devices.cuda.tiles import power_of_two
-from weft.kernel.ir import size_of
+from weft.kernel.ir import Buffer, size_of
 from weft.kernel.parts import Part
 
 LEAST = 1 << 24  # multiplications, below which starting a kernel takes about as long as its work
@@ -29,21 +32,29 @@ _NARROW = (
 )
 
 
-def tunable_launch(part: Part, s: Sides) -> Launch:
-    """A product, with the same in other tiles where these may be tried."""
-    launch = product_launch(part, s)
+def product_launches(part: Part, s: Sides, number: int) -> tuple[list[Launch], list[Buffer]]:
+    """A product, with the same in other tiles where these may be tried; and its scratch, numbered from ``number`` on."""
+    count, scratch = division(s, part.stages[0].reductions[0]), []
+    printed = partial(product_launch, part, s)
+    launches: list[Launch] = []
+    if count:
+        scratch = [sums_of(part, count, number)]
+        printed = partial(piece_launch, part, s, scratch[0], count)
+        launches = [joining_launch(part, s, scratch[0], count)]
+    launch = printed()
     work = size_of(s.m) * size_of(s.n) * size_of(s.k) * size_of(s.batch)
-    return replace(launch, others=partial(_others, part, s)) if work >= LEAST and alternatives(s) else launch
+    if work >= LEAST and alternatives(s):
+        launch = replace(launch, others=partial(_others, printed, s))
+    return [launch, *launches], scratch
 
 
-def _others(part: Part, s: Sides) -> tuple[Launch, ...]:
-    return tuple([product_launch(part, s, tile) for tile in alternatives(s)])
+def _others(printed: Callable[[Tile], Launch], s: Sides) -> tuple[Launch, ...]:
+    return tuple([printed(tile) for tile in alternatives(s)])
 
 
 def alternatives(s: Sides) -> tuple[Tile, ...]:
     """Other tiles than ``tile_of`` gives."""
-    m, n = size_of(s.m), size_of(s.n)
-    first = tile_of(m, n, size_of(s.k), s.form, s.precision)
+    m, n, first = size_of(s.m), size_of(s.n), first_tile(s)
     if not on_tensor_cores(s.form) or s.form.bits < 16 or s.precision != "float32":  # shorter: added up in steps of the tile
         return ()
     found = [Tile(*given) for given in (_NARROW if s.form.narrow else _WIDE)]

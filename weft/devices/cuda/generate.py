@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.attention import chain_launches
-from weft.devices.cuda.choices import tunable_launch
+from weft.devices.cuda.choices import product_launches
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.partial import can_cut, cuts, partial_launches
 from weft.devices.cuda.product import sides
@@ -41,7 +41,7 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     """The launches of a part, and new scratch, numbered from ``number`` on."""
     product = sides(part)
     if product is not None:
-        return [tunable_launch(part, product)], []
+        return product_launches(part, product, number)
     if not part.ordered:
         part = _along_memory(part)
     plain = all(not s.axes and not s.reductions for s in part.stages)

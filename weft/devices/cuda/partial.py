@@ -17,7 +17,7 @@ from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
 
 LONG = 16384, 2048  # rows longer than this are cut: rows that lie in memory as such, and columns of memory
-FEW = 132  # where fewer programs than this would have them
+FEW = 132  # programs: with fewer, processors of large cards would have none
 LEAST = 4096, 512  # columns of a piece: of rows that lie in memory as such, and of columns of memory
 MOST = 1024, 256  # pieces
 

@@ -20,6 +20,7 @@ from weft.kernel.ir import Axis, Reduction, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.walk import dependencies
 
+UNIT = 128  # of k along a tile, a multiple of what any tile takes at once: where k may be divided
 GROUP = 8  # rows of tiles that run together, so that programs that share operands find them in the cache
 
 
@@ -108,23 +109,45 @@ def on_tensor_cores(form: Format) -> bool:
 def product_launch(part: Part, s: Sides, tile: Tile | None = None) -> Launch:
     """tile : another one than that of :func:`tile_of`"""
     r = part.stages[0].reductions[0]
-    m, n = size_of(s.m), size_of(s.n)
-    tile = tile_of(m, n, size_of(s.k), s.form, s.precision) if tile is None else tile
+    tile = first_tile(s) if tile is None else tile
     p = Printer((*part.shared, *s.k))
-    tiles, batch = pieces(m, tile.m) * pieces(n, tile.n), size_of(s.batch)
-    pid = p.put(program(0, m * n * batch))
-    if s.batch:  # along the one dimension of a grid that is long enough
-        spread(p, s.batch, p.put(f"{pid.text} // {p.arguments.integer(tiles)}"))
-        pid = p.put(f"{pid.text} % {p.arguments.integer(tiles)}")
-    _result_tile(p, s, tile, m, n, pid.text)
-    total = _sum(p, s, r, tile)
-    done = p.finished(total, r.dtype, r.accum)
-    p.accs[r.id] = Expression(total, frozenset((0, 1))) if done == total else p.put(done, (0, 1))
+    programs, _ = begin_tile(p, s, tile)
+    follow(p, part, Expression(sum_of(p, s, r, tile), frozenset((0, 1))))
+    return p.launch((programs, 1), tile.warps, tile.stages)
+
+
+def follow(p: Printer, part: Part, total: Expression) -> None:
+    """What is made of a product's sums."""
+    r = part.stages[0].reductions[0]
+    done = p.finished(total.text, r.dtype, r.accum)
+    p.accs[r.id] = total if done == total.text else p.put(done, total.dims)
     for stage in part.stages[1:]:
         for store in stage.stores:
             p.store(store)
     export(p, part)
-    return p.launch((tiles * batch, 1), tile.warps, tile.stages)
+
+
+def first_tile(s: Sides) -> Tile:
+    """The one that a product has, where no clock has chosen another."""
+    return tile_of(size_of(s.m), size_of(s.n), size_of(s.k), s.form, s.precision)
+
+
+def tiles_of(s: Sides, tile: Tile) -> int:
+    """How many tiles the result has."""
+    return pieces(size_of(s.m), tile.m) * pieces(size_of(s.n), tile.n) * size_of(s.batch)
+
+
+def begin_tile(p: Printer, s: Sides, tile: Tile) -> tuple[int, str | None]:
+    """The tile of a program; how many programs there are, and the number of its batch, where there are several."""
+    m, n, number = size_of(s.m), size_of(s.n), None
+    pid = p.put(program(0, m * n * size_of(s.batch)))
+    if s.batch:  # along the one dimension of a grid that is long enough
+        tiles = p.arguments.integer(pieces(m, tile.m) * pieces(n, tile.n))
+        batch = p.put(f"{pid.text} // {tiles}")
+        spread(p, s.batch, batch)
+        number, pid = batch.text, p.put(f"{pid.text} % {tiles}")
+    _result_tile(p, s, tile, m, n, pid.text)
+    return tiles_of(s, tile), number
 
 
 def _result_tile(p: Printer, s: Sides, tile: Tile, m: int, n: int, pid: str) -> None:
@@ -151,8 +174,16 @@ def inside_of(s: Sides, each: int) -> tuple[Axis, ...]:
     return (longest,) if longest.extent >= each // 2 else s.k
 
 
-def _sum(p: Printer, s: Sides, r: Reduction, tile: Tile) -> str:
-    """The loop over k; the name of the sums. Axes of k outside the longest are counted by the loop."""
+def units_of(s: Sides, tile: Tile) -> int:
+    """How many units k has: along the axes inside a tile one after the other, for each place outside. They are the same for all
+    tiles with the same axes inside."""
+    inside = size_of(inside_of(s, tile.k))
+    return pieces(inside, UNIT) * (size_of(s.k) // max(inside, 1))
+
+
+def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, str] | None = None) -> str:
+    """The loop over k; the name of the sums. Axes of k outside the longest are counted by the loop. between : only the units from
+    here to there"""
     total = p.fresh("sum")
     p.line(f"{total} = tl.full([{tile.m}, {tile.n}], 0, tl.{r.accum.name})")
     inside = inside_of(s, tile.k)
@@ -160,6 +191,10 @@ def _sum(p: Printer, s: Sides, r: Reduction, tile: Tile) -> str:
     length, turns = size_of(inside), size_of(outside)
     out_masks, out_places, out_axes = dict(p.masks), dict(p.places), dict(p.axes)
     steps = p.put(f"({p.arguments.integer(length)} + {tile.k - 1}) // {tile.k}").text
+    low, high = "0", f"{steps}{f' * {p.arguments.integer(turns)}' if outside else ''}"
+    if between is not None:
+        each = p.arguments.integer(pieces(length, UNIT))
+        low, high = (p.put(f"({u} // {each}) * {steps} + ({u} % {each}) * {UNIT // tile.k}").text for u in between)
     p.open()
     counter = p.fresh("i")
     turn = p.put(counter, (), p.level)
@@ -174,7 +209,7 @@ def _sum(p: Printer, s: Sides, r: Reduction, tile: Tile) -> str:
         p.line(f'{total} = tl.dot({x}, {y}, {total}, input_precision="{how}", out_dtype=tl.{r.accum.name})')
     else:
         p.line(f"{total} = {total} + tl.reduce({x}[:, :, None] * {y}[None, :, :], 1, join_sum)")
-    p.close(f"for {counter} in range(0, {steps}{f' * {p.arguments.integer(turns)}' if outside else ''}):")
+    p.close(f"for {counter} in range({low}, {high}):")
     p.masks, p.places, p.axes = out_masks, out_places, out_axes
     p.forget()
     return total
