@@ -104,7 +104,7 @@ def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, An
         if f"{side}forward" in row and f"{side}step" in row:
             row |= _told(side, row[f"{side}forward"]["median"], row[f"{side}step"]["median"], batch * work, batch * executed(net))
     if "torch step" in row:
-        row["share of torch"] = row["torch step"]["median"] / row["step"]["median"]
+        row["share of torch"] = setting.of_torch(row["torch step"]["median"], row["step"]["median"])
     return row
 
 
