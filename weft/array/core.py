@@ -10,6 +10,7 @@ import math
 import numbers
 import weakref
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -197,10 +198,14 @@ class Array(Habits):
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
         """An array with this content on a device: "cpu", "gpu-sim" or "gpu"; this very array, where it lies there.
 
-        Programs copy what they read by themselves (see ``wf.set_device``), so this is for those who want to choose the moment.
+        This is for those who want to choose the moment: a program that reads an array moves it to where it runs by itself (see
+        ``wf.set_device``), away from here, too. So what is to stay on a device is read by programs that run there. Inside of jit
+        and gradients nothing is moved: all runs where the whole does.
         """
         there = execute.get_device(device)
-        if self.cell._node.value is None and LOCAL.trace is None and not LOCAL.keep:
+        if LOCAL.trace is not None or LOCAL.keep:
+            return self
+        if self.cell._node.value is None:
             with execute.on(there.name):  # what is computed for this is computed there
                 looking.materialise((self.cell._node,))
         if self.device == there.name:
@@ -495,6 +500,10 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
     return out
 
 
+for _base in Array.__mro__[1:]:
+    for _name, _method in vars(_base).items():
+        if isinstance(_method, FunctionType) and _method.__qualname__ == f"{_base.__name__}.{_name}":
+            _method.__qualname__ = f"Array.{_name}"  # Python's errors about arguments name the class that users know
 install(Array, Scalar, wrap)
 introduce(Array, Scalar)
 buffers.install(Array, Scalar)

@@ -34,12 +34,12 @@ QUICK: dict[str, Net] = {
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a net and format; then the same beside torch.compile, which takes long to begin."""
+    """A row a net and format; then the same beside torch.compile, which takes long to begin, so not beside an interpreter."""
     nets: dict[str, Net] = QUICK if setting.quick else NETS
     cases = [(name, dtype) for name in nets for dtype in ("float32", "float16") if not setting.quick or (name, dtype) in _TRIED]
     for name, dtype in cases:
         yield f"{name} {dtype}", lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, False)  # type: ignore[misc]
-    if setting.torch is not None:
+    if setting.torch is not None and setting.device != "gpu-sim":
         for name, dtype in cases[:1] if setting.quick else cases:
             yield f"{name} {dtype} torch.compile", (
                 lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, True)  # type: ignore[misc]
