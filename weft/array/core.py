@@ -10,7 +10,6 @@ import math
 import numbers
 import weakref
 from collections.abc import Callable, Iterator
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -196,12 +195,8 @@ class Array(Habits):
         return (execute.device() if value is None else execute.owner(value)).name
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
-        """An array with this content on a device: "cpu", "gpu-sim" or "gpu"; this very array, where it lies there.
-
-        This is for those who want to choose the moment: a program that reads an array moves it to where it runs by itself (see
-        ``wf.set_device``), away from here, too. So what is to stay on a device is read by programs that run there. Inside of jit
-        and gradients nothing is moved: all runs where the whole does.
-        """
+        """An array with this content on a device, this very one where it lies there. Programs move what they read to where they
+        run by themselves (see ``wf.set_device``); this chooses the moment. In jit and gradients nothing is moved."""
         there = execute.get_device(device)
         if LOCAL.trace is not None or LOCAL.keep:
             return self
@@ -500,10 +495,6 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
     return out
 
 
-for _base in Array.__mro__[1:]:
-    for _name, _method in vars(_base).items():
-        if isinstance(_method, FunctionType) and _method.__qualname__ == f"{_base.__name__}.{_name}":
-            _method.__qualname__ = f"Array.{_name}"  # Python's errors about arguments name the class that users know
 install(Array, Scalar, wrap)
 introduce(Array, Scalar)
 buffers.install(Array, Scalar)

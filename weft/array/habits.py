@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +105,13 @@ class Habits(Methods):
     """Base of Array."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls) -> None:
+        """Python's own errors about arguments name the class that users know, and not those that it is made of."""
+        for base in cls.__mro__[1:]:
+            for name, method in vars(base).items():
+                if isinstance(method, FunctionType) and method.__qualname__ == f"{base.__name__}.{name}":
+                    method.__qualname__ = f"Array.{name}"
 
     if TYPE_CHECKING:
         _base: Any

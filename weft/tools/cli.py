@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(arguments: argparse.Namespace) -> int:
     import weft as wf
+    from weft.cell import LOCAL
     from weft.tools.nets import digit_net
 
     if arguments.threads is not None:
@@ -72,6 +73,8 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.device is not None:
         wf.set_device(arguments.device)
     _check_files(arguments)
+    if LOCAL.device == "gpu-sim":
+        print("gpu-sim interprets the code for a GPU: right, and so slow that an epoch takes minutes; Ctrl-C ends it", flush=True)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
     wf.random.seed(arguments.seed)
