@@ -83,6 +83,19 @@ def test_a_profile_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: 
     assert not calls and device.launches == before and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("device", ["cpu", SIM])
+def test_training_in_the_interpreter_is_said_to_be_slow(device: str, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def stop() -> None:
+        raise ValueError("enough")
+
+    monkeypatch.setattr(wf.data, "load_digits", stop)
+    try:
+        assert cli.main(["train", "digits", "--device", device]) == 1
+    finally:
+        wf.set_device("cpu")
+    assert ("so slow that an epoch takes minutes" in capsys.readouterr().out) == (device == SIM)
+
+
 def test_beside_an_interpreter_pytorchs_time_is_no_share() -> None:
     assert Setting(SIM).of_torch(1.0, 2.0) is None and Setting("gpu:1").of_torch(1.0, 2.0) == 0.5
 
