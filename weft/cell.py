@@ -51,6 +51,10 @@ class Handles(list[Any]):
         self.line: Any = None
 
 
+_ENVIRONMENT = {"": None, "cpu": None, "cpu:0": None, "auto": None, "gpu:0": "gpu"}
+_GIVEN = os.environ.get("WEFT_DEVICE", "")
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
         self.handles = Handles()
@@ -59,7 +63,7 @@ class _Local(threading.local):
 
     # where programs of new threads run: None for the CPU, another device's name, or the Figures by which each is placed ("auto",
     # which ``weft/__init__.py`` looks up): see ``transforms/device.py``
-    chosen: Any = None if os.environ.get("WEFT_DEVICE", "cpu") in ("cpu", "auto") else os.environ["WEFT_DEVICE"]
+    chosen: Any = _ENVIRONMENT.get(_GIVEN, _GIVEN)
     place: Any  # the same of this thread
     device: str | None  # its name; None also where programs are placed, for what is small runs on the CPU then
     trace: Any = None  # the innermost trace of this thread

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,7 +205,8 @@ def card_node(x: Any, function: str, copy: bool | None = None) -> Node:
     Raises
     ------
     BufferError
-        The card cannot be used here; with ``copy=False``, where a copy is needed.
+        The card cannot be used here; with ``copy=False``, where a copy is needed; what the array tells of itself is none of what
+        it should be.
     DTypeError
         A dtype that weft does not have.
     """
@@ -213,8 +215,8 @@ def card_node(x: Any, function: str, copy: bool | None = None) -> Node:
         card = _usable(number, function)
         shown = _by_dlpack(x, card, function)
     else:
-        described = x.__cuda_array_interface__
-        address = int(described["data"][0])
+        described = _described(x.__cuda_array_interface__, function)
+        address = described["data"][0]
         found = _usable(0, function).lies(address) if address else 0
         if found is None:
             raise BufferError(f"{function}: __cuda_array_interface__ tells the address {address:#x}, which lies on no card")
@@ -284,6 +286,57 @@ def _by_dlpack(x: Any, card: Exchanging, function: str) -> Shown:
     return Shown((tensor.data or 0) + tensor.offset, card.number, shape, _plain(shape, strides), form, made, None)
 
 
+def _described(given: Any, function: str) -> dict[str, Any]:
+    """What another library tells by ``__cuda_array_interface__``, of the kinds that its specification has."""
+    if not isinstance(given, dict):
+        raise BufferError(f"{function}: __cuda_array_interface__ must be a dict with shape, typestr and data, not {given!r}")
+    found = {"strides": None, "version": 0, **given}
+    for key, read in _PARTS.items():
+        if key not in found:
+            raise BufferError(f"{function}: __cuda_array_interface__ says nothing about {key!r}")
+        try:
+            found[key] = read(found[key])
+        except (TypeError, ValueError):
+            raise BufferError(f"{function}: __cuda_array_interface__ tells {key}={found[key]!r}, and {_MEANT[key]}") from None
+    if found["strides"] is not None and len(found["strides"]) != len(found["shape"]):
+        raise BufferError(
+            f"{function}: __cuda_array_interface__ tells shape={found['shape']} and strides={found['strides']}, and there must "
+            "be as many of both"
+        )
+    return found
+
+
+def _extents(given: Any) -> tuple[int, ...]:
+    found = tuple(map(index, given))
+    if any([n < 0 for n in found]):
+        raise ValueError
+    return found
+
+
+def _words(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError
+    return given
+
+
+def _address(given: Any) -> tuple[int, bool]:
+    address, readonly = given
+    if index(address) < 0:
+        raise ValueError
+    return index(address), bool(readonly)
+
+
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "shape": _extents, "typestr": _words, "data": _address, "version": index,
+    "strides": lambda given: None if given is None else tuple(map(index, given)),
+}
+_MEANT = {
+    "shape": "it must be a tuple of integers that are not negative", "typestr": "it must be a string such as '<f4'",
+    "data": "it must be a pair of an address and whether it is read-only", "version": "it must be an integer",
+    "strides": "it must be None or a tuple of integers, in bytes",
+}
+
+
 def _by_interface(x: Any, described: dict[str, Any], number: int, function: str) -> Shown:
     if described.get("mask") is not None:
         raise BufferError(f"{function}: arrays with a mask cannot be taken")
@@ -293,15 +346,14 @@ def _by_interface(x: Any, described: dict[str, Any], number: int, function: str)
         raise DTypeError(f"{function}: {error}") from None
     if np.dtype(described["typestr"]).byteorder not in "=|" and np.dtype(described["typestr"]) != form.numpy:
         raise DTypeError(f"{function}: the bytes of {described['typestr']} are in the other order")
-    shape = tuple(map(int, described["shape"]))
-    told = described.get("strides")
+    shape, told = described["shape"], described["strides"]
     if told is not None and any([s % form.bytes for s in told]):
         raise BufferError(f"{function}: strides {tuple(told)} are no multiples of the {form.bytes} bytes of {form}")
     strides = _row_by_row(shape) if told is None else tuple([s // form.bytes for s in told])
     stream = described.get("stream") if described.get("version", 0) >= 3 else _DEFAULT
     if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int) or stream < 1):
         raise ValueError(f"{function}: __cuda_array_interface__ tells stream={stream!r}, which names none of CUDA's streams")
-    return Shown(int(described["data"][0]), number, shape, _plain(shape, strides), form, x, stream)
+    return Shown(described["data"][0], number, shape, _plain(shape, strides), form, x, stream)
 
 
 def _gathered(card: Exchanging, shown: Shown) -> Node:

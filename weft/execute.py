@@ -13,7 +13,7 @@ from weft.cell import LOCAL
 from weft.devices import get_device
 from weft.devices.base import ELSEWHERE, AnySize, Device, Run, Sized
 from weft.devices.faults import IndexFault
-from weft.errors import gib, out_of_bounds
+from weft.errors import DeviceError, gib, out_of_bounds
 from weft.formats import Format
 from weft.graph.node import Graph, Node, Shape
 from weft.graph.origin import user_line
@@ -35,7 +35,10 @@ def key_of(graph: Graph) -> tuple:
 
 def device() -> Device:
     """The device that this thread's programs run on."""
-    return get_device(LOCAL.device or "cpu")
+    try:
+        return get_device(LOCAL.device or "cpu")
+    except (ValueError, DeviceError) as error:  # every other name was tried where it was given
+        raise type(error)(f"$WEFT_DEVICE: {error}") from None
 
 
 def owner(buffer: Any) -> Device:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +68,16 @@ def hangs(setting: Setting) -> dict[str, Any]:
     return {}
 
 
+def starts(setting: Setting) -> dict[str, Any]:
+    """A process of its own, which knows the step's folder and would go on for ever."""
+    folder = sys.argv[sys.argv.index("--out") + 1]
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", folder])
+    return {"right": True}
+
+
 FAULTS = named(("first", good), ("raises", raises), ("dies", dies), ("loses", loses), ("last", good))
+MENDED = named(*[(name, good) for name in ("first", "raises", "dies", "loses", "last")])
+STARTS = named(("one", starts), ("two", hangs))
 WRONG = named(("first", good), ("not right", wrong))
 SLOW = named(("one", slow), ("two", slow), ("three", slow), ("four", slow))
 LATE = named(("one", longer), ("hangs", hangs))

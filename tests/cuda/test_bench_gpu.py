@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cuda.bench_running import bench, over_the_stub, step
 from tests.oracle import assert_close
 from weft.placement.machine import pinned_machines
-from weft.tools import gpu_bench
-from weft.tools.cli import main
 from weft.tools.gpu_bench import attention, command, convnets, convolutions, launch, products, record, shares, small
 from weft.tools.gpu_bench.setting import normal
 from weft.tools.gpu_bench.steps import NAMES
@@ -29,26 +23,6 @@ from weft.tools.nets import blocks
 pytest.importorskip("triton")
 
 BY = ("clock", "events")
-LAUNCH = ("--only", "launch", "--out")
-STUB = (sys.executable, "-m", "tests.cuda.bench_on_stub")
-ROOT = Path(gpu_bench.__file__).parents[3]
-
-
-def over_the_stub(patch: pytest.MonkeyPatch, rows: str = "") -> None:
-    """The device "gpu" is there, and is the stub; its steps have these rows."""
-    patch.setattr(command, "why_not", lambda name: None)
-    patch.setattr(command, "CHILD", STUB)
-    patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    patch.setenv("BENCH_ROWS", f"tests.cuda.bench_rows:{rows}" if rows else "")
-
-
-def bench(folder: Path, *more: str, device: str = "gpu") -> int:
-    return main(["bench", "gpu", "--device", device, "--out", str(folder), *more])
-
-
-def step(folder: Path, name: str) -> dict[str, Any]:
-    found = json.loads((folder / f"{name}.json").read_text())
-    return {**found, "rows": {row["name"]: row for row in found["rows"]}}
 
 
 # ---- all steps, from end to end
@@ -275,7 +249,8 @@ def test_a_row_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest.
         assert "illegal memory access" in rows["loses"]["error"]
         assert rows["first"]["right"] is rows["last"]["right"] is True and rows["first"]["process"] != rows["last"]["process"]
     out = capsys.readouterr().out
-    assert "NOT RIGHT: raises, dies, loses" in out and out.index("launch: ") < out.index("attention: ")
+    assert "no figures: raises (ValueError: what is wrong), dies (its process died of SIGSEGV" in out and "NOT RIGHT" not in out
+    assert f"`--resume --out {tmp_path}` tries once more what failed" in out and out.index("launch: ") < out.index("attention: ")
     assert "ValueError: what is wrong" in (tmp_path / "launch.log").read_text()
 
 
@@ -284,7 +259,10 @@ def test_wrong_numbers_are_said_aloud(tmp_path: Path, monkeypatch: pytest.Monkey
     assert bench(tmp_path, "--only", "launch") == 1
     assert step(tmp_path, "launch")["rows"]["not right"] | {"seconds": 0} == {
         "name": "not right", "right": False, "worst": "nan", "seconds": 0}
-    assert "NOT RIGHT: not right" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "NOT RIGHT: not right" in out and "no figures" not in out and "tries once more" not in out
+    assert bench(tmp_path, "--only", "launch", "--resume") == 1  # wrong numbers stay, and are not measured again
+    assert "launch: done before" in capsys.readouterr().out
 
 
 def test_a_step_that_cannot_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -308,33 +286,6 @@ def test_time_is_cut_and_taken_up_again(tmp_path: Path, monkeypatch: pytest.Monk
     before = (tmp_path / "launch.json").read_bytes()
     assert bench(tmp_path, "--only", "launch", "--resume") == 0
     assert (tmp_path / "launch.json").read_bytes() == before and "launch: done before" in capsys.readouterr().out
-
-
-def test_ctrl_c_ends_it_and_leaves_nothing_running(tmp_path: Path) -> None:
-    """In a process of its own, which is interrupted in the middle of a row; then it goes on."""
-    with pytest.MonkeyPatch.context() as patch:
-        over_the_stub(patch, "SLOW")
-        code = (
-            "import sys; from weft.tools.gpu_bench import command; command.why_not = lambda name: None; "
-            f"command.CHILD = {STUB!r}; from weft.tools.cli import main; "
-            f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(tmp_path)]!r}))"
-        )
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        end = time.monotonic() + 120
-        while time.monotonic() < end and not (record.read(tmp_path, "launch") or {"rows": []})["rows"]:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 130 and "`--resume" in out, out
-    found = step(tmp_path, "launch")
-    before = (tmp_path / "launch.json").read_bytes()
-    assert found["status"] == "running" and "one" in found["rows"] and found["doing"] is not None
-    time.sleep(2.0)
-    assert (tmp_path / "launch.json").read_bytes() == before  # nobody works on
-    with pytest.MonkeyPatch.context() as patch:
-        over_the_stub(patch, "SLOW")
-        assert bench(tmp_path, "--only", "launch", "--resume") == 0
-    assert list(step(tmp_path, "launch")["rows"]) == ["one", "two", "three", "four"]
 
 
 def test_a_row_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:

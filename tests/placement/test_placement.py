@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,17 +128,32 @@ def test_explain_tells_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 @pytest.mark.parametrize("change", [
     {"flops": 0}, {"flops": "many"}, {"bandwidth": []}, {"bandwidth": [[2, 1.0], [1, 1.0]]}, {"link": [1]}, {"link": [-1, 5]},
-    {"products": [["float32", []]]}, {"launch": -1.0}, {"call": float("nan")},
+    {"products": [["float32", []]]}, {"launch": -1.0}, {"call": float("nan")}, {"launch": float("inf")}, {"flops": float("inf")},
+    {"bandwidth": [[1, float("inf")]]}, {"link": [float("inf"), 5]}, {"name": None, "threads": "x"},
 ])
 def test_files_that_hold_something_else(change: dict[str, Any], tmp_path: Path) -> None:
     devices = json.loads(SOURCE.read_text())["devices"]
     devices["gpu"].update(change)
     path = tmp_path / "machines.json"
     path.write_text(json.dumps({"devices": devices}))
-    with pytest.raises(DataError, match=r"WEFT_PROFILE: .*machines.json must hold a JSON object with name"):
+    key = list(change)[-1]
+    says = re.escape(f"machines.json: 'gpu' has {key} = {json.dumps(change[key])}; the file must hold a JSON object with name")
+    with pytest.raises(DataError, match=rf"^WEFT_PROFILE: .*{says}"):
         pinned_machines(str(path))
     path.write_text("{")
     with pytest.raises(DataError, match="cannot be read"):
+        pinned_machines(str(path))
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    ({"devices": {}}, "the figures of the CPU are missing"), ([1], "'cpu' is no JSON object with figures"),
+    ({"devices": [1]}, "'cpu' has no name and no threads and no flops and no bandwidth"), (None, "'cpu' is no JSON object"),
+    ({"devices": {"cpu": 3}}, "'cpu' is no JSON object with figures"), ({"name": "a", "flops": 1}, "'cpu' has no threads and no"),
+])
+def test_files_that_lack_something(given: Any, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "machines.json"
+    path.write_text(json.dumps(given))
+    with pytest.raises(DataError, match=f"^WEFT_PROFILE: .*machines.json: {says}"):
         pinned_machines(str(path))
 
 

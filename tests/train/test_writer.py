@@ -15,8 +15,8 @@ import pytest
 
 import weft as wf
 from tests.train.making import Broken, data, net
+from weft import lock as locks_of
 from weft.errors import DataError
-from weft.train import writer
 from weft.train.writer import only_writer
 
 ROOT = Path(__file__).parents[2]
@@ -104,8 +104,8 @@ def test_what_stands_in_a_lock_nobody_holds(tmp_path: Path, monkeypatch: pytest.
         def refuse(handle: Any, flags: int) -> None:
             raise OSError(45, "not supported")
 
-        monkeypatch.setattr(writer.fcntl, "flock", refuse)
-    lock, mine = tmp_path / "run.lock", {**writer._here(), "since": "long ago"}
+        monkeypatch.setattr(locks_of.fcntl, "flock", refuse)
+    lock, mine = tmp_path / "run.lock", {**locks_of._here(), "since": "long ago"}
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     dead = [json.dumps({"pid": pid, **mine}) for pid in (child.pid, 1 << 40, 1 << 80)]

@@ -195,12 +195,12 @@ class Array(Habits):
         return (execute.device() if value is None else execute.owner(value)).name
 
     def to_device(self, device: str, /, *, stream: Any = None) -> Array:
-        """An array with this content on a device: "cpu", "gpu-sim" or "gpu"; this very array, where it lies there.
-
-        Programs copy what they read by themselves (see ``wf.set_device``), so this is for those who want to choose the moment.
-        """
+        """An array with this content on a device, this very one where it lies there. Programs move what they read to where they
+        run by themselves (see ``wf.set_device``); this chooses the moment. In jit and gradients nothing is moved."""
         there = execute.get_device(device)
-        if self.cell._node.value is None and LOCAL.trace is None and not LOCAL.keep:
+        if LOCAL.trace is not None or LOCAL.keep:
+            return self
+        if self.cell._node.value is None:
             with execute.on(there.name):  # what is computed for this is computed there
                 looking.materialise((self.cell._node,))
         if self.device == there.name:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft import execute
+from weft.array.destination import asked
 from weft.array.methods import Methods
-from weft.devices.names import NAMES
+from weft.cell import LOCAL
 from weft.spelling import spelled
 from weft.views import view_step
 
@@ -103,6 +106,13 @@ class Habits(Methods):
 
     __slots__ = ()
 
+    def __init_subclass__(cls) -> None:
+        """Python's own errors about arguments name the class that users know, and not those that it is made of."""
+        for base in cls.__mro__[1:]:
+            for name, method in vars(base).items():
+                if isinstance(method, FunctionType) and method.__qualname__ == f"{base.__name__}.{name}":
+                    method.__qualname__ = f"Array.{name}"
+
     if TYPE_CHECKING:
         _base: Any
 
@@ -141,11 +151,32 @@ class Habits(Methods):
         """The content as a NumPy array of its own, which may be written to: CuPy's name, as ``wf.asnumpy(x)``; computes now."""
         return np.array(self.numpy())
 
-    def to(self, target: Any, /) -> Any:
-        """On a device or in a dtype, under PyTorch's name: ``x.to_device("gpu")`` for "cuda" too, or ``x.astype(dtype)``."""
-        if isinstance(target, str) and (target in NAMES or target.partition(":")[0] in ("cuda", "gpu")):
-            return self.to_device(target.replace("cuda", "gpu", 1))
-        return self.astype(target)
+    def to(
+        self, target: Any = None, dtype: Any = None, non_blocking: bool = False, copy: bool = False, *, device: Any = None,
+    ) -> Any:
+        """On a device and in a dtype, under PyTorch's name: ``x.to_device("gpu")``, for "cuda" too, and ``x.astype(dtype)``.
+
+        Parameters
+        ----------
+        target : str, dtype or Array
+            A device, a dtype, or an array whose device and dtype are taken.
+        dtype, device : optional
+            The same by name.
+        non_blocking : bool
+            Nothing: copies to a card are never waited for.
+        copy : bool
+            A new array in any case; otherwise this very one, where it is what is asked for.
+        """
+        there, wanted = asked("to", target, dtype, device)
+        form = self.node.dtype if wanted is None else spelled(wanted)
+        found: Any = self
+        if there is not None and LOCAL.trace is None and not LOCAL.keep:
+            with execute.on(there):  # the copy is cast, there, so that this array stays where it is
+                found = self.to_device(there)
+                found = found if form is self.node.dtype else found.astype(form.numpy).to_device(there)
+        elif form is not self.node.dtype:
+            found = self.astype(form.numpy)
+        return found.copy() if copy and found is self else found
 
     @property
     def flat(self) -> Flat:

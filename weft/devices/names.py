@@ -10,9 +10,12 @@ _CARD = re.compile(r"gpu:(0|[1-9][0-9]{0,2})")
 
 
 def named(name: Any) -> str:
-    """The name of a device, whether it can be used here or not: "gpu" is also called "gpu:0", further cards "gpu:1" and so on."""
+    """The name of a device, whether it can be used here or not: "gpu" is also called "gpu:0", further cards "gpu:1" and so on;
+    the CPU is "cpu:0" too."""
     if name in NAMES:
         return name
+    if name == "cpu:0":
+        return "cpu"
     if isinstance(name, str) and _CARD.fullmatch(name):
         return "gpu" if name == "gpu:0" else name
     hint = ""

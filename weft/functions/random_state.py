@@ -63,6 +63,9 @@ _STATE = Stream(_outside(secrets.randbits(64)), _outside(0))
 def seed(seed: int) -> None:
     """Begin the hidden sequence anew; equal seeds give equal numbers.
 
+    That is so on every machine and with any number of threads. Between devices ("cpu", "gpu") bits, integers and uniform numbers
+    are equal, too; what is made by logarithms, as normal and exponential numbers are, may differ in the last digits.
+
     Parameters
     ----------
     seed : int

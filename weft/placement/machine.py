@@ -13,7 +13,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import exp, log
+from math import exp, inf, log
 from pathlib import Path
 from typing import Any
 
@@ -143,14 +143,28 @@ def _decoded(meta: Any) -> Machine | None:
         return None
     seconds = (found.call, found.launch, found.replay, *(found.link or ())[:1])
     rates = (found.flops, *(found.link or ())[1:])
-    return found if all([s >= 0 for s in seconds]) and all([r > 0 for r in rates]) else None
+    return found if all([0 <= s < inf for s in seconds]) and all([0 < r < inf for r in rates]) else None
 
 
 def _curve(pairs: Any) -> Curve:
     found = tuple([(float(size), float(rate)) for size, rate in pairs])
-    if not found or list(found) != sorted(found) or not all([size > 0 and rate > 0 for size, rate in found]):
+    if not found or list(found) != sorted(found) or not all([0 < size < inf and 0 < rate < inf for size, rate in found]):
         raise ValueError("sizes must grow, rates be positive")
     return found
+
+
+_NEEDED: dict[str, Any] = {"name": "", "threads": 1, "flops": 1.0, "bandwidth": [[1, 1.0]]}
+
+
+def _fault(name: str, meta: Any) -> str:
+    """Why these are no figures of a device."""
+    if not isinstance(meta, dict):
+        return f"{name!r} is no JSON object with figures"
+    missing = [key for key in _NEEDED if key not in meta]
+    if missing:
+        return f"{name!r} has no {' and no '.join(missing)}"
+    wrong = [key for key in meta if _decoded({**_NEEDED, key: meta[key]}) is None]
+    return f"{name!r} has {wrong[0]} = {json.dumps(meta[wrong[0]])[:100]}"
 
 
 def pinned_machines(path: str) -> dict[str, Machine]:
@@ -166,11 +180,14 @@ def pinned_machines(path: str) -> dict[str, Machine]:
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"WEFT_PROFILE: {path} cannot be read: {error}") from None
     devices = given.get("devices") if isinstance(given, dict) else None
-    found = {str(k): _decoded(v) for k, v in (devices if isinstance(devices, dict) else {"cpu": given}).items()}
+    described = devices if isinstance(devices, dict) else {"cpu": given}
+    found = {name: _decoded(meta) for name, meta in described.items()}
     good = {name: machine for name, machine in found.items() if machine is not None}
     if len(good) < len(found) or "cpu" not in good:
+        faults = [_fault(name, meta) for name, meta in described.items() if name not in good]
         raise DataError(
-            f"WEFT_PROFILE: {path} must hold a JSON object with name, threads, flops and bandwidth ([[bytes, bytes a second], "
-            '...] by size), or {"devices": {"cpu": such an object, "gpu": another}}; remove it and it is measured and written'
+            f"WEFT_PROFILE: {path}: {faults[0] if faults else 'the figures of the CPU are missing'}; the file must hold a JSON "
+            "object with name, threads, flops and bandwidth ([[bytes, bytes a second], ...] by size), or "
+            '{"devices": {"cpu": such an object, "gpu": another}}; remove it and it is measured and written'
         )
     return good

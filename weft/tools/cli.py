@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(arguments: argparse.Namespace) -> int:
     import weft as wf
+    from weft.cell import LOCAL
     from weft.tools.nets import digit_net
 
     if arguments.threads is not None:
@@ -72,6 +73,8 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.device is not None:
         wf.set_device(arguments.device)
     _check_files(arguments)
+    if LOCAL.device == "gpu-sim":
+        print("gpu-sim interprets the code for a GPU: right, and so slow that an epoch takes minutes; Ctrl-C ends it", flush=True)
     split = wf.data.load_digits() if arguments.data == "digits" else wf.data.load_mnist()
     epochs = arguments.epochs if arguments.epochs is not None else (30 if arguments.data == "digits" else 5)
     wf.random.seed(arguments.seed)
@@ -105,10 +108,13 @@ def _check_files(arguments: argparse.Namespace) -> None:
     """Refuse, before anything is trained, files that could not be written afterwards."""
     if arguments.resume and not arguments.checkpoint:
         raise ValueError("train: --resume needs --checkpoint FILE, the file to go on from")
-    if arguments.profile:
+    if arguments.profile is not None:
         from weft.tools.profile import check_ending
+        from weft.tools.profile_session import check_device
 
-        check_ending(arguments.profile)
+        check_device()
+        if arguments.profile:
+            check_ending(arguments.profile)
     pictures = [f for f in (arguments.plot, arguments.profile) if f and (f == arguments.plot or f.endswith(".png"))]
     if pictures and importlib.util.find_spec("matplotlib") is None:
         raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
@@ -195,11 +201,22 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _in_use() -> str:
+    """The device in use, who chose it, and why it cannot be used."""
     from weft.cell import LOCAL
+    from weft.devices.names import NAMES, why_not
 
-    if LOCAL.place is LOCAL.device:
-        return LOCAL.device or "cpu"
-    return f"auto: for each program one of {', '.join(LOCAL.place.machines)}"
+    given = os.environ.get("WEFT_DEVICE")
+    whence = " (from $WEFT_DEVICE)" if given else ""
+    if LOCAL.place is not LOCAL.device:
+        return f"auto{whence}: for each program one of {', '.join(LOCAL.place.machines)}"
+    if given == "auto":
+        return f"auto{whence}: cpu for all programs, since there is nothing else"
+    name = LOCAL.device or "cpu"
+    try:
+        missing = why_not(name)
+    except ValueError:
+        missing = f"no such device; there are {', '.join(NAMES)} and auto"
+    return f"{name}{whence}{f': {missing}' if missing else ''}"
 
 
 if __name__ == "__main__":

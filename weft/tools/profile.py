@@ -130,6 +130,8 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
         when ``f`` is no function or ``repeat`` is not positive.
     TraceError
         inside jit, grad or another profile.
+    DeviceError
+        on a GPU or gpu-sim, whose steps are not timed: profile on the CPU, inside ``with wf.device("cpu"):``.
 
     Examples
     --------

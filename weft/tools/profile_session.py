@@ -16,7 +16,7 @@ from weft.array.operators import mark_nodes
 from weft.cell import LOCAL
 from weft.devices.base import Timing
 from weft.devices.faults import IndexFault
-from weft.errors import TraceError
+from weft.errors import DeviceError, TraceError
 from weft.execute import refused, told
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
@@ -31,6 +31,26 @@ from weft.transforms.jit import Jitted
 from weft.transforms.tree import structure_changed
 
 _ONE = threading.Lock()  # two profiles at once would time each other
+
+
+def check_device() -> None:
+    """Refuse, before anything runs, a device that cannot tell what its steps take.
+
+    Raises
+    ------
+    DeviceError
+        The device in use is one.
+    """
+    _timing(execute.device())
+
+
+def _timing(device: Any) -> Timing:
+    if isinstance(device, Timing):
+        return device
+    raise DeviceError(
+        f"profile: the device {device.name!r} cannot time the steps of a program, the CPU can: profile there, inside "
+        "`with wf.device('cpu'):`, or by --device cpu"
+    )
 
 
 @dataclass(eq=False)
@@ -69,6 +89,7 @@ class Session:
     def __enter__(self) -> Session:
         if LOCAL.inside or LOCAL.trace is not None or LOCAL.watch is not None or WATCH.watch is not None:
             raise TraceError("profile: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
+        check_device()
         _ONE.acquire()
         LOCAL.watch, WATCH.watch, ORIGIN.layer = self, self._module, ""
         mark_nodes(True)
@@ -89,9 +110,7 @@ class Session:
         if unit is None:
             device = execute.device()
             program, fused = built(resolved(graph), device.target)
-            if not isinstance(device, Timing):
-                raise RuntimeError(f"profile: the device {device.name} cannot time the steps of a program")
-            run = device.compile_timed(program, flush_denormals=LOCAL.flush)
+            run = _timing(device).compile_timed(program, flush_denormals=LOCAL.flush)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:

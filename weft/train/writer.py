@@ -1,25 +1,13 @@
-"""One run at a time writes a checkpoint: a lock beside the file, which says who holds it.
-
-The system lets go of the lock when the process ends, however it ends, so what a killed run left is taken over. Where a folder
-has no locks, or a child that the run forked has outlived it, what is written in the lock decides: process, host and since when.
-"""
+"""One run at a time writes a checkpoint: a lock beside the file, which says who holds it."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import socket
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import datetime
-from pathlib import Path
-from typing import IO, Any
+from contextlib import contextmanager
 
 from weft import files
-from weft.errors import DataError
-from weft.signals import uninterrupted
+from weft.lock import only_one
 
 
 @contextmanager
@@ -36,110 +24,7 @@ def only_writer(path: str | os.PathLike | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    with uninterrupted():
-        place = files.target(path, "fit: checkpoint")
-        lock = place.with_name(place.name + ".lock")
-        mine = _taken(lock, path)
-    try:
+    place = files.target(path, "fit: checkpoint")
+    lock = place.with_name(place.name + ".lock")
+    with only_one(lock, "fit", f"the checkpoint {os.fspath(path)!r}", "give this run a file of its own"):
         yield
-    finally:
-        with uninterrupted():
-            with suppress(OSError):
-                if files.identity(lock) == files.identity(mine.fileno()):
-                    os.unlink(lock)
-            mine.close()
-
-
-def _taken(lock: Path, path: Any) -> IO[str]:
-    """The lock's file, held and signed."""
-    while True:
-        found = _opened(lock)
-        if found is None:
-            raise DataError(f"fit: the lock of the checkpoint {os.fspath(path)!r}, {lock.name!r}, is no regular file: remove it")
-        try:
-            fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = True
-        except BlockingIOError:
-            free = False
-        except OSError:  # no locks in this folder
-            free = not _holder(found)
-        holder = {} if free else _holder(found)
-        if holder and _is_dead(holder):
-            with suppress(OSError):
-                if files.identity(lock) == files.identity(found.fileno()):
-                    os.unlink(lock)  # others cannot lock this file, so there must be another
-        elif not free:
-            found.close()
-            raise DataError(
-                f"fit: the checkpoint {os.fspath(path)!r} is another run's while that lasts{_told(holder)}: end it, or give this "
-                f"run a file of its own. If that run is gone, remove {str(lock)!r}"
-            )
-        else:
-            with suppress(FileNotFoundError):
-                if files.identity(lock) == files.identity(found.fileno()):  # not removed meanwhile by who had it
-                    found.truncate(0)
-                    json.dump(_signature(), found)
-                    found.flush()
-                    return found
-        found.close()
-
-
-def _opened(lock: Path) -> IO[str] | None:
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
-    except OSError:
-        if os.path.lexists(lock) and not (lock.is_file() and not lock.is_symlink()):
-            return None
-        raise
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        return None
-    return os.fdopen(handle, "r+", encoding="utf-8", errors="replace")
-
-
-def _signature() -> dict[str, Any]:
-    return {"pid": os.getpid(), **_here(), "since": datetime.now().astimezone().isoformat(timespec="seconds")}
-
-
-def _here() -> dict[str, str]:
-    """Where a process number means a process: this host, and on Linux this space of process numbers."""
-    try:
-        space = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        space = ""
-    return {"host": socket.gethostname(), "space": space}
-
-
-def _holder(found: IO[str]) -> dict[str, Any]:
-    """Who signed the lock; empty where that cannot be read."""
-    try:
-        found.seek(0)
-        holder = json.loads(found.read(4096))
-        texts = [holder[key] for key in ("host", "space", "since")]
-        fine = type(holder["pid"]) is int and holder["pid"] > 0 and all(isinstance(text, str) for text in texts)
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return {}
-    finally:
-        found.seek(0)
-    return holder if fine else {}
-
-
-def _is_dead(holder: dict[str, Any]) -> bool:
-    """Whether it is known that the process has ended."""
-    if {k: holder[k] for k in ("host", "space")} != _here():
-        return False
-    try:
-        os.kill(holder["pid"], 0)
-    except (ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        pass
-    return False
-
-
-def _told(holder: dict[str, Any]) -> str:
-    if not holder:
-        return ""
-    mine = holder["pid"] == os.getpid() and not _is_dead(holder) and _here()["space"] == holder["space"]
-    who = "this process" if mine else f"process {holder['pid']} on {holder['host'][:100]!r}"
-    return f" ({who} has it since {holder['since'][:40]})"

@@ -1,7 +1,9 @@
 """Which device programs run on: ``set_device`` and ``with device(...)``.
 
-A program runs on the device that its thread uses when it is looked at or called. What it reads that lies elsewhere is copied
-there first, once: the array holds the copy from then on. So weights follow the first step that uses them, and nobody moves them.
+A program runs on the device that its thread uses when it is looked at or called. What it reads that lies elsewhere is moved
+there first: the array holds the copy from then on, and lets go of what it held, also where somebody had put it there. So weights
+follow the first step that uses them, nobody moves them, and what is written has one place. To keep both would take the memory
+twice, and every write would have to reach, or forget, the other.
 
 With "auto" each program is placed by what it would take on each device, see ``weft/placed.py``.
 """
@@ -21,7 +23,8 @@ from weft.transforms.tree import Structure
 def set_device(name: str) -> None:
     """Run everything on a device from here on: in this thread, and in threads that are made later.
 
-    Without it programs run on ``$WEFT_DEVICE``, and without that on the CPU.
+    Without it programs run on ``$WEFT_DEVICE``, and without that on the CPU. Arrays that a program reads are moved to where it
+    runs, and stay there until a program on another device reads them; ``x.numpy()`` and ``float(x)`` move nothing.
 
     Parameters
     ----------

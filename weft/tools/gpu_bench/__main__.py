@@ -1,6 +1,6 @@
 """One step of ``weft bench gpu``, in a process of its own: its rows, each noted when it is done.
 
-    python -m weft.tools.gpu_bench STEP --device gpu --out DIR --seconds 60 [--quick]
+    python -m weft.tools.gpu_bench STEP --device gpu --out DIR --seconds 60 [--quick] [--follow]
 
 Rows that the step's file has are not repeated. The status says how it ended: 0, or 3 where the device is lost (an illegal address
 ends all that a process can do on a card), so that another process goes on behind the row that did it.
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.tools.gpu_bench import record
+from weft.tools.gpu_bench import record, together
 from weft.tools.gpu_bench.setting import Rows, Setting, made
 from weft.tools.gpu_bench.steps import STEPS, Step
 
@@ -32,7 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seconds", required=True, type=float)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument(together.FLAG, action="store_true", dest="follow", help="end when standard input does")
     given = parser.parse_args(argv)
+    if given.follow:
+        together.follow()
     step = next(s for s in STEPS if s.name == given.step)
     return run(step, made(given.device, given.quick, given.seconds), given.out, given.seconds)
 

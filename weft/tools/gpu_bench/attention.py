@@ -57,7 +57,7 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
         if side in row:
             row[f"{side} GFLOP/s"] = flops / row[side]["median"] / 1e9
     if "torch" in row:
-        row["share of torch"] = row["torch"]["median"] / row["weft"]["median"]
+        row["share of torch"] = setting.of_torch(row["torch"]["median"], row["weft"]["median"])
     return row
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,8 @@ from typing import Any
 
 from weft.devices.names import named, why_not
 from weft.errors import DeviceError
-from weft.tools.gpu_bench import record
+from weft.lock import only_one
+from weft.tools.gpu_bench import record, together
 from weft.tools.gpu_bench.__main__ import LOST
 from weft.tools.gpu_bench.steps import NAMES, STEPS, Step
 from weft.tools.gpu_bench.tables import table
@@ -29,14 +30,16 @@ _AGAIN = 20  # processes a step, where rows end them
 
 
 def gpu(arguments: argparse.Namespace) -> int:
-    """Run the steps; returns 0 where all that was measured was right.
+    """Run the steps; returns 0 where all was measured and right.
 
     Raises
     ------
     DeviceError
         There is no such device.
     ValueError
-        Arguments that do not fit, or results of another run in the folder.
+        Arguments that do not fit, results of another run in the folder, or another run that is at work there.
+    OSError
+        Nothing can be written to the folder.
     """
     device = named(arguments.device or "gpu")
     if device == "cpu":
@@ -48,18 +51,34 @@ def gpu(arguments: argparse.Namespace) -> int:
     minutes = arguments.minutes
     if not 0 < minutes <= _DAY:
         raise ValueError(f"bench gpu: --minutes must be more than 0 and at most {_DAY}, a day, not {minutes:g}")
+    folder = _folder(arguments)
+    alone = only_one(folder / ".lock", "bench gpu", f"the folder {str(folder)!r}", "name another by --out")
+    with together.ended_like_ctrl_c(), alone:
+        steps, known = _to_do(folder, steps, arguments)
+        end = time.monotonic() + 60 * minutes
+        count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
+        print(f"{count} on {device} in {minutes:g} minute{'' if minutes == 1 else 's'}; results: {folder}", flush=True)
+        results = [*known]
+        try:
+            _all(steps, device, folder, end, arguments.quick, results)
+        except KeyboardInterrupt as interrupted:
+            print(f"\ninterrupted; `--resume --out {folder}` goes on behind the last row")
+            return 128 + (interrupted.args[0] if interrupted.args else signal.SIGINT)
+        return _told(results, folder)
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    """Where results go; made, and seen to take files."""
     folder = Path(arguments.out or FOLDER)
-    folder.mkdir(parents=True, exist_ok=True)
-    steps, known = _to_do(folder, steps, arguments)
-    end = time.monotonic() + 60 * minutes
-    print(f"{len(steps)} steps on {device} in {minutes:g} minutes; results: {folder}", flush=True)
-    results = [*known]
+    if arguments.resume and not folder.is_dir():
+        raise ValueError(f"bench gpu: --resume: there is no folder {str(folder)!r} to go on with; name the folder by --out")
     try:
-        _all(steps, device, folder, end, arguments.quick, results)
-    except KeyboardInterrupt:
-        print(f"\ninterrupted; `--resume --out {folder}` goes on behind the last row")
-        return 130
-    return _told(results, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(f"bench gpu: --out: results cannot be written to {str(folder)!r}: {error.strerror}") from None
+    return folder
 
 
 def _all(
@@ -101,7 +120,7 @@ def _to_do(folder: Path, steps: Sequence[Step], arguments: argparse.Namespace) -
         if found is not None and found.get("quick", arguments.quick) is not arguments.quick:
             kind = "of" if found["quick"] else "without"
             raise ValueError(f"bench gpu: {folder} has results {kind} --quick: name another folder")
-        if found is None or found["status"] != record.DONE:
+        if found is None or found["status"] != record.DONE or record.failed(found):
             todo.append(step)
         else:
             print(f"{step.name}: done before")
@@ -116,6 +135,7 @@ def _run(step: Step, device: str, folder: Path, share: float, quick: bool) -> di
         found.update(status=record.CUT, reason="no time was left for it", quick=quick)
         record.write(folder, found)
         return found
+    record.try_again(folder, step.name)
     begin = time.monotonic()
     for _ in range(_AGAIN):
         left, before = share - (time.monotonic() - begin), (record.read(folder, step.name) or {"seconds": 0.0})["seconds"]
@@ -143,22 +163,13 @@ def _process(step: Step, device: str, folder: Path, left: float, share: float, q
     """The exit status of a step's process; None where it did not end in time."""
     command = [*CHILD, step.name, "--device", device, "--out", str(folder), "--seconds", f"{left:.2f}", *["--quick"] * quick]
     with open(folder / f"{step.name}.log", "ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = together.started(command, log)
         try:
             return process.wait(max(left, 0.0) + max(_LEAST_GRACE, _GRACE * share))
         except subprocess.TimeoutExpired:
             return None
         finally:  # Ctrl-C among it: nothing of a step goes on behind the command's back
-            _end(process)
-
-
-def _end(process: subprocess.Popen) -> None:
-    """With all that it has started, which is a group of its own."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+            together.end(process)
 
 
 def _why(status: int | None, folder: Path, step: Step) -> str:
@@ -177,12 +188,17 @@ def _told(results: Sequence[dict[str, Any]], folder: Path) -> int:
     print(f"\n{'step':14}{'status':9}{'seconds':>9}{'rows':>6}  remarks")
     good = True
     for found in results:
-        wrong = record.wrong(found)
-        good = good and not wrong and found["status"] in (record.DONE, record.CUT)
+        wrong, failed = record.wrong(found), record.failed(found)
+        good = good and not wrong and not failed and found["status"] in (record.DONE, record.CUT)
         remarks = [found["reason"]] if found["reason"] else []
-        if wrong:
-            more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-            remarks.append(f"NOT RIGHT: {', '.join(wrong[:5])}{more}")
+        remarks += _named("NOT RIGHT", wrong) + _named("no figures", [f"{name} ({why})" for name, why in failed.items()])
         print(f"{found['step']:14}{found['status']:9}{found['seconds']:9.1f}{len(found['rows']):6}  {'; '.join(remarks)}")
+    if any(map(record.failed, results)):
+        print(f"\n`--resume --out {folder}` tries once more what failed.")
     print(f"\nSend us the folder {folder}: a file a step, and what each printed.")
     return 0 if good else 1
+
+
+def _named(word: str, rows: Sequence[str]) -> list[str]:
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
+    return [f"{word}: {', '.join(rows[:5])}{more}"] if rows else []

@@ -34,12 +34,12 @@ QUICK: dict[str, Net] = {
 
 
 def rows(setting: Setting) -> Rows:
-    """A row a net and format; then the same beside torch.compile, which takes long to begin."""
+    """A row a net and format; then the same beside torch.compile, which takes long to begin, so not beside an interpreter."""
     nets: dict[str, Net] = QUICK if setting.quick else NETS
     cases = [(name, dtype) for name in nets for dtype in ("float32", "float16") if not setting.quick or (name, dtype) in _TRIED]
     for name, dtype in cases:
         yield f"{name} {dtype}", lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, False)  # type: ignore[misc]
-    if setting.torch is not None:
+    if setting.torch is not None and setting.device != "gpu-sim":
         for name, dtype in cases[:1] if setting.quick else cases:
             yield f"{name} {dtype} torch.compile", (
                 lambda name=name, dtype=dtype: _row(setting, nets[name], dtype, True)  # type: ignore[misc]
@@ -104,7 +104,7 @@ def _row(setting: Setting, net: Net, dtype: str, compiled: bool) -> dict[str, An
         if f"{side}forward" in row and f"{side}step" in row:
             row |= _told(side, row[f"{side}forward"]["median"], row[f"{side}step"]["median"], batch * work, batch * executed(net))
     if "torch step" in row:
-        row["share of torch"] = row["torch step"]["median"] / row["step"]["median"]
+        row["share of torch"] = setting.of_torch(row["torch step"]["median"], row["step"]["median"])
     return row
 
 

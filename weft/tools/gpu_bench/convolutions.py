@@ -86,7 +86,7 @@ def _row(setting: Setting, layer: Layer, batch: int, part: str, dtype: str) -> d
     for last in (False, True):
         sides[f"torch channels {'last' if last else 'first'}"] = _torch(setting, part, g, last)
     row |= setting.timed(sides)
-    return {**row, **_rates(row, batch * layer.flops)}
+    return {**row, **_rates(setting, row, batch * layer.flops)}
 
 
 def _on_cpu(function: Callable[..., Any], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -95,11 +95,12 @@ def _on_cpu(function: Callable[..., Any], arrays: tuple[np.ndarray, ...]) -> np.
         return wf.jit(function)(*[wf.array(a.astype(np.float32)) for a in arrays]).numpy()
 
 
-def _rates(row: dict[str, Any], flops: int) -> dict[str, float]:
-    found = {"weft GFLOP/s": flops / row["weft"]["median"] / 1e9}
+def _rates(setting: Setting, row: dict[str, Any], flops: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"weft GFLOP/s": flops / row["weft"]["median"] / 1e9}
     peers = [row[key]["median"] for key in row if key.startswith("torch") and isinstance(row[key], dict)]
     if peers:
-        found |= {"torch GFLOP/s": flops / min(peers) / 1e9, "share of torch": min(peers) / row["weft"]["median"]}
+        found["torch GFLOP/s"] = flops / min(peers) / 1e9
+        found["share of torch"] = setting.of_torch(min(peers), row["weft"]["median"])
     return found
 
 
@@ -134,7 +135,7 @@ def _stack(setting: Setting, dtype: str) -> dict[str, Any]:
     for last in (False, True) if setting.torch is not None else ():
         sides[f"torch channels {'last' if last else 'first'}"] = _torch_stack(setting, x, filters, last)
     row |= setting.timed(sides)
-    return {**row, **_rates(row, STACK * 2 * batch * channels**2 * 9 * side**2)}
+    return {**row, **_rates(setting, row, STACK * 2 * batch * channels**2 * 9 * side**2)}
 
 
 def _torch_stack(setting: Setting, x: np.ndarray, filters: list[np.ndarray], last: bool) -> Callable[[], Any]:

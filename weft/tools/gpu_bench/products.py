@@ -81,7 +81,7 @@ def _row(setting: Setting, kind: str, n: int) -> dict[str, Any]:
         if side in row:
             row[f"{side} GFLOP/s"] = 2 * n**3 / row[side]["median"] / 1e9
     if "torch" in row:
-        row["share of torch"] = row["torch"]["median"] / row["weft"]["median"]
+        row["share of torch"] = setting.of_torch(row["torch"]["median"], row["weft"]["median"])
     if setting.torch is not None:
         setting.torch.tf32(False)
     return row

@@ -11,6 +11,7 @@ from weft.errors import DataError
 from weft.files import write_whole
 
 FORM = 1  # of the files
+_SHORT = 160  # letters
 WORKING, DONE, CUT, FAILED = "running", "done", "cut", "failed"
 
 
@@ -64,5 +65,24 @@ def _plain(value: Any) -> Any:
 
 
 def wrong(found: dict[str, Any]) -> list[str]:
-    """The names of rows whose numbers are not right, or that raised."""
-    return [row["name"] for row in found["rows"] if row.get("right") is False or "error" in row]
+    """The names of rows whose numbers are not right."""
+    return [row["name"] for row in found["rows"] if row.get("right") is False]
+
+
+def failed(found: dict[str, Any]) -> dict[str, str]:
+    """The rows that have no figures, since they raised or ended their process, and why, in short."""
+    return {row["name"]: _short(row["error"]) for row in found["rows"] if "error" in row}
+
+
+def _short(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= _SHORT else line[: _SHORT - 3] + "..."
+
+
+def try_again(folder: Path, step: str) -> None:
+    """Rows without figures are taken out, so that they are measured once more; why they failed stays in the file."""
+    found = read(folder, step)
+    if found is not None and failed(found):
+        found["failed before"] = [*found.get("failed before", []), *[row for row in found["rows"] if "error" in row]]
+        found.update(rows=[row for row in found["rows"] if "error" not in row], status=WORKING, reason="")
+        write(folder, found)

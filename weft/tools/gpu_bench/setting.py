@@ -66,6 +66,10 @@ class Setting:
             side.watch.end()
         return {**turns(made, QUICK if self.quick else effort or Effort()), **failed}
 
+    def of_torch(self, peer: float, seconds: float) -> float | None:
+        """What weft reaches as a share of PyTorch, from both's seconds; None beside an interpreter, where that says nothing."""
+        return None if self.device == "gpu-sim" else peer / seconds
+
     def _watch_of(self, name: str, host: bool) -> Watch:
         if name.startswith("torch") and self.torch is not None:
             return self.torch.clock if host else self.torch.watch

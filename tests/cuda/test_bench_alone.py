@@ -1,0 +1,143 @@
+"""``weft bench gpu`` and its processes: they end with it, one run at a time works in a folder, what failed is tried again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cuda.bench_running import LAUNCH, STUB, bench, over_the_stub, step
+from weft.tools.cli import main
+from weft.tools.gpu_bench import record
+
+pytest.importorskip("triton")
+
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
+
+
+def started(folder: Path, rows: str) -> subprocess.Popen[str]:
+    """The command in a process of its own, in the middle of its first step: it has begun a row, and is working on another."""
+    with pytest.MonkeyPatch.context() as patch:
+        over_the_stub(patch, rows)
+        code = (
+            "import sys; from weft.tools.gpu_bench import command; command.why_not = lambda name: None; "
+            f"command.CHILD = {STUB!r}; from weft.tools.cli import main; "
+            f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(folder)]!r}))"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not (record.read(folder, "launch") or {"rows": []})["rows"]:
+        time.sleep(0.05)
+    return process
+
+
+def working(folder: Path) -> list[int]:
+    """The processes that work for a folder: those of steps, and what these have started."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and str(folder) in _words(name)]
+
+
+def _words(pid: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def wait_until_nobody_works(folder: Path) -> None:
+    end = time.monotonic() + 30
+    while time.monotonic() < end and working(folder):
+        time.sleep(0.05)
+    assert working(folder) == []
+
+
+@pytest.mark.parametrize("number", ENDS, ids=lambda n: n.name)
+def test_nothing_outlives_the_command(number: signal.Signals, tmp_path: Path) -> None:
+    """However it ends, in the middle of a row: also what a row has started ends, and the run can go on."""
+    process = started(tmp_path, "STARTS")
+    assert len(working(tmp_path)) >= 2  # the step's process, and what a row of it has started
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == ENDS[number]
+    assert number == signal.SIGKILL or f"interrupted; `--resume --out {tmp_path}`" in out
+    wait_until_nobody_works(tmp_path)
+    found, before = step(tmp_path, "launch"), (tmp_path / "launch.json").read_bytes()
+    assert found["status"] == "running" and "one" in found["rows"] and found["doing"] is not None
+    time.sleep(1.0)
+    assert (tmp_path / "launch.json").read_bytes() == before  # nobody works on
+    with pytest.MonkeyPatch.context() as patch:
+        over_the_stub(patch, "SLOW")
+        assert bench(tmp_path, "--only", "launch", "--resume") == 0
+    assert list(step(tmp_path, "launch")["rows"]) == ["one", "two", "three", "four"]
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_one_run_at_a_time_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    process = started(tmp_path, "SLOW")
+    over_the_stub(monkeypatch, "ALL")
+    try:
+        for more in ((), ("--resume",), ("--resume", "--quick"), ("--only", "attention")):
+            assert bench(tmp_path, *more) == 1
+            said = capsys.readouterr()
+            assert f"weft: bench gpu: the folder '{tmp_path}' is another run's while that lasts" in said.err and not said.out
+            assert f"(process {process.pid} on " in said.err and "name another by --out" in said.err
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert bench(tmp_path, "--only", "launch", "--resume") == 0
+
+
+def test_what_failed_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """Rows without figures, however they came to that; those that are there stay, and why others failed stays in the file."""
+    over_the_stub(monkeypatch, "FAULTS")
+    assert bench(tmp_path, "--only", "launch") == 1
+    before = step(tmp_path, "launch")
+    over_the_stub(monkeypatch, "MENDED")
+    assert bench(tmp_path, "--only", "launch", "--resume") == 0
+    after = step(tmp_path, "launch")
+    assert after["rows"].keys() == before["rows"].keys() and all(row["right"] for row in after["rows"].values())
+    for name in ("first", "last"):
+        assert after["rows"][name] == before["rows"][name]
+    assert [row["name"] for row in after["failed before"]] == ["raises", "dies", "loses"]
+    assert all(row["error"] for row in after["failed before"])
+    capsys.readouterr()
+    assert bench(tmp_path, "--only", "launch", "--resume") == 0
+    out = capsys.readouterr().out
+    assert "launch: done before" in out and "tries once more" not in out
+
+
+def test_what_fails_again_is_said_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    over_the_stub(monkeypatch, "FAULTS")
+    for _ in range(2):
+        assert bench(tmp_path, "--only", "launch", *["--resume"] * tmp_path.joinpath("launch.json").exists()) == 1
+        out = capsys.readouterr().out
+        assert "no figures: raises (ValueError: what is wrong), dies (its process died of SIGSEGV" in out
+    assert len(step(tmp_path, "launch")["failed before"]) == 3
+
+
+@pytest.mark.parametrize(("place", "more", "says"), [
+    ("none", ("--resume",), "bench gpu: --resume: there is no folder '{}' to go on with; name the folder by --out"),
+    ("file", (), "bench gpu: --out: results cannot be written to '{}': File exists"),
+    ("file/in", (), "bench gpu: --out: results cannot be written to '{}': Not a directory"),
+    ("/proc/weft-bench", (), "bench gpu: --out: results cannot be written to '{}': No such file or directory"),
+])
+def test_folders_that_are_none(
+    place: str, more: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys,
+) -> None:
+    over_the_stub(monkeypatch, "ALL")
+    (tmp_path / "file").write_text("x")
+    folder = tmp_path / place
+    assert main(["bench", "gpu", "--out", str(folder), *more]) == 1
+    said = capsys.readouterr()
+    assert said.err == f"weft: {says.format(folder)}\n" and not said.out and sorted(os.listdir(tmp_path)) == ["file"]
+
+
+@pytest.mark.parametrize(("only", "says"), [("launch", "1 step on gpu"), ("launch,attention", "2 steps on gpu")])
+def test_steps_are_counted(only: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    over_the_stub(monkeypatch, "ALL")
+    assert bench(tmp_path, "--only", only, "--minutes", "1") == 0
+    assert capsys.readouterr().out.startswith(f"{says} in 1 minute; results: {tmp_path}\n")
