@@ -9,6 +9,7 @@ makes float32. Comparisons ask :func:`compared`: their result is bool, so they m
 from __future__ import annotations
 
 import builtins
+import numbers
 from typing import Any
 
 import ml_dtypes
@@ -25,8 +26,8 @@ COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
 ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
 
 
-class DType:
-    """A dtype by its name in ``wf``: it is NumPy's dtype wherever one is asked for, and makes a scalar when it is called.
+class DType(type):
+    """The class of ``wf.float32`` and its kin: NumPy's dtype wherever one is asked for, it makes a scalar when it is called.
 
     Parameters
     ----------
@@ -37,54 +38,81 @@ class DType:
     >>> import weft as wf
     >>> wf.float32(3), wf.ones(2).dtype == wf.float32, isinstance(wf.ones(2).sum(), wf.float32)
     (float32(3.0), True, True)
+    >>> wf.float64("2.5"), issubclass(wf.float32, wf.floating), wf.float32 | None
+    (float64(2.5), True, weft.dtypes.float32 | None)
     """
 
-    __slots__ = ("dtype",)
+    dtype: np.dtype
 
-    def __init__(self, dtype: np.dtype) -> None:
-        self.dtype: np.dtype = dtype
+    def __new__(cls, name: str, bases: tuple[type, ...], content: dict[str, Any]) -> DType:
+        if bases:
+            raise TypeError(
+                f"class {name}: it cannot be made from {bases[0].__name__}, for weft's own numbers would be none of it; "
+                "make a class that holds a number"
+            )
+        return super().__new__(cls, name, bases, content)
 
-    def __call__(self, x: Any = 0, imag: Any = None) -> Any:
+    def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
         import weft
 
         if imag is not None:
-            if self.dtype.kind != "c":
-                raise TypeError(f"{self.dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
+            if cls.dtype.kind != "c":
+                raise TypeError(f"{cls.dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
             x = weft.asarray(x) + 1j * weft.asarray(imag)
-        found = weft.astype(x, self.dtype)
+        if x is None or isinstance(x, str | bytes):
+            x = weft.array(x, dtype=cls.dtype)
+        found = weft.astype(x, cls.dtype)
         return found if found.ndim else found[()]
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__doc__":  # nothing of what protocols ask for
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):  # nothing of what protocols ask for
             raise AttributeError(name)
-        return getattr(self.dtype, name)
+        return getattr(cls.dtype, name)
 
-    def __eq__(self, other: object) -> Any:
-        return self.dtype == (other.dtype if isinstance(other, DType) else other)
+    def __eq__(cls, other: object) -> Any:
+        return cls.dtype == (other.dtype if isinstance(other, DType) else other)
 
-    def __hash__(self) -> int:
-        return hash(self.dtype)
+    def __hash__(cls) -> int:
+        return hash(cls.dtype.type)  # as NumPy's name for it, which x.dtype.type is
 
-    def __repr__(self) -> str:
-        return repr(self.dtype)
+    def __repr__(cls) -> str:
+        return repr(cls.dtype)
 
-    def __str__(self) -> str:
-        return str(self.dtype)
+    def __str__(cls) -> str:
+        return str(cls.dtype)
 
-    def __reduce__(self) -> Any:
-        return DType, (self.dtype,)
-
-    def __instancecheck__(self, x: Any) -> Any:
+    def __instancecheck__(cls, x: Any) -> Any:
         import weft
 
-        return isinstance(x, (weft.Scalar, np.generic)) and x.dtype == self.dtype
+        return isinstance(x, (weft.Scalar, np.generic)) and x.dtype == cls.dtype
+
+    def __subclasscheck__(cls, other: Any) -> Any:
+        return other is cls or other is cls.dtype.type
 
 
-bool = DType(formats.BOOL.numpy)  # noqa: A001  the array API's name
-int8, int16, int32, int64 = map(DType, SIGNED)
-uint8, uint16, uint32, uint64 = map(DType, UNSIGNED)
-float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64 = map(DType, FLOATS)
-csingle, cdouble = complex64, complex128 = tuple(map(DType, COMPLEX))
+def _class(format: Format) -> DType:
+    """The class of a format's scalars; Python's own numbers know what kind it is of."""
+    made = DType(format.name, (), {"dtype": format.numpy, "__module__": __name__, "__slots__": ()})
+    if format.kind in _NUMBERS:
+        _NUMBERS[format.kind].register(made)
+    return made
+
+
+_NUMBERS: dict[str, Any] = {
+    "signed": numbers.Integral, "unsigned": numbers.Integral, "float": numbers.Real, "complex": numbers.Complex,
+}
+CLASSES: dict[Format, DType] = {f: _class(f) for f in formats.EVERY.values()}
+
+
+def _classes(kind: str) -> tuple[DType, ...]:
+    return tuple([CLASSES[f] for f in formats.of_kind(kind)])
+
+
+(bool,) = _classes("bool")  # noqa: A001  the array API's name
+int8, int16, int32, int64 = _classes("signed")
+uint8, uint16, uint32, uint64 = _classes("unsigned")
+float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64 = _classes("float")
+csingle, cdouble = complex64, complex128 = _classes("complex")
 bool_, byte, ubyte, short, ushort, half, single, double = bool, int8, uint8, int16, uint16, float16, float32, float64
 intc, int_, intp, long, longlong = int32, int64, int64, int64, int64
 uintc, uint, uintp, ulong, ulonglong = uint32, uint64, uint64, uint64, uint64

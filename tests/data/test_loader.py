@@ -37,7 +37,7 @@ def test_every_sample_once_in_order(workers: int, drop_last: bool) -> None:
     loader = Loader(Squares(53, slow=True), batch_size=8, workers=workers, drop_last=drop_last)
     assert len(loader) == (6 if drop_last else 7)
     found = list(loader)
-    assert all(type(a) is wf.Array for pair in found for a in pair)
+    assert all(type(a) is wf.ndarray for pair in found for a in pair)
     labels = np.concatenate([y.numpy() for _, y in found])
     assert labels.tolist() == list(range(48 if drop_last else 53))
     for x, y in found:
