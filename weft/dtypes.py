@@ -232,7 +232,7 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return formats.weak_compared(kind, FROM_NUMPY[dtype]).numpy
+    return formats.weak_compared(kind, spelled(dtype)).numpy
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
@@ -246,7 +246,7 @@ def same_kind(source: np.dtype, target: np.dtype) -> Any:
     -------
     bool
     """
-    return formats.same_kind(FROM_NUMPY[source], FROM_NUMPY[target])
+    return formats.same_kind(spelled(source), spelled(target))
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:
@@ -261,7 +261,7 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return formats.weak(kind, FROM_NUMPY[dtype]).numpy
+    return formats.weak(kind, spelled(dtype)).numpy
 
 
 def floating(dtype: np.dtype) -> np.dtype:
@@ -275,7 +275,7 @@ def floating(dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return formats.floating(FROM_NUMPY[dtype]).numpy
+    return formats.floating(spelled(dtype)).numpy
 
 
 def summed(dtype: np.dtype) -> np.dtype:
@@ -289,7 +289,7 @@ def summed(dtype: np.dtype) -> np.dtype:
     -------
     numpy.dtype
     """
-    return formats.summed(FROM_NUMPY[dtype]).numpy
+    return formats.summed(spelled(dtype)).numpy
 
 
 def result_type(*operands: Any) -> np.dtype:

@@ -6,7 +6,6 @@ through which it reads and writes. A Scalar is an Array without dimensions whose
 
 from __future__ import annotations
 
-import numbers
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -415,7 +414,7 @@ class Scalar(Value, Array):
 
     def __new__(cls, x: Any = 0.0) -> Scalar:
         given = x if isinstance(x, int | complex | Array | np.generic) else float(x)
-        return wrap(as_node(given, FLOAT64 if type(given) is float else None))  # type: ignore[return-value]
+        return wrap(as_node(given, FLOAT64 if type(given) in (float, complex) else None))  # type: ignore[return-value]
 
     def __init__(self, x: Any = 0.0) -> None:
         """It has been made."""
@@ -449,9 +448,6 @@ class Scalar(Value, Array):
 
     def __reduce__(self) -> Any:
         return _unpickle_scalar, (np.array(self.numpy()),)
-
-
-numbers.Number.register(Scalar)  # as NumPy's scalars are
 
 
 def _rows(value: Any) -> bool:

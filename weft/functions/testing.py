@@ -21,8 +21,8 @@ def _seen(x: Any, narrow: bool) -> Any:
     """What NumPy is to see of an argument. Its functions find no NaN in formats that are not its own, which float32 holds."""
     if isinstance(x, dict):
         return {key: _seen(value, narrow) for key, value in x.items()}
-    if type(x) in (list, tuple):
-        return type(x)([_seen(value, narrow) for value in x])
+    if isinstance(x, list | tuple):
+        return (list if isinstance(x, list) else tuple)([_seen(value, narrow) for value in x])
     found = x.numpy() if isinstance(x, Array) else x
     if not narrow and isinstance(found, np.ndarray | np.generic) and found.dtype.isbuiltin == 2:
         found = np.asarray(found, np.float32)

@@ -150,7 +150,7 @@ def _traced(
         alive = _alive(inner, collect)
         inner.tape.close()
         ends, places_of = found.settled(alive)
-        kinds += [Array] * (len(ends) - len(kinds))
+        kinds += [ndarray] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
     return _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
 
