@@ -225,11 +225,9 @@ def _read_as(value: str | bytes | None, dtype: Format) -> Node:
     try:
         return numpy_node(_as_numpy(value, dtype))
     except (ValueError, TypeError, OverflowError) as error:
-        function, argument = place_of(value)
-        where = f"{function}: {argument}: " if argument else f"{function}: " if function else ""
         kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
         why = "only floats have a NaN for it" if value is None else "it says no number of this dtype"
-        raise kind(f"{where}{value!r} cannot be held by {dtype.name}: {why}") from None
+        raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
 
 
 def _exact(dtype: Format) -> Format:

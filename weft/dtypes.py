@@ -9,7 +9,6 @@ makes float32. Comparisons ask :func:`compared`: their result is bool, so they m
 from __future__ import annotations
 
 import builtins
-import numbers
 from typing import Any
 
 import ml_dtypes
@@ -18,90 +17,13 @@ import numpy as np
 from weft import formats
 from weft.errors import DTypeError
 from weft.formats import FROM_NUMPY, Format
+from weft.number_types import CLASSES, DType
 from weft.spelling import spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
 COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
 ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
-
-
-class DType(type):
-    """The class of ``wf.float32`` and its kin: NumPy's dtype wherever one is asked for, it makes a scalar when it is called.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.float32(3), wf.ones(2).dtype == wf.float32, isinstance(wf.ones(2).sum(), wf.float32)
-    (float32(3.0), True, True)
-    >>> wf.float64("2.5"), issubclass(wf.float32, wf.floating), wf.float32 | None
-    (float64(2.5), True, weft.dtypes.float32 | None)
-    """
-
-    dtype: np.dtype
-
-    def __new__(cls, name: str, bases: tuple[type, ...], content: dict[str, Any]) -> DType:
-        if bases:
-            raise TypeError(
-                f"class {name}: it cannot be made from {bases[0].__name__}, for weft's own numbers would be none of it; "
-                "make a class that holds a number"
-            )
-        return super().__new__(cls, name, bases, content)
-
-    def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
-        import weft
-
-        if imag is not None:
-            if cls.dtype.kind != "c":
-                raise TypeError(f"{cls.dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
-            x = weft.asarray(x) + 1j * weft.asarray(imag)
-        if x is None or isinstance(x, str | bytes):
-            x = weft.array(x, dtype=cls.dtype)
-        found = weft.astype(x, cls.dtype)
-        return found if found.ndim else found[()]
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):  # nothing of what protocols ask for
-            raise AttributeError(name)
-        return getattr(cls.dtype, name)
-
-    def __eq__(cls, other: object) -> Any:
-        return cls.dtype == (other.dtype if isinstance(other, DType) else other)
-
-    def __hash__(cls) -> int:
-        return hash(cls.dtype.type)  # as NumPy's name for it, which x.dtype.type is
-
-    def __repr__(cls) -> str:
-        return repr(cls.dtype)
-
-    def __str__(cls) -> str:
-        return str(cls.dtype)
-
-    def __instancecheck__(cls, x: Any) -> Any:
-        import weft
-
-        return isinstance(x, (weft.Scalar, np.generic)) and x.dtype == cls.dtype
-
-    def __subclasscheck__(cls, other: Any) -> Any:
-        return other is cls or other is cls.dtype.type
-
-
-def _class(format: Format) -> DType:
-    """The class of a format's scalars; Python's own numbers know what kind it is of."""
-    made = DType(format.name, (), {"dtype": format.numpy, "__module__": __name__, "__slots__": ()})
-    if format.kind in _NUMBERS:
-        _NUMBERS[format.kind].register(made)
-    return made
-
-
-_NUMBERS: dict[str, Any] = {
-    "signed": numbers.Integral, "unsigned": numbers.Integral, "float": numbers.Real, "complex": numbers.Complex,
-}
-CLASSES: dict[Format, DType] = {f: _class(f) for f in formats.EVERY.values()}
 
 
 def _classes(kind: str) -> tuple[DType, ...]:
@@ -231,6 +153,11 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
     return formats.weak_compared(kind, spelled(dtype)).numpy
 
@@ -245,6 +172,11 @@ def same_kind(source: np.dtype, target: np.dtype) -> Any:
     Returns
     -------
     bool
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
     return formats.same_kind(spelled(source), spelled(target))
 
@@ -260,6 +192,11 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
     return formats.weak(kind, spelled(dtype)).numpy
 
@@ -274,6 +211,11 @@ def floating(dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
     return formats.floating(spelled(dtype)).numpy
 
@@ -288,6 +230,11 @@ def summed(dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
     return formats.summed(spelled(dtype)).numpy
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar
-from weft.dtypes import DType, result_type
+from weft.dtypes import result_type
 from weft.errors import DTypeError, said_by, short
 from weft.formats import FLOATS
+from weft.number_types import DType
 from weft.spelling import spelled
 
 _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # floats that NumPy knows as generics only
