@@ -161,3 +161,33 @@ def test_a_class_of_all_dtypes_is_no_dtype() -> None:
         with pytest.raises(TypeError, match="issubdtype: arg1=.* is the class of numbers of every dtype; ask x.dtype in place"):
             wf.issubdtype(kind, wf.floating)
     assert wf.issubdtype(wf.float32(1).__class__, wf.floating)
+
+
+seen: set[type] = set()
+
+
+class Watched(wf.nn.Module):
+    """A layer that notes of which class its inputs, and what is made of them, are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = wf.nn.Linear(3, 2)
+
+    def forward(self, x: Any) -> Any:
+        seen.update(map(type, (x, x[:1], x * 2, x.reshape(-1))))
+        return self.inner(x)
+
+
+def test_nothing_is_of_the_class_of_both() -> None:
+    """``Array`` is a base: what is made where it is an ndarray or a Scalar, in each way that arrays come into being."""
+    x, net = np.random.default_rng().normal(size=(24, 3)).astype("float32"), Watched()
+    wf.train.fit(net, x, np.zeros(24, "int64"), epochs=1, batch_size=7, validation=0.25, show=False)
+    a = wf.array(x)
+    found = {
+        "jit": wf.jit(lambda a: (a * 2, a.sum(), a[0], a))(a), "grad": wf.grad(lambda a: (a**2).sum())(a),
+        "vmap": wf.vmap(lambda row: row.sum())(a), "scan": wf.scan(lambda c, row: (c + row, row.sum()), a[0], a),
+        "views": (a[1:], a.T, a.real, a.view("int32"), a[a > 0], a[[0, 1]]), "copies": (a.copy(), pickle.loads(pickle.dumps(a))),
+        "numpy": (np.exp(a), np.concatenate([a, a])), "made": (wf.zeros(()), wf.random.normal(size=2), wf.Scalar(2.0)),
+    }
+    kinds = {name: {type(leaf) for leaf in wf.tree_leaves(value)} for name, value in found.items()}
+    assert seen == {wf.ndarray} and all(k <= {wf.ndarray, wf.Scalar} for k in kinds.values()), (seen, kinds)
