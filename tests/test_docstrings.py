@@ -46,7 +46,7 @@ def public() -> dict[str, Any]:
     for room in rooms.rooms():
         for name in rooms.public(room):
             plain = rooms._ours(name.value) and not (inspect.isclass(name.value) and issubclass(name.value, Exception))
-            if plain and name.value not in (wf.Array, wf.Scalar) and name.value not in found.values():
+            if plain and name.value not in (wf.Array, wf.ndarray, wf.Scalar) and name.value not in found.values():
                 found[name.path] = name.value
     return found
 

@@ -126,9 +126,9 @@ _MODULES = {
         name: f"weft.{name}"
         for name in ("data", "devices", "dtypes", "errors", "io", "losses", "nn", "optim", "tools", "train")
     },
-    **{name: f"weft.functions.{name}" for name in ("emath", "fft", "lib", "linalg", "random")},
+    **{name: f"weft.functions.{name}" for name in ("emath", "fft", "lib", "linalg", "random", "testing")},
     # NumPy's own, which take arrays of weft
-    **{name: f"numpy.{name}" for name in ("exceptions", "polynomial", "testing", "typing")},
+    **{name: f"numpy.{name}" for name in ("exceptions", "polynomial", "typing")},
 }
 
 __all__ = sorted([

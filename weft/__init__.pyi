@@ -201,8 +201,10 @@ from weft import (
     data as data, devices as devices, dtypes as dtypes, errors as errors, io as io, losses as losses, nn as nn,
     optim as optim, tools as tools, train as train,
 )
-from weft.functions import emath as emath, fft as fft, lib as lib, linalg as linalg, random as random
-from numpy import exceptions as exceptions, polynomial as polynomial, testing as testing, typing as typing
+from weft.functions import (
+    emath as emath, fft as fft, lib as lib, linalg as linalg, random as random, testing as testing,
+)
+from numpy import exceptions as exceptions, polynomial as polynomial, typing as typing
 
 __array_api_version__: str
 __version__: str

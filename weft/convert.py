@@ -195,10 +195,12 @@ def assigned(value: Any, dtype: Format) -> Node:
         return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf" and dtype not in FLOATS:
         return assigned(value.item(), dtype)
+    if value is None or isinstance(value, str | bytes):
+        return _read_as(value, dtype)
     if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in _leaves(value)):
         value = asked(value)
         try:
-            return numpy_node(np.asarray(value, dtype.numpy))
+            return numpy_node(_as_numpy(value, dtype))
         except (ValueError, TypeError, OverflowError):
             _from_list(value, value)  # what is no array at all is said in its own words
             for leaf in _leaves(value):
@@ -208,6 +210,24 @@ def assigned(value: Any, dtype: Format) -> Node:
         found = _listed(value)
         return cast(found if isinstance(found, Node) else in_dtype(found, _exact(dtype)), dtype)
     return cast(as_node(value, dtype), dtype)
+
+
+def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
+    """What NumPy makes of numbers, texts and None in ``dtype``; ml_dtypes' formats cannot read texts and None themselves."""
+    leaves = _leaves(value) if isinstance(value, list | tuple) else (value,)
+    if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in leaves):
+        return np.asarray(value, dtype.numpy)
+    return converted(np.asarray(value, np.float64), dtype.numpy)
+
+
+def _read_as(value: str | bytes | None, dtype: Format) -> Node:
+    """The number that a text says; None is NaN."""
+    try:
+        return numpy_node(_as_numpy(value, dtype))
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
+        why = "only floats have a NaN for it" if value is None else "it says no number of this dtype"
+        raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
 
 
 def _exact(dtype: Format) -> Format:

@@ -17,6 +17,7 @@ import numpy as np
 from weft import formats
 from weft.errors import DTypeError
 from weft.formats import FROM_NUMPY, Format
+from weft.number_types import CLASSES, DType
 from weft.spelling import spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
@@ -25,66 +26,15 @@ COMPLEX = tuple(f.numpy for f in formats.of_kind("complex"))
 ALL = tuple(f.numpy for f in formats.FORMATS.values())  # but for the complex ones
 
 
-class DType:
-    """A dtype by its name in ``wf``: it is NumPy's dtype wherever one is asked for, and makes a scalar when it is called.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.float32(3), wf.ones(2).dtype == wf.float32, isinstance(wf.ones(2).sum(), wf.float32)
-    (float32(3.0), True, True)
-    """
-
-    __slots__ = ("dtype",)
-
-    def __init__(self, dtype: np.dtype) -> None:
-        self.dtype: np.dtype = dtype
-
-    def __call__(self, x: Any = 0, imag: Any = None) -> Any:
-        import weft
-
-        if imag is not None:
-            if self.dtype.kind != "c":
-                raise TypeError(f"{self.dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
-            x = weft.asarray(x) + 1j * weft.asarray(imag)
-        found = weft.astype(x, self.dtype)
-        return found if found.ndim else found[()]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__doc__":  # nothing of what protocols ask for
-            raise AttributeError(name)
-        return getattr(self.dtype, name)
-
-    def __eq__(self, other: object) -> Any:
-        return self.dtype == (other.dtype if isinstance(other, DType) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.dtype)
-
-    def __repr__(self) -> str:
-        return repr(self.dtype)
-
-    def __str__(self) -> str:
-        return str(self.dtype)
-
-    def __reduce__(self) -> Any:
-        return DType, (self.dtype,)
-
-    def __instancecheck__(self, x: Any) -> Any:
-        import weft
-
-        return isinstance(x, (weft.Scalar, np.generic)) and x.dtype == self.dtype
+def _classes(kind: str) -> tuple[DType, ...]:
+    return tuple([CLASSES[f] for f in formats.of_kind(kind)])
 
 
-bool = DType(formats.BOOL.numpy)  # noqa: A001  the array API's name
-int8, int16, int32, int64 = map(DType, SIGNED)
-uint8, uint16, uint32, uint64 = map(DType, UNSIGNED)
-float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64 = map(DType, FLOATS)
-csingle, cdouble = complex64, complex128 = tuple(map(DType, COMPLEX))
+(bool,) = _classes("bool")  # noqa: A001  the array API's name
+int8, int16, int32, int64 = _classes("signed")
+uint8, uint16, uint32, uint64 = _classes("unsigned")
+float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64 = _classes("float")
+csingle, cdouble = complex64, complex128 = _classes("complex")
 bool_, byte, ubyte, short, ushort, half, single, double = bool, int8, uint8, int16, uint16, float16, float32, float64
 intc, int_, intp, long, longlong = int32, int64, int64, int64, int64
 uintc, uint, uintp, ulong, ulonglong = uint32, uint64, uint64, uint64, uint64
@@ -203,8 +153,13 @@ def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
-    return formats.weak_compared(kind, FROM_NUMPY[dtype]).numpy
+    return formats.weak_compared(kind, spelled(dtype)).numpy
 
 
 def same_kind(source: np.dtype, target: np.dtype) -> Any:
@@ -217,8 +172,13 @@ def same_kind(source: np.dtype, target: np.dtype) -> Any:
     Returns
     -------
     bool
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
-    return formats.same_kind(FROM_NUMPY[source], FROM_NUMPY[target])
+    return formats.same_kind(spelled(source), spelled(target))
 
 
 def weak(kind: type, dtype: np.dtype) -> np.dtype:
@@ -232,8 +192,13 @@ def weak(kind: type, dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
-    return formats.weak(kind, FROM_NUMPY[dtype]).numpy
+    return formats.weak(kind, spelled(dtype)).numpy
 
 
 def floating(dtype: np.dtype) -> np.dtype:
@@ -246,8 +211,13 @@ def floating(dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
-    return formats.floating(FROM_NUMPY[dtype]).numpy
+    return formats.floating(spelled(dtype)).numpy
 
 
 def summed(dtype: np.dtype) -> np.dtype:
@@ -260,8 +230,13 @@ def summed(dtype: np.dtype) -> np.dtype:
     Returns
     -------
     numpy.dtype
+
+    Raises
+    ------
+    DTypeError
+        As :func:`as_dtype`.
     """
-    return formats.summed(FROM_NUMPY[dtype]).numpy
+    return formats.summed(spelled(dtype)).numpy
 
 
 def result_type(*operands: Any) -> np.dtype:

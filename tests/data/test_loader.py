@@ -37,7 +37,7 @@ def test_every_sample_once_in_order(workers: int, drop_last: bool) -> None:
     loader = Loader(Squares(53, slow=True), batch_size=8, workers=workers, drop_last=drop_last)
     assert len(loader) == (6 if drop_last else 7)
     found = list(loader)
-    assert all(type(a) is wf.Array for pair in found for a in pair)
+    assert all(type(a) is wf.ndarray for pair in found for a in pair)
     labels = np.concatenate([y.numpy() for _, y in found])
     assert labels.tolist() == list(range(48 if drop_last else 53))
     for x, y in found:
@@ -193,7 +193,7 @@ X = np.zeros((10, 3), np.float32)
     (lambda: Loader(np.array(["a", "b"])), DTypeError, "array 0 must hold numbers"),
     (lambda: list(Loader([X[0], X[0, :2]], 2)), DataError, r"part 0 of the samples has shapes \(2,\), \(3,\)"),
     (lambda: wf.train.fit(net(), X, show=False), TypeError, "y is missing"),
-    (lambda: wf.train.fit(net(), Loader(X), show=False), TypeError, r"must give pairs \(x, y\), not Array"),
+    (lambda: wf.train.fit(net(), Loader(X), show=False), TypeError, r"must give pairs \(x, y\), not ndarray"),
     (lambda: wf.train.fit(net(), Loader((X, np.arange(10) // 8)), epochs=1, show=False, validation=Loader((X, np.arange(10)), 4)),
      ValueError, "label 2 at position 2"),
     (lambda: wf.train.fit(net(), Loader((X, np.arange(10)), 4), show=False), ValueError, "label 2 at position 2"),

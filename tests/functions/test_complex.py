@@ -92,7 +92,7 @@ def test_promotion() -> None:
     assert wf.array(np.array([1j])).dtype == wf.complex128 and wf.zeros(2, dtype=complex).dtype == wf.complex64
     assert wf.isdtype(wf.complex64, "complex floating") and not wf.isdtype(wf.complex64, "real floating")
     assert wf.can_cast(wf.float32, wf.complex64) and not wf.can_cast(wf.complex64, wf.float32)
-    assert complexed(FROM_NUMPY[wf.int32]).name == "complex64"
+    assert complexed(FROM_NUMPY[wf.int32.dtype]).name == "complex64"
 
 
 @pytest.mark.parametrize("dtype", COMPLEXES)
@@ -230,7 +230,7 @@ def test_what_is_refused(name: str) -> None:
 def test_primitives_without_a_twin_are_refused() -> None:
     """Whatever else takes a float refuses complex numbers when it is bound; nothing else would tell it apart."""
     own = {"real", "imag", "conj", "complex"} | {n for n, op in TABLE.items() if op.raises} | {"fft", "irfft"}
-    z = oracle.input_leaf((), FROM_NUMPY[wf.complex64])
+    z = oracle.input_leaf((), FROM_NUMPY[wf.complex64.dtype])
     for name, op in TABLE.items():
         if op.kind == "elementwise" and name not in TWINNED | own:
             for count in (1, 2):

@@ -143,3 +143,17 @@ def test_other_dtypes_are_refused(dtype: object) -> None:
     with pytest.raises(wf.errors.DTypeError), wf.default_dtype(dtype):
         pass
     assert wf.get_default_dtype() == np.float32
+
+
+def test_dtypes_that_numpy_leaves_out_are_left_out() -> None:
+    rng = np.random.default_rng()
+    dtypes = ("bool", "int8", "int32", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64", "complex128")
+    shapes = ((), (0,), (3,), (0, 2), (2, 3), (17,), (2000,), (3, 2, 2))
+    drawn = [np.asarray(rng.normal(size=shape) * 5).astype(dtype) for dtype in dtypes for shape in shapes]
+    arrays = [(wf.array(x), np.asarray(x)) for x in drawn]
+    with wf.default_dtype("float64"):
+        for ours, theirs in arrays:
+            assert repr(ours) == repr(theirs) == repr([ours])[1:-1]
+        assert repr(wf.ones(2, dtype="bfloat16")) == "array([1, 1], dtype=bfloat16)"
+    for ours, theirs in arrays:
+        assert repr(ours).endswith(f"dtype={theirs.dtype.name})")

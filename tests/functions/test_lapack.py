@@ -157,7 +157,7 @@ def test_products_of_vectors() -> None:
 def test_numpys_functions_are_wefts() -> None:
     x = wf.array(matrices((3, 3), "float32"))
     for found in (np.linalg.inv(x), np.linalg.eigh(x @ x.T).eigenvectors, np.linalg.svd(x)[1], np.fft.fft(x)):
-        assert type(found) is wf.Array
+        assert type(found) is wf.ndarray
 
 
 def test_integers_are_float32() -> None:

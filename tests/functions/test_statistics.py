@@ -181,7 +181,7 @@ ERRORS = [
     (lambda x: wf.argmin(x[:0], axis=0), wf.errors.ShapeError, r"argmin: .*\(0, 4\).*no element"),
     (lambda x: wf.argmax(x, axis=5), wf.errors.AxisError, "argmax: axis=5"),
     (lambda x: wf.sum(x, dtype="nonsense"), wf.errors.DTypeError, "nonsense"),
-    (lambda x: wf.mean(x, dtype=wf.int32), wf.errors.DTypeError, "cannot hold a mean"),
+    (lambda x: wf.mean(x, dtype=wf.bool), wf.errors.DTypeError, "cannot hold a mean"),
     (lambda x: wf.sum(x, axis=1.5), wf.errors.DTypeError, "sum: axis must be an integer, not 1.5"),
     (lambda x: wf.sum(3.0, axis=1), wf.errors.AxisError, "the array has no axes"),
     (lambda x: wf.subtract(x, wf.mean(x, axis=1)), wf.errors.ShapeError, "keepdims=True"),
@@ -208,3 +208,19 @@ def test_a_sum_of_nothing_is_zero(shape: tuple, axes: tuple, dtype: str) -> None
         wf.full(want.shape, 7, dtype=dtype).numpy()
         check(wf.sum(x, axis=axes), want)
         check(wf.sum(x + 0, axis=axes), want)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+def test_means_in_integers_as_numpys(dtype: str, axis: int | tuple | None) -> None:
+    rng = np.random.default_rng()
+    for source in ("float32", "float64", "int16", "uint8", "bool"):
+        x = rng.normal(size=(4, 7)) * 20
+        x = (x if source[0] in "fi" and dtype[0] == "i" else np.abs(x)).astype(source)
+        where = rng.random(x.shape) > 0.2
+        where[0] = where[:, 0] = True
+        for keepdims in (False, True):
+            for mask in (True, where):
+                want = np.mean(x, axis=axis, dtype=dtype, keepdims=keepdims, where=mask)
+                check(wf.mean(wf.array(x), axis=axis, dtype=dtype, keepdims=keepdims, where=mask), want, dtype=np.dtype(dtype))
+    assert wf.array([1, 2, 4]).mean(dtype=int) == 2 and wf.array([-1.9, -2.9]).mean(dtype="int8") == -1

@@ -28,7 +28,7 @@ def test_it_registers_itself_whoever_comes_first(first: str) -> None:
     imports = "import einops, weft as wf" if first == "einops" else (
         "import sys, weft as wf; wf.ones(2).numpy(); assert 'einops' not in sys.modules; import einops"
     )
-    code = f"{imports}\nx = einops.rearrange(wf.ones((2, 3)), 'a b -> b a'); assert type(x) is wf.Array and x.shape == (3, 2)"
+    code = f"{imports}\nx = einops.rearrange(wf.ones((2, 3)), 'a b -> b a'); assert type(x) is wf.ndarray and x.shape == (3, 2)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 

@@ -115,7 +115,7 @@ def test_bytes_alone_are_no_numbers(tmp_path) -> None:
     assert np.frombuffer(memoryview(a), "int32").tolist() == a.tolist() == [0, 1, 2, 3, 4]
 
 
-class Own(wf.Array):
+class Own(wf.ndarray):
     """A class of a user."""
 
     __slots__ = ()

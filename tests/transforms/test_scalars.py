@@ -60,8 +60,8 @@ def test_what_can_be_written_to_is_an_array():
         wf.array(3.0)[...],
         pickle.loads(pickle.dumps(wf.array(3.0))), np.asarray(s).view(), wf.empty(()), wf.astype(wf.array(2.0), "int8"),
     ):
-        assert kind(found) in (wf.Array, np.ndarray) and found.shape == ()
-        if kind(found) is wf.Array:
+        assert kind(found) in (wf.ndarray, np.ndarray) and found.shape == ()
+        if kind(found) is wf.ndarray:
             kept = found
             kept += 2
             assert kept is found
@@ -71,7 +71,7 @@ def test_what_can_be_written_to_is_an_array():
     assert base.tolist() == [[2.0, 7.0]]
     shaped_by = s.reshape(1), s.ravel(), s.flatten(), s[None], s[..., None], s[True], s.repeat(2)
     for shaped in (*shaped_by, wf.expand_dims(s, 0), wf.atleast_1d(s)):
-        assert kind(shaped) is wf.Array and shaped.shape in ((1,), (2,))
+        assert kind(shaped) is wf.ndarray and shaped.shape in ((1,), (2,))
         before = float(s)
         shaped[0] = -1e6
         assert float(s) == before
@@ -216,9 +216,9 @@ def test_jit_gives_the_class_that_the_function_gave():
     for _ in range(4):  # traced, found, and the native ways
         out = f(x)
         assert {k: kind(v) for k, v in out.items()} == {
-            "sum": wf.Scalar, "own": wf.Array, "first": wf.Scalar, "view": wf.Array, "same": wf.Array,
+            "sum": wf.Scalar, "own": wf.ndarray, "first": wf.Scalar, "view": wf.ndarray, "same": wf.ndarray,
         }
-    functions = (lambda x: x.sum(), wf.Scalar), (lambda x: wf.array(x.sum()), wf.Array), (lambda x: x * 2, wf.Array)
+    functions = (lambda x: x.sum(), wf.Scalar), (lambda x: wf.array(x.sum()), wf.ndarray), (lambda x: x * 2, wf.ndarray)
     for function, wanted in functions:
         g = wf.jit(function)
         for _ in range(5):
@@ -281,7 +281,7 @@ def test_inside_traces_the_same_rules_hold():
     assert wf.fori_loop(0, 3, lambda i, c: c + wf.arange(5)[i + 1], 0) == 6
     started = wf.array(1.0)
     last = wf.fori_loop(0, 3, lambda i, c: c * 2, started)
-    assert kind(last) is wf.Array and last == 8.0 and started == 1.0
+    assert kind(last) is wf.ndarray and last == 8.0 and started == 1.0
     with pytest.raises(TraceError, match="not known inside"):
         wf.jit(lambda x: {x.sum(): 1})(x)
     with pytest.raises(TraceError, match="not known inside"):
@@ -301,7 +301,7 @@ def test_a_module_makes_its_own_array_of_a_value():
             return x * self.factor
 
     net = Scale()
-    assert kind(net.factor) is wf.Array and list(net.parameters()) == ["factor"]
+    assert kind(net.factor) is wf.ndarray and list(net.parameters()) == ["factor"]
     step = wf.train.training_step(net, wf.losses.mse, wf.optim.SGD(0.1))
     x = wf.array([[1.0], [2.0]])
     for _ in range(30):

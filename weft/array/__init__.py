@@ -8,8 +8,13 @@ An Array holds a node of a graph and nothing of how it will be computed. What ca
 (``weft.functions``), not a method of its own.
 """
 
+from typing import TYPE_CHECKING
+
 from weft.array.core import Array, Scalar, _unpickle, holding, like, own, standing_for, wrap
 
-ndarray = Array  # NumPy's name, for isinstance
+if TYPE_CHECKING:
+    ndarray = Array  # functions say that they give an Array: to type checkers both are one
+else:
+    from weft.array.core import ndarray
 
 __all__ = ["Array", "Scalar", "_unpickle", "holding", "like", "ndarray", "own", "standing_for", "wrap"]

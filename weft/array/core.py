@@ -1,4 +1,4 @@
-"""Array: what the user holds, and Scalar: what NumPy gives as a scalar. Nothing runs until a result is looked at.
+"""Array: what the user holds, an ndarray or a Scalar, which NumPy gives as a scalar. Nothing runs until a result is looked at.
 
 An Array is the Cell of its own content, or a view: a path into another Array's content (``_base``, ``_path``),
 through which it reads and writes. A Scalar is an Array without dimensions whose content never changes.
@@ -6,8 +6,6 @@ through which it reads and writes. A Scalar is an Array without dimensions whose
 
 from __future__ import annotations
 
-import math
-import numbers
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,11 +17,12 @@ from weft import look as looking
 from weft.array import buffers
 from weft.array.habits import Habits
 from weft.array.operators import install
+from weft.array.values import Value
 from weft.bind import bind
 from weft.cell import FOLLOWED, LOCAL, WRITING, read, write
 from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
-from weft.formats import COMPLEX, Format, same_kind
+from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, input_leaf
 from weft.held import cut, enlist
@@ -38,14 +37,15 @@ _ASK = object()
 _ref = weakref.ref
 
 
-def wrap(node: Node, trace: Any = _ASK) -> Array:
+def wrap(node: Node, trace: Any = _ASK, kind: type[Array] | None = None) -> Array:
     """What an operation gives the user: an Array of its own that holds ``node``, a Scalar where there are no dimensions.
 
     trace : the trace this thread is in, where that is known
+    kind : ndarray, where it is to be one whatever its dimensions
     """
     if trace is _ASK:
         trace = LOCAL.trace
-    out = _new(Array if node.shape else Scalar)
+    out = _new(kind or (ndarray if node.shape else Scalar))
     out._node = node
     out._base = None
     out._trace = trace
@@ -62,11 +62,8 @@ def wrap(node: Node, trace: Any = _ASK) -> Array:
 
 
 def own(node: Node) -> Array:
-    """As :func:`wrap`, but always an Array: something to write into, such as what ``wf.zeros(())`` makes."""
-    out = wrap(node)
-    if not node.shape:
-        out.__class__ = Array
-    return out
+    """As :func:`wrap`, but always an ndarray: something to write into, such as what ``wf.zeros(())`` makes."""
+    return wrap(node, LOCAL.trace, ndarray)
 
 
 def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
@@ -78,12 +75,12 @@ def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
 
 
 def like(x: Any, node: Node) -> Array:
-    """``node``, which holds what ``x`` does in another form, as what ``x`` is: a Scalar of a Scalar, else an Array."""
+    """``node``, which holds what ``x`` does in another form, as what ``x`` is: a Scalar of a Scalar, else an ndarray."""
     return wrap(node) if isinstance(x, Scalar) else own(node)
 
 
 class Array(Habits):
-    """An n-dimensional array. Made by ``wf.array``, ``wf.zeros`` and the like.
+    """An n-dimensional array (a ``wf.ndarray``) or one number (a ``wf.Scalar``). Made by ``wf.array``, ``wf.zeros`` and the like.
 
     Examples
     --------
@@ -148,7 +145,7 @@ class Array(Habits):
                     base._set(put(read(base), self._path, node))
 
     def _view(self, path: Path) -> Array:
-        out = _new(Array)
+        out = _new(ndarray)
         base = self._base
         out._base = self if base is None else base
         out._path = path if base is None else onward(self._path, path)
@@ -272,7 +269,7 @@ class Array(Habits):
         if is_element(index, shape) and _rows(value):
             what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
             raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
-        if type(value) is Array and value._base is self.cell and self._shows(value, index, shape):
+        if type(value) is ndarray and value._base is self.cell and self._shows(value, index, shape):
             return  # the second half of a[i] += b: the view has been written
         path = basic(index, shape)
         if path is not None and LOCAL.trace is None and at_once.part_written(self, self._onward(path), value):
@@ -310,16 +307,10 @@ class Array(Habits):
         chosen = at(index, shape)
         return not chosen.axes and view._path == self._onward(chosen.path)
 
-    def __len__(self) -> int:
-        shape = self.node.shape
-        if not shape:
-            raise TypeError("len() of an array without dimensions")
-        return shape[0]
-
     def __iter__(self) -> Iterator[Array]:
         if not self.node.shape:
             raise TypeError("an array without dimensions cannot be iterated over")
-        return (self[i] for i in range(len(self)))
+        return (self[i] for i in range(self.node.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
@@ -358,6 +349,7 @@ class Array(Habits):
         self._set(cast(node, have.dtype))
         return self
 
+    __len__: Callable[..., int]  # of ndarray
     __lt__: Callable[..., Array]
     __add__: Callable[..., Array]
     __mul__: Callable[..., Array]
@@ -380,9 +372,30 @@ class Array(Habits):
     __rmatmul__: Callable[..., Array]
 
 
-class Scalar(Array):
+class ndarray(Array):  # noqa: N801  NumPy's name
+    """What holds numbers and can be written to: the class of arrays, under NumPy's name. A Scalar is none.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> a = wf.ones(3)
+    >>> type(a) is wf.ndarray, isinstance(a.sum(), wf.ndarray), isinstance(a.sum(), wf.Array)
+    (True, False, True)
+    """
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        shape = self.node.shape
+        if not shape:
+            raise TypeError("len() of an array without dimensions")
+        return shape[0]
+
+
+class Scalar(Value, Array):
     """One number with a dtype: what NumPy gives as a scalar. A full index, a sum of everything and ``x + y`` of two of them are.
 
+    ``wf.Scalar(x)`` of a Python number holds it whole, in float64 or int64; ``wf.float32(x)`` in the dtype that is named.
     It is a value: no operator changes it, ``s += 1`` binds the name to another one. So it hashes, and it may be a key of a
     dict or, where it holds an integer, an index. It is as lazy as any Array.
 
@@ -397,9 +410,14 @@ class Scalar(Array):
     """
 
     __slots__ = ()
+    __iter__ = None  # type: ignore[assignment]  # for Python would iterate over whatever has an index
 
-    def __hash__(self) -> int:
-        return hash(self.item())
+    def __new__(cls, x: Any = 0.0) -> Scalar:
+        given = x if isinstance(x, int | complex | Array | np.generic) else float(x)
+        return wrap(as_node(given, FLOAT64 if type(given) in (float, complex) else None))  # type: ignore[return-value]
+
+    def __init__(self, x: Any = 0.0) -> None:
+        """It has been made."""
 
     def _set(self, node: Node) -> None:
         raise TypeError(f"a {self.dtype.name} scalar cannot be written to: it is a value; make an array of it with wf.array(x)")
@@ -421,10 +439,6 @@ class Scalar(Array):
         found = super().__getitem__(index)
         return own(found.node) if found is self else found
 
-    def __repr__(self) -> str:
-        name = self.dtype.name
-        return f"{name}({self.numpy()!s})" if looking.known(self.node) else f"{name}(<not known while tracing>)"
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """As NumPy makes of its scalars: an array of its own, which may be written to."""
         return super().__array__(dtype, True if copy is None else copy)
@@ -434,27 +448,6 @@ class Scalar(Array):
 
     def __reduce__(self) -> Any:
         return _unpickle_scalar, (np.array(self.numpy()),)
-
-    def __copy__(self) -> Array:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Array:
-        return self
-
-    def __round__(self, digits: int | None = None) -> Any:
-        return round(self.item()) if digits is None else self.round(digits)
-
-    def __trunc__(self) -> int:
-        return math.trunc(self.item())
-
-    def __floor__(self) -> int:
-        return math.floor(self.item())
-
-    def __ceil__(self) -> int:
-        return math.ceil(self.item())
-
-
-numbers.Number.register(Scalar)  # as NumPy's scalars are
 
 
 def _rows(value: Any) -> bool:
@@ -481,7 +474,7 @@ def _unpickle_scalar(content: np.ndarray) -> Array:
 
 
 def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array:
-    """An Array (or a Scalar) of a buffer that exists: what a run has computed."""
+    """An ndarray or a Scalar of a buffer that exists: what a run has computed."""
     out = _new(kind)
     out._node = node = _new(Node)  # by hand: this is part of every warm call, and __init__ costs more than all of it
     node.op = INPUT
@@ -495,6 +488,6 @@ def holding(value: Any, shape: Shape, dtype: Format, kind: type[Array]) -> Array
     return out
 
 
-install(Array, Scalar, wrap)
-introduce(Array, Scalar)
-buffers.install(Array, Scalar)
+install(Array, ndarray, Scalar, wrap)
+introduce(ndarray, Scalar)
+buffers.install(Array, ndarray, Scalar)

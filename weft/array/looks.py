@@ -10,7 +10,7 @@ import numpy as np
 from weft import look as looking
 from weft.cell import LOCAL, Cell
 from weft.devices.base import ELSEWHERE
-from weft.formats import COMPLEX, INTEGERS, converted
+from weft.formats import COMPLEX, DEFAULT, INTEGERS, converted
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.natively import ELEMENTS
@@ -181,6 +181,8 @@ class Looks(Cell):
         if not looking.known(node):
             return f"array(<not known while tracing>, shape={node.shape}, dtype={node.dtype.name})"
         content = looking.look(node, free=True)
+        if DEFAULT.wide:  # the dtypes that NumPy leaves out are the ones that numbers have by themselves
+            return np.array_repr(content)
         text = np.array2string(content, separator=", ", prefix="array(")
         shape = f", shape={node.shape}" if 0 in node.shape and node.shape != (0,) else ""
         return f"array({text}{shape}, dtype={node.dtype.name})"

@@ -62,39 +62,39 @@ def _text(value: Any, dtype: Format) -> Node | None:
     return number_node(value, dtype) if type(value) is float and dtype in FLOATS else None
 
 
-def install(array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
-    """Give arrays their operators, and scalars those that differ: in place they make new objects."""
-    _CLASSES[:] = array, scalar, wrap
+def install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
+    """Give the base of both arrays' operators, and scalars those that differ: in place they make new objects."""
+    _CLASSES[:] = base, array, scalar, wrap
     for operation in OPERATIONS.values():
-        _install(array, scalar, wrap, operation)
+        _install(base, array, scalar, wrap, operation)
     for name, function in _products(array, wrap).items():
-        _hang(array, f"__{name}__", function)
-    scalar.__imatmul__ = array.__matmul__
-    _hang(array, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
-    _hang(array, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
+        _hang(base, f"__{name}__", function)
+    scalar.__imatmul__ = base.__matmul__
+    _hang(base, "__divmod__", lambda self, other: NotImplemented if foreign(other) else (self // other, self % other))
+    _hang(base, "__rdivmod__", lambda self, other: NotImplemented if foreign(other) else (other // self, other % self))
 
 
-def _install(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> None:
+def _install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> None:
     """The function of one operation, and its operators if it has any."""
     name = operation.operator
     if operation.arity == 1:
         _CALLS[operation.name] = function = _unary(array, wrap, operation)
         if name:
-            _hang(array, f"__{name}__", lambda self, _function=function: _function(self))
+            _hang(base, f"__{name}__", lambda self, _function=function: _function(self))
         return
     if operation.name not in TABLE:  # made of several
         _CALLS[operation.name] = lambda x1, x2: wrap(operation.node(x1, x2))
         return
-    forward, reflected, in_place, function = _binary(array, scalar, wrap, operation)
+    forward, reflected, in_place, function = _binary(base, array, scalar, wrap, operation)
     _CALLS[operation.name] = function
     if not name:
         return
     if name == "pow":
         forward = _power(wrap, forward)
-    _hang(array, f"__{name}__", forward)
+    _hang(base, f"__{name}__", forward)
     if name not in _COMPARISONS:
-        _hang(array, f"__r{name}__", reflected)
-        _hang(array, f"__i{name}__", in_place)
+        _hang(base, f"__r{name}__", reflected)
+        _hang(base, f"__i{name}__", in_place)
         setattr(scalar, f"__i{name}__", forward)
 
 
@@ -128,9 +128,9 @@ def call(name: str, arity: int) -> Callable[..., Any]:
     A primitive that has no record in ``meaning.py`` is one of floats: it takes integers as float32.
     """
     if name not in _CALLS:
-        array, scalar, wrap = _CLASSES
+        base, array, scalar, wrap = _CLASSES
         OPERATIONS[TABLE[name].name] = operation = Operation(name, arity, floating, ufunc="")
-        _install(array, scalar, wrap, operation)
+        _install(base, array, scalar, wrap, operation)
     return _CALLS[name]
 
 
@@ -210,7 +210,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
     return raised
 
 
-def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
+def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
     """``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two of scalars, too), and the function."""
     name, op = operation.name, TABLE[operation.name]
     number = _text if name == "pow" else _number
@@ -302,7 +302,7 @@ def _binary(array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operat
             found = asked_again(native, self, other)
             if found is not None:
                 return self._in_place(found._node, f"{name} in place")
-        if isinstance(other, array):
+        if isinstance(other, base):
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
                 return self._in_place(bind(op, x, y), f"{name} in place")

@@ -12,7 +12,7 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT64, FLOATS, INEXACT, Format, floating, promote, weak
+from weft.formats import BOOL, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
 from weft.functions.common import (
     Axis,
     Shape,
@@ -69,6 +69,17 @@ def _mean(value: Node, axes: tuple[int, ...], keepdims: bool, mask: Node | None 
     return bind(TABLE["divide"], total, number(extent_of(value.shape, axes), total.dtype))
 
 
+def _whole_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: Any) -> Node:
+    """A mean in integers, which may run over as NumPy's do: their sum through their number."""
+    axes, mask, value = axes_of(axis, value.shape, "mean"), _mask("mean", where, value), cast(value, dtype)
+    counted = value if mask is None else op("where", mask, value, number(0, dtype))
+    total = cast(cast(reduced("reduce_sum", counted, axes, keepdims), dtype), FLOAT64)
+    count = number(extent_of(value.shape, axes), FLOAT64)
+    if mask is not None:
+        count = reduced("reduce_sum", cast(mask, FLOAT64), axes, keepdims)
+    return cast(bind(TABLE["divide"], total, count), dtype)
+
+
 def mean(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
@@ -79,8 +90,9 @@ def mean(
     a : array
     axis : int or tuple of int, optional
         None: all of them.
-    dtype : float dtype, optional
-        By default that of ``a``, and float32 for integers and bools.
+    dtype : float or integer dtype, optional
+        By default that of ``a``, and float32 for integers and bools. In an integer dtype the elements are summed, and the
+        quotient is cut towards zero, as in NumPy.
     out : Array, optional
     keepdims : bool
         Keep the axes with extent 1.
@@ -102,6 +114,8 @@ def mean(
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
+    if dtype is not None and spelled(dtype) in INTEGERS:
+        return finish(_whole_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
     value, result = _working("mean", node(a, "mean", "a"), dtype, out)
     axes = axis_tuple(axis, len(value.shape), "mean") if where is True else axes_of(axis, value.shape, "mean")
     return finish(cast(_mean(value, axes, flag(keepdims, "mean"), _mask("mean", where, value)), result), out, "mean")

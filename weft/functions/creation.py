@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own
-from weft.convert import is_foreign, number_node, shared_node
+from weft.convert import assigned, is_foreign, number_node, shared_node
 from weft.dlpack import shared, taken
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, Format
 from weft.functions.common import (
     Shape,
     broadcast,
-    held,
     made_on,
     named_device,
     node,
@@ -82,7 +81,7 @@ def array(
         return own(object.node) if type(object) is Scalar else object
     if isinstance(object, memoryview):
         object = np.asarray(object)
-    return own(node(object, "array", "object") if wanted is None else held(object, wanted, "array", "object"))
+    return own(node(object, "array", "object") if wanted is None else assigned(object, wanted))
 
 
 def asarray(

@@ -11,6 +11,7 @@ from weft.array import Array, Scalar
 from weft.dtypes import result_type
 from weft.errors import DTypeError, said_by, short
 from weft.formats import FLOATS
+from weft.number_types import DType
 from weft.spelling import spelled
 
 _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # floats that NumPy knows as generics only
@@ -25,7 +26,7 @@ class Kind(type):
         return isinstance(x, Scalar | np.generic) and cls._holds(x.dtype.type)
 
     def __subclasscheck__(cls, other: Any) -> bool:
-        return cls._holds(other.numpys if isinstance(other, Kind) else other)
+        return cls._holds(other.numpys if isinstance(other, Kind) else other.dtype.type if isinstance(other, DType) else other)
 
     def _holds(cls, scalar: Any) -> bool:
         if scalar in _GENERIC:
@@ -63,6 +64,10 @@ def _scalar_type(given: Any, argument: str) -> Any:
         return given
     if given is float or given is int:
         return np.float64 if given is float else np.int64
+    if isinstance(given, type) and builtins.issubclass(given, Array):
+        raise DTypeError(
+            f"issubdtype: {argument}={given.__name__} is the class of numbers of every dtype; ask x.dtype in place of type(x)"
+        )
     try:
         return spelled(given).numpy.type
     except DTypeError:

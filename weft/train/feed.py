@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from weft import execute
-from weft.array import Array, holding
+from weft.array import Array, holding, ndarray
 from weft.data.loader import Loader
 from weft.dtypes import is_float
 from weft.errors import DTypeError, ShapeError
@@ -203,7 +203,7 @@ def _reader(array: np.ndarray, narrow: bool) -> Callable[[np.ndarray], Array]:
     if cast is not None or not plain:
         return lambda rows: asarray(array[rows] if cast is None else array[rows].astype(cast))
     dtype, sample = spelled(array.dtype), array.shape[1:]
-    return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype, Array)
+    return lambda rows: holding(execute.gathered(array, rows), (*rows.shape, *sample), dtype, ndarray)
 
 
 def is_stream(x: Any) -> bool:

@@ -13,7 +13,7 @@ from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
 
-from weft.array import Array, Scalar, holding, own, wrap
+from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.shapes import lies
 from weft.cell import FOLLOWED, LOCAL
 from weft.convert import as_node
@@ -35,7 +35,7 @@ _FLOAT, _INT, _SAME = "float", "int", "same"  # kinds of arguments that are no A
 _EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 _NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
-_MAKE: dict[type, Callable[[Node], Any]] = {Array: own, Scalar: wrap, float: lambda node: wrap(node).item()}
+_MAKE: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
 
 
 def _free_count() -> int:
@@ -123,7 +123,7 @@ class Entry:
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
         specs: dict[int, Any] = {
-            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else Array)
+            k: (n.shape, n.dtype, Scalar if isinstance(leaves[k], Scalar) else ndarray)
             for k, n in zip(self._arrays, inputs, strict=False)
         }
         given: list[Any] = []
@@ -188,7 +188,7 @@ class Entry:
         inputs = []
         for arg, spec in zip(args, specs):  # noqa: B905  lengths were compared
             given = type(arg)
-            if given is not Array and given is not Scalar:
+            if given is not ndarray and given is not Scalar:
                 kind = spec[0]
                 if (kind is _FLOAT and given is float) or (kind is _INT and given is int) or (kind is _SAME and arg is spec[1]):
                     continue

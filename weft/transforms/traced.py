@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar, own, standing_for, wrap
+from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
 from weft.array.number import number
 from weft.array.shapes import lies
 from weft.convert import as_node
@@ -46,12 +46,16 @@ class Traced:
     captured: tuple[Array, ...]
     fixed: tuple[Node, ...]
     results: tuple[End, ...]
-    kinds: tuple[type, ...]  # of the results: Array, Scalar, or float of a run-time number
+    kinds: tuple[type, ...]  # of the results: ndarray, Scalar, or float of a run-time number
     shows: tuple[Any, ...]
     structure: Any
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number | "cell", Array, source)
     survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # the result that each is, or -1
     tape: Tape | None = None  # what is computed of int arguments at each call
+
+
+def _kind(result: Any) -> type:
+    return float if getattr(result, "weak", False) else Scalar if isinstance(result, Scalar) else ndarray
 
 
 def is_static(leaf: Any) -> bool:
@@ -134,7 +138,7 @@ def _traced(
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if isinstance(h, Array) and not h.weak}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
         found = ends_of(results, numbers, owners, inner)
-        kinds: list[type] = [float if getattr(r, "weak", False) else Scalar if isinstance(r, Scalar) else Array for r in results]
+        kinds: list[type] = [_kind(r) for r in results]
         writes: list[tuple[str, Any, Node]] = [
             ("leaf", k, cell._node) for k, cell in cells.items() if cell._node is not places[k]
         ]
@@ -146,7 +150,7 @@ def _traced(
         alive = _alive(inner, collect)
         inner.tape.close()
         ends, places_of = found.settled(alive)
-        kinds += [Array] * (len(ends) - len(kinds))
+        kinds += [ndarray] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
     return _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
 

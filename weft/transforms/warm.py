@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import execute
-from weft.array import Array, Scalar
+from weft.array import Array, Scalar, ndarray
 from weft.cell import LOCAL
 from weft.devices.base import Run, WarmCalls
 from weft.devices.warm import WarmTable, World
@@ -27,7 +27,7 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
     device = execute.device()
     if cls not in _installed and isinstance(device, WarmCalls):
         _installed.add(cls)
-        world = World(LOCAL, "inside", Structure, "count", Array, Scalar, Node, SCALAR, slow)
+        world = World(LOCAL, "inside", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
         device.install_warm_calls(cls, "_warm", world)
 
 
@@ -38,7 +38,7 @@ def table(
     """A table for one kind of call, None where the device makes no warm calls.
 
     run : what runs
-    specs : for each argument (shape, dtype, Array or Scalar), or None for a float, or a 1-tuple of the very object it must be
+    specs : for each argument (shape, dtype, ndarray or Scalar), or None for a float, or a 1-tuple of the very object it must be
     places : the arguments that are arrays, and those that are numbers, in the Program's order
     cells, fixed : captured cells with what they hold, and buffers, which follow these
     result : shape, dtype and class
@@ -49,7 +49,7 @@ def table(
     arguments = [
         ("float", None, None) if s is None
         else ("same", s[0], None) if len(s) == 1
-        else ("array" if s[2] is Array else "value", *s[:2])
+        else ("array" if s[2] is ndarray else "value", *s[:2])
         for s in specs
     ]
     inputs = [
