@@ -166,6 +166,17 @@ def _product_words(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
     return small.extents_and_strides(left, right), order
 
 
+def _words(node: Node) -> Run:
+    allocate, nbytes, count, words = execute.allocator(), node.nbytes or 1, node.size, execute.sized().words
+
+    def run(buffers: Sequence[Any]) -> Any:
+        out, (key, base) = allocate(nbytes), buffers
+        words(count, out.address, key.address, base.address)
+        return out
+
+    return run
+
+
 def prepared(node: Node) -> Prepared | None:
     """A product or a sum as one call of a function of the device, where it is one."""
     if node.op.kind not in ("product", "reduce"):
@@ -176,5 +187,7 @@ def prepared(node: Node) -> Prepared | None:
     return None if words is None else prepare(node.dtype, *words[0], words[1])
 
 
-_DIRECT: dict[str, Callable[[Node], Run | None]] = {"elementwise": _elementwise, "reduce": _reduced, "product": _product}
+_DIRECT: dict[str, Callable[[Node], Run | None]] = {
+    "elementwise": _elementwise, "reduce": _reduced, "product": _product, "random": _words,
+}
 _EXTREMES = {"max": np.maximum, "min": np.minimum}

@@ -199,6 +199,11 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
             out[...] = found
 
 
+def _words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+    key, base = operands
+    execute.sized().words(out.size, address(out), address(key), address(base))
+
+
 def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
     """The operands of a product as (batch, m, k) and (batch, k, n), and the order of its sums where that is not the usual one."""
     from weft.kernel.summation import product_order
@@ -225,6 +230,6 @@ def address(x: np.ndarray) -> int:
 _NOT_NUMPYS = frozenset(("maximum", "minimum", "cast"))  # of zeros with signs, and of what integers cannot hold
 MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that compute nothing, and so warn of nothing
 _WAYS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
-    "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product,
-    **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "random", "host"), _in_numpy),
+    "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product, "random": _words,
+    **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "host"), _in_numpy),
 }
