@@ -23,7 +23,7 @@ def test_shuffle_in_place(shuffle: Any) -> None:
     shuffle(rows, 1)
     assert sorted(rows.T.tolist()) == np.arange(12).reshape(2, 6).T.tolist()
     for x in ((1, 2), "ab", {1: 2}, 3):
-        with pytest.raises(DTypeError, match="shuffle: x is a"):
+        with pytest.raises(DTypeError, match="shuffle: x must be an array or a list, not a"):
             shuffle(x)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.cell import LOCAL
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, as_called
 from weft.formats import FLOAT64, INT64
 from weft.functions.common import (
     Node,
@@ -47,12 +47,20 @@ def _slices(x: Any, function: str, argument: str) -> Node | np.ndarray:
     try:
         return node(x, function, argument)
     except (TypeError, ValueError):
-        if not isinstance(x, list | tuple | np.ndarray):
-            raise
-        found = np.asarray(x)
-        if found.dtype.kind not in "OUSTMm":
+        found = _objects(x)
+        if found is None:
             raise
         return found
+
+
+def _objects(x: Any) -> np.ndarray | None:
+    if not isinstance(x, list | tuple | np.ndarray):
+        return None
+    try:
+        found = np.asarray(x)
+    except ValueError:  # of rows of different lengths
+        return None
+    return found if found.dtype.kind in "OUSTMm" else None
 
 
 def permutation(x: Any, axis: int = 0, *, key: Any = None) -> Any:
@@ -135,7 +143,7 @@ def shuffle(x: Any, axis: int = 0, *, key: Any = None) -> None:
         for k, place in enumerate(_places(key, len(before))):
             x[k] = before[place]
     else:
-        raise DTypeError(f"shuffle: x is a {type(x).__name__}, but must be an array or a list: it is written to; see permutation")
+        raise DTypeError(f"shuffle: x must be an array or a list, not a {type(x).__name__}: it is written to; see permutation")
 
 
 def _places(key: Any, count: int) -> list[int]:
@@ -182,7 +190,7 @@ def choice(
     value = None if number is not None else _slices(a, "choice", "a")
     if value is not None:
         if axis is None and len(value.shape) != 1:
-            raise ValueError(f"choice: a has shape {value.shape}, but must have one dimension; axis=0 chooses rows")
+            raise ValueError(as_called(f"choice: a has shape {value.shape}, but must have one dimension; axis=0 chooses rows"))
         axis = axis_index(axis or 0, len(value.shape), "choice")
     count = number if value is None else value.shape[axis or 0]
     assert count is not None
