@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.errors import as_called
-from weft.functions.random_state import at_hand
+from weft.functions.known import at_hand
 
 Rule = tuple[str, Callable[[Any], Any]]  # how it is said, and whether numbers break it
 

@@ -25,7 +25,8 @@ from weft.functions.common import (
     permuted,
     shape_tuple,
 )
-from weft.functions.random_state import at_hand, drawn, drawn_word, integer, integers_of, leaf, unit_interval, wide, words_of
+from weft.functions.known import at_hand, leaf
+from weft.functions.random_state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
 from weft.kernel.ordered import running_sum
 
 

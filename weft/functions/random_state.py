@@ -11,16 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, small
 from weft.array import Array, own, wrap
 from weft.cell import LOCAL, WRITING
 from weft.convert import numpy_node
-from weft.devices.base import ELSEWHERE
 from weft.errors import DTypeError, as_called
 from weft.formats import FLOAT64, UINT64, Format
 from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
+from weft.functions.known import at_hand, leaf
 from weft.functions.random_stream import Stream
-from weft.graph.primitives.table import SCALAR, input_leaf
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far
@@ -271,19 +269,6 @@ def drawn_word(key: Any, function: str) -> int | None:
     """64 bits from a sequence; None where they are not known now."""
     stream = _STATE if key is None else key
     return stream.next_word(wide) if isinstance(stream, Stream) else None
-
-
-def at_hand(*nodes: Node) -> list[np.ndarray] | None:
-    """What small arrays hold, to be read at once, if they have values; NumPy joins integers as kernels do."""
-    if not small.wanted() or any([n.value is None or n.nbytes > LOCAL.at_once or n.op is SCALAR for n in nodes]):
-        return None
-    if ELSEWHERE and not execute.fetched(*nodes):
-        return None
-    return [execute.memory(n.value, n.shape, n.dtype) for n in nodes]
-
-
-def leaf(x: np.ndarray, dtype: Format) -> Node:
-    return input_leaf(x.shape, dtype, execute.to_buffer(x))
 
 
 @lru_cache(maxsize=4096)
