@@ -30,8 +30,8 @@ def leaf(x: np.ndarray, dtype: Format) -> Node:
 
 
 def made(shape: Shape, dtype: Format, make: Callable[[], np.ndarray]) -> Node | None:
-    """What NumPy makes of nothing, if it is small and anything is computed at once."""
-    if math.prod(shape) * dtype.bytes > LOCAL.at_once or not small.able():
+    """What NumPy makes of nothing, if it is small and anything is computed at once; nothing empty, whose extents may be large."""
+    if not 0 < math.prod(shape) * dtype.bytes <= LOCAL.at_once or not small.able():
         return None
     with np.errstate(all="ignore"):
         return leaf(make(), dtype)
