@@ -16,10 +16,12 @@ from weft.devices.small import Prepared
 from weft.formats import FLOATS
 from weft.graph.node import Node
 from weft.graph.primitives.index import IN_BOUNDS
+from weft.graph.primitives.shape import BROADCAST
 
 if TYPE_CHECKING:
     from weft.kernel.ir import Order
 
+_FEW = 1 << 12  # bytes: what needs no operand (an iota) is kept, up to so many
 Run = Callable[[Sequence[Any]], Any]  # from the buffers of operands to the buffer of the result
 
 
@@ -43,6 +45,26 @@ def _by_arrays(node: Node) -> Run:
             with np.errstate(all="ignore"):
                 small.one(node, operands, execute.memory(out, shape, dtype))
         return out
+
+    return run
+
+
+def _moved(node: Node) -> Run | None:
+    """What NumPy's function gives, copied once: of what only moves data."""
+    if not node.size or node.op is BROADCAST:  # which assignment does, in one pass
+        return None
+    seen, params, reference = [(i.shape, i.dtype) for i in node.inputs], node.params, small.reference(node)
+    shape, wanted, otherwise = node.shape, node.dtype.numpy, _by_arrays(node)
+    kept = None if node.inputs or node.nbytes > _FEW else np.asarray(reference(**params))
+
+    def run(buffers: Sequence[Any]) -> Any:
+        found = kept
+        if found is None:
+            found = reference(*[execute.memory(b, *s) for b, s in zip(buffers, seen, strict=True)], **params)
+        if type(found) is not np.ndarray or found.shape != shape or found.dtype != wanted:
+            return otherwise(buffers)
+        execute.count_numpy()
+        return execute.to_buffer(found)
 
     return run
 
@@ -166,6 +188,17 @@ def _product_words(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
     return small.extents_and_strides(left, right), order
 
 
+def _words(node: Node) -> Run:
+    allocate, nbytes, count, words = execute.allocator(), node.nbytes or 1, node.size, execute.sized().words
+
+    def run(buffers: Sequence[Any]) -> Any:
+        out, (key, base) = allocate(nbytes), buffers
+        words(count, out.address, key.address, base.address)
+        return out
+
+    return run
+
+
 def prepared(node: Node) -> Prepared | None:
     """A product or a sum as one call of a function of the device, where it is one."""
     if node.op.kind not in ("product", "reduce"):
@@ -176,5 +209,8 @@ def prepared(node: Node) -> Prepared | None:
     return None if words is None else prepare(node.dtype, *words[0], words[1])
 
 
-_DIRECT: dict[str, Callable[[Node], Run | None]] = {"elementwise": _elementwise, "reduce": _reduced, "product": _product}
+_DIRECT: dict[str, Callable[[Node], Run | None]] = {
+    "elementwise": _elementwise, "reduce": _reduced, "product": _product, "random": _words,
+    "shape": _moved, "gather": _moved,
+}
 _EXTREMES = {"max": np.maximum, "min": np.minimum}

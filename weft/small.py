@@ -99,23 +99,23 @@ def made() -> list[tuple[tuple[Primitive, tuple[Format, ...]], Callable[..., Non
     return list(_MADE.items())
 
 
-def _reference(node: Node) -> Any:
+def reference(node: Node) -> Any:
     """What NumPy computes a node with, itself where it need not be told of narrow formats."""
-    reference: Any = node.op.reference
+    found: Any = node.op.reference
     if not node.dtype.narrow and not any([i.dtype.narrow for i in node.inputs]):
-        reference = getattr(reference, "__wrapped__", reference)
-    return reference
+        found = getattr(found, "__wrapped__", found)
+    return found
 
 
 def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     execute.count_numpy()
-    reference = _reference(node)
-    if type(reference) is np.ufunc and not node.params:
-        reference(*operands, out=out)
+    given = reference(node)
+    if type(given) is np.ufunc and not node.params:
+        given(*operands, out=out)
     elif node.op is BROADCAST:  # which assignment does
         out[...] = operands[0]
     else:
-        out[...] = reference(*operands, **node.params)
+        out[...] = given(*operands, **node.params)
 
 
 def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
@@ -125,7 +125,7 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
             return _in_numpy(node, operands, out)
         except IndexError as error:
             raise IndexError(f"{error} ({user_line(node.where or user_frame())})") from None
-    one_loop = type(_reference(node)) is np.ufunc and not node.params  # NumPy's, which is quicker than a call of ours from Python
+    one_loop = type(reference(node)) is np.ufunc and not node.params  # NumPy's, which is quicker than a call of ours from Python
     better = one_loop or any([i.shape != node.shape and i.size != 1 for i in inputs])
     run = None if better and numpys(op) else function(op, tuple([i.dtype for i in inputs]), node.params)
     if run is None:
@@ -199,6 +199,11 @@ def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
             out[...] = found
 
 
+def _words(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+    key, base = operands
+    execute.sized().words(out.size, address(out), address(key), address(base))
+
+
 def as_matrices(node: Node, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, Order | None]:
     """The operands of a product as (batch, m, k) and (batch, k, n), and the order of its sums where that is not the usual one."""
     from weft.kernel.summation import product_order
@@ -225,6 +230,6 @@ def address(x: np.ndarray) -> int:
 _NOT_NUMPYS = frozenset(("maximum", "minimum", "cast"))  # of zeros with signs, and of what integers cannot hold
 MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that compute nothing, and so warn of nothing
 _WAYS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
-    "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product,
-    **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "random", "host"), _in_numpy),
+    "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product, "random": _words,
+    **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "host"), _in_numpy),
 }

@@ -259,7 +259,6 @@ ERRORS = [
     (lambda: wf.random.choice(3, size=4, replace=False), ValueError, "4 different elements of 3"),
     (lambda: wf.random.choice(3, size=4, p=[0.5, 0.5]), wf.errors.ShapeError, "choice: p has shape"),
     (lambda: wf.random.choice(0, size=1), ValueError, "no element"),
-    (lambda: wf.random.shuffle(np.arange(3)), wf.errors.DTypeError, "shuffle: x must be a weft Array"),
 ]
 
 

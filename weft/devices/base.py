@@ -201,6 +201,10 @@ class Sized(Protocol):
         operand 1, or 0 where one number stands for ``count`` of them. Memory beyond the elements is not touched."""
         ...
 
+    def words(self, count: int, out: int, key: int, base: int) -> None:
+        """The first words that ``random_bits`` makes of a key and a base, of which the addresses are given."""
+        ...
+
 
 @runtime_checkable
 class AnySize(Protocol):

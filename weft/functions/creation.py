@@ -21,6 +21,7 @@ from weft.functions.common import (
     shape_tuple,
     whole,
 )
+from weft.functions.known import made
 from weft.spelling import layout, liked, spelled
 
 
@@ -206,7 +207,9 @@ def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> A
     if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     wanted = DEFAULT.real if dtype is None else spelled(dtype)
-    return own(broadcast(number_node(value, wanted), shape_tuple(shape, function)))
+    extents = shape_tuple(shape, function)
+    found = made(extents, wanted, lambda: np.full(extents, value, wanted.numpy))
+    return own(broadcast(number_node(value, wanted), extents) if found is None else found)
 
 
 def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:

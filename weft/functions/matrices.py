@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, wrap
 from weft.convert import number_node
 from weft.formats import DEFAULT, INT64
 from weft.functions.common import Node, cast, made_on, op, shape_tuple, whole
+from weft.functions.known import made
 from weft.spelling import layout, liked, spelled
 
 
@@ -56,8 +59,11 @@ def eye(
     if device is not None:
         return made_on("eye", device, eye, N, M, k, dtype)
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
-    hit = op("equal", diagonal_number(rows, columns), _diagonal(rows, columns, k))
-    return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
+    wanted, at = DEFAULT.real if dtype is None else spelled(dtype), _within(rows, columns, k)
+    found = made((rows, columns), wanted, lambda: np.eye(rows, columns, at, wanted.numpy))
+    if found is None:
+        found = cast(op("equal", diagonal_number(rows, columns), number_node(at, INT64)), wanted)
+    return wrap(found)
 
 
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
@@ -90,12 +96,12 @@ def identity(n: int, dtype: Any = None, *, like: Any = None) -> Array:
 
 def lower_mask(rows: int, columns: int, k: int) -> Node:
     """Where a matrix is on or below its k-th diagonal."""
-    return op("less_equal", diagonal_number(rows, columns), _diagonal(rows, columns, k))
+    return op("less_equal", diagonal_number(rows, columns), number_node(_within(rows, columns, k), INT64))
 
 
-def _diagonal(rows: int, columns: int, k: int) -> Node:
+def _within(rows: int, columns: int, k: int) -> int:
     """The number of a diagonal; of those outside of the matrix one says as much as the other."""
-    return number_node(max(-rows, min(whole(k, "eye", "k"), columns)), INT64)
+    return max(-rows, min(whole(k, "eye", "k"), columns))
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: Any = None) -> Array:

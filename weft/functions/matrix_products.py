@@ -4,12 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from weft.array import Array, wrap
 from weft.convert import array_operands
 from weft.errors import ShapeError
+from weft.formats import FLOATS, INTEGERS
 from weft.functions import gufuncs
-from weft.functions.common import Node, axis_index, broadcast, broadcast_shapes, conjugated, op, permuted, reshaped, sliced
+from weft.functions.common import (
+    Node,
+    axis_index,
+    broadcast,
+    broadcast_shapes,
+    conjugated,
+    of_numpy,
+    op,
+    permuted,
+    reshaped,
+    sliced,
+)
 from weft.functions.joining import concat
+from weft.functions.known import at_hand
 from weft.functions.linalg import matmul
 from weft.spelling import layout
 
@@ -77,16 +92,27 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
             raise ShapeError(f"cross: shapes {x.shape} and {y.shape}; vectors of 2 or 3 elements are needed")
         sides.append(n)
     lead = broadcast_shapes("cross", *(n.shape[:-1] for n in sides))
+    flat = all([n.shape[-1] == 2 for n in sides])
+    place = 0 if flat else axis_index(axisc, len(lead) + 1, "cross", "axisc")
+    known = None if x.dtype.narrow or x.dtype not in FLOATS | INTEGERS else at_hand(*sides)
+    if known is not None:
+        with np.errstate(all="ignore"):
+            parts = _crossed(*[[side[..., k] for k in range(side.shape[-1])] for side in known])
+        return of_numpy(parts[0] if flat else np.stack(np.broadcast_arrays(*parts), place))
     u, v = ([wrap(broadcast(reshaped(sliced(n, len(n.shape) - 1, k, k + 1), n.shape[:-1]), lead))
              for k in range(n.shape[-1])] for n in sides)
+    parts = _crossed(u, v)
+    return parts[0] if flat else concat([p.reshape(*lead[:place], 1, *lead[place:]) for p in parts], place)
+
+
+def _crossed(u: list[Any], v: list[Any]) -> list[Any]:
+    """The components of a cross product of components, arrays of weft or of NumPy; one where both have two."""
     third = u[0] * v[1] - u[1] * v[0]
     if len(u) == len(v) == 2:
-        return third
+        return [third]
     zero = third * 0 if 2 in (len(u), len(v)) else third
     u, v = ([*w, zero] if len(w) == 2 else w for w in (u, v))
-    parts = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], third]
-    place = axis_index(axisc, len(lead) + 1, "cross", "axisc")
-    return concat([p.reshape(*lead[:place], 1, *lead[place:]) for p in parts], place)
+    return [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], third]
 
 
 def matvec(

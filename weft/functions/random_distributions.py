@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.functions.choosing import where
 from weft.functions.common import (
+    Node,
     Shape,
     broadcast_shapes,
     cast,
@@ -33,7 +34,8 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
-from weft.functions.random_state import Words, gauss, unit_interval, wide, words_of
+from weft.functions.random_checks import refuse_all
+from weft.functions.random_state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
 from weft.spelling import spelled
 
 __all__ = [
@@ -71,7 +73,9 @@ def _parameter(x: Any, dtype: Format) -> Any:
     return wrap(number_node(float(x), dtype)) if isinstance(x, int | float) else wrap(cast(node(x, "random"), dtype))
 
 
-def _drawn(name: str, values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, whole: bool) -> Array:
+def _drawn(
+    name: str, parameters: Iterable[str], values: list[Any], size: Any, key: Any, dtype: Any, formula: Formula, whole: bool,
+) -> Array:
     wanted = DEFAULT.real if dtype is None else spelled(dtype)
     if wanted not in FLOATS:
         raise DTypeError(f"{name}: dtype={wanted} must be a float dtype")
@@ -81,13 +85,21 @@ def _drawn(name: str, values: list[Any], size: Any, key: Any, dtype: Any, formul
         if broadcast_shapes(name, shape, given) != given:
             raise ShapeError(f"{name}: size={given} does not hold parameters of shape {shape}")
         shape = given
+    refuse_all(name, parameters, values)
     within = FLOAT64 if whole else wanted.computed
-    found = formula(Draw(words_of(key, name), shape, within), *(_parameter(v, within) for v in values))
-    return wrap(cast(found.node, INT64 if whole else wanted))
+
+    def numbers(words: Words, shape: Shape, result: Format) -> Node:
+        found = formula(Draw(words, shape, within), *(_parameter(v, within) for v in values))
+        return cast(found.node, result)
+
+    plain = all([type(v) in (int, float) for v in values])
+    kind = (name, *map(repr, values), within) if plain else None
+    return drawn(numbers, key, name, shape, INT64 if whole else wanted, kind)
 
 
 def _asked_of_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **more: Any) -> Array:
-    seed = int(looked(wrap(wide(words_of(key, name), ())), name))
+    word = drawn_word(key, name)
+    seed = int(looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
     known = [looked(v, name) if isinstance(v, Array) else v for v in values]
     asked = size if size is None else shape_tuple(size, name, "size")
     try:
@@ -115,7 +127,7 @@ def _makes(name: str, about: str, parameters: dict[str, Any], formula: Formula |
                 raise DTypeError(f"{name}: {p} is None; a number or an array is needed")
         if formula is None:
             return _asked_of_numpy(name, values, wanted, key, dtype)
-        return _drawn(name, values, wanted, key, dtype, formula, whole)
+        return _drawn(name, parameters, values, wanted, key, dtype, formula, whole)
 
     named(function, name)
     function.__signature__ = signature  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ call, and the same ones as without jit. With ``key=`` the numbers depend on the 
 
 from __future__ import annotations
 
+from operator import add, mul
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import number_node, operands
 from weft.errors import DTypeError, ShapeError, as_called
-from weft.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, UINT64, Format
+from weft.formats import BOOL, DEFAULT, FLOAT32, FLOATS, INT64, INTEGERS, UINT64, Format
 from weft.functions.common import (
     Node,
     Shape,
@@ -26,12 +27,26 @@ from weft.functions.common import (
     shape_of,
     shape_tuple,
 )
-from weft.functions.random_state import gauss, high_product, unit_interval, wide, words_of
+from weft.functions.random_checks import NOT_NEGATIVE, refuse
+from weft.functions.random_state import (
+    decay,
+    drawn,
+    drawn_word,
+    gauss,
+    high_product,
+    integer,
+    integers_of,
+    unit_interval,
+    wide,
+    words_of,
+)
 from weft.spelling import spelled
 
 __all__ = [
     "bernoulli", "exponential", "integers", "normal", "rand", "randint", "randn", "random", "standard_normal", "uniform",
 ]
+
+_NUMBERS = frozenset((int, float))
 
 
 def _float_dtype(dtype: Any, function: str) -> Format:
@@ -42,6 +57,8 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
+    if (size is None or size == ()) and all([type(p) in _NUMBERS for p in parameters]):
+        return ()
     shapes = [shape_of(p, function) for p in parameters]
     shape = broadcast_shapes(function, *shapes)
     if size is None:
@@ -52,13 +69,20 @@ def _size(size: Any, function: str, *parameters: Any) -> Shape:
     return wanted
 
 
-def _scaled(unit: Node, offset: Any, scale: Any) -> Node:
+def _scaled(unit: Array, offset: Any, scale: Any) -> Array:
     """``offset + scale * unit`` in the dtype of the draw."""
     if not (isinstance(scale, (int, float)) and scale == 1):
-        unit = op("multiply", unit, _parameter(scale, unit.dtype))
+        unit = _joined(unit, mul, "multiply", scale)
     if not (isinstance(offset, (int, float)) and offset == 0):
-        unit = op("add", unit, _parameter(offset, unit.dtype))
+        unit = _joined(unit, add, "add", offset)
     return unit
+
+
+def _joined(unit: Array, operation: Any, name: str, x: Any) -> Array:
+    have = unit.node
+    if isinstance(x, (int, float)) and have.value is not None and not have.dtype.narrow:  # the quick way of small work
+        return operation(unit, float(x))
+    return wrap(op(name, have, _parameter(x, have.dtype)))
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
@@ -96,10 +120,10 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     """
     wanted = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
-    unit = unit_interval(words_of(key, "uniform"), shape, wanted)
+    unit = drawn(unit_interval, key, "uniform", shape, wanted)
     plain = isinstance(low, (int, float)) and isinstance(high, (int, float))
     width = high - low if plain else wrap(op("subtract", _parameter(high, wanted), _parameter(low, wanted)))
-    return wrap(_scaled(unit, low, width))
+    return _scaled(unit, low, width)
 
 
 def random(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -153,7 +177,8 @@ def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, *, key: Any = Non
     """
     wanted = _float_dtype(dtype, "normal")
     shape = _size(size, "normal", loc, scale)
-    return wrap(_scaled(gauss(words_of(key, "normal"), shape, wanted), loc, scale))
+    refuse("normal", "scale", scale, NOT_NEGATIVE)
+    return _scaled(drawn(gauss, key, "normal", shape, wanted), loc, scale)
 
 
 def standard_normal(size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -260,8 +285,9 @@ def exponential(scale: Any = 1.0, size: Any = None, *, key: Any = None, dtype: A
     True
     """
     wanted = _float_dtype(dtype, "exponential")
-    unit = unit_interval(words_of(key, "exponential"), _size(size, "exponential", scale), wanted)
-    return wrap(_scaled(op("negative", op("log1p", op("negative", unit))), 0.0, scale))
+    shape = _size(size, "exponential", scale)
+    refuse("exponential", "scale", scale, NOT_NEGATIVE)
+    return _scaled(drawn(decay, key, "exponential", shape, wanted), 0.0, scale)
 
 
 def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
@@ -289,10 +315,10 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     dtype('bool')
     """
     shape = _size(size, "bernoulli", p)
-    unit = unit_interval(words_of(key, "bernoulli"), shape, FLOAT32)
+    unit = drawn(unit_interval, key, "bernoulli", shape, FLOAT32)
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
-    return wrap(op("less", unit, _parameter(p, FLOAT32)))
+    return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
 
 
 def integers(
@@ -310,7 +336,7 @@ def integers(
     endpoint : bool
         ``high`` itself may be drawn too.
     dtype : dtype, optional
-        An integer dtype, int64 by default.
+        An integer dtype or bool, int64 by default.
 
     Returns
     -------
@@ -333,25 +359,26 @@ def integers(
     if high is None:
         low, high = 0, low
     wanted = INT64 if dtype is None else spelled(dtype)
-    if wanted in FLOATS or wanted == BOOL:
+    if wanted not in INTEGERS and wanted is not BOOL:
         raise DTypeError(f"integers: dtype={wanted} must be an integer dtype")
     shape = _size(size, "integers", low, high)
-    words = words_of(key, "integers")
     if isinstance(low, (int, np.integer)) and isinstance(high, (int, np.integer)):
         first, width = int(low), int(high) - int(low) + bool(endpoint)
         if width < 1:
             raise ValueError(as_called(f"integers: there is no integer from low={low} to high={high}"))
-        if first < wanted.least or first + width - 1 > wanted.greatest:
+        least, greatest = (0, 1) if wanted is BOOL else (wanted.least, wanted.greatest)
+        if first < least or first + width - 1 > greatest:
             raise ValueError(as_called(f"integers: low={low}, high={high} do not fit into {wanted}; choose another dtype"))
-        bits = wide(words, shape)
-        offset = bits if width == 2**64 else high_product(bits, number(width, UINT64), width < 2**32)
-        return wrap(cast(op("add", offset, number(first & (2**64 - 1), UINT64)), wanted))
+        word = None if shape else drawn_word(key, "integers")
+        if word is not None:
+            return wrap(integer(first + (word * width >> 64), wanted))
+        return wrap(integers_of(wide(words_of(key, "integers"), shape), width, first, wanted))
     start, stop = (cast(n, INT64) for n in operands(low, high))
     span = op("subtract", stop, start)
     if endpoint:
         span = op("add", span, number(1, INT64))
-    offset = high_product(wide(words, shape), cast(span, UINT64), False)
-    return wrap(cast(op("add", cast(offset, INT64), start), wanted))
+    offset = high_product(wrap(wide(words_of(key, "integers"), shape)), wrap(cast(span, UINT64)), False)
+    return wrap(cast(op("add", cast(offset.node, INT64), start), wanted))
 
 
 def randint(low: Any, high: Any = None, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:

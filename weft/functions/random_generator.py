@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import operator
-import secrets
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import DTypeError
 from weft.formats import INT64
 from weft.functions import random_distributions as distributions
 from weft.functions import random_order as order
 from weft.functions import random_state as state
-from weft.functions.common import axis_index, finish, node, op
+from weft.functions.common import axis_index, finish, named, node, op
 from weft.functions.random_draws import exponential, integers, normal, standard_normal, uniform
 
 Function = Callable[..., Any]
@@ -25,7 +23,8 @@ def _method(function: Function, name: str) -> Function:
     def draw(self: Generator, *args: Any, **kwargs: Any) -> Any:
         return function(*args, key=self._stream, **kwargs)
 
-    draw.__name__, draw.__qualname__ = name, f"Generator.{name}"
+    named(draw, name)
+    draw.__qualname__ = f"Generator.{name}"
     draw.__doc__ = f"As ``wf.random.{name}``, from this generator."
     return draw
 
@@ -128,18 +127,11 @@ class Generator:
     def __init__(self, seed: Any = None) -> None:
         if isinstance(seed, np.random.BitGenerator | BitGenerator):
             seed = seed.seed_seq
-        if isinstance(seed, np.random.SeedSequence):
-            seed = int(seed.generate_state(1, np.uint64)[0])
-        elif isinstance(seed, list | tuple | np.ndarray):
-            try:
-                seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
-            except TypeError:
-                raise DTypeError(f"Generator: the seed must be an integer, not {seed!r}") from None
-        self._stream = state.stream_of(secrets.randbits(63) if seed is None else seed, type(self).__name__)
+        self._stream = state.stream_of(state.plain_seed(seed, type(self).__name__), type(self).__name__)
 
     uniform, normal = _method(uniform, "uniform"), _method(normal, "normal")
     exponential, integers = _method(exponential, "exponential"), _method(integers, "integers")
-    permutation, choice = _method(order.permutation, "permutation"), _method(order.choice, "choice")
+    permutation, shuffle = _method(order.permutation, "permutation"), _method(order.shuffle, "shuffle")
 
     def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
         """Uniform numbers in [0, 1)."""
@@ -149,17 +141,11 @@ class Generator:
         """Normal numbers of mean 0 and standard deviation 1."""
         return finish(standard_normal(_size(size, out), key=self._stream, dtype=dtype).node, out, "standard_normal")
 
-    def shuffle(self, x: Any, axis: int = 0) -> None:
-        """Put the slices of an Array, a NumPy array or a list in random order, in place."""
-        if isinstance(x, Array):
-            return order.shuffle(x, axis, key=self._stream)
-        count = x.shape[axis_index(axis, x.ndim, "shuffle")] if isinstance(x, np.ndarray) else len(x)
-        places = self.permutation(count).tolist()
-        if isinstance(x, np.ndarray):
-            x[...] = np.take(x, places, axis)
-        else:
-            x[:] = [x[i] for i in places]
-        return None
+    def choice(
+        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, shuffle: bool = True
+    ) -> Any:
+        """As ``wf.random.choice``, from this generator; of an array with more dimensions slices. ``shuffle`` changes nothing."""
+        return order.choice(a, size, replace, p, axis, key=self._stream)
 
     def permuted(self, x: Any, axis: int | None = None, out: Any = None) -> Array:
         """Each row along an axis in an order of its own; without an axis all elements change places."""
@@ -228,6 +214,8 @@ class RandomState(Generator):
     def seed(self, seed: Any = None) -> None:
         """Begin anew."""
         self._stream = Generator(seed)._stream
+
+    choice = _method(order.choice, "choice")
 
     def rand(self, *shape: int) -> Any:
         """Uniform numbers in [0, 1), the extents as arguments."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,19 +15,13 @@ from weft.array import Array, own, wrap
 from weft.cell import LOCAL, WRITING
 from weft.convert import numpy_node
 from weft.errors import DTypeError, as_called
-from weft.formats import FLOAT64, UINT32, UINT64, Format
+from weft.formats import FLOAT64, UINT64, Format
 from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
+from weft.functions.known import at_hand, leaf
+from weft.functions.random_stream import Stream
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A sequence of words that goes on: a draw moves ``base``."""
-
-    key: Array
-    base: Array
 
 
 def stream_of(seed: int, function: str) -> Stream:
@@ -60,7 +55,19 @@ def _mixed(seed: Any, function: str) -> int:
 _STATE = Stream(_outside(secrets.randbits(64)), _outside(0))
 
 
-def seed(seed: int) -> None:
+def plain_seed(seed: Any, function: str) -> Any:
+    """The integer of what NumPy takes for a seed: None (another one each time), several integers, a SeedSequence."""
+    if seed is None:
+        return secrets.randbits(63)
+    if isinstance(seed, list | tuple | np.ndarray):
+        try:
+            seed = np.random.SeedSequence(seed)
+        except TypeError:
+            raise DTypeError(f"{function}: the seed must be an integer, not {seed!r}") from None
+    return int(seed.generate_state(1, np.uint64)[0]) if isinstance(seed, np.random.SeedSequence) else seed
+
+
+def seed(seed: Any = None) -> None:
     """Begin the hidden sequence anew; equal seeds give equal numbers.
 
     That is so on every machine and with any number of threads. Between devices ("cpu", "gpu") bits, integers and uniform numbers
@@ -68,8 +75,8 @@ def seed(seed: int) -> None:
 
     Parameters
     ----------
-    seed : int
-        Not negative.
+    seed : int or sequence of int, optional
+        Not negative; None: another one each time.
 
     Raises
     ------
@@ -85,7 +92,7 @@ def seed(seed: int) -> None:
     >>> a == wf.random.uniform(size=3).tolist()
     True
     """
-    mixed = _mixed(seed, "seed")
+    mixed = _mixed(plain_seed(seed, "seed"), "seed")
     _STATE.key[...] = wrap(numpy_node(np.asarray(mixed, np.uint64)))
     _STATE.base[...] = wrap(numpy_node(np.asarray(0, np.uint64)))
 
@@ -209,7 +216,7 @@ def _key_node(key: Any, function: str) -> Node:
 class Words:
     """The words of one draw: each call takes the next blocks."""
 
-    def __init__(self, key: Node, base: Node, state: Array | None) -> None:
+    def __init__(self, key: Node, base: Node, state: Stream | None) -> None:
         self.key, self.base, self.state = key, base, state
 
     def take(self, shape: Shape) -> Node:
@@ -217,66 +224,105 @@ class Words:
 
     def places(self, count: int) -> tuple[Node, Node]:
         """Key and base of so many words, which are taken: for operations that make them where they need them."""
-        if self.state is None or LOCAL.trace is not None:
-            return self._taken(count)
-        with WRITING:  # no other thread gets the same words
-            self.base = self.state.node
-            return self._taken(count)
-
-    def _taken(self, count: int) -> tuple[Node, Node]:
-        bits = self.key, self.base
         blocks = (count + 3) // 4
-        if not blocks:
-            return bits
-        if self.state is not None and LOCAL.trace is None:  # a number at once: a chain of additions would grow without end
-            self.base = numpy_node(np.asarray((int(self.state.numpy()) + blocks) & _MASK, np.uint64))
-        else:
+        if self.state is None or LOCAL.trace is not None:
+            return self._taken(blocks)
+        with WRITING:  # no other thread gets the same words
+            bits = self.key, self.state.base.node
+            if blocks:
+                self.state.move(blocks)
+        return bits
+
+    def _taken(self, blocks: int) -> tuple[Node, Node]:
+        bits = self.key, self.base
+        if blocks:
             self.base = op("add", self.base, number(blocks, UINT64))
-        if self.state is not None:
-            self.state._set(self.base)
+            if self.state is not None:
+                self.state.base._set(self.base)
         return bits
 
 
 def words_of(key: Any, function: str) -> Words:
-    if isinstance(key, Stream):
-        return Words(key.key.node, key.base.node, key.base)
-    if key is None:
-        return Words(_STATE.key.node, _STATE.base.node, _STATE.base)
+    stream = _STATE if key is None else key
+    if isinstance(stream, Stream):
+        return Words(stream.key.node, stream.base.node, stream)
     return Words(_key_node(key, function), number(0, UINT64), None)
+
+
+Formula = Callable[[Any, Shape, Format], Node]  # what gives words, shape and dtype of the numbers
+
+
+def drawn(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format, kind: Hashable = ()) -> Array:
+    """Numbers of a formula, from a key, a generator's sequence or the hidden one.
+
+    kind : by what a formula with parameters is known; None: by nothing
+    """
+    stream = _STATE if key is None else key
+    if not shape and kind is not None and isinstance(stream, Stream):
+        one = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype))
+        if one is not None:
+            return one
+    return wrap(formula(words_of(key, function), shape, dtype))
+
+
+def drawn_word(key: Any, function: str) -> int | None:
+    """64 bits from a sequence; None where they are not known now."""
+    stream = _STATE if key is None else key
+    return stream.next_word(wide) if isinstance(stream, Stream) else None
+
+
+@lru_cache(maxsize=4096)
+def integer(value: int, dtype: Format) -> Node:
+    """An integer that was drawn. Nodes are never written to, so equal ones may be one."""
+    return leaf(np.asarray(value, dtype.numpy), dtype)
 
 
 def wide(words: Words, shape: Shape) -> Node:
     """64 bits an element, from two words."""
-    high, low = (cast(words.take(shape), UINT64) for _ in range(2))
-    return op("bitwise_or", op("bitwise_left_shift", high, number(32, UINT64)), low)
+    high, low = words.take(shape), words.take(shape)
+    known = at_hand(high, low)
+    if known is not None:
+        return leaf(np.asarray(known[0].astype(np.uint64) << np.uint64(32) | known[1]), UINT64)
+    return op("bitwise_or", op("bitwise_left_shift", cast(high, UINT64), number(32, UINT64)), cast(low, UINT64))
 
 
-def high_product(bits: Node, width: Node, narrow: bool) -> Node:
-    """The upper 64 of the 128 bits of ``bits * width``; ``narrow`` promises a width of at most 32 bits."""
-    half, mask = number(32, UINT64), number(0xFFFFFFFF, UINT64)
+def integers_of(bits: Node, width: int, first: int, dtype: Format) -> Node:
+    """``first`` and numbers below ``width``: the upper half of ``bits * width``."""
+    known = at_hand(bits)
+    if known is None:
+        offset = bits if width == 2**64 else high_product(wrap(bits), wrap(number(width, UINT64)), width < 2**32).node
+        return cast(op("add", offset, number(first & _MASK, UINT64)) if first else offset, dtype)
+    x = known[0] if width == 2**64 else high_product(known[0], np.uint64(width), width < 2**32)
+    with np.errstate(over="ignore"):
+        return leaf(np.asarray(x + np.uint64(first & _MASK)).astype(dtype.numpy), dtype)
 
-    def upper(x: Node) -> Node:
-        return op("bitwise_right_shift", x, half)
 
-    def lower(x: Node) -> Node:
-        return op("bitwise_and", x, mask)
-
-    low = lower(width)
-    middle = op("add", op("multiply", upper(bits), low), upper(op("multiply", lower(bits), low)))
+def high_product(bits: Any, width: Any, narrow: bool) -> Any:
+    """The upper 64 of the 128 bits of ``bits * width``, of Arrays or NumPy's; ``narrow`` promises a width of at most 32 bits."""
+    mask = 0xFFFFFFFF
+    low = width & mask
+    middle = (bits >> 32) * low + ((bits & mask) * low >> 32)
     if narrow:
-        return upper(middle)
-    cross = op("add", op("multiply", lower(bits), upper(width)), lower(middle))
-    return op("add", op("add", op("multiply", upper(bits), upper(width)), upper(middle)), upper(cross))
+        return middle >> 32
+    cross = (bits & mask) * (width >> 32) + (middle & mask)
+    return (bits >> 32) * (width >> 32) + (middle >> 32) + (cross >> 32)
 
 
 def unit_interval(words: Words, shape: Shape, dtype: Format) -> Node:
     """Uniform in [0, 1): as many of the top bits as the dtype holds exactly."""
-    if dtype == FLOAT64:
-        bits = op("bitwise_right_shift", wide(words, shape), number(11, UINT64))
-        return op("multiply", cast(bits, FLOAT64), number(2.0**-53, FLOAT64))
-    keep = dtype.mantissa + 1
-    bits = op("bitwise_right_shift", words.take(shape), number(32 - keep, UINT32))
+    bits = wide(words, shape) if dtype == FLOAT64 else words.take(shape)
+    keep, all_ = dtype.mantissa + 1, 8 * bits.dtype.bytes
+    known = None if dtype.narrow else at_hand(bits)
+    if known is not None:
+        unit = (known[0] >> (all_ - keep)).astype(dtype.numpy) * dtype.numpy.type(2.0**-keep)
+        return leaf(np.asarray(unit), dtype)
+    bits = op("bitwise_right_shift", bits, number(all_ - keep, bits.dtype))
     return cast(op("multiply", cast(bits, dtype.computed), number(2.0**-keep, dtype.computed)), dtype)
+
+
+def decay(words: Words, shape: Shape, dtype: Format) -> Node:
+    """Exponentially distributed, of mean 1."""
+    return op("negative", op("log1p", op("negative", unit_interval(words, shape, dtype))))
 
 
 def gauss(words: Words, shape: Shape, dtype: Format) -> Node:

@@ -26,6 +26,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.complexes import imag, iscomplexobj, real
+from weft.functions.known import made
 from weft.given import asked
 from weft.spelling import liked, spelled
 
@@ -134,10 +135,7 @@ def linspace(
         wanted = _between(start, stop) if dtype is None else spelled(dtype)
         first, last = float(start), float(stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
-        place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
-        values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))
-        if endpoint and count > 1:
-            values = op("where", op("equal", place, number_node(count - 1, FLOAT64)), number_node(last, FLOAT64), values)
+        values = _line(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
         a, b = operands(start, stop)
@@ -157,6 +155,25 @@ def linspace(
         values = op("floor", values)
     found = wrap(cast(values, wanted))
     return (found, step) if retstep else found
+
+
+def _line(first: float, last: float, by: float, count: int, closed: bool) -> Node:
+    """Numbers at equal distances in float64; closed: ends at ``last``."""
+
+    def known() -> np.ndarray:
+        line = np.arange(count) * by + first
+        if closed:
+            line[-1] = last
+        return line
+
+    found = made((count,), FLOAT64, known)
+    if found is not None:
+        return found
+    place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
+    values = op("add", op("multiply", place, number_node(by, FLOAT64)), number_node(first, FLOAT64))
+    if not closed:
+        return values
+    return op("where", op("equal", place, number_node(count - 1, FLOAT64)), number_node(last, FLOAT64), values)
 
 
 def _complex(*given: Any) -> bool:

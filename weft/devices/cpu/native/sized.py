@@ -32,6 +32,7 @@ class CPUSized:
         self._products: tuple[dict[Format, Callable[..., None]], ...] = {}, {}  # summed in one lane, in several
         self._sums: dict[Format, Callable[..., None]] = {}
         self._functions: dict[tuple, Callable[..., None]] = {}
+        self._words: Callable[..., None] | None = None
         self._held: list[Loaded] = []
         self._lesser: list[Loaded] = []  # for which better code has not been asked for
 
@@ -71,6 +72,18 @@ class CPUSized:
     def each(self, primitive: Primitive, dtypes: tuple[Format, ...], **params: Any) -> Callable[..., None]:
         key = (primitive, dtypes, *params.items())
         return self._functions.get(key) or self._function(key, primitive, dtypes, params)
+
+    def words(self, count: int, out: int, key: int, base: int) -> None:
+        (self._words or self._words_made())(count, out, key, base)
+
+    def _words_made(self) -> Callable[..., None]:
+        def text() -> str:
+            from weft.devices.cpu.sized.words import words_text
+
+            return words_text(host())
+
+        self._words = self._made("sized words", "weft_words", text)
+        return self._words
 
     def _product_for(self, dtype: Format, m: int, n: int, k: int, order: Order | None) -> tuple[Callable[..., None], int, int]:
         lanes, block = _order(m, n, k) if order is None else (order.lanes, order.block)

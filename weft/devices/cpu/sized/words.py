@@ -1,0 +1,33 @@
+"""Random words of any count: those that kernels make at their elements (see ``graph/primitives/philox.py``)."""
+
+from __future__ import annotations
+
+from weft.devices.cpu.emit.isa import ISA
+from weft.devices.cpu.emit.ops import Ops
+from weft.devices.cpu.emit.philox import four_words
+from weft.devices.cpu.emit.text import Module
+
+
+def words_text(isa: ISA) -> str:
+    """``void @weft_words(ptr args)``, args: how many, and the addresses of the results, the key and the base.
+
+    The last words, which fill no vector, are copied from one, so nothing is written beyond them.
+    """
+    module = Module()
+    f = module.function("define void @weft_words(ptr %args)")
+    count, *places = [f.load("i64", f.offset("%args", 8 * k), 8) for k in range(4)]
+    target, key, base = [f.let(f"inttoptr i64 {place} to ptr") for place in places]
+    key, base = f.load("i64", key, 8), f.load("i64", base, 8)
+    lanes = max(4, isa.lanes(4))
+    ops, room = Ops(f, module, isa, lanes), f.local(f"<{lanes} x i32>", 64)
+    with f.loop(0, count, lanes) as i:
+        counter = f.let(f"add i64 {base}, {f.let(f'lshr i64 {i}, 2')}")
+        words = four_words(ops, key, counter)
+        left = f.let(f"sub i64 {count}, {i}")
+        short, there = f.let(f"icmp slt i64 {left}, {lanes}", "c"), f.element(target, "i32", i)
+        f.store(f"<{lanes} x i32>", words, f.let(f"select i1 {short}, ptr {room}, ptr {there}"), 4)
+        with f.when(short):
+            with f.loop(0, left) as k:
+                f.store("i32", f.load("i32", f.element(room, "i32", k), 4), f.element(there, "i32", k), 4)
+    f.do("ret void")
+    return module.text()
