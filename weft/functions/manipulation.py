@@ -17,6 +17,7 @@ from weft.functions.common import (
     Node,
     axis_index,
     axis_tuple,
+    looked,
     node,
     op,
     reshaped,
@@ -411,8 +412,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     [3, 0, 1, 2]
     """
     value = node(a, "roll", "a")
+    if isinstance(shift, (Array, np.ndarray)) and len(shift.shape) == 1:
+        shift = looked(shift, "roll", "shift").tolist()
     if axis is None:
-        by = sum([whole(n, "roll", "shift") for n in (shift if isinstance(shift, (tuple, list, np.ndarray)) else (shift,))])
+        by = sum([whole(n, "roll", "shift") for n in (shift if isinstance(shift, (tuple, list)) else (shift,))])
         return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
