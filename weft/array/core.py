@@ -26,13 +26,12 @@ from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, input_leaf
 from weft.held import cut, enlist
-from weft.indexing import at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
+from weft.indexing import as_ints, at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
 from weft.views import IMAG, NONE, REAL, Path, follow, onward, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
-STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 _ASK = object()
 _ref = weakref.ref
 
@@ -96,7 +95,7 @@ class Array(Habits):
     _path: Path
     _source: weakref.ref[Node]
     _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
-    weak = False
+    weak = is_value = False  # a run-time number; a Scalar
 
     def __init__(self, *args: Any) -> None:
         raise TypeError("make arrays with wf.array(...), wf.asarray(...) or wf.zeros(shape), not with Array(...)")
@@ -233,6 +232,8 @@ class Array(Habits):
         value = native(self, index)
         if value is not None:
             return value
+        if type(index) is not int and (plain := as_ints(index)) is not index:
+            return self[plain]
         if self._base is None and is_element(index, self._node.shape):
             found = at_once.element(self, index)
             if found is not None:
@@ -252,6 +253,9 @@ class Array(Habits):
     def __setitem__(self, index: Any, value: Any) -> None:
         native = ELEMENTS.store
         if native(self, index, value):
+            return
+        if type(index) is not int and (plain := as_ints(index)) is not index:
+            self[plain] = value
             return
         if self._base is None and is_element(index, self._node.shape) and at_once.number_written(self, index, value):
             start()
@@ -316,13 +320,6 @@ class Array(Habits):
         return bool((self == value).any())
 
     # ---- copies
-
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        import weft
-
-        if api_version not in (None, *STANDARDS):
-            raise ValueError(f"__array_namespace__: weft knows the array API of {', '.join(STANDARDS)}, not {api_version!r}")
-        return weft
 
     def __reduce__(self) -> Any:
         return _unpickle, (np.array(self.numpy()),)
@@ -411,6 +408,7 @@ class Scalar(Value, Array):
 
     __slots__ = ()
     __iter__ = None  # type: ignore[assignment]  # for Python would iterate over whatever has an index
+    is_value = True
 
     def __new__(cls, x: Any = 0.0) -> Scalar:
         given = x if isinstance(x, int | complex | Array | np.generic) else float(x)

@@ -16,6 +16,8 @@ from weft.cell import LOCAL
 from weft.spelling import spelled
 from weft.views import view_step
 
+STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
+
 
 class Flags:
     """How an array lies in memory, as NumPy calls it: by attribute, or by name in brackets.
@@ -124,6 +126,13 @@ class Habits(Methods):
         def itemsize(self) -> int: ...
         def to_device(self, device: str, /) -> Any: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        import weft
+
+        if api_version not in (None, *STANDARDS):
+            raise ValueError(f"__array_namespace__: weft knows the array API of {', '.join(STANDARDS)}, not {api_version!r}")
+        return weft
 
     @property
     def strides(self) -> tuple[int, ...]:
