@@ -18,7 +18,7 @@ from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, Forma
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
-from weft.spelling import spelled
+from weft.spelling import of_any_order, spelled
 
 _NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
@@ -157,7 +157,7 @@ def foreign(x: Any) -> np.ndarray:
 def numpy_node(array: np.ndarray) -> Node:
     """A leaf with a copy of a NumPy array."""
     try:
-        dtype = spelled(array.dtype)
+        dtype = of_any_order(array.dtype)
     except DTypeError:
         raise DTypeError(
             f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "

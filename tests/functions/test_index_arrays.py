@@ -20,8 +20,8 @@ def index_of(r: np.random.Generator, shape: tuple[int, ...]) -> Any:
     parts: list[Any] = []
     for extent in shape[: r.integers(1, len(shape) + 1)]:
         parts.append([
-            slice(None, None, -1), slice(0, 2), np.int64(r.integers(-extent - (r.random() < 0.1), extent)), r.random(extent) < 0.5,
-            r.integers(-extent, extent + (r.random() < 0.1), together if r.random() < 0.8 else (1,)),
+            slice(None, None, -1), slice(0, 2), np.int64(r.integers(-extent - (r.random() < 0.1), extent)),
+            r.random(extent) < 0.5, r.integers(-extent, extent + (r.random() < 0.1), together if r.random() < 0.8 else (1,)),
         ][r.integers(5)])
     for more in (None, Ellipsis):
         if r.random() < 0.2:

@@ -30,8 +30,8 @@ np.random.rand(s).shape; np.random.permutation(s).shape; np.random.choice(s, s).
 m[s].sort(); m[s].fill(1); m[s][0] + m[:, s][s]; np.add(x[:3], 1, out=m[s]); np.fill_diagonal(m[:s, :s], s); m[s].__iadd__(1)
 """
 MADE = {
-    "there": lambda xp: xp.int64(2), "of an array": lambda xp: xp.arange(5)[2], "pending": lambda xp: xp.argmax(xp.array([0, 1, 5])),
-    "small": lambda xp: xp.int8(2),
+    "there": lambda xp: xp.int64(2), "of an array": lambda xp: xp.arange(5)[2], "small": lambda xp: xp.int8(2),
+    "pending": lambda xp: xp.argmax(xp.array([0, 1, 5])),
 }
 
 
@@ -39,7 +39,9 @@ def plain(x: Any) -> Any:
     """Values and shapes; the dtypes of floats are weft's own."""
     if isinstance(x, tuple | list):
         return [plain(item) for item in x]
-    return (np.asarray(x).shape, np.round(np.asarray(x, float), 5).tolist()) if isinstance(x, wf.Array | np.ndarray | np.generic) else x
+    if isinstance(x, wf.Array | np.ndarray | np.generic):
+        return np.asarray(x).shape, np.round(np.asarray(x, float), 5).tolist()
+    return x
 
 
 def tried(xp: Any, text: str, make: Any) -> Any:

@@ -60,7 +60,8 @@ def _read(function: str, name: str, x: Any, wanted: Format, casting: str) -> Nod
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
     """The axes of the operands and of the result, each as a tuple."""
-    given = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in map(as_ints, several(axes, function, "axes"))]
+    listed = map(as_ints, several(axes, function, "axes"))
+    given = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
     want = DIMENSIONS[function]
     if len(given) == 2 and not want[2]:
         given.append(())
