@@ -15,6 +15,7 @@ import numpy as np
 from weft import at_once, execute, index_arrays
 from weft import look as looking
 from weft.array import buffers
+from weft.array.construction import not_set
 from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.array.values import Value
@@ -68,6 +69,8 @@ def own(node: Node) -> Array:
 def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
     """A placeholder for ``x``. Its elements lie as those of ``x`` do (see :func:`lies`), for that decides what is a view."""
     out = wrap(node) if isinstance(x, Scalar | float) else own(node)
+    if getattr(x, "read_only", False):
+        out.__class__ = type(x)
     if strides is not None:
         out._lies = strides
     return out
@@ -95,10 +98,7 @@ class Array(Habits):
     _path: Path
     _source: weakref.ref[Node]
     _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
-    weak = is_value = False  # a run-time number; a Scalar
-
-    def __init__(self, *args: Any) -> None:
-        raise TypeError("make arrays with wf.array(...), wf.asarray(...) or wf.zeros(shape), not with Array(...)")
+    weak = is_value = read_only = False  # a run-time number; a Scalar; see ``readonly.py``
 
     def __hash__(self) -> int:
         raise TypeError("an Array is not hashable, its content may change; its elements are, and x.tolist() made a tuple")
@@ -159,10 +159,18 @@ class Array(Habits):
         """The extents."""
         return self.node.shape
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        not_set(value)
+
     @property
     def dtype(self) -> np.dtype:
         """The dtype, a ``numpy.dtype``."""
         return self.node.dtype.numpy
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        not_set(value)
 
     @property
     def ndim(self) -> int:
@@ -302,10 +310,6 @@ class Array(Habits):
             node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
 
-    def fill(self, value: Any) -> None:
-        """Write ``value`` everywhere."""
-        self[...] = value
-
     def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
         """Whether a view of the same content is what ``self[index]`` is."""
         chosen = at(index, shape)
@@ -315,9 +319,6 @@ class Array(Habits):
         if not self.node.shape:
             raise TypeError("an array without dimensions cannot be iterated over")
         return (self[i] for i in range(self.node.shape[0]))
-
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
 
     # ---- copies
 

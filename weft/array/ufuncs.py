@@ -151,7 +151,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
             fresh = scattered(view, chosen, given, "add")
         else:
             fresh = bind(TABLE["add"], view, fitted(given, view.shape))
-        target._set(put(node, chosen.path, fresh) if chosen.path else fresh)
+        target._in_place(put(node, chosen.path, fresh) if chosen.path else fresh, f"{ufunc.__name__}.at")
         return
     content = np.array(target.numpy())
     plain = [x.numpy() if isinstance(x, Array) else x for x in values]
