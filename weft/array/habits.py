@@ -99,6 +99,7 @@ class Habits(Methods):
     if TYPE_CHECKING:
         _base: Any
         is_value: bool
+        _set_write: Any
 
         @property
         def size(self) -> int: ...
@@ -140,6 +141,17 @@ class Habits(Methods):
         turned = tuple(np.cumprod([1, *self.shape[:-1]]).tolist()) if self.shape else ()
         columns = all(n == 1 or s == t for n, s, t in zip(self.shape, self._strides(), turned, strict=True))
         return Flags(self, self._in_order(), columns, self._base is None)
+
+    def setflags(self, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
+        """Make the array, and views taken of it from now on, refuse writes (``write=False``), or take them again.
+
+        It then is of a class made from ``wf.ndarray``. Views that were taken before write as they did; so do jitted functions
+        that were traced before, and write it without being given it.
+        """
+        if align is False or uic:
+            raise ValueError(f"setflags: {'uic=True' if uic else 'align=False'} cannot be set: arrays are aligned, and no copies")
+        if write is not None:
+            self._set_write(bool(write))
 
     def get(self) -> np.ndarray:
         """The content as a NumPy array of its own, which may be written to: CuPy's name, as ``wf.asnumpy(x)``; computes now."""

@@ -40,19 +40,13 @@ def _refusal(array: Array, what: str = "") -> ValueError:
     )
 
 
-def setflags(array: Any, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
-    """Make an array, and views taken of it from now on, refuse writes (``write=False``), or take them again.
-
-    It then is of a class made from ``wf.ndarray``. Views that were taken before write as they did; so do jitted functions that
-    were traced before, and write it without being given it.
-    """
-    if align is False or uic:
-        raise ValueError(f"setflags: {'uic=True' if uic else 'align=False'} cannot be set: arrays are aligned, and no copies")
+def _set_write(array: Any, write: bool) -> None:
+    """What ``setflags(write=)`` does."""
     if array.is_value:
         raise ValueError("setflags: flags of a Scalar cannot be set: it is a value; make an array of it with wf.array(x)")
     if write and array._base is not None and array._base.read_only:
         raise ValueError("setflags: cannot set WRITEABLE flag to True of this array: it is a view of one that is read-only")
-    if write is None or bool(write) is not array.read_only:
+    if write is not array.read_only:
         return
     if LOCAL.trace is not None:
         raise TraceError("setflags: inside of a traced function no array is made read-only, nor writeable; do it outside")
