@@ -123,21 +123,20 @@ def as_ints(index: Any) -> Any:
     """An index with Python's ints for integer Scalars and NumPy's integers, so that it chooses a view; itself where it has none.
 
     NumPy's scalars are values, unlike arrays without dimensions. What only a trace or a gradient will know stays as it is, and
-    chooses a copy.
+    chooses a copy. Bounds of slices are read with the slice.
     """
-    if type(index) is not tuple:
+    kind = type(index)
+    if kind in _BASIC:
+        return index
+    if kind is not tuple:
         return _as_int(index)
-    if _BASIC.issuperset(map(type, index)) and slice not in map(type, index):
+    if _BASIC.issuperset(map(type, index)):
         return index
     parts = tuple([_as_int(part) for part in index])
     return index if all([a is b for a, b in zip(parts, index, strict=True)]) else parts
 
 
 def _as_int(part: Any) -> Any:
-    kind = type(part)
-    if kind is slice:
-        bounds = (part.start, part.stop, part.step)
-        return part if _PLAIN.issuperset(map(type, bounds)) else slice(*map(_as_int, bounds))
     if isinstance(part, np.integer):
         return int(part)
     if not getattr(part, "is_value", False):
@@ -182,7 +181,9 @@ def _parts(index: Any) -> tuple | None:
         if kind is slice:
             part = (item.start, item.stop, item.step)
             if not _PLAIN.issuperset(map(type, part)):
-                return None
+                part = tuple(map(_as_int, part))
+                if not _PLAIN.issuperset(map(type, part)):
+                    return None
             parts.append(part)
         elif kind is int or item is None or item is Ellipsis:
             parts.append(item)
