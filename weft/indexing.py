@@ -137,10 +137,8 @@ def as_ints(index: Any) -> Any:
 
 
 def _as_int(part: Any) -> Any:
-    if isinstance(part, np.integer):
-        return int(part)
     if not getattr(part, "is_value", False):
-        return part
+        return int(part) if isinstance(part, np.integer) else part
     found = ELEMENTS.number(part)
     if found is None:
         found = _known(part.node)

@@ -131,8 +131,8 @@ def test_the_class_is_called_as_numpys() -> None:
     assert numbers.tolist() == [0, 1, 9, 3]
     with pytest.raises(TypeError, match="buffer is too small"):
         wf.ndarray((2, 2), "float64", raw)
-    with pytest.raises(TypeError, match="scalars are made by their dtypes"):
-        wf.Scalar(3)
+    with pytest.raises(TypeError, match="make arrays with wf.array"):
+        wf.Array((2, 2))
 
 
 def test_classes_made_from_it_and_what_cannot_be_set() -> None:

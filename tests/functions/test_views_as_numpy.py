@@ -30,7 +30,7 @@ STEPS: dict[str, Step] = {
     "axis": lambda xp, a: a[..., None],
     "flip": lambda xp, a: xp.flip(a),
     "ravel": lambda xp, a: xp.ravel(a) if a.flags.c_contiguous else a,
-    "squeeze": lambda xp, a: xp.squeeze(a),
+    "squeeze": lambda xp, a: xp.squeeze(a) if a.size > 1 else a,
     "swapaxes": lambda xp, a: xp.swapaxes(a, 0, -1),
     "moveaxis": lambda xp, a: xp.moveaxis(a, 0, -1),
     "expand_dims": lambda xp, a: xp.expand_dims(a, 0),

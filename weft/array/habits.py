@@ -99,7 +99,6 @@ class Habits(Methods):
     if TYPE_CHECKING:
         _base: Any
         is_value: bool
-        _set_write: Any
 
         @property
         def size(self) -> int: ...
