@@ -92,7 +92,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "numpy.ndarray": {
         "arrays keep their memory to themselves: `x.numpy()` shows it, and cannot be written to": """
-            ctypes setflags""",
+            ctypes""",
         "fields of records": """
             getfield setfield""",
         "an array keeps its size, for there may be views of it: `wf.resize` makes another": """

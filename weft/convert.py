@@ -18,7 +18,7 @@ from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, Forma
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
-from weft.spelling import spelled
+from weft.spelling import of_any_order, spelled
 
 _NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
@@ -116,8 +116,11 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     if is_foreign(x):
         from weft.cuda_arrays import card_node, lies_on_a_card
 
-        return card_node(x, "array", copy=True) if lies_on_a_card(x) else numpy_node(foreign(x))
-    if hasattr(x, "__float__") and not isinstance(x, str | bytes):
+        if lies_on_a_card(x):
+            return card_node(x, "array", copy=True)
+        found = foreign(x)
+        return as_node(found) if isinstance(found, Cell) else numpy_node(found)
+    if hasattr(x, "__float__") and not isinstance(x, str | bytes | type):
         return as_node(int(x) if hasattr(x, "__index__") else float(x), like)
     if _exports(x):
         return numpy_node(np.asarray(x))
@@ -141,11 +144,16 @@ def _exports(x: Any) -> bool:
         return False
 
 
-def foreign(x: Any) -> np.ndarray:
-    """The content of another library's array."""
+def foreign(x: Any) -> Any:
+    """The content of another library's array; an Array, where that is what an object's ``__array__`` gives."""
     if hasattr(x, "__array__") or not hasattr(x, "__dlpack__"):
         try:
             return np.asarray(x)
+        except ValueError:  # so NumPy says of what is none of its own arrays
+            found = x.__array__() if hasattr(x, "__array__") else None
+            if not isinstance(found, Cell):
+                raise
+            return found
         except TypeError:  # so PyTorch says of a dtype that NumPy lacks
             if not hasattr(x, "__dlpack__"):
                 raise
@@ -157,7 +165,7 @@ def foreign(x: Any) -> np.ndarray:
 def numpy_node(array: np.ndarray) -> Node:
     """A leaf with a copy of a NumPy array."""
     try:
-        dtype = spelled(array.dtype)
+        dtype = of_any_order(array.dtype)
     except DTypeError:
         raise DTypeError(
             f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "

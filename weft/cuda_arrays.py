@@ -23,7 +23,7 @@ from weft.errors import DTypeError
 from weft.formats import EVERY, INT64, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
-from weft.spelling import spelled
+from weft.spelling import of_any_order
 
 CPU, CUDA = 1, 2  # DLPack's kinds of devices
 _KINDS = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "bool": 6}  # its codes of types
@@ -341,10 +341,10 @@ def _by_interface(x: Any, described: dict[str, Any], number: int, function: str)
     if described.get("mask") is not None:
         raise BufferError(f"{function}: arrays with a mask cannot be taken")
     try:
-        form = spelled(np.dtype(described["typestr"]))
+        form = of_any_order(np.dtype(described["typestr"]))
     except TypeError as error:
         raise DTypeError(f"{function}: {error}") from None
-    if np.dtype(described["typestr"]).byteorder not in "=|" and np.dtype(described["typestr"]) != form.numpy:
+    if not np.dtype(described["typestr"]).isnative:
         raise DTypeError(f"{function}: the bytes of {described['typestr']} are in the other order")
     shape, told = described["shape"], described["strides"]
     if told is not None and any([s % form.bytes for s in told]):

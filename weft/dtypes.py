@@ -18,7 +18,7 @@ from weft import formats
 from weft.errors import DTypeError
 from weft.formats import FROM_NUMPY, Format
 from weft.number_types import CLASSES, DType
-from weft.spelling import spelled
+from weft.spelling import of_any_order, spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
@@ -120,7 +120,7 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     >>> promote(int64, float32)
     dtype('float32')
     """
-    return formats.promote(spelled(a), spelled(b)).numpy
+    return formats.promote(of_any_order(a), of_any_order(b)).numpy
 
 
 def compared(a: np.dtype, b: np.dtype) -> np.dtype:
@@ -139,7 +139,7 @@ def compared(a: np.dtype, b: np.dtype) -> np.dtype:
     DTypeError
         As :func:`as_dtype`.
     """
-    return formats.compared(spelled(a), spelled(b)).numpy
+    return formats.compared(of_any_order(a), of_any_order(b)).numpy
 
 
 def weak_compared(kind: type, dtype: np.dtype) -> np.dtype:
@@ -266,7 +266,7 @@ def result_type(*operands: Any) -> np.dtype:
     for x in operands:
         if type(x) in _PYTHON:
             continue
-        own = spelled(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
+        own = of_any_order(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
         found = own if found is None else formats.promote(found, own)
     for x in numbers:
         found = spelled(type(x)) if found is None else formats.weak(type(x), found)
@@ -303,7 +303,7 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
-    source, target = as_dtype(getattr(from_, "dtype", from_)), as_dtype(to)
+    source, target = of_any_order(getattr(from_, "dtype", from_)).numpy, of_any_order(to).numpy
     if casting is not None:
         if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
             raise ValueError(f"can_cast: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
@@ -350,12 +350,12 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
-    found = as_dtype(dtype)
+    found = of_any_order(dtype).numpy
     if isinstance(kind, str) and kind in _KINDS:
         return found in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
         raise DTypeError(f"isdtype: unknown kind {kind!r}; known are {', '.join(map(repr, _KINDS))}")
-    return found == as_dtype(kind)
+    return found == of_any_order(kind).numpy
 
 
 def finfo(dtype: Any) -> Any:
@@ -381,7 +381,7 @@ def finfo(dtype: Any) -> Any:
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
-    found = as_dtype(getattr(dtype, "dtype", dtype))
+    found = of_any_order(getattr(dtype, "dtype", dtype)).numpy
     if not is_inexact(found):
         raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
     return Limits(FROM_NUMPY[found].part.numpy)
@@ -439,7 +439,7 @@ def iinfo(dtype: Any) -> np.iinfo:
     >>> wf.iinfo(wf.int8).max
     127
     """
-    found = as_dtype(getattr(dtype, "dtype", dtype))
+    found = of_any_order(getattr(dtype, "dtype", dtype)).numpy
     if found not in SIGNED + UNSIGNED:
         raise DTypeError(f"iinfo: {found.name} is not an integer dtype; use finfo")
     return np.iinfo(found)

@@ -13,15 +13,17 @@ from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, foreign, is_foreign, numpy_node
 from weft.errors import ShapeError, as_called, out_of_bounds, told
 from weft.formats import INT64, INTEGERS
-from weft.graph.node import Node, Shape
+from weft.graph.node import Node, Shape, topological
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
 from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
-from weft.look import look, materialise
+from weft.look import look, materialise, one
+from weft.natively import ELEMENTS
 from weft.views import Path, inverse, reshape_step
 
 _PLAIN = frozenset((int, type(None)))
+_BASIC = frozenset((int, bool, slice, type(None), type(Ellipsis)))
 
 
 class Selection:
@@ -117,6 +119,44 @@ def select(index: Any, shape: Shape) -> Selection:
     return Selection(path, axes, indices, order)
 
 
+def as_ints(index: Any) -> Any:
+    """An index with Python's ints for integer Scalars and NumPy's integers, so that it chooses a view; itself where it has none.
+
+    NumPy's scalars are values, unlike arrays without dimensions. What only a trace or a gradient will know stays as it is, and
+    chooses a copy. Bounds of slices are read with the slice.
+    """
+    kind = type(index)
+    if kind in _BASIC:
+        return index
+    if kind is not tuple:
+        return _as_int(index)
+    if _BASIC.issuperset(map(type, index)):
+        return index
+    parts = tuple([_as_int(part) for part in index])
+    return index if all([a is b for a, b in zip(parts, index, strict=True)]) else parts
+
+
+def _as_int(part: Any) -> Any:
+    if not getattr(part, "is_value", False):
+        return int(part) if isinstance(part, np.integer) else part
+    found = ELEMENTS.number(part)
+    if found is None:
+        found = _known(part.node)
+    return int(found) if isinstance(found, int | np.integer) and type(found) is not bool else part
+
+
+def _known(node: Node) -> Any:
+    """The integer of a Scalar, computed where it is pending; None of one that is none, that a trace will know, or that rests on
+    the variables of a gradient, which would compute it at every look."""
+    if node.dtype not in INTEGERS:
+        return None
+    if node.op is CONSTANT:
+        return node.params["value"]
+    if LOCAL.trace is not None or (node.value is None and LOCAL.variables.intersection(topological((node,)))):
+        return None
+    return one(node, free=True)
+
+
 def at(index: Any, shape: Shape) -> Selection:
     """As :func:`select`; integers and slices are read once for each shape."""
     parts = _parts(index)
@@ -139,7 +179,9 @@ def _parts(index: Any) -> tuple | None:
         if kind is slice:
             part = (item.start, item.stop, item.step)
             if not _PLAIN.issuperset(map(type, part)):
-                return None
+                part = tuple(map(_as_int, part))
+                if not _PLAIN.issuperset(map(type, part)):
+                    return None
             parts.append(part)
         elif kind is int or item is None or item is Ellipsis:
             parts.append(item)
@@ -230,8 +272,6 @@ def _item(item: Any) -> Any:
         found = np.asarray(item)
         if found.size == 0 and not isinstance(item, np.ndarray):
             found = found.astype(np.int64)
-        if found.ndim == 0 and found.dtype.kind in "iu":
-            return int(found)
         return found
     try:
         return operator.index(item)

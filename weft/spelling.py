@@ -25,14 +25,33 @@ def spelled(dtype: Any) -> Format:
         return _SPELLED[DEFAULT.real][dtype]
     except (KeyError, TypeError):
         pass
+    found = stored(dtype)
+    if not found.isnative:
+        raise DTypeError(
+            f"{told(dtype)}weft holds no numbers in the other byte order, {found.str!r}: give {found.name!r} here; "
+            f"numpy.asarray(x).astype({found.str!r}) makes bytes to write in that order; frombuffer, fromfile and asarray read it"
+        )
+    return FROM_NUMPY[found]
+
+
+def stored(dtype: Any) -> np.dtype:
+    """The same as NumPy's dtype for who reads memory: with the order in which the bytes of a number lie there."""
+    try:
+        return _SPELLED[DEFAULT.real][dtype].numpy
+    except (KeyError, TypeError):
+        pass
     try:
         found = np.dtype(dtype)
     except TypeError:
         raise DTypeError(f"{told(dtype)}{dtype!r} is not a dtype; weft has {', '.join(EVERY)}") from None
-    native = found.newbyteorder("=")
-    if native in FROM_NUMPY:
-        return FROM_NUMPY[native]
+    if found.newbyteorder("=") in FROM_NUMPY:
+        return found
     raise DTypeError(f"{told(dtype)}weft has no dtype {found.name!r}; it has {', '.join(EVERY)}")
+
+
+def of_any_order(dtype: Any) -> Format:
+    """The same for who asks what kind of numbers they are, or makes new ones of them, in whatever order their bytes lie."""
+    return FROM_NUMPY[stored(dtype).newbyteorder("=")]
 
 
 def layout(order: Any, function: str, words: str = "CFAK") -> str:

@@ -20,8 +20,8 @@ def index_of(r: np.random.Generator, shape: tuple[int, ...]) -> Any:
     parts: list[Any] = []
     for extent in shape[: r.integers(1, len(shape) + 1)]:
         parts.append([
-            slice(None, None, -1), slice(0, 2), int(r.integers(-extent - (r.random() < 0.1), extent)), r.random(extent) < 0.5,
-            r.integers(-extent, extent + (r.random() < 0.1), together if r.random() < 0.8 else (1,)),
+            slice(None, None, -1), slice(0, 2), np.int64(r.integers(-extent - (r.random() < 0.1), extent)),
+            r.random(extent) < 0.5, r.integers(-extent, extent + (r.random() < 0.1), together if r.random() < 0.8 else (1,)),
         ][r.integers(5)])
     for more in (None, Ellipsis):
         if r.random() < 0.2:
@@ -30,15 +30,18 @@ def index_of(r: np.random.Generator, shape: tuple[int, ...]) -> Any:
 
 
 def ours(r: np.random.Generator, index: Any) -> Any:
-    """The same with some arrays as weft's, some pending, some as lists."""
+    """The same with some arrays and integers as weft's, some pending, some as lists and Python's."""
     if isinstance(index, tuple):
         return tuple([ours(r, part) for part in index])
+    if isinstance(index, np.integer) and r.random() < 0.8:
+        given = [int(index), wf.int64(index), wf.arange(index, index + 2)[0], wf.array([index]).sum()]
+        return given[r.integers(4)]
     if not isinstance(index, np.ndarray) or r.random() < 0.2:
         return index
     if index.size and index.ndim and r.random() < 0.2:
         return index.tolist()
     given = wf.array(index)
-    return given if r.random() < 0.5 else given | given
+    return given if r.random() < 0.5 or not index.ndim else given | given  # of which the latter would be a Scalar
 
 
 def tried(function: Any) -> Any:
@@ -65,6 +68,7 @@ def test_random_indices(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatc
             continue
         assert found.dtype == expected.dtype and np.array_equal(found, expected), (shape, index)
         shapes = [expected.shape, expected.shape[1:], (7, 7)]
+        assert np.shares_memory(expected, want) == (got[mine].base is array), (shape, index)
         value: Any = (rng.standard_normal(shapes[rng.choice(3, p=[0.6, 0.3, 0.1])]) * 3).astype(dtype)
         if rng.random() < 0.3:
             value = {"float32": 1.5, "float16": -2, "int64": 7, "bool": True}[dtype]

@@ -30,7 +30,7 @@ STEPS: dict[str, Step] = {
     "axis": lambda xp, a: a[..., None],
     "flip": lambda xp, a: xp.flip(a),
     "ravel": lambda xp, a: xp.ravel(a) if a.flags.c_contiguous else a,
-    "squeeze": lambda xp, a: xp.squeeze(a),
+    "squeeze": lambda xp, a: xp.squeeze(a) if a.size > 1 else a,
     "swapaxes": lambda xp, a: xp.swapaxes(a, 0, -1),
     "moveaxis": lambda xp, a: xp.moveaxis(a, 0, -1),
     "expand_dims": lambda xp, a: xp.expand_dims(a, 0),
@@ -43,6 +43,11 @@ STEPS: dict[str, Step] = {
     "matrix_transpose": lambda xp, a: xp.matrix_transpose(a) if a.ndim > 1 else a,
     "ellipsis": lambda xp, a: a[...],
     "flipud": lambda xp, a: xp.flipud(a),
+    "row of a Scalar": lambda xp, a: a[xp.int64(-1)] if a.ndim > 1 else a,
+    "row of NumPy's integer": lambda xp, a: a[np.int16(0)] if a.ndim > 1 else a,
+    "column of a Scalar": lambda xp, a: a[:, xp.uint8(0)] if a.ndim > 1 else a,
+    "last of a Scalar": lambda xp, a: a[..., xp.int64(-1), None],
+    "Scalars as bounds": lambda xp, a: a[xp.int64(0) : xp.int32(2), ...],
     "permute_dims": lambda xp, a: xp.permute_dims(a, tuple(range(a.ndim))[::-1]),
 }
 WRITES: dict[str, Step] = {
@@ -57,6 +62,8 @@ WRITES: dict[str, Step] = {
     "fill": lambda xp, v: v.fill(1),
     "sort": lambda xp, v: v.sort(),
     "put": lambda xp, v: xp.put(v, [0], 1),
+    "row of a Scalar": lambda xp, v: v[None][xp.argmax(xp.asarray([0, 1])) - 1].__setitem__(..., 1),
+    "element of Scalars": lambda xp, v: v.__setitem__(tuple(xp.nonzero(xp.ones(1))[0][0] for _ in range(v.ndim)), 1),
 }
 
 

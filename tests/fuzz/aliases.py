@@ -54,7 +54,7 @@ def grown(r: random.Random) -> Program:
     n = r.choice((1, 2, 3, 5, 8, 9, 17))
     shape = r.choice(((n,), (n,), (n, n), (2, n), (n, 3)))
     dtype = r.choice(("float32", "float64", "int64", "float32", "int32"))
-    scene = Scene(r, dtype)
+    scene = Scene(r, dtype, traced=True)
     bases = [scene.input(tuple(2 * m for m in shape) if r.random() < 0.5 else shape) for _ in range(r.choice((1, 2)))]
     inputs, arrays = list(scene.inputs), dict(scene.values)
     count = r.choice((2, 2, 3))
@@ -71,7 +71,7 @@ def grown(r: random.Random) -> Program:
     calls = [[argument() for _ in range(count)] for _ in range(r.randint(1, 4))]
     if r.random() < 0.5:
         calls.append(list(calls[0]))
-    body = Scene(r, dtype)
+    body = Scene(r, dtype, traced=True)
     body.values = {f"a{k}": arrays_of(calls[0], arrays)[k] for k in range(count)}
     for _ in range(r.randint(1, 5)):
         if not body.step(BODY):

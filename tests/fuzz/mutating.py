@@ -14,10 +14,13 @@ from tests.fuzz.program import Input
 
 
 class Scene:
-    """A program under construction, as NumPy runs it."""
+    """A program under construction, as NumPy runs it.
 
-    def __init__(self, r: random.Random, dtype: str) -> None:
-        self.r, self.dtype = r, dtype
+    traced : what it indexes with must be known to a trace, too: a row that a trace's own number chooses is a copy
+    """
+
+    def __init__(self, r: random.Random, dtype: str, traced: bool = False) -> None:
+        self.r, self.dtype, self.traced = r, dtype, traced
         self.inputs: list[Input] = []
         self.lines: list[str] = []
         self.values: dict[str, Any] = {}
@@ -107,16 +110,30 @@ def _part(s: Scene, n: int) -> str:
     if not n or r.random() < 0.25:
         return ":"
     lo = r.randrange(n)
+    if r.random() < 0.1:
+        return f"{_integer(s, lo)}:{_integer(s, r.randint(lo, n))}"
     return r.choice((
         f"{lo}:", f":{r.randint(1, n)}", f"{lo}:{r.randint(lo, n)}", "::2", "1::2", "::-1", f"{-r.randint(1, n)}:", f":{n + 2}",
     ))
+
+
+def _integer(s: Scene, k: int) -> str:
+    """An integer as programs have them: Python's, NumPy's, a Scalar that is there, or one that is computed."""
+    if s.r.random() < 0.7:
+        return str(k)
+    known = (f"np.int64({k})", f"np.int16({k})", f"xp.int64({k})", f"xp.int8({k})")
+    made = (
+        f"xp.arange({k - 1}, {k + 2})[1]", f"xp.argmax(xp.arange({abs(k) + 1})) * {-1 if k < 0 else 1}", f"xp.array([{k}])[0]",
+        f"xp.nonzero(xp.arange({abs(k) + 2}) == {abs(k)})[0][0] * {-1 if k < 0 else 1}",
+    )
+    return s.r.choice(known if s.traced else known + made)
 
 
 def basic(s: Scene, name: str, drop: float = 0.3) -> str:
     """A basic index."""
     r, parts = s.r, []
     for n in s.values[name].shape:
-        parts.append(str(r.randrange(-n, n)) if n and r.random() < drop else _part(s, n))
+        parts.append(_integer(s, r.randrange(-n, n)) if n and r.random() < drop else _part(s, n))
     if r.random() < 0.1 and len(parts) > 1:
         parts = r.choice((["...", parts[-1]], [parts[0], "..."], parts[:1]))
     if r.random() < 0.07:
@@ -149,6 +166,8 @@ def view(s: Scene) -> str:
     x, v, r = s.some(), s.fresh(), s.r
     a = s.values[x]
     shape = factors(s, a.size, r.randint(1, 3))  # type: ignore[arg-type]
+    if a.ndim > 1 and len(a) and r.random() < 0.15:
+        return f"{v} = {x}[{_integer(s, r.randrange(-len(a), len(a)))}]"
     return f"{v} = " + r.choice((
         f"{x}[{basic(s, x, 0.15)}]", f"{x}[{basic(s, x, 0.15)}]", f"{x}.T", f"{x}.reshape({shape})", f"{x}[::-1]", f"{x}[None]",
         f"{x}.squeeze()",
@@ -207,7 +226,7 @@ def assigned(s: Scene) -> str:
     return r.choice((
         f"{x}[{at}] = {y}[{at}]" if y in s.values and s.values[y].shape == s.values[x].shape else f"{x}[{at}] = {s.number(x)}",
         f"{x}[{at}] = {s.number(x)}", f"{x}[...] = {y}", f"{x}[:] = {y}", f"{x}[{at}] = {x}[{basic(s, x)}]", f"{x}[{at}] = {y}",
-        f"{x}.fill({s.number(x)})",
+        f"{x}.fill({s.number(x)})", f"{x}[{_integer(s, 0)}][...] = {s.number(x)}",
     ))
 
 

@@ -14,7 +14,7 @@ import weft as wf
 from weft import dtypes
 from weft.formats import FLOAT32, FLOATS, FORMATS, FROM_NUMPY, INTEGERS, Format
 from weft.graph.node import Node
-from weft.spelling import spelled
+from weft.spelling import of_any_order, spelled, stored
 
 everyone = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
 
@@ -22,8 +22,10 @@ everyone = pytest.mark.parametrize("form", FORMATS.values(), ids=str)
 @everyone
 def test_there_is_one_object_a_format(form: Format) -> None:
     assert copy.deepcopy(form) is copy.copy(form) is pickle.loads(pickle.dumps(form)) is form
-    for spelling in (form, form.name, form.numpy, form.numpy.type, form.numpy.newbyteorder("S")):
-        assert spelled(spelling) is form
+    for spelling in (form, form.name, form.numpy, form.numpy.type):
+        assert spelled(spelling) is of_any_order(spelling) is form and stored(spelling) == form.numpy
+    turned = form.numpy.newbyteorder("S")
+    assert of_any_order(turned) is form and stored(turned) == turned
     assert FROM_NUMPY[form.numpy] is form and repr(form) == str(form) == form.name == form.numpy.name
     with pytest.raises(AttributeError):
         form.bits = 3  # type: ignore[misc]

@@ -15,6 +15,7 @@ import numpy as np
 from weft import at_once, execute, index_arrays
 from weft import look as looking
 from weft.array import buffers
+from weft.array.construction import not_set
 from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.array.values import Value
@@ -26,13 +27,12 @@ from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, input_leaf
 from weft.held import cut, enlist
-from weft.indexing import at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
+from weft.indexing import as_ints, at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
 from weft.natively import ELEMENTS, introduce, start
 from weft.views import IMAG, NONE, REAL, Path, follow, onward, put
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
-STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 _ASK = object()
 _ref = weakref.ref
 
@@ -69,6 +69,8 @@ def own(node: Node) -> Array:
 def standing_for(x: Any, node: Node, strides: tuple[int, ...] | None) -> Array:
     """A placeholder for ``x``. Its elements lie as those of ``x`` do (see :func:`lies`), for that decides what is a view."""
     out = wrap(node) if isinstance(x, Scalar | float) else own(node)
+    if getattr(x, "read_only", False):
+        out.__class__ = type(x)
     if strides is not None:
         out._lies = strides
     return out
@@ -96,10 +98,7 @@ class Array(Habits):
     _path: Path
     _source: weakref.ref[Node]
     _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
-    weak = False
-
-    def __init__(self, *args: Any) -> None:
-        raise TypeError("make arrays with wf.array(...), wf.asarray(...) or wf.zeros(shape), not with Array(...)")
+    weak = is_value = read_only = False  # a run-time number; a Scalar; see ``readonly.py``
 
     def __hash__(self) -> int:
         raise TypeError("an Array is not hashable, its content may change; its elements are, and x.tolist() made a tuple")
@@ -160,10 +159,18 @@ class Array(Habits):
         """The extents."""
         return self.node.shape
 
+    @shape.setter
+    def shape(self, value: Any) -> None:
+        not_set(value)
+
     @property
     def dtype(self) -> np.dtype:
         """The dtype, a ``numpy.dtype``."""
         return self.node.dtype.numpy
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        not_set(value)
 
     @property
     def ndim(self) -> int:
@@ -233,6 +240,8 @@ class Array(Habits):
         value = native(self, index)
         if value is not None:
             return value
+        if type(index) is not int and (plain := as_ints(index)) is not index:
+            return self[plain]
         if self._base is None and is_element(index, self._node.shape):
             found = at_once.element(self, index)
             if found is not None:
@@ -252,6 +261,9 @@ class Array(Habits):
     def __setitem__(self, index: Any, value: Any) -> None:
         native = ELEMENTS.store
         if native(self, index, value):
+            return
+        if type(index) is not int and (plain := as_ints(index)) is not index:
+            self[plain] = value
             return
         if self._base is None and is_element(index, self._node.shape) and at_once.number_written(self, index, value):
             start()
@@ -298,10 +310,6 @@ class Array(Habits):
             node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
 
-    def fill(self, value: Any) -> None:
-        """Write ``value`` everywhere."""
-        self[...] = value
-
     def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
         """Whether a view of the same content is what ``self[index]`` is."""
         chosen = at(index, shape)
@@ -312,17 +320,7 @@ class Array(Habits):
             raise TypeError("an array without dimensions cannot be iterated over")
         return (self[i] for i in range(self.node.shape[0]))
 
-    def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
-
     # ---- copies
-
-    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        import weft
-
-        if api_version not in (None, *STANDARDS):
-            raise ValueError(f"__array_namespace__: weft knows the array API of {', '.join(STANDARDS)}, not {api_version!r}")
-        return weft
 
     def __reduce__(self) -> Any:
         return _unpickle, (np.array(self.numpy()),)
@@ -411,6 +409,7 @@ class Scalar(Value, Array):
 
     __slots__ = ()
     __iter__ = None  # type: ignore[assignment]  # for Python would iterate over whatever has an index
+    is_value = True
 
     def __new__(cls, x: Any = 0.0) -> Scalar:
         given = x if isinstance(x, int | complex | Array | np.generic) else float(x)

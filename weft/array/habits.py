@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import pickle
 from collections.abc import Iterator
 from types import FunctionType
@@ -10,40 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import execute
+from weft.array.construction import constructed, refuse_classes
 from weft.array.destination import asked
+from weft.array.flags import Flags
 from weft.array.methods import Methods
 from weft.cell import LOCAL
 from weft.spelling import spelled
 from weft.views import view_step
 
-
-class Flags:
-    """How an array lies in memory, as NumPy calls it: by attribute, or by name in brackets.
-
-    To its user an array lies row by row, and may be written to; views have no memory of their own.
-    """
-
-    __slots__ = ("aligned", "c_contiguous", "f_contiguous", "owndata", "writeable")
-
-    def __init__(self, rows: bool, columns: bool, owns: bool, writeable: bool) -> None:
-        self.c_contiguous, self.f_contiguous, self.owndata, self.writeable, self.aligned = rows, columns, owns, writeable, True
-
-    def __getitem__(self, name: str) -> bool:
-        short = {"C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned"}
-        name = short.get(name, name.lower())
-        if name in ("contiguous", "fortran"):
-            name = f"{'c' if name == 'contiguous' else 'f'}_contiguous"
-        if name not in (*self.__slots__, "fnc"):
-            raise KeyError(f"flags: there is no {name!r}; known are {', '.join(self.__slots__)}")
-        return bool(getattr(self, name))
-
-    @property
-    def fnc(self) -> bool:
-        """Whether it lies column by column, and not row by row."""
-        return bool(self.f_contiguous and not self.c_contiguous)
-
-    def __repr__(self) -> str:
-        return "\n".join(f"  {name.upper()} : {getattr(self, name)}" for name in self.__slots__)
+STANDARDS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")  # of the array API
 
 
 class Flat:
@@ -113,8 +89,16 @@ class Habits(Methods):
                 if isinstance(method, FunctionType) and method.__qualname__ == f"{base.__name__}.{name}":
                     method.__qualname__ = f"Array.{name}"
 
+    def __new__(
+        cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None, order: Any = None,
+    ) -> Any:
+        """NumPy's ``ndarray(shape, dtype, buffer)``: of no known content, or of what ``buffer`` holds: a view of an Array, else a
+        copy."""
+        return constructed(cls, shape, dtype, buffer, offset, strides, order)
+
     if TYPE_CHECKING:
         _base: Any
+        is_value: bool
 
         @property
         def size(self) -> int: ...
@@ -124,6 +108,21 @@ class Habits(Methods):
         def itemsize(self) -> int: ...
         def to_device(self, device: str, /) -> Any: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        import weft
+
+        if api_version not in (None, *STANDARDS):
+            raise ValueError(f"__array_namespace__: weft knows the array API of {', '.join(STANDARDS)}, not {api_version!r}")
+        return weft
+
+    def fill(self, value: Any) -> None:
+        """Write ``value`` everywhere."""
+        self[...] = value
+
+    def __contains__(self, value: Any) -> bool:
+        found: Any = self == value
+        return bool(found.any() if hasattr(found, "any") else found)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -140,12 +139,18 @@ class Habits(Methods):
         """How the array lies in memory, under NumPy's names."""
         turned = tuple(np.cumprod([1, *self.shape[:-1]]).tolist()) if self.shape else ()
         columns = all(n == 1 or s == t for n, s, t in zip(self.shape, self._strides(), turned, strict=True))
-        return Flags(self._in_order(), columns, self._base is None, not self._is_value())
+        return Flags(self, self._in_order(), columns, self._base is None)
 
-    def _is_value(self) -> bool:
-        import weft
+    def setflags(self, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
+        """Make the array, and views taken of it from now on, refuse writes (``write=False``), or take them again.
 
-        return isinstance(self, weft.Scalar)
+        It then is of a class made from ``wf.ndarray``. Views that were taken before write as they did; so do jitted functions
+        that were traced before, and write it without being given it.
+        """
+        if align is False or uic:
+            raise ValueError(f"setflags: {'uic=True' if uic else 'align=False'} cannot be set: arrays are aligned, and no copies")
+        if write is not None:
+            self._set_write(bool(write))
 
     def get(self) -> np.ndarray:
         """The content as a NumPy array of its own, which may be written to: CuPy's name, as ``wf.asnumpy(x)``; computes now."""
@@ -195,8 +200,15 @@ class Habits(Methods):
         """Write the content's bytes, or its numbers as text, to a file; computes now."""
         self.numpy().tofile(fid, sep, format)
 
-    def view(self, dtype: Any = None) -> Any:
-        """A view of the same array; with a dtype, its bytes read as that dtype, which write through as well."""
+    def view(self, dtype: Any = None, type: Any = None) -> Any:
+        """A view of the same array; with a dtype, its bytes read as that dtype, which write through as well.
+
+        A class in its place may be ``wf.ndarray`` alone: arrays of other classes are not made.
+        """
+        if isinstance(dtype, builtins.type) and issubclass(dtype, Habits | np.ndarray):
+            dtype, type = None, dtype
+        if type is not None:
+            refuse_classes(type, "view")
         if dtype is None:
             return self[...]  # type: ignore[index]
         wanted, node = spelled(dtype), self.node

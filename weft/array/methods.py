@@ -26,6 +26,7 @@ _METHODS = {
     "weft.functions.linalg": "dot",
     "weft.functions.manipulation": "ravel squeeze swapaxes",
     "weft.functions.sorting": "argsort searchsorted",
+    "weft.array.readonly": "_set_write",
     "weft.array.ufuncs": "__array_ufunc__",
     "weft.array.numpy_calls": "__array_function__",
 }

@@ -12,6 +12,7 @@ from typing import Any
 
 from weft import at_once
 from weft.array.composed import OPERATIONS
+from weft.array.giving_way import equality, foreign, foreign_in_place
 from weft.array.meaning import Operation, floating
 from weft.array.products import matmul
 from weft.bind import bind
@@ -162,7 +163,8 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
         return NotImplemented if foreign(other) else wrap(matmul(*operands(other, self)))
 
     def in_place(self: Any, other: Any) -> Any:
-        return NotImplemented if foreign(other) else self._in_place(matmul(*operands(self, other)), "matmul in place")
+        left = foreign_in_place(other, "matmul")
+        return NotImplemented if left else self._in_place(matmul(*operands(self, other)), "matmul in place")
 
     return {"matmul": forward, "rmatmul": reflected, "imatmul": in_place}
 
@@ -269,7 +271,7 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
                 y = number(other, x.dtype)
                 if y is not None:
                     return joined(x, y, x, dtype, trace)
-        return NotImplemented if left_to(other, self) else slow(self, other)
+        return otherwise(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
         native = short.call
@@ -293,6 +295,11 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             return self.dtype.kind in "iu"
         return foreign(other)
 
+    def by_rule(self: Any, other: Any) -> Any:
+        return NotImplemented if left_to(other, self) else slow(self, other)
+
+    otherwise = equality(operation, slow, scalar) if name in ("equal", "not_equal") else by_rule
+
     def in_place(self: Any, other: Any) -> Any:
         native = short.call if shared else never
         found = native(self, other, self)
@@ -306,7 +313,8 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
             x, y = self.node, other.node
             if x.dtype is y.dtype and x.dtype in plain and not other.weak:
                 return self._in_place(bind(op, x, y), f"{name} in place")
-        return NotImplemented if foreign(other) else self._in_place(operation.node(self, other), f"{name} in place")
+        left = foreign_in_place(other, name)
+        return NotImplemented if left else self._in_place(operation.node(self, other), f"{name} in place")
 
     def function(x1: Any, x2: Any) -> Any:
         native = short.call if shared or (type(x1) is array and type(x2) is array) else never
@@ -359,6 +367,3 @@ def mark_nodes(on: bool) -> None:
     _ASKING = "" if on else PACKAGE
 
 
-def foreign(x: Any) -> bool:
-    """Whether an operand is of a type that weft leaves to its own operators."""
-    return x is None or isinstance(x, str | bytes | dict | set)

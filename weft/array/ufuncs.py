@@ -13,6 +13,7 @@ from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.bind import bind
 from weft.convert import as_node, assigned, numpy_node
+from weft.errors import DTypeError
 from weft.formats import DEFAULT, FLOAT64, FROM_NUMPY, Format, same_kind
 from weft.given import Given
 from weft.graph.primitives.table import TABLE
@@ -31,10 +32,15 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     if method == "at":
         return (_at if isinstance(inputs[0], Array) else _at_numpys)(ufunc, *inputs)
     if all(isinstance(out, Array) for out in outs):
-        asked = _asked(ufunc, method, inputs, outs, kwargs)
-        if asked is not None:
-            return asked
-        found = _own(ufunc, method, inputs, kwargs)
+        try:
+            asked = _asked(ufunc, method, inputs, outs, kwargs)
+            if asked is not None:
+                return asked
+            found = _own(ufunc, method, inputs, kwargs)
+        except DTypeError:
+            if all(map(_holdable, inputs)):
+                raise
+            found = None
         if found is not None:
             return _written(ufunc.__name__, found, outs) if outs else found
     if outs and not any(isinstance(out, Array) for out in outs):
@@ -123,6 +129,11 @@ def _in_numpy(call: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> An
     return tuple(narrow) if many else narrow[0]
 
 
+def _holdable(x: Any) -> bool:
+    """Whether this is no array that only NumPy can hold."""
+    return not isinstance(x, np.ndarray | np.generic) or x.dtype.newbyteorder("=") in FROM_NUMPY
+
+
 def _array(x: Any) -> Array:
     return wrap(numpy_node(np.asarray(x)))
 
@@ -151,7 +162,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
             fresh = scattered(view, chosen, given, "add")
         else:
             fresh = bind(TABLE["add"], view, fitted(given, view.shape))
-        target._set(put(node, chosen.path, fresh) if chosen.path else fresh)
+        target._in_place(put(node, chosen.path, fresh) if chosen.path else fresh, f"{ufunc.__name__}.at")
         return
     content = np.array(target.numpy())
     plain = [x.numpy() if isinstance(x, Array) else x for x in values]

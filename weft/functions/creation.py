@@ -36,8 +36,8 @@ def array(
     object : array, NumPy array, number or nested lists
         NumPy arrays and scalars keep their dtype; Python floats become float32, integers int64, bools bool.
     dtype : dtype, optional
-    copy : bool
-        False: an Array of that dtype is handed back as it is (:func:`asarray`).
+    copy : bool, optional
+        None: an Array of that dtype is handed back as it is (:func:`asarray`). False: so it is, and what else is given refused.
     order, subok
         Do nothing: arrays of weft lie row by row, and there are no other classes of them.
     ndmin, ndmax : int
@@ -57,7 +57,7 @@ def array(
     DTypeError
         What cannot be an array: ragged lists, text, unknown dtypes.
     ValueError, OverflowError
-        A NaN, an infinity or a number out of range that integers are to hold.
+        A NaN, an infinity or a number out of range that integers are to hold; with ``copy=False``, where a copy is needed.
 
     Examples
     --------
@@ -80,6 +80,8 @@ def array(
         return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
     if isinstance(object, Array) and not copy and not object.weak and (wanted is None or wanted is object.node.dtype):
         return own(object.node) if type(object) is Scalar else object
+    if copy is False:
+        raise ValueError("array: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
     if isinstance(object, memoryview):
         object = np.asarray(object)
     return own(node(object, "array", "object") if wanted is None else assigned(object, wanted))
@@ -131,7 +133,7 @@ def asarray(
         return array(found) if copy and found is a else found
     if copy is False and not (isinstance(a, Array) and (dtype is None or spelled(dtype) is a.node.dtype)):
         raise ValueError("asarray: with copy=False only an Array of the dtype can be taken: arrays of weft have their own memory")
-    return array(a, dtype, copy=bool(copy))
+    return array(a, dtype, copy=True if copy else None)
 
 
 _NO_CARDS = (Array, np.ndarray, list, tuple, int, float)

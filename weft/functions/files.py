@@ -12,7 +12,7 @@ from weft.array import Array, own
 from weft.errors import DTypeError, said_by
 from weft.formats import DEFAULT
 from weft.functions.common import looked, node, of_numpy
-from weft.spelling import liked, spelled
+from weft.spelling import liked, of_any_order, stored
 
 
 def _plain(function: str, x: Any, argument: str) -> np.ndarray:
@@ -264,7 +264,7 @@ def loadtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.loadtxt(["1,2", "3,4"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
+    wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
     _place(fname, "loadtxt", "fname", ValueError, lines=True)
     liked(kwargs.pop("like", None), "loadtxt")
     return _numbers(np.loadtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
@@ -296,7 +296,7 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     >>> wf.genfromtxt(["1,2", "3,"], delimiter=",").tolist()
     [[1.0, 2.0], [3.0, nan]]
     """
-    wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
+    wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
     _place(fname, "genfromtxt", "fname", lines=True)
     liked(kwargs.pop("like", None), "genfromtxt")
     return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
@@ -309,7 +309,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     ----------
     buffer : bytes, or any object with a buffer
     dtype : dtype
-        What the bytes hold; float64 by default, as in NumPy.
+        What the bytes hold, also in the other byte order (">u4"); float64 by default, as in NumPy.
     count : int
         How many elements; -1: all there are.
     offset : int
@@ -318,7 +318,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
 
     Returns
     -------
-    (N,) Array
+    (N,) Array, its numbers in this machine's order
 
     Raises
     ------
@@ -336,7 +336,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
         memoryview(buffer)
     except TypeError:
         raise DTypeError(f"frombuffer: buffer must be an object with bytes in it, not {type(buffer).__name__}") from None
-    wanted = spelled(dtype).numpy
+    wanted = stored(dtype)
     with said_by("frombuffer"):
         found = np.frombuffer(buffer, wanted, count, offset)
     return own(node(found, "frombuffer"))
@@ -372,7 +372,7 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     """
     liked(like, "fromfile")
     _place(file, "fromfile")
-    return own(node(np.fromfile(file, spelled(dtype).numpy, count, sep, offset), "fromfile"))
+    return own(node(np.fromfile(file, stored(dtype), count, sep, offset), "fromfile"))
 
 
 def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, like: Any = None) -> Array:
@@ -407,7 +407,7 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     liked(like, "fromstring")
     if not sep:
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
-    wanted = (DEFAULT.real if dtype is None else spelled(dtype)).numpy
+    wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
     with said_by("fromstring"):
         found = np.fromstring(string, wanted, count, sep=sep)
     return own(node(found, "fromstring"))
@@ -440,7 +440,7 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     [0, 1, 4]
     """
     liked(like, "fromiter")
-    wanted = spelled(dtype).numpy
+    wanted = of_any_order(dtype).numpy
     try:
         return of_numpy(np.fromiter(iter, wanted, count))
     except (TypeError, ValueError) as error:

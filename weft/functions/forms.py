@@ -355,4 +355,4 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
     unknown = [r for r in asked if r not in "CAWOE"]
     if unknown:
         raise ValueError(f"require: requirements={requirements!r} must be of 'C', 'A', 'W', 'O' and 'E'")
-    return ascontiguousarray(a, dtype) if "C" in asked else array(a, dtype, copy=False)
+    return ascontiguousarray(a, dtype) if "C" in asked else array(a, dtype, copy=None)

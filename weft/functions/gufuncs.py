@@ -10,6 +10,7 @@ from weft.convert import array_operands, operands
 from weft.errors import DTypeError
 from weft.formats import Format
 from weft.functions.common import Node, axis_index, cast, finish, flag, may_cast, node, permuted, several
+from weft.indexing import as_ints
 from weft.spelling import spelled
 
 Core = Callable[[Node, Node], Node]
@@ -59,7 +60,8 @@ def _read(function: str, name: str, x: Any, wanted: Format, casting: str) -> Nod
 
 def _axes(function: str, axes: Any) -> list[tuple[int, ...]]:
     """The axes of the operands and of the result, each as a tuple."""
-    given = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in several(axes, function, "axes")]
+    listed = map(as_ints, several(axes, function, "axes"))
+    given = [(a,) if isinstance(a, int) else tuple(several(a, function, "axes")) for a in listed]
     want = DIMENSIONS[function]
     if len(given) == 2 and not want[2]:
         given.append(())

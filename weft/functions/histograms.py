@@ -31,6 +31,7 @@ from weft.functions.common import (
 from weft.functions.differences import diff
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
+from weft.indexing import as_ints
 
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Array:
@@ -150,6 +151,7 @@ def _edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> np.nd
         known = looked(wrap(a), function, "a")
         with said_by(function):
             return np.histogram_bin_edges(known, bins, range, weights)
+    bins = as_ints(bins)
     if isinstance(bins, list | tuple | np.ndarray | Array):
         edges = looked(bins, function, "bins")
         if edges.ndim != 1 or (edges[1:] < edges[:-1]).any():

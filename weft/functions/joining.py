@@ -26,6 +26,7 @@ from weft.functions.common import (
     shape_tuple,
     whole,
 )
+from weft.indexing import as_ints
 from weft.spelling import spelled
 
 
@@ -193,6 +194,7 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
     value = x if isinstance(x, Array) else wrap(node(x, function, "ary"))
     axis = axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
+    sections = as_ints(sections)
     if isinstance(sections, (tuple, list, np.ndarray, Array)):
         given = sections.tolist() if isinstance(sections, (np.ndarray, Array)) else sections
         cuts = [whole(c, function, "indices_or_sections") for c in given]

@@ -12,7 +12,7 @@ from weft.dtypes import result_type
 from weft.errors import DTypeError, said_by, short
 from weft.formats import FLOATS
 from weft.number_types import DType
-from weft.spelling import spelled
+from weft.spelling import of_any_order
 
 _GENERIC = frozenset(f.numpy.type for f in FLOATS if f.numpy.isbuiltin != 1)  # floats that NumPy knows as generics only
 
@@ -69,7 +69,7 @@ def _scalar_type(given: Any, argument: str) -> Any:
             f"issubdtype: {argument}={given.__name__} is the class of numbers of every dtype; ask x.dtype in place of type(x)"
         )
     try:
-        return spelled(given).numpy.type
+        return of_any_order(given).numpy.type
     except DTypeError:
         try:
             return np.dtype(given).type
@@ -127,7 +127,7 @@ def promote_types(type1: Any, type2: Any) -> np.dtype:
     >>> wf.promote_types(wf.int8, wf.float16)
     dtype('float16')
     """
-    return result_type(spelled(type1).numpy, spelled(type2).numpy)
+    return result_type(of_any_order(type1).numpy, of_any_order(type2).numpy)
 
 
 def min_scalar_type(a: Any) -> np.dtype:
@@ -156,4 +156,4 @@ def min_scalar_type(a: Any) -> np.dtype:
         return a.dtype if a.ndim else np.min_scalar_type(a.numpy())
     with said_by("min_scalar_type"):
         found = np.min_scalar_type(a)
-    return spelled(found).numpy
+    return of_any_order(found).numpy

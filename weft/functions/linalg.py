@@ -28,6 +28,7 @@ from weft.functions.common import (
 from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
 from weft.functions.norms import matrix_norm, norm, vector_norm
+from weft.indexing import as_ints
 from weft.spelling import layout
 
 _LAPACK = {
@@ -248,6 +249,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     (2, 4)
     """
     a, b = array_operands(a, b)
+    axes = as_ints(axes)
     if isinstance(axes, int):
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")

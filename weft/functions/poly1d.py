@@ -13,6 +13,7 @@ from weft.formats import DEFAULT, FLOAT32, FLOAT64, FROM_NUMPY
 from weft.functions.common import looked, of_numpy
 from weft.functions.creation import asarray
 from weft.functions.polynomials import poly, polyadd, polyder, polydiv, polyint, polymul, polysub, polyval
+from weft.indexing import as_ints
 
 
 def roots(p: Any) -> Array:
@@ -183,6 +184,7 @@ class poly1d:  # noqa: N801  NumPy's name
     __radd__, __rmul__ = __add__, __mul__
 
     def __pow__(self, times: int) -> poly1d:
+        times = as_ints(times)
         if isinstance(times, bool) or not isinstance(times, int) or times < 0:
             raise ValueError(f"poly1d: the power {times!r} must be an integer that is not negative")
         found = poly1d(np.ones(1, self.coeffs.dtype))

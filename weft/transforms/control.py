@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError
@@ -20,6 +18,7 @@ from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
+from weft.indexing import as_ints
 from weft.transforms.trace import Trace
 from weft.transforms.tree import flatten, is_container, unflatten
 
@@ -147,8 +146,9 @@ def fori_loop(lower: int, upper: int, body: Callable[[Any, Any], Any], init: Any
     >>> float(wf.fori_loop(0, 5, lambda i, x: x * 2.0, 1.0))
     32.0
     """
+    lower, upper = as_ints(lower), as_ints(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
-        if not isinstance(bound, int | np.integer):
+        if not isinstance(bound, int):
             raise TypeError(f"fori_loop: {name} is {bound!r} ({type(bound).__name__}), but must be a Python int")
 
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:

@@ -21,7 +21,7 @@ from weft.given import Tape
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
-from weft.spelling import spelled
+from weft.spelling import of_any_order
 from weft.transforms.results import End, ends_of
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten, is_container, is_module
@@ -104,7 +104,7 @@ def _traced(
     seen: dict[int, Any] = {}
     free = [is_static(x) or type(x) is float for x in leaves]
     # outside: no reads
-    forms = [None if f else (tuple(x.shape), spelled(x.dtype), lies(x)) for x, f in zip(leaves, free, strict=True)]
+    forms = [None if f else (tuple(x.shape), of_any_order(x.dtype), lies(x)) for x, f in zip(leaves, free, strict=True)]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
     with inner:
