@@ -18,6 +18,8 @@ from weft.schedule.build import build
 from weft.schedule.program import calls
 from weft.transforms.jit import jit
 
+pytest.importorskip("triton")
+
 F = wf.nn.scaled_dot_product_attention
 CARDS = (80, 90, 100)
 SHARED = 227 << 10
@@ -62,7 +64,6 @@ def test_launches() -> None:
 @pytest.mark.parametrize("options", [{}, {"is_causal": True, "enable_gqa": True}, {"mask": True}, {"dropout_p": 0.25}], ids=str)
 def test_on_gpu_sim(options: dict[str, Any], dtype: str, rng: np.random.Generator) -> None:
     """As on the CPU, within roundings."""
-    pytest.importorskip("triton")
     options = dict(options)
     heads = 2 if "enable_gqa" in options else 1
     mask = [rng.random((1, 70, 130)) < 0.7] if options.pop("mask", False) else []
@@ -84,7 +85,6 @@ def test_on_gpu_sim(options: dict[str, Any], dtype: str, rng: np.random.Generato
 @pytest.mark.parametrize(("capability", "width"), [*[(c, 64) for c in CARDS], (90, 128)])
 def test_compiles(capability: int, width: int, dtype: str) -> None:
     """Nothing is spilled, what a block has is its own, and narrow formats go to tensor cores."""
-    pytest.importorskip("triton")
     for launch in launches(both(is_causal=True), *zeros(1024, width, dtype)):
         code = adapter.compiled(launch, capability)
         used = adapter.usage(code)

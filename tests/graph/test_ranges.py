@@ -159,3 +159,10 @@ def test_graphs_without_sure_checks_are_left_alone() -> None:
     x, i = input_leaf((4,), FLOAT32), input_leaf((3,), INT64)
     graph = Graph([x, i], [call.gather(x, call.in_bounds(i, extent=4, axis=0, from_end=True), axes=(0,))])
     assert without_sure_checks(graph) is graph
+
+
+def test_inputs_are_anything_however_they_came_about() -> None:
+    index = wf.array([1, 2]) + wf.array([0, 1])
+    wf.eval(index)
+    assert index.node.op.name == "add" and not index.node.inputs
+    assert len(sites(build(graph_of([wf.arange(4.0)[index]])[0]))) == 1

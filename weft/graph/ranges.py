@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from weft.formats import Format
 from weft.graph.loops import SCAN, Body
@@ -37,7 +38,7 @@ def _without(graph: Graph, given: Sequence[Range | None] = ()) -> Graph:
     if not any(n.op is IN_BOUNDS or n.op is SCAN for n in graph.order):
         return graph
     done: dict[Node, Node] = {n: n for n in graph.inputs}
-    known = {n: r for n, r in zip(graph.inputs, given, strict=False) if r is not None}
+    known = {n: r or _whole(n.dtype) for n, r in zip_longest(graph.inputs, given) if n.dtype in BITS}  # however they came about
     for node in graph.order:
         if node not in done:
             done[node] = _rebuilt(node, tuple([done[i] for i in node.inputs]), known)
