@@ -50,7 +50,7 @@ def test_to_a_device_and_a_dtype() -> None:
         ways += [((target,), {})] if dtype else []
         for start, (args, kwargs) in itertools.product(("cpu", SIM), ways):
             x = wf.arange(4.0).to_device(start)
-            there = target.device if args == (target,) else device or None
+            there = target.device if args and args[0] is target else device or None
             found = x.to(*args, **kwargs)
             assert found.dtype == np.dtype(dtype or "float32") and found.tolist() == [0, 1, 2, 3]
             assert there is None or found.device == there
