@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["AxisError", "DTypeError", "DataError", "LabelError", "ShapeError", "TraceError"]
+__all__ = ["AxisError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "TraceError"]
 
 _PACKAGE = str(Path(__file__).parent)
 _FUNCTIONS = str(Path(__file__).parent / "functions")
@@ -23,6 +23,10 @@ class ShapeError(ValueError):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(as_called(message))
+
+
+class EmptyError(ShapeError, IndexError):
+    """There is no element where one is needed."""
 
 
 class DTypeError(TypeError):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.errors import DTypeError
+from weft.errors import DTypeError, EmptyError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, promote
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -116,7 +116,7 @@ def _quantiles(
         count = sum(~isnan(rows), axis=-1, keepdims=True)
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
-            raise IndexError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+            raise EmptyError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
         rows = wrap(floating(rows.node)) if skip else rows
         fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # whole where there is no result
         found = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
@@ -177,7 +177,7 @@ def quantile(
 
     Raises
     ------
-    ValueError, AxisError, IndexError, DTypeError
+    ValueError, AxisError, EmptyError, DTypeError
         ``q`` out of range, or an unknown method; weights that are negative or all zero; no such axis; no elements; bools.
 
     Examples
@@ -205,7 +205,7 @@ def percentile(
 
     Raises
     ------
-    ValueError, AxisError, IndexError, DTypeError
+    ValueError, AxisError, EmptyError, DTypeError
         As :func:`quantile`.
 
     Examples
@@ -278,7 +278,7 @@ def nanquantile(
 
     Raises
     ------
-    ValueError, AxisError, IndexError, DTypeError
+    ValueError, AxisError, EmptyError, DTypeError
         As :func:`quantile`.
 
     Examples
@@ -306,7 +306,7 @@ def nanpercentile(
 
     Raises
     ------
-    ValueError, AxisError, IndexError, DTypeError
+    ValueError, AxisError, EmptyError, DTypeError
         As :func:`quantile`.
 
     Examples
