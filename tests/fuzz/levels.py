@@ -239,11 +239,12 @@ def near(kernel: Kernel, got: list[np.ndarray], expected: list[np.ndarray], over
     Where a sum may overflow on its way (``over``, by element), an infinity of the other sign makes NaN of that in one order,
     and none in another.
     """
+    summed = min([s.accum.bytes for p in kernel.phases for s in p.stages if isinstance(s, Contraction)], default=8)
     for k, (g, e, beyond) in enumerate(zip(got, expected, over, strict=True)):
         if oracle.is_float(g.dtype):
             a, b = np.asarray(g, np.float64), np.asarray(e, np.float64)
             largest = float(np.max(np.abs(b[np.isfinite(b)]), initial=1e-30))
-            rate = {1: 0.3, 2: 0.05, 4: 1e-4, 8: 1e-10}[g.dtype.itemsize]
+            rate = {1: 0.3, 2: 0.05, 4: 1e-4, 8: 1e-10}[min(g.dtype.itemsize, summed)]
             far = ~(np.abs(a - b) <= rate * largest) & ~np.isnan(b) & ~np.isinf(a) & ~np.isinf(b)
             far &= ~(np.isnan(a) & beyond)
         else:
