@@ -335,8 +335,14 @@ def operands(*xs: Any) -> tuple[Node, ...]:
 
 
 def array_operands(*xs: Any) -> tuple[Node, ...]:
-    """The same for functions that make arrays of what they are given: where the default is float64, numbers have dtypes there."""
-    return operands(*[as_node(x) if DEFAULT.wide and type(x) in (*_NUMBERS, Given) else x for x in xs])
+    """The same for functions that make arrays of what they are given: where the default is float64, numbers have dtypes there,
+    and an integer that an array beside it cannot hold is int64."""
+    if DEFAULT.wide:
+        return operands(*[as_node(x) if type(x) in (*_NUMBERS, Given) else x for x in xs])
+    try:
+        return operands(*xs)
+    except OverflowError:
+        return operands(*[as_node(x) if type(x) is int else x for x in xs])
 
 
 def common(

@@ -24,6 +24,7 @@ ACCIDENTS = (
     r"ZeroDivisionError", r"tri\(\) missing 1 required", r"newaxis", r"uint64.*'int64'.* according to the rule 'safe'",
     r"(percentile|quantile).*index -?\d is out of bounds", r"np.mean\(x.*where=", r"nan(mean|var|std)\(.*AxisError", "read-only",
     "tuple index out of range", "not enough values to unpack",
+    r"array_(str|repr)\(.*descriptor '__getitem__'",  # of NumPy's own scalars
     "only 0-dimensional arrays can be converted",  # one element is enough, as NumPy's own was until 2.4, and as in PyTorch
 )
 # What is refused for another reason: a second fault, told first; and a check that is made when elements are read
@@ -135,6 +136,13 @@ def compare(got: Any, want: Any, line: str, before: dict[str, np.ndarray]) -> No
         assert ours.dtype in ruled(theirs.dtype, operands, line), f"dtype: {ours.dtype} for {theirs.dtype}"
     if re.search("quantile|percentile", line) and any(np.isinf(x).any() for x in before.values()):
         return  # NumPy takes infinity from infinity where both neighbours are infinite; weft gives it
+    if "can_cast" in line and wf.get_default_dtype() == np.float32:
+        return  # promotion takes integers to float32
+    if re.search("(var|std).*mean=", line) and any(x.dtype.kind == "c" and not np.isfinite(x).all() for x in before.values()):
+        return  # products of complex infinities have no rule
+    if theirs.dtype.kind == "U" and any(d.kind in "fc" for d in operands):
+        same_texts(str(ours), str(theirs))
+        return
     with np.errstate(all="ignore"):
         if theirs.dtype.kind not in "fc":
             np.testing.assert_array_equal(ours, theirs, "value")
@@ -143,9 +151,19 @@ def compare(got: Any, want: Any, line: str, before: dict[str, np.ndarray]) -> No
         bytes_ = min(x.dtype.itemsize // (1 + (x.dtype.kind == "c")) for x in (ours, theirs))
         if "fft" in line and any(d == "float16" for d in operands):  # NumPy scales in float16, weft in float32
             bytes_ = 2
+        if "logn" in line and any(d.itemsize == 1 for d in operands):  # logarithms in float16, then their quotient in float64
+            bytes_ = 2
         if "out=" in line:  # NumPy may compute in float16 where weft does in float32, or that one in float64
             bytes_ = 2 if any(d.itemsize == 1 for d in operands) else min(bytes_, 4)
         np.testing.assert_allclose(ours, theirs.astype(ours.dtype), rtol=RTOL[bytes_], atol=RTOL[bytes_] * scale, err_msg="value")
+
+
+def same_texts(got: str, want: str) -> None:
+    """Texts of arrays: equal but for the last digits of their numbers, and the spaces that these take."""
+    number = r"[-+]?\d+\.?\d*(?:e[-+]?\d+)?"
+    assert re.sub(rf"{number}|\s", "", got) == re.sub(rf"{number}|\s", "", want), f"text: {got} for {want}"
+    numbers = [np.array([float(x) for x in re.findall(number, text)]) for text in (got, want)]
+    np.testing.assert_allclose(*numbers, rtol=RTOL[4], atol=RTOL[4] * largest(numbers[1]), err_msg="text")
 
 
 def settle(name: str, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

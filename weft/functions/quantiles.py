@@ -101,12 +101,12 @@ def _quantiles(
     if weights is not None and method != "inverted_cdf":
         raise ValueError(f"{function}: weights go with method='inverted_cdf', not {method!r}")
     have = node(x, function, "a").dtype
-    if have == BOOL and method not in _CHOOSING:
-        raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
     if have in COMPLEX:
         raise DTypeError(f"{function}: a is {have}, and complex numbers have no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
     fractions = _fractions(function, q, scale)
     rows, lead, kept = _rows(function, x, axis, method in _CHOOSING)
+    if have == BOOL and method not in _CHOOSING and (rows.size if skip else rows.shape[-1]):
+        raise DTypeError(f"{function}: between bools there is nothing; cast with .astype('float32')")
     if DEFAULT.wide and type(q) not in NUMBERS and method not in _CHOOSING:
         parts = node(q, function, "q") if scale == 1 else floating(node(q, function, "q"))
         rows = rows.astype(promote(have, parts.dtype).numpy) if parts.dtype in FLOATS else rows

@@ -298,7 +298,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
     (6,)
     """
-    left, right = map(floating, operands(a, b))
+    left, right = operands(*(wrap(floating(node(x, "tensorsolve", name))) for x, name in ((a, "a"), (b, "b"))))
     if axes is not None:
         moved = axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
         left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.array import Scalar
 from weft.errors import said_by
 from weft.functions.common import looked, whole
 
@@ -65,7 +66,7 @@ def array_repr(
     """
     known = looked(arr, "array_repr", "arr")
     with said_by("array_repr"):
-        return np.array_repr(known, max_line_width, precision, suppress_small)
+        return np.array_repr(known[()] if isinstance(arr, Scalar) else known, max_line_width, precision, suppress_small)
 
 
 def array_str(
