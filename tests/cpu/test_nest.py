@@ -252,7 +252,7 @@ def test_contraction_without_a_template(m, n, k, dtype, rng):
     kernel = Kernel("product", (Phase((), (c,)),), (a, b, bias), (y,))
     exact = np.maximum(data[0].astype(np.float64) @ data[1].astype(np.float64) + data[2], 0)
     magnitude = np.abs(data[0]).astype(np.float64) @ np.abs(data[1]) + np.abs(data[2])
-    bound = 8 * np.finfo(dtype).eps if np.issubdtype(dtype, np.floating) else 0  # roundings of a sum add up like a random walk
+    bound = 4 * np.finfo(dtype).eps if np.issubdtype(dtype, np.floating) else 0  # roundings of a sum add up like a random walk
     assert np.all(np.abs(run(kernel, *data)[0] - exact) <= bound * magnitude)
 
 

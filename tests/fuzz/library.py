@@ -83,7 +83,10 @@ def ufunc(g: Growth) -> str:
     if kind == "outer":
         return f"wf.{name}.outer({x}, wf.array([0.5, -1.0, 2.0], dtype={x}.dtype))"
     if kind == "reduceat":
-        return f"wf.{name}.reduceat({x}, [0, {g.r.choice((0, 1))}], axis={g.axis(x)})"
+        axis = g.axis(x)
+        extent = g.shape(x)[axis]
+        places = [0, g.r.choice((0, 1))] if extent > 1 else [0] * extent  # others are refused
+        return f"wf.{name}.reduceat({x}, {places or 'np.zeros(0, int)'}, axis={axis})"
     out = f", out=wf.full({g.shape(x)}, 7, dtype={x}.dtype)" if kind == "out" else ""
     return f"wf.{g.r.choice(('sqrt', 'exp', 'negative', 'square'))}({x}, where={g.mask(g.shape(x))}{out})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,26 +127,22 @@ class Loop:
 Step = Call | Host | Copy | Loop
 
 
+def every_step(program: Program) -> Iterator[Step]:
+    """All steps in order, each loop followed by those of its body."""
+    for step in program.steps:
+        yield step
+        if isinstance(step, Loop):
+            yield from every_step(step.body)
+
+
 def calls(program: Program) -> list[Call]:
     """Every kernel call of a Program, those in the bodies of its loops included, in order."""
-    out: list[Call] = []
-    for step in program.steps:
-        if isinstance(step, Call):
-            out.append(step)
-        elif isinstance(step, Loop):
-            out += calls(step.body)
-    return out
+    return [step for step in every_step(program) if isinstance(step, Call)]
 
 
 def hosts(program: Program) -> list[Host]:
     """Every step in NumPy, those in the bodies of its loops included, in order."""
-    out: list[Host] = []
-    for step in program.steps:
-        if isinstance(step, Host):
-            out.append(step)
-        elif isinstance(step, Loop):
-            out += hosts(step.body)
-    return out
+    return [step for step in every_step(program) if isinstance(step, Host)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
 from weft.formats import FLOAT32, FLOAT64, scalar
 from weft.kernel.ir import Kernel
-from weft.schedule.program import Call, Host, Loop, Program, Slot, Step, calls
+from weft.schedule.program import Call, Loop, Program, Slot, calls, hosts
 
 MOST = 4096  # launches and copies
 _POINTERS = ("buffer", FAULTS)
@@ -89,7 +89,7 @@ class _NoPlan(Exception):
 
 def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
     """printed : a kernel as launches. None where each run has to be walked."""
-    if any([isinstance(step, Host) for step in _steps(program)]):
+    if hosts(program):
         return None
     numbers = {p for step in program.steps if isinstance(step, Call) for p in step.scalars}
     count, made = len(program.inputs), len(program.outputs)
@@ -102,14 +102,6 @@ def plan(program: Program, printed: Callable[[Kernel], Printed]) -> Plan | None:
     except _NoPlan:
         return None
     return Plan(tuple(worker.steps), worker.scratch, tuple(sorted(numbers)), tuple(worker.records), worker.record_bytes)
-
-
-def _steps(program: Program) -> Iterator[Step]:
-    """All steps, those of loops among them."""
-    for step in program.steps:
-        yield step
-        if isinstance(step, Loop):
-            yield from _steps(step.body)
 
 
 def _firsts(program: Program, first: int) -> Iterator[tuple[int, int]]:
