@@ -32,8 +32,8 @@ _MOST = 24  # nodes behind an operation that are computed with it: those of a fu
 
 def computed(node: Node) -> bool:
     """Compute a pending node, if it is small work whose operands have values; whether it has its value now."""
-    limit = LOCAL.at_once
-    if node.nbytes > limit or not small.wanted():
+    limit = LOCAL.small
+    if not limit or node.nbytes > limit:
         return False
     for i in node.inputs:
         if i.value is not None or not i.inputs:

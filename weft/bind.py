@@ -83,7 +83,8 @@ def large(node: Node) -> bool:
     """Whether an operation takes long although its result is small."""
     op = node.op
     if op.kind == "elementwise":
-        return any([i.nbytes > LOCAL.at_once for i in node.inputs])
+        most = LOCAL.at_once
+        return any([i.nbytes > most for i in node.inputs])
     if op.kind == "product":
         return op.cost is not None and op.cost(node).flops > 2 * WORK
     return op.kind in ("reduce", "running", "host") and bool(node.inputs) and node.inputs[0].size > WORK

@@ -53,19 +53,16 @@ class Handles(list[Any]):
 
 _ENVIRONMENT = {"": None, "cpu": None, "cpu:0": None, "auto": None, "gpu:0": "gpu"}
 _GIVEN = os.environ.get("WEFT_DEVICE", "")
+_set: Any = threading.local.__setattr__
+_DECIDING = frozenset(("inside", "flush", "watch", "device", "at_once"))
 
 
 class _Local(threading.local):
-    def __init__(self) -> None:
-        self.handles = Handles()
-        self.place = _Local.chosen
-        self.device = self.place if isinstance(self.place, str) else None
-
     # where programs of new threads run: None for the CPU, another device's name, or the Figures by which each is placed ("auto",
     # which ``weft/__init__.py`` looks up): see ``transforms/device.py``
     chosen: Any = _ENVIRONMENT.get(_GIVEN, _GIVEN)
     place: Any  # the same of this thread
-    device: str | None  # its name; None also where programs are placed, for what is small runs on the CPU then
+    device: str | None = None  # its name; None also where programs are placed, for what is small runs on the CPU then
     trace: Any = None  # the innermost trace of this thread
     keep: int = 0  # above 0: looks leave the graph as it is, a gradient is going to walk it
     variables: frozenset[Any] = frozenset()  # nodes that a gradient differentiates by while it calls the user's function
@@ -74,7 +71,20 @@ class _Local(threading.local):
     watch: Watching | None = None  # a profile of what this thread runs
     patience: float = 1.0  # how much of the time to compile it a graph may lose before it is compiled, see ``unseen.py``; 0: none
     refused: Any = None  # who was refused bytes that he could have written to, and where: see ``Looks._exported``
-    at_once: int = 128 << 10  # bytes: results up to so many are computed in the operator, see ``at_once.py``; 0: none
+    at_once: int  # bytes: results up to so many are computed in the operator, see ``at_once.py``; 0: none
+    small: int  # the same where operators may do so here and now, else 0: what the words above come to, set with them
+
+    def __init__(self) -> None:
+        self.handles = Handles()
+        self.at_once = 128 << 10
+        self.place = _Local.chosen
+        self.device = self.place if isinstance(self.place, str) else None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _set(self, name, value)
+        if name in _DECIDING:  # asked by every operator, set seldom
+            elsewhere = self.inside or self.flush or self.watch is not None or self.device is not None
+            _set(self, "small", 0 if elsewhere else self.at_once)
 
 
 LOCAL = _Local()

@@ -14,7 +14,7 @@ from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INEXACT, Format, converted, promote, weak
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, Format, converted, promote, weak
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
@@ -165,7 +165,7 @@ def foreign(x: Any) -> Any:
 def numpy_node(array: np.ndarray) -> Node:
     """A leaf with a copy of a NumPy array."""
     try:
-        dtype = of_any_order(array.dtype)
+        dtype = FROM_NUMPY.get(array.dtype) or of_any_order(array.dtype)
     except DTypeError:
         raise DTypeError(
             f"{told(array)}an array of dtype {array.dtype} cannot be held: weft has bool, integers, floats of 8 to 64 bits, "
@@ -265,16 +265,13 @@ def _from_list(x: Any, given: Any) -> np.ndarray:
 def _listed(x: Any) -> Any:
     """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
     (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
-    foreign = varying = typed = False
-    given, x = x, asked(x)
-    for leaf in _leaves(x):
-        if isinstance(leaf, Cell):
-            varying = True
-            typed = typed or not getattr(leaf, "weak", False)
-        else:
-            foreign = foreign or isinstance(leaf, np.generic | np.ndarray)
-    if varying:
-        if not (typed or foreign):
+    given, kinds = x, _kinds(x)
+    if Given in kinds:
+        x = asked(x)
+        kinds = _kinds(x)
+    foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
+    if any([issubclass(kind, Cell) for kind in kinds]):
+        if not foreign and all(getattr(leaf, "weak", True) for leaf in _leaves(x)):
             return _Varying(x)
         nodes = operands(*_leaves(x))
         flat = not any([isinstance(item, list | tuple) for item in x])
@@ -283,7 +280,7 @@ def _listed(x: Any) -> Any:
         return _rows(x, iter(nodes))
     array = _from_list(x, given)
     weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
-    if not weak_floats or array.size and all(isinstance(leaf, int) for leaf in _leaves(x)):
+    if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
     return array
 
@@ -303,6 +300,15 @@ class _Varying:
 
     def as_dtype_node(self, dtype: Format) -> Node:
         return _rows(self.items, (in_dtype(leaf, dtype) for leaf in _leaves(self.items)))
+
+
+def _kinds(x: Any) -> set[type]:
+    """The types of what nested lists hold."""
+    kinds = set(map(type, x))
+    if any([issubclass(kind, list | tuple) for kind in kinds]):
+        kinds = {kind for kind in kinds if not issubclass(kind, list | tuple)}
+        return kinds.union(*[_kinds(item) for item in x if isinstance(item, list | tuple)])
+    return kinds
 
 
 def _leaves(x: Any) -> Iterator[Any]:
@@ -367,11 +373,15 @@ def common(
             kinds.add(type(x.value))
             found.append(x)
             continue
-        if isinstance(x, Cell) and getattr(x, "weak", False):
-            kinds.add(float)
-            found.append(x)
-            continue
-        node = x if kind is Node else _listed(x) if kind is list or kind is tuple else as_node(x)
+        node: Any = x
+        if isinstance(x, Cell):
+            if getattr(x, "weak", False):
+                kinds.add(float)
+                found.append(x)
+                continue
+            node = x.node  # type: ignore[attr-defined]
+        elif kind is not Node:
+            node = _listed(x) if kind is list or kind is tuple else as_node(x)
         own = node.dtype if type(node) is Node else _default(node)
         if dtype is None or dtype is own:
             dtype = own

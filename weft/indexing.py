@@ -157,22 +157,14 @@ def _known(node: Node) -> Any:
     return one(node, free=True)
 
 
-def at(index: Any, shape: Shape) -> Selection:
-    """As :func:`select`; integers and slices are read once for each shape."""
+def plain(index: Any, shape: Shape) -> Selection | None:
+    """As :func:`select`, of an index of integers and slices, which is read once for each shape; None of another one."""
     parts = _parts(index)
-    return select(index, shape) if parts is None else _at(parts, shape)
-
-
-def basic(index: Any, shape: Shape) -> Path | None:
-    """The path of an index of integers and slices, read once for each shape; None of another one."""
-    parts = None if index is Ellipsis else _parts(index)
-    return None if parts is None else _at(parts, shape).path
+    return None if parts is None else _at(parts, shape)
 
 
 def _parts(index: Any) -> tuple | None:
     """An index of integers and slices of them, as something that can be a key; None of another one."""
-    if type(index) is int:
-        return (index,)
     parts = []
     for item in index if type(index) is tuple else (index,):
         kind = type(item)
@@ -182,26 +174,18 @@ def _parts(index: Any) -> tuple | None:
                 part = tuple(map(_as_int, part))
                 if not _PLAIN.issuperset(map(type, part)):
                     return None
-            parts.append(part)
-        elif kind is int or item is None or item is Ellipsis:
-            parts.append(item)
-        else:
-            return None
+            item = part
+        elif kind is not int and item is not None and item is not Ellipsis:
+            item = _as_int(item)
+            if type(item) is not int:
+                return None
+        parts.append(item)
     return tuple(parts)
 
 
 @memoised
 def _at(parts: tuple, shape: Shape) -> Selection:
     return select(tuple([slice(*part) if type(part) is tuple else part for part in parts]), shape)
-
-
-def is_element(index: Any, shape: Shape) -> bool:
-    """Whether an index is integers that choose one element, in range."""
-    if type(index) is int:
-        return len(shape) == 1 and -shape[0] <= index < shape[0]
-    return type(index) is tuple and len(index) == len(shape) and all(
-        [type(i) is int and -n <= i < n for i, n in zip(index, shape, strict=True)]
-    )
 
 
 def gathered(view: Node, chosen: Selection) -> Node:

@@ -21,7 +21,6 @@ from weft.ready import prepared
 _NOTHING: dict[str, Any] = {}
 _CLASSES: list[Any] = []
 _WORK: list[SmallWork | None] = []  # of the device, once that is known
-_STILL = {"inside": 0, "flush": False, "watch": None, "device": None}  # what ``small.wanted`` asks, too
 
 
 def never(*operands: Any) -> None:
@@ -136,7 +135,7 @@ def start() -> None:
         return
     array, value = _CLASSES
     work = device.small_work(Surroundings(
-        LOCAL, "at_once", _STILL, array, value, Node, INPUT, _NOTHING, "reduced",
+        LOCAL, "small", array, value, Node, INPUT, _NOTHING, "reduced",
         {"inputs": (), "where": None, "holder": None}, {"_base": None, "_trace": None},
     ))
     _WORK.append(work)

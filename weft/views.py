@@ -110,12 +110,12 @@ def _there(node: Node, path: Path) -> Node | None:
 
 def _scattered(node: Node, path: Path) -> bool:
     """Whether much is shown that certainly does not lie together: rows of which a part is left out."""
-    (name, params), *more = path
-    if more or name != "slice":
+    name, params = path[0]
+    if len(path) > 1 or name != "slice" or prod(params["shape"]) * node.dtype.bytes <= LOCAL.at_once:
         return False
     extents = params["shape"]
     first = next((k for k, n in enumerate(extents) if n != 1), 0)
-    return extents[first + 1 :] != node.shape[first + 1 :] and prod(extents) * node.dtype.bytes > LOCAL.at_once
+    return extents[first + 1 :] != node.shape[first + 1 :]
 
 
 def put(node: Node, path: Path, value: Node) -> Node:

@@ -27,7 +27,7 @@ from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import INPUT, TABLE, input_leaf
 from weft.held import cut, enlist
-from weft.indexing import as_ints, at, basic, fitted, gathered, is_element, mask_of, refuse_at_once, scattered
+from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, scattered, select
 from weft.natively import ELEMENTS, introduce, start
 from weft.views import IMAG, NONE, REAL, Path, follow, onward, put
 
@@ -96,7 +96,7 @@ class Array(Habits):
 
     _base: Array | None
     _path: Path
-    _source: weakref.ref[Node]
+    _source: weakref.ref[Node] | None  # what a view was followed from
     _lies: tuple[int, ...]  # of a placeholder: the strides of what it stands for, where that is a view
     weak = is_value = read_only = False  # a run-time number; a Scalar; see ``readonly.py``
 
@@ -113,13 +113,11 @@ class Array(Habits):
             trace = LOCAL.trace
             return self._node if trace is None or self._trace is trace else trace.read(self)
         source = read(base)
-        try:
-            if self._source is _ref(source):  # there is one of each object
-                return self._node
-        except AttributeError:
-            pass
+        followed = _ref(source)  # there is one of each object; it does not hold it: what nobody else holds is written in place
+        if self._source is followed:
+            return self._node
         self._node = node = follow(source, self._path)
-        self._source = _ref(source)  # does not hold it: what nobody else holds is written in place
+        self._source = followed
         FOLLOWED[0] += 1
         node.holder = _ref(self)
         return node
@@ -149,6 +147,7 @@ class Array(Habits):
         out._base = self if base is None else base
         out._path = path if base is None else onward(self._path, path)
         out._trace = LOCAL.trace
+        out._source = None
         return out
 
     _new: Callable[..., Array] = staticmethod(wrap)
@@ -240,64 +239,77 @@ class Array(Habits):
         value = native(self, index)
         if value is not None:
             return value
-        if type(index) is not int and (plain := as_ints(index)) is not index:
-            return self[plain]
-        if self._base is None and is_element(index, self._node.shape):
-            found = at_once.element(self, index)
+        if type(index) is Scalar and (ints := as_ints(index)) is not index:
+            return self[ints]
+        chosen = plain(index, self._node.shape if self._base is None else self.node.shape)
+        if chosen is None:
+            index = as_ints(index)
+            found = index_arrays.read(self, index)
             if found is not None:
-                start()
                 return wrap(found)
-        elif (found := index_arrays.read(self, index)) is not None:
-            return wrap(found)
+            chosen = select(index, self.node.shape)
+        if not chosen.axes:
+            return self._element(index, chosen) if chosen.element else self._view(chosen.path)
         node = self.node
-        chosen = at(index, node.shape)
-        if chosen.axes:
-            found = gathered(follow(node, chosen.path), chosen)
-            if not found.size:
-                refuse_at_once(chosen.indices)
-            return wrap(found)
-        return wrap(follow(node, chosen.path)) if chosen.element else self._view(chosen.path)
+        found = gathered(follow(node, chosen.path), chosen)
+        if not found.size:
+            refuse_at_once(chosen.indices)
+        return wrap(found)
+
+    def _element(self, index: Any, chosen: Selection) -> Array:
+        found = at_once.element(self, as_ints(index)) if self._base is None else None
+        if found is None:
+            return wrap(follow(self.node, chosen.path))
+        start()
+        return wrap(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         native = ELEMENTS.store
         if native(self, index, value):
             return
-        if type(index) is not int and (plain := as_ints(index)) is not index:
-            self[plain] = value
-            return
-        if self._base is None and is_element(index, self._node.shape) and at_once.number_written(self, index, value):
-            start()
-            return
         with WRITING:
-            if not index_arrays.written(self, index, value):
-                self._write(index, value)
+            if index is Ellipsis:
+                return self._fill(value)
+            chosen = plain(index, self._node.shape if self._base is None else self.node.shape)
+            index = as_ints(index)
+            if chosen is not None and chosen.element:
+                if native(self, index, value):
+                    return
+                if self._base is None and at_once.number_written(self, index, value):
+                    return start()
+            if chosen is not None or not index_arrays.written(self, index, value):
+                self._write(index, chosen, value)
 
     def _onward(self, path: Path) -> Path:
         """A path from here, as one from the cell."""
         return path if self._base is None else onward(self._path, path)
 
-    def _write(self, index: Any, value: Any) -> None:
-        shape = self._node.shape if self._base is None else self.node.shape
-        if is_element(index, shape) and _rows(value):
-            what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
-            raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
-        if type(value) is ndarray and value._base is self.cell and self._shows(value, index, shape):
-            return  # the second half of a[i] += b: the view has been written
-        path = basic(index, shape)
-        if path is not None and LOCAL.trace is None and at_once.part_written(self, self._onward(path), value):
-            return
+    def _fill(self, value: Any) -> None:
+        if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
+            return  # the second half of a[...] += b
         node = self.node
-        if index is Ellipsis:
-            self._set(fitted(assigned(value, node.dtype), node.shape))
-            return
-        mask = mask_of(index, node.shape)
-        chosen = at(index, node.shape) if mask is None else None  # a wrong index is told before a wrong value
+        self._set(fitted(assigned(value, node.dtype), node.shape))
+
+    def _write(self, index: Any, chosen: Selection | None, value: Any) -> None:
+        if chosen is not None:
+            if chosen.element and _rows(value):
+                what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
+                raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
+            path = self._onward(chosen.path)
+            if type(value) is ndarray and value._base is self.cell and value._path == path:
+                return  # the second half of a[i] += b: the view has been written
+            if LOCAL.trace is None and at_once.part_written(self, path, value):
+                return
+        node = self.node
+        mask = mask_of(index, node.shape) if chosen is None else None
+        if chosen is None and mask is None:
+            chosen = select(index, node.shape)  # a wrong index is told before a wrong value
         given = assigned(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
             self._set(bind(TABLE["where"], _spread(mask, node.shape), one, node))
             return
-        chosen = chosen or at(index, node.shape)
+        chosen = chosen or select(index, node.shape)
         view = follow(node, chosen.path)
         if chosen.axes:
             refuse_at_once(chosen.indices)
@@ -309,11 +321,6 @@ class Array(Habits):
                 return
             node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
-
-    def _shows(self, view: Array, index: Any, shape: Shape) -> bool:
-        """Whether a view of the same content is what ``self[index]`` is."""
-        chosen = at(index, shape)
-        return not chosen.axes and view._path == self._onward(chosen.path)
 
     def __iter__(self) -> Iterator[Array]:
         if not self.node.shape:

@@ -35,6 +35,7 @@ _NOTHING: dict[str, Any] = {}
 _NONE: tuple[Node, ...] = ()
 _SMALL: dict[tuple[Any, Format], Node] = {}  # constants of small integers, made once
 _CALLS: dict[str, Callable[..., Any]] = {}
+_SHORT: dict[str, Short] = {}  # of those that take numbers as their operators do
 _CLASSES: list[Any] = []  # what install was given
 
 
@@ -135,6 +136,11 @@ def call(name: str, arity: int) -> Callable[..., Any]:
     return _CALLS[name]
 
 
+def short_way(name: str) -> Short:
+    """What a function of an operation may ask before it asks :func:`call`'s."""
+    return _SHORT.get(name) or Short(0, lambda op, dtype: None)  # none has no operands
+
+
 def _hang(cls: type, name: str, function: Any) -> None:
     function.__name__ = name
     function.__qualname__ = f"Array.{name}"
@@ -147,8 +153,9 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
     def forward(self: Any, other: Any) -> Any:
         native = shaped.call
         found = native(self, other)
-        if found is None:
-            found = asked_again(native, self, other)
+        if found is not None:
+            return found
+        found = asked_again(native, self, other)
         if found is not None:
             return found
         if type(other) is array:
@@ -171,13 +178,14 @@ def _products(array: Any, wrap: Callable[..., Any]) -> dict[str, Callable[..., A
 
 def _unary(array: Any, wrap: Callable[..., Any], operation: Operation) -> Callable[..., Any]:
     ways, body = operation.ways, operation.body
-    short = Short(1, lambda op, dtype: _alone(operation, op, dtype))
+    _SHORT[operation.name] = short = Short(1, lambda op, dtype: _alone(operation, op, dtype))
 
     def function(x: Any) -> Any:
         native = short.call
         found = native(x)
-        if found is None:
-            found = asked_again(native, x)
+        if found is not None:
+            return found
+        found = asked_again(native, x)
         if found is not None:
             return found
         if type(x) is array and body is None:
@@ -199,9 +207,9 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
 
     def raised(self: Any, other: Any) -> Any:
         if type(other) in (int, float) and other == 2:
-            native = short.call
             plain = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
-            found = native(self) if plain else None
+            native = short.call if plain else never
+            found = native(self)
             if found is not None:
                 return found
             node = self.node
@@ -220,6 +228,8 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
     asked: list[bool] = []
     short = Short(2, lambda op_, dtype: _plain(operation).get(dtype) if op_ is op else None)
     shared = operation.body is None  # the function treats numbers as the operator does
+    if shared:
+        _SHORT[name] = short
 
     def slow(x1: Any, x2: Any) -> Any:
         """By the rule; the first to come here notes for which dtypes nobody has to."""
@@ -251,12 +261,15 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         return wrap(node, trace)
 
     def forward(self: Any, other: Any) -> Any:
-        native, kind = short.call, type(other)
+        native = short.call
         found = native(self, other)
-        if found is None and (kind is array or self._base is not None):
-            found = asked_again(native, self, other)
         if found is not None:
             return found
+        kind = type(other)
+        if kind is array or self._base is not None:
+            found = asked_again(native, self, other)
+            if found is not None:
+                return found
         trace = LOCAL.trace  # outside of traces a cell's content is simply there
         x = self._node if trace is None and self._base is None else self.node
         dtype = plain.get(x.dtype)
@@ -276,8 +289,9 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
     def reflected(self: Any, other: Any) -> Any:
         native = short.call
         found = native(other, self)
-        if found is None:
-            found = asked_again(native, other, self)
+        if found is not None:
+            return found
+        found = asked_again(native, other, self)
         if found is not None:
             return found
         if type(other) in _NUMBERS:
@@ -319,8 +333,9 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
     def function(x1: Any, x2: Any) -> Any:
         native = short.call if shared or (type(x1) is array and type(x2) is array) else never
         found = native(x1, x2)
-        if found is None:
-            found = asked_again(native, x1, x2)
+        if found is not None:
+            return found
+        found = asked_again(native, x1, x2)
         if found is not None:
             return found
         if type(x1) is array and type(x2) is array:

@@ -33,7 +33,7 @@ def shape_for(shape: Any, size: int, have: Shape) -> Shape:
         if known == 0 or size % known:
             raise ShapeError(f"reshape: an array of shape {have} ({size} elements) cannot take shape {tuple(want)}")
         want[want.index(-1)] = size // known
-    elif known != size or any(n < 0 for n in want):
+    elif known != size or any([n < 0 for n in want]):
         raise ShapeError(f"reshape: an array of shape {have} ({size} elements) cannot take shape {tuple(want)}")
     return tuple(want)
 

@@ -1,7 +1,7 @@
 """Small work in words: what the layers above tell a device that does it without Python in between, and what they are given.
 
 All that they are given are functions that answer None where the case is not a plain one; then Python does it. A plain case is one
-of arrays that hold their own content, which is there, in a thread where the words of ``still`` are as they are told.
+of arrays that hold their own content, which is there, in a thread where results may have any bytes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from weft.graph.node import Primitive
 class Surroundings(NamedTuple):
     """What small work is done in.
 
-    local : of the thread; limit: the name of how many bytes a result may have; still: names of what must be these very objects.
-        What is not set in a thread is as in the class, which must allow small work
+    local : of the thread; limit: the name of how many bytes a result may have in it, now
     array, value, node : the classes of arrays, of those that are values, and of nodes
     leaf : the operation of nodes of contents
     nothing : the params of nodes; reduced: the name of one that operands of the result's shape pass on
@@ -26,7 +25,6 @@ class Surroundings(NamedTuple):
 
     local: Any
     limit: str
-    still: dict[str, Any]
     array: type
     value: type
     node: type

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, wrap
+from weft.array import Array, ndarray, wrap
 from weft.bind import bind
+from weft.cell import LOCAL
 from weft.convert import common, in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
+from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, floating, promote, weak
 from weft.functions.common import (
     Axis,
     Shape,
@@ -34,6 +35,7 @@ from weft.functions.common import (
     reshaped,
     widened,
 )
+from weft.functions.statistics import sum
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
@@ -80,6 +82,19 @@ def _whole_mean(value: Node, axis: Axis, dtype: Format, keepdims: bool, where: A
     return cast(bind(TABLE["divide"], total, count), dtype)
 
 
+def _counted_at_once(a: Any, axis: Any, keepdims: Any) -> int:
+    """How many elements a mean is of that the device computes without Python in between; 0 of another one."""
+    if type(a) is not ndarray or a._base is not None or type(keepdims) is not bool:
+        return 0
+    content = a._node
+    if content.value is None or content.dtype not in (FLOAT32, FLOAT64) or content.nbytes > LOCAL.small:
+        return 0
+    if axis is None:
+        return content.size
+    shape = content.shape
+    return shape[axis] if type(axis) is int and -len(shape) <= axis < len(shape) else 0
+
+
 def mean(
     a: Any, axis: Axis = None, dtype: Any = None, out: Array | None = None, keepdims: bool = False, *, where: Any = True,
 ) -> Array:
@@ -114,6 +129,8 @@ def mean(
     >>> wf.mean(wf.array([[1, 2], [3, 4]]), axis=0).tolist()
     [2.0, 3.0]
     """
+    if dtype is None and out is None and where is True and (count := _counted_at_once(a, axis, keepdims)):
+        return sum(a, axis, keepdims=keepdims) / count
     if dtype is not None and spelled(dtype) in INTEGERS:
         return finish(_whole_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
     value, result = _working("mean", node(a, "mean", "a"), dtype, out)

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.array.meaning import OPERATIONS
-from weft.array.operators import call
+from weft.array.operators import call, short_way
 from weft.bind import bind
 from weft.errors import DTypeError
 from weft.formats import BOOL, COMPLEX, FLOATS, of_elements
@@ -65,18 +65,22 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
 
 def unary(name: str, about: str, example: str, shows: str) -> Unary:
     """A function of one operand that is an operation; ``example``: what it is called with, and the list that this shows."""
-    ask = call(name, 1)
+    ask, short = call(name, 1), short_way(name)
 
     def function(
         x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
         order: str = "K", subok: bool = True,
     ) -> Array:
-        if x is None:
-            node(x, name)
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             layout(order, name)
             return special(ask, name, (x,), out, where, dtype, casting)
-        return ask(x) if out is None else finish(asked(ask, (x,), out).node, out, name)
+        if out is not None:
+            return finish(asked(ask, (x,), out).node, out, name)
+        native = short.call
+        found = native(x)
+        if found is None:
+            return node(x, name) if x is None else ask(x)  # type: ignore[return-value]  # None is refused
+        return found
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
@@ -84,7 +88,7 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
 
 def binary(name: str, about: str, example: str, shows: str, raises: str = "") -> Binary:
     """The same of two operands."""
-    ask = call(name, 2)
+    ask, short = call(name, 2), short_way(name)
 
     def function(
         x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
@@ -93,7 +97,11 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             layout(order, name)
             return special(ask, name, (x1, x2), out, where, dtype, casting)
-        return ask(x1, x2) if out is None else finish(asked(ask, (x1, x2), out).node, out, name)
+        if out is not None:
+            return finish(asked(ask, (x1, x2), out).node, out, name)
+        native = short.call
+        found = native(x1, x2)
+        return ask(x1, x2) if found is None else found
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x1, x2 : array or number", f"wf.{name}({example}).tolist()", shows, raises)

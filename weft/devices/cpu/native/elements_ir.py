@@ -12,6 +12,9 @@ from weft.devices.cpu.native.small_ir import (
     array,
     content,
     format_,
+    integer,
+    items,
+    length,
     limit,
     made,
     node,
@@ -33,17 +36,17 @@ def place(f: Body, shape: Value, index: Value) -> None:
     with f.unless(alone):
         with f.unless(f.record(index, OBJECT)["type"] == f.symbol("PyTuple_Type")):
             f.ret(-1)
-        given.now = f.call("PyTuple_Size", index)
-    dims = f.call("PyTuple_Size", shape)
+        given.now = length(f, index)
+    dims = length(f, shape)
     with f.unless(given.now == dims):
         f.ret(-1)
     out, item = f.variable("i64", 0), f.variable("ptr", index)
     with f.each(dims) as k:
         with f.unless(alone):
-            item.now = f.call("PyTuple_GetItem", index, k)
+            item.now = items(f, index)[k]
         with f.unless(f.record(item.now, OBJECT)["type"] == integers):
             f.ret(-1)
-        n = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", shape, k))
+        n = integer(f, items(f, shape)[k])
         at = f.call("PyLong_AsLongLongAndOverflow", item.now, overflow)
         with f.unless((f.array(overflow, "i32")[0] == 0) & (at < n) & (at + n >= 0)):
             f.ret(-1)
@@ -94,7 +97,7 @@ def store(f: Body, self: Value, args: Value, nargs: Value) -> None:
     with f.when(y.null):
         none_unless(f, f.call(number, given[2], form, source.now))
     with f.otherwise():
-        none_unless(f, (slot(f, y, "dtype")[0] == dtype) & (f.call("PyTuple_Size", slot(f, y, "shape")[0]) == 0))
+        none_unless(f, (slot(f, y, "dtype")[0] == dtype) & (length(f, slot(f, y, "shape")[0]) == 0))
         source.now = address(f, y).to("ptr")
     nbytes = f.record(form, FORMAT)["bytes"]
     f.copy((buffer["address"] + at * nbytes).to("ptr"), source.now, nbytes)

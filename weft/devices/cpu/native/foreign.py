@@ -7,6 +7,7 @@ METH_FASTCALL, METH_KEYWORDS = 0x80, 0x02  # methodobject.h: (self, args, nargs)
 OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: the count of references and the type; an object's own fields follow
 OBJECT = {"count": (OBJECT_SIZE - 16, "i32"), "type": (OBJECT_SIZE - 8, "ptr")}
 WEAKREF = {"target": (OBJECT_SIZE, "ptr")}  # weakrefobject.h, PyWeakReference: what it refers to
+TUPLE = {"length": (OBJECT_SIZE, "i64"), "items": (tuple.__basicsize__, "ptr")}  # tupleobject.h: where the items begin
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
 BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: what a slot of a type's description is
 T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: the type of a member, and that Python does not set it

@@ -106,14 +106,14 @@ OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
 MUCH = 1 << 18  # elements, or steps of a sum: for more a function of any size gives up the interpreter lock
 LARGEST = 1 << 20  # bytes: the homes for results of small work go so far
 
-# of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; still: pairs
-# (name, object) of words that must be so; limit: the word for how many bytes a result may have; homes: of each size class;
-# formats: what each is in memory; array .. params: classes, offsets of slots, and what they hold; node, result: pairs (offset,
-# object) of what fresh ones always hold; weak: where a node has its weak references
+# of small work (small_ir.py), which ``small.Small`` fills in. thread: whose dict of thread-local words ``own`` is; limit: the
+# word for how many bytes a result may have; homes: of each size class; formats: what each is in memory; array .. params: classes,
+# offsets of slots, and what they hold; node, result: pairs (offset, object) of what fresh ones always hold; weak: where a node
+# has its weak references
 SMALL_STATE = _words(
-    "thread own local dict still stills limit usual homes formats format_count array scalar_type base content source "
+    "thread own local dict limit homes formats format_count array scalar_type base content source "
     "node_type value dtype shape op params weak leaf nothing empty reduced node node_slots result result_slots allocator",
-    pointers="own local dict still limit homes formats array scalar_type node_type leaf nothing empty reduced node result "
+    pointers="own local dict limit homes formats array scalar_type node_type leaf nothing empty reduced node result "
     "allocator",
 )
 # kind: FLOAT32, ... UNSIGNED, UNUSED: how a number is written and read; least, most: of Python's integers beside it

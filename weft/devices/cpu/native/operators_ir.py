@@ -23,6 +23,9 @@ from weft.devices.cpu.native.small_ir import (
     address,
     array,
     content,
+    integer,
+    items,
+    length,
     limit,
     made,
     node,
@@ -106,7 +109,7 @@ def one(f: Body, self: Value, args: Value, nargs: Value) -> None:
 
 def _answer(f: Body, new: Value, like: Value) -> None:
     """Give an Array of a node, or None where there is neither a node nor an exception; ``like`` is let go."""
-    value = f.call("PyTuple_Size", slot(f, like, "shape")[0]) == 0
+    value = length(f, slot(f, like, "shape")[0]) == 0
     f.call("Py_DecRef", like)
     with f.when(new.null):
         none_unless(f, ~f.call("PyErr_Occurred").null)
@@ -121,14 +124,14 @@ def spread(f: Body, shape: Value, its: Value, at_: Value, words_: Value, nbytes:
     at: its words, address and step
     """
     at, words = f.array(at_), f.array(words_)
-    dims, others = f.call("PyTuple_Size", shape), f.call("PyTuple_Size", its)
+    dims, others = length(f, shape), length(f, its)
     inner, outer = f.variable("i64", 1), f.variable("i64", 1)
     rows, begun, turned = f.variable("i1", False), f.variable("i1", False), f.variable("i1", False)
     with f.each(dims) as back:  # from the last dimension
-        n = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", shape, dims - 1 - back))
+        n = integer(f, items(f, shape)[dims - 1 - back])
         m = f.variable("i64", 1)
         with f.when(back < others):
-            m.now = f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", its, others - 1 - back))
+            m.now = integer(f, items(f, its)[others - 1 - back])
         with f.unless((m.now == n) | (m.now == 1)):
             f.ret(False)
         with f.when(n == 1):
@@ -188,7 +191,7 @@ def two(f: Body, self: Value, args: Value, nargs: Value) -> None:
         words[2], words[4] = address(f, x), address(f, y)
         shape, its = slot(f, x, "shape")[0], slot(f, y, "shape")[0]
         with f.unless(f.call(same, shape, its)):
-            dims, others = f.call("PyTuple_Size", shape), f.call("PyTuple_Size", its)
+            dims, others = length(f, shape), length(f, its)
             smaller = (dims == others) & (f.call(size, shape) < f.call(size, its))
             with f.when((dims < others) | smaller):
                 like.now = y
@@ -250,7 +253,7 @@ def shaped(f: Body, self: Value, args: Value, nargs: Value) -> None:
         words[plan["out"]] = f.record(buffer, BUFFER)["address"]
         _run(f, plan["function"], words.pointer)
         new.now = f.call(node, state_of(f)["leaf"], plan["params"], plan["shape"], plan["result"], buffer)
-    value = f.call("PyTuple_Size", plan["shape"]) == 0
+    value = length(f, plan["shape"]) == 0
     out = f.call(array, new.now, value)
     for held in (owner, x, y):
         f.call("Py_DecRef", held)

@@ -32,15 +32,13 @@ class CPUSmall:
         self._formats = _formats()
         own = world.local.__dict__
         names = "__dict__"
-        still = [x for name, value in world.still.items() for x in (id(name), id(value))]
         node_slots = [x for name, value in world.node_slots.items() for x in (offset_in(world.node, name), id(value))]
         array_slots = [x for name, value in world.array_slots.items() for x in (offset_in(world.array, name), id(value))]
-        for kept in (world, own, names, *world.still, *world.node_slots.values(), *world.array_slots.values()):
+        for kept in (world, own, names, *world.node_slots.values(), *world.array_slots.values()):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))  # the state holds them without counting
         layouts.write(state, layouts.SMALL_STATE, {
             "thread": -1, "own": id(own), "local": id(world.local), "dict": id(names),
-            "still": _words(still), "stills": len(world.still), "limit": id(world.limit),
-            "usual": getattr(type(world.local), world.limit),
+            "limit": id(world.limit),
             "homes": _words([0] + [allocator.home(n) for n in _sizes()]),
             "formats": next(iter(self._formats.values())), "format_count": len(self._formats),
             "array": id(world.array), "scalar_type": id(world.value), "node_type": id(world.node),

@@ -7,8 +7,8 @@ the tables.
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.foreign import OBJECT, PY_EQ, WEAKREF
-from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent
+from weft.devices.cpu.native.foreign import OBJECT, PY_EQ, TUPLE, WEAKREF
+from weft.devices.cpu.native.layouts import BUFFER, FLOAT32, FLOAT64, FORMAT, INTEGER, SMALL_STATE, Layout, extent, offset
 from weft.devices.cpu.native.memory_ir import make, return_none
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
 from weft.devices.cpu.native.warm_ir import filled
@@ -21,6 +21,21 @@ def state_of(f: Body) -> Record:
 def slot(f: Body, object_: Value, name: str) -> Array:
     """A slot of an object, the place of which the state tells: an array of one."""
     return f.array(f.array(object_, "i8").at(state_of(f)[name]), "ptr")
+
+
+def length(f: Body, tuple_: Value) -> Value:
+    """How many items a tuple has."""
+    return f.record(tuple_, TUPLE)["length"]
+
+
+def items(f: Body, tuple_: Value) -> Array:
+    """The items of a tuple."""
+    return f.array(f.array(tuple_, "i8").at(offset(TUPLE, "items")), "ptr")
+
+
+def integer(f: Body, object_: Value) -> Value:
+    """A Python integer, cut to 64 bits."""
+    return f.call("PyLong_AsUnsignedLongLongMask", object_)
 
 
 def none_unless(f: Body, plain: Value) -> None:
@@ -46,15 +61,9 @@ def limit(f: Body) -> None:
         state["own"] = own
         state["thread"] = me
         f.call("Py_DecRef", before)
-    own, pairs = state["own"], f.array(state["still"], "ptr")
-    with f.each(state["stills"]) as k:
-        pair = pairs.part(k << 1)
-        found = f.call("PyDict_GetItemWithError", own, pair[0])
-        with f.unless(found.null | (found == pair[1])):
-            f.ret(0)
-    found = f.call("PyDict_GetItemWithError", own, state["limit"])
+    found = f.call("PyDict_GetItemWithError", state["own"], state["limit"])
     with f.when(found.null):
-        f.ret(state["usual"])
+        f.ret(0)
     overflow = f.fixed_room("i64")
     f.ret(f.call("PyLong_AsLongLongAndOverflow", found, overflow))
 
@@ -69,7 +78,7 @@ def content(f: Body, object_: Value) -> None:
     base = slot(f, object_, "base")[0]
     with f.unless(base == none):
         source = slot(f, object_, "source")[0]
-        with f.when(source.null):
+        with f.when(source == none):
             f.ret(None)
         with f.unless(f.record(source, WEAKREF)["target"] == slot(f, base, "content")[0]):
             f.ret(None)
@@ -98,9 +107,9 @@ def own(f: Body, object_: Value) -> None:
 @routine("i64 weft_small_size(ptr shape)")
 def size(f: Body, shape: Value) -> None:
     """How many elements a shape has."""
-    out = f.variable("i64", 1)
-    with f.each(f.call("PyTuple_Size", shape)) as k:
-        out.now = out.now * f.call("PyLong_AsUnsignedLongLongMask", f.call("PyTuple_GetItem", shape, k))
+    out, extents = f.variable("i64", 1), items(f, shape)
+    with f.each(length(f, shape)) as k:
+        out.now = out.now * integer(f, extents[k])
     f.ret(out.now)
 
 
@@ -137,14 +146,14 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
         with f.unless((its_type == f.symbol("PyLong_Type")) & (whole | real)):
             f.ret(False)
         overflow = f.fixed_room("i64")
-        integer = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
-        fits = (f.array(overflow, "i32")[0] == 0) & (integer >= row["least"]) & (integer <= row["most"])
+        whole_number = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
+        fits = (f.array(overflow, "i32")[0] == 0) & (whole_number >= row["least"]) & (whole_number <= row["most"])
         with f.unless(fits):
             f.ret(False)
         with f.when(whole):
-            _stored(f, room, integer, row["bytes"])
+            _stored(f, room, whole_number, row["bytes"])
             f.ret(True)
-        as_double.now = integer.to("double")
+        as_double.now = whole_number.to("double")
     with f.when(kind == FLOAT32):
         f.array(room, "float")[0] = as_double.now.to("float")
     with f.otherwise():
@@ -155,17 +164,23 @@ def number(f: Body, object_: Value, format__: Value, room: Value) -> None:
 INTEGERS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
-def _stored(f: Body, where: Value, integer: Value, nbytes: Value) -> None:
+def _stored(f: Body, where: Value, number_: Value, nbytes: Value) -> None:
     for width, type_ in INTEGERS.items():
         with f.when(nbytes == width):
-            f.array(where, type_)[0] = integer.to(type_)
+            f.array(where, type_)[0] = number_.to(type_)
 
 
 @routine("i1 weft_small_same(ptr shape, ptr other)")
 def same(f: Body, shape: Value, other: Value) -> None:
     with f.when(shape == other):
         f.ret(True)
-    f.ret(f.call("PyObject_RichCompareBool", shape, other, PY_EQ) == 1)
+    with f.unless(length(f, shape) == length(f, other)):
+        f.ret(False)
+    extents, others = items(f, shape), items(f, other)
+    with f.each(length(f, shape)) as k:
+        with f.unless(extents[k] == others[k]):  # not the same object: small integers are
+            f.ret(f.call("PyObject_RichCompareBool", shape, other, PY_EQ) == 1)
+    f.ret(True)
 
 
 # ---- what comes out
