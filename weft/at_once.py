@@ -22,7 +22,7 @@ from weft.devices.base import ELSEWHERE
 from weft.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
 from weft.graph.node import Node, Primitive
 from weft.graph.primitives.rules import reduction_behind
-from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, input_leaf
+from weft.graph.primitives.table import CONSTANT, INPUT, MAY_FAIL, SCALAR, input_leaf
 from weft.look import materialise
 from weft.views import Path, dtype_behind, shown
 
@@ -50,6 +50,8 @@ def computed(node: Node) -> bool:
     reduced = reduction_behind(node) if behind else None
     node.value = value
     node.inputs = ()
+    if node.op.raises:
+        MAY_FAIL.discard(node)
     if reduced is not None:  # for who tells of shapes that do not fit
         node.op, node.params = INPUT, {"reduced": reduced}
     return True

@@ -14,6 +14,7 @@ from weft.formats import Format
 from weft.graph.node import Graph, Node, Primitive, Shape, frozen
 from weft.graph.primitives import table
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
+from weft.look import materialise
 from weft.ready import Run, ready
 from weft.recent import Recent
 
@@ -39,11 +40,11 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """One operation: checks shapes and formats now, and computes it now if it is small work (see ``at_once.py``)."""
     for i in inputs:
         if i.value is None and i.op is not CONSTANT:
-            return table.bind(op, *inputs, **params)
+            return _left(table.bind(op, *inputs, **params))
     if not small.wanted():
-        return table.bind(op, *inputs, **params)
+        return _left(table.bind(op, *inputs, **params))
     if ELSEWHERE and not execute.fetched(*inputs):
-        return table.bind(op, *inputs, **params)
+        return _left(table.bind(op, *inputs, **params))
     key: tuple = (op, *[part for i in inputs for part in (i.shape, i.dtype)])
     if params:
         key += frozen(params)
@@ -51,11 +52,11 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     if way is None or way.device is not execute.device():
         node = table.bind(op, *inputs, **params)
         if not _is_small(node) or not execute.computes_at_once():
-            return node
+            return _left(node)
         way = _way(node)
         _LATELY.put(key, way)
     elif way.nbytes > LOCAL.at_once:
-        return table.bind(op, *inputs, **params)
+        return _left(table.bind(op, *inputs, **params))
     node = _new(Node)
     node.op, node.inputs, node.shape, node.dtype = INPUT, (), way.shape, way.dtype
     node.where = node.holder = None
@@ -68,6 +69,13 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
         small.number(i.params["value"] if i.value is None else i.value, i.dtype)
         for i in inputs
     ])
+    return node
+
+
+def _left(node: Node) -> Node:
+    """A node for a look to compute. What LAPACK may refuse it refuses now, where it is asked for, as with NumPy."""
+    if node.op.kind == "host" and node.op.raises and not LOCAL.inside:
+        materialise((node,))
     return node
 
 

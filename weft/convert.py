@@ -205,13 +205,13 @@ def assigned(value: Any, dtype: Format) -> Node:
         return assigned(value.item(), dtype)
     if value is None or isinstance(value, str | bytes):
         return _read_as(value, dtype)
-    if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in _leaves(value)):
+    if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in leaves(value)):
         value = asked(value)
         try:
             return numpy_node(_as_numpy(value, dtype))
         except (ValueError, TypeError, OverflowError):
             _from_list(value, value)  # what is no array at all is said in its own words
-            for leaf in _leaves(value):
+            for leaf in leaves(value):
                 assigned(leaf, dtype)
             raise
     if isinstance(value, list | tuple):
@@ -222,8 +222,8 @@ def assigned(value: Any, dtype: Format) -> Node:
 
 def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
     """What NumPy makes of numbers, texts and None in ``dtype``; ml_dtypes' formats cannot read texts and None themselves."""
-    leaves = _leaves(value) if isinstance(value, list | tuple) else (value,)
-    if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in leaves):
+    parts = leaves(value) if isinstance(value, list | tuple) else (value,)
+    if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in parts):
         return np.asarray(value, dtype.numpy)
     return converted(np.asarray(value, np.float64), dtype.numpy)
 
@@ -271,9 +271,9 @@ def _listed(x: Any) -> Any:
         kinds = _kinds(x)
     foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
     if any([issubclass(kind, Cell) for kind in kinds]):
-        if not foreign and all(getattr(leaf, "weak", True) for leaf in _leaves(x)):
+        if not foreign and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
             return _Varying(x)
-        nodes = operands(*_leaves(x))
+        nodes = operands(*leaves(x))
         flat = not any([isinstance(item, list | tuple) for item in x])
         if flat and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
             return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
@@ -299,7 +299,7 @@ class _Varying:
         self.items = items
 
     def as_dtype_node(self, dtype: Format) -> Node:
-        return _rows(self.items, (in_dtype(leaf, dtype) for leaf in _leaves(self.items)))
+        return _rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)))
 
 
 def _kinds(x: Any) -> set[type]:
@@ -311,10 +311,11 @@ def _kinds(x: Any) -> set[type]:
     return kinds
 
 
-def _leaves(x: Any) -> Iterator[Any]:
+def leaves(x: Any) -> Iterator[Any]:
+    """What nested lists hold."""
     for item in x:
         if isinstance(item, list | tuple):
-            yield from _leaves(item)
+            yield from leaves(item)
         else:
             yield item
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
-from weft.convert import as_node, cast, foreign, is_foreign, numpy_node
+from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node
 from weft.errors import ShapeError, as_called, out_of_bounds, told
-from weft.formats import INT64, INTEGERS
+from weft.formats import BOOL, INT64, INTEGERS
 from weft.graph.node import Node, Shape, topological
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
@@ -123,7 +123,7 @@ def as_ints(index: Any) -> Any:
     """An index with Python's ints for integer Scalars and NumPy's integers, so that it chooses a view; itself where it has none.
 
     NumPy's scalars are values, unlike arrays without dimensions. What only a trace or a gradient will know stays as it is, and
-    chooses a copy. Bounds of slices are read with the slice.
+    chooses a copy; lists of such are nodes. Bounds of slices are read with the slice.
     """
     kind = type(index)
     if kind in _BASIC:
@@ -138,6 +138,9 @@ def as_ints(index: Any) -> Any:
 
 def _as_int(part: Any) -> Any:
     if not getattr(part, "is_value", False):
+        if LOCAL.trace is not None and type(part) in (list, tuple) and any(isinstance(leaf, Cell) for leaf in leaves(part)):
+            found = as_node(part)
+            return part if found.dtype is BOOL else found  # what masks choose has to be known
         return int(part) if isinstance(part, np.integer) else part
     found = ELEMENTS.number(part)
     if found is None:
@@ -207,6 +210,13 @@ def refuse_at_once(indices: Sequence[Node]) -> None:
             materialise(pending)
 
 
+def refuse_rows(value: Any) -> None:
+    """Refuse what has dimensions where an element is set."""
+    if isinstance(value, list | tuple) or getattr(value, "shape", None):
+        what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
+        raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
+
+
 def scattered(view: Node, chosen: Selection, value: Node, mode: str = "set") -> Node:
     """The view with ``value`` (broadcast) where the selection leads."""
     target = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes).shape
@@ -246,7 +256,7 @@ def mask_of(index: Any, shape: Shape) -> Node | None:
 
 def _item(item: Any) -> Any:
     """One part of an index: None, Ellipsis, slice, int, or an integer or boolean array."""
-    if item is None or item is Ellipsis or type(item) is int or isinstance(item, Cell):
+    if item is None or item is Ellipsis or type(item) is int or isinstance(item, Cell | Node):
         return item
     if isinstance(item, slice):
         return slice(*(None if p is None else _bound(p) for p in (item.start, item.stop, item.step)))
@@ -329,8 +339,8 @@ def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
         if not -n <= item < n:
             raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
         return constant(item % n, INT64)
-    if isinstance(item, Cell):
-        node = item.node  # type: ignore[attr-defined]
+    if isinstance(item, Cell | Node):
+        node = item if isinstance(item, Node) else item.node  # type: ignore[attr-defined]
         if node.dtype not in INTEGERS:
             raise IndexError(f"index arrays must hold integers or bools, not {node.dtype.name}: cast with .astype('int64')")
         return bind(TABLE["in_bounds"], node, extent=n, axis=dim, from_end=True)

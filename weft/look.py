@@ -16,11 +16,11 @@ from weft import execute, held, unseen
 from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.errors import OF_RUNS, TraceError
 from weft.formats import INEXACT
-from weft.graph.loops import SCAN
+from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
-from weft.graph.primitives.table import SCALAR, is_placeholder
+from weft.graph.primitives.table import MAY_FAIL, SCALAR, is_placeholder
 
 
 def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> None:
@@ -50,6 +50,16 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     held.settled()
 
 
+def proven(node: Node) -> None:
+    """Compute what may fail behind a pending node that an array is about to hold, while that still has its content."""
+    order = topological((node,))
+    failing = [n for n in order if n in MAY_FAIL and n.value is None]
+    if any([n.op is SCAN and any([i.op.raises and i.op is not SCAN for i in every(n.params["body"].graph)]) for n in failing]):
+        materialise((node,))
+    else:
+        materialise([n for n in failing if n.op is not SCAN])
+
+
 def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
     """Run a graph and give its ``wanted`` nodes, and those that are held, their values."""
     asked = set(wanted)
@@ -66,6 +76,8 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
     for node, value in zip(outputs, buffers, strict=True):
         node.value = value
         node.inputs = ()
+        if node.op.raises:
+            MAY_FAIL.discard(node)
 
 
 def values(nodes: Sequence[Node], free: bool = True) -> list[Any]:

@@ -118,6 +118,13 @@ def _in_numpy(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> No
         out[...] = given(*operands, **node.params)
 
 
+def _hosted(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
+    try:
+        _in_numpy(node, operands, out)
+    except ValueError as error:
+        raise execute.refused(error, node.where or user_frame()) from None
+
+
 def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
     op, inputs = node.op, node.inputs
     if op is IN_BOUNDS:
@@ -231,5 +238,5 @@ _NOT_NUMPYS = frozenset(("maximum", "minimum", "cast"))  # of zeros with signs, 
 MOVING = frozenset(("shape", "gather", "write", "board"))  # kinds that compute nothing, and so warn of nothing
 _WAYS: dict[str, Callable[[Node, Sequence[np.ndarray], np.ndarray], None]] = {
     "elementwise": _elementwise, "reduce": _reduced, "running": _running, "product": _product, "random": _words,
-    **dict.fromkeys(("shape", "gather", "write", "scatter", "board", "host"), _in_numpy),
+    "host": _hosted, **dict.fromkeys(("shape", "gather", "write", "scatter", "board"), _in_numpy),
 }

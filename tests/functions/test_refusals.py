@@ -68,6 +68,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "insert values": (lambda: wf.insert(A, [0, 1], [1, 2, 3], 0), ShapeError, r"^insert: .*\(3,\)"),
     "copyto": (lambda: wf.copyto(A, wf.ones(3)), ShapeError, r"\(3,\)"),
     "copyto dtype": (lambda: wf.copyto(V, wf.ones(4)), DTypeError, "^copyto: src is float32, dst int64: casting='same_kind'"),
+    "copyto number": (lambda: wf.copyto(wf.zeros(2, dtype="bool"), 2), DTypeError, "^copyto: src is 2, dst bool: casting"),
     "copyto casting": (lambda: wf.copyto(V, 1, casting="any"), ValueError, "^copyto: casting='any'"),
     "putmask": (lambda: wf.putmask(V, [True], 1), ShapeError, r"^putmask: mask has shape \(1,\), a has shape \(4,\)"),
     "place": (lambda: wf.place(V, V >= 0, []), ValueError, "^place: vals is empty"),

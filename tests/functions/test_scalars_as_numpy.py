@@ -9,6 +9,7 @@ import pytest
 
 import weft as wf
 from weft.cell import LOCAL
+from weft.errors import TraceError
 
 TEXTS = """
 x[:s]; x[s:]; x[s:s+2]; x[::s]; x[-s:]; m[s:, :s]; m[:s, s]; m[s, :s]; m[..., s]; m[s, ...]; m[None, s]; m[s, None]
@@ -57,6 +58,50 @@ def test_scalars_mean_what_numpys_do(made: str, limit: int, monkeypatch: pytest.
     for text in TEXTS.replace("\n", ";").split(";"):
         if text := text.strip():
             assert tried(wf, text, MADE[made]) == tried(np, text, MADE[made]), text
+
+
+INDICES = [
+    "x[[s, t]]", "m[[s, 0]]", "m[[s, t], 1]", "m[(s, t), [t, s]]", "m[[[s], [t]]].sum()", "m[[s, t], :2] + x[[t, t, s]][:2]",
+    "m[1:, [s, t]]", "x[[s + t, s - t]]",
+]
+
+
+@pytest.mark.parametrize("way", [wf.jit, lambda f: lambda s, t: wf.vmap(f)(s[None], t[None])[0], wf.grad])
+def test_lists_of_scalars_are_indices_in_traces(way: Any) -> None:
+    for text in INDICES:
+        def f(s: Any, t: Any, xp: Any = wf, text: str = text) -> Any:
+            space = {"s": s, "t": t, "x": xp.arange(6) * 1.0, "m": xp.arange(9)[::-1].reshape(3, 3) * 1.0}
+            return eval(text, space)
+
+        want = f(np.int64(2), np.int64(1), np)
+        if way is wf.grad:
+            found = wf.grad(lambda x, f=f: (f(wf.int64(2), wf.int64(1)) * x).sum())(wf.array(1.0))
+            assert float(found) == want.sum()
+        else:
+            np.testing.assert_array_equal(way(f)(wf.array(2), wf.array(1)).numpy(), want)
+
+
+def test_lists_of_scalars_write_in_traces() -> None:
+    @wf.jit
+    def f(a: wf.Array, s: wf.Array, t: wf.Array) -> wf.Array:
+        a[[s, t]] = 7
+        a[[s, t], 0] += 1
+        return a
+
+    assert f(wf.zeros((3, 2)), wf.array(2), wf.array(0)).tolist() == [[8, 7], [0, 0], [8, 7]]
+    with pytest.raises(TraceError, match="not known inside a function traced by wf.jit"):
+        wf.jit(lambda a, s: a[[s > 0, s > 1, s > 2]])(wf.zeros(3), wf.array(2))
+    with pytest.raises(IndexError, match="index arrays must hold integers or bools, not float32"):
+        wf.jit(lambda a, s: a[[s]])(wf.zeros(3), wf.array(2.0))
+
+
+@pytest.mark.parametrize("index", ["(..., one)", "(one, ...)", "(0, ..., one)", "one", "(one, 0)"])
+@pytest.mark.parametrize("limit", [0, 128 << 10])
+def test_dots_make_arrays(index: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LOCAL, "at_once", limit)
+    for xp, kind in ((np, np.ndarray), (wf, wf.ndarray)):
+        x = xp.arange(4.0).reshape(2, 2) if index.count(",") == 2 or index == "(one, 0)" else xp.arange(4.0)
+        assert isinstance(x[eval(index, {"one": xp.array(1)})], kind) == ("..." in index), (index, kind)
 
 
 def test_rows_that_scalars_choose_are_views_in_gradients_too() -> None:

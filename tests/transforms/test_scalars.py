@@ -135,7 +135,7 @@ def test_a_textbook_gradient_by_differences(dtype):
 def test_no_item_is_assigned():
     s = wf.array([1.0, 2.0]).sum()
     for write in (lambda: s.__setitem__((), 3), lambda: s.__setitem__(..., 3), lambda: s.fill(2)):
-        with pytest.raises(TypeError, match="float32 scalar does not support item assignment.*wf.array"):
+        with pytest.raises(TypeError, match="scalar .float32. does not support item assignment.*wf.array"):
             write()
     with pytest.raises(TypeError, match="it is a value"):
         wf.add(1.0, 2.0, out=s)

@@ -25,9 +25,9 @@ from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import INPUT, TABLE, input_leaf
+from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
 from weft.held import cut, enlist
-from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, scattered, select
+from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, refuse_rows, scattered, select
 from weft.natively import ELEMENTS, introduce, start
 from weft.views import IMAG, NONE, REAL, Path, follow, onward, put
 
@@ -131,6 +131,8 @@ class Array(Habits):
         """Replace the content (of the same shape and dtype); a view writes through."""
         base = self._base
         if base is None:
+            if node.value is None and MAY_FAIL and not LOCAL.inside:
+                looking.proven(node)
             write(self, node)
             if node.value is None and not (LOCAL.trace is None and at_once.computed(node)):
                 node.holder = held = _ref(self)
@@ -246,7 +248,7 @@ class Array(Habits):
             index = as_ints(index)
             found = index_arrays.read(self, index)
             if found is not None:
-                return wrap(found)
+                return _maker(index)(found)
             chosen = select(index, self.node.shape)
         if not chosen.axes:
             return self._element(index, chosen) if chosen.element else self._view(chosen.path)
@@ -254,7 +256,7 @@ class Array(Habits):
         found = gathered(follow(node, chosen.path), chosen)
         if not found.size:
             refuse_at_once(chosen.indices)
-        return wrap(found)
+        return _maker(index)(found)
 
     def _element(self, index: Any, chosen: Selection) -> Array:
         found = at_once.element(self, as_ints(index)) if self._base is None else None
@@ -292,9 +294,8 @@ class Array(Habits):
 
     def _write(self, index: Any, chosen: Selection | None, value: Any) -> None:
         if chosen is not None:
-            if chosen.element and _rows(value):
-                what = f"a {type(value).__name__}" if isinstance(value, list | tuple) else f"an array of shape {value.shape}"
-                raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
+            if chosen.element:
+                refuse_rows(value)
             path = self._onward(chosen.path)
             if type(value) is ndarray and value._base is self.cell and value._path == path:
                 return  # the second half of a[i] += b: the view has been written
@@ -307,7 +308,7 @@ class Array(Habits):
         given = assigned(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
-            self._set(bind(TABLE["where"], _spread(mask, node.shape), one, node))
+            self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))
             return
         chosen = chosen or select(index, node.shape)
         view = follow(node, chosen.path)
@@ -426,12 +427,11 @@ class Scalar(Value, Array):
         """It has been made."""
 
     def _set(self, node: Node) -> None:
-        raise TypeError(f"a {self.dtype.name} scalar cannot be written to: it is a value; make an array of it with wf.array(x)")
+        raise TypeError(f"a scalar ({self.dtype.name}) cannot be written to: it is a value; make an array of it with wf.array(x)")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError(
-            f"a {self.dtype.name} scalar does not support item assignment: it is a value; make an array of it with wf.array(x)"
-        )
+        what = f"a scalar ({self.dtype.name}) does not support item assignment"
+        raise TypeError(f"{what}: it is a value; make an array of it with wf.array(x)")
 
     def _view(self, path: Path) -> Array:
         """Nothing looks into a value: other shapes of it are arrays of their own."""
@@ -456,13 +456,9 @@ class Scalar(Value, Array):
         return _unpickle_scalar, (np.array(self.numpy()),)
 
 
-def _rows(value: Any) -> bool:
-    """Whether a value has dimensions."""
-    return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
-
-
-def _spread(node: Node, shape: Shape) -> Node:
-    return node if node.shape == shape else bind(TABLE["broadcast_to"], node, shape=shape)
+def _maker(index: Any) -> Callable[[Node], Array]:
+    """What makes an array of what is chosen: with "..." in the index it is one without dimensions, too, and no value."""
+    return own if type(index) is tuple and any([part is Ellipsis for part in index]) else wrap
 
 
 def _joined(real: Any, imag: Any) -> Node:

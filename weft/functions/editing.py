@@ -32,6 +32,7 @@ from weft.functions.common import (
 )
 from weft.functions.joining import concat
 from weft.indexing import bounded, refuse_at_once
+from weft.spelling import spelled
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -331,6 +332,8 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
         passes = {"unsafe": True, "same_kind": same_kind(given.dtype, have)}.get(casting, given.dtype is have)
         if not passes and not (casting == "safe" and np.can_cast(given.dtype.numpy, have.numpy)):
             raise DTypeError(f"copyto: src is {given.dtype.name}, dst {have.name}: casting={casting!r} does not allow that")
+    elif type(src) in (int, float, complex) and casting != "unsafe" and not same_kind(spelled(type(src)), have):
+        raise DTypeError(f"copyto: src is {src!r}, dst {have.name}: casting={casting!r} does not allow that")
     given = held(src, have, "copyto", "src")
     if where is True:
         dst[...] = _of(given)

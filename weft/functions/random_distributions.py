@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.cell import LOCAL
 from weft.convert import number_node
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, TraceError
 from weft.formats import DEFAULT, FLOAT64, FLOATS, INT64, UINT64, Format
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -36,6 +37,7 @@ from weft.functions.common import (
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.random_checks import refuse_all
 from weft.functions.random_state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
+from weft.graph.origin import user_frame, user_line
 from weft.spelling import spelled
 
 __all__ = [
@@ -97,7 +99,18 @@ def _drawn(
     return drawn(numbers, key, name, shape, INT64 if whole else wanted, kind)
 
 
+def _refuse_inside(name: str) -> None:
+    """What NumPy draws it draws now, which cannot be part of a program."""
+    trace = LOCAL.trace
+    if trace is not None and trace.looks:
+        raise TraceError(
+            f"{user_line(user_frame())}: NumPy draws what random.{name} gives, at once, and so not inside {trace.looks}: "
+            "draw outside, and hand in what was drawn"
+        )
+
+
 def _asked_of_numpy(name: str, values: list[Any], size: Any, key: Any, dtype: Any, **more: Any) -> Array:
+    _refuse_inside(name)
     word = drawn_word(key, name)
     seed = int(looked(wrap(wide(words_of(key, name), ())), name)) if word is None else word
     known = [looked(v, name) if isinstance(v, Array) else v for v in values]
@@ -276,6 +289,7 @@ def multivariate_normal(
     >>> wf.random.multivariate_normal([0.0, 1.0], wf.eye(2), size=3).shape
     (3, 2)
     """
+    _refuse_inside("multivariate_normal")
     known = [looked(v, "multivariate_normal", n) for v, n in ((mean, "mean"), (cov, "cov"))]
     more = {"check_valid": check_valid, "tol": tol, "method": method}
     return _asked_of_numpy("multivariate_normal", known, size, key, dtype, **more)
@@ -311,6 +325,7 @@ def multivariate_hypergeometric(
     >>> int(wf.random.default_rng(0).multivariate_hypergeometric([3, 5, 2], 4).sum())
     4
     """
+    _refuse_inside("multivariate_hypergeometric")
     known = [looked(colors, "multivariate_hypergeometric", "colors"), nsample]
     return _asked_of_numpy("multivariate_hypergeometric", known, size, key, dtype, method=method)
 
@@ -341,6 +356,7 @@ def bytes(length: int, *, key: Any = None) -> Any:
     count = whole(length, "bytes", "length")
     if count < 0:
         raise ShapeError(f"bytes: length={count} must not be negative")
+    _refuse_inside("bytes")
     words = looked(wrap(cast(wide(words_of(key, "bytes"), (-(-count // 8),)), UINT64)), "bytes")
     return words.tobytes()[:count]
 

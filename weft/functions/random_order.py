@@ -28,6 +28,7 @@ from weft.functions.common import (
 from weft.functions.known import at_hand, leaf
 from weft.functions.random_state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
 from weft.kernel.ordered import running_sum
+from weft.look import look
 
 
 def _order(key: Any, function: str, count: int) -> Node:
@@ -179,7 +180,9 @@ def choice(
     Raises
     ------
     ValueError, ShapeError, AxisError, DTypeError
-        Too few elements; several dimensions and no axis; ``p`` of another shape or with negative numbers; no such axis; no key.
+        Too few elements, or too few with a chance; several dimensions and no axis; ``p`` of another shape, or with numbers that
+        are negative, NaN or infinite; no such axis; no key. In ``wf.jit``, gradients and the like what ``p`` holds is not looked
+        at.
 
     Examples
     --------
@@ -219,9 +222,8 @@ def _chosen(key: Any, count: int, shape: Shape, replace: bool, weights: Node | N
         if word is not None:
             return integer(word * count >> 64, INT64)
         return integers_of(wide(words_of(key, "choice"), shape), count, 0, INT64)
-    known = None if weights is None else at_hand(weights)
-    if known is not None and not (known[0] >= 0).all():
-        raise ValueError("choice: p has numbers that are negative or NaN")
+    if weights is not None and not LOCAL.inside:
+        _check_chances(look(weights), total if not replace else min(total, 1))
     if weights is not None and replace:
         return _by_chance(drawn(unit_interval, key, "choice", shape, FLOAT64).node, weights, count)
     if weights is None:
@@ -232,6 +234,17 @@ def _chosen(key: Any, count: int, shape: Shape, replace: bool, weights: Node | N
         order = op("argsort", op("subtract", noise, op("log", cast(weights, FLOAT64))), axis=0)
     first = op("slice", order, start=(0,), step=(1,), shape=(total,))
     return first if shape == (total,) else op("reshape", first, shape=shape)
+
+
+def _check_chances(p: np.ndarray, least: int) -> None:
+    """Refuse weights by which nothing can be chosen; least: how many elements must have a chance."""
+    if not (p >= 0).all():
+        raise ValueError("choice: p has numbers that are negative or NaN")
+    some = np.count_nonzero(p)
+    if some < least:
+        raise ValueError(f"choice: {some} of the {p.size} numbers in p are above 0, but {least} have to be: so many are chosen")
+    if not np.isfinite(p.sum(dtype=np.float64)):
+        raise ValueError("choice: p has infinite numbers, or its sum is")
 
 
 def _by_chance(unit: Node, weights: Node, count: int) -> Node:

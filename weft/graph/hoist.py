@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from weft.formats import INT64
 from weft.graph.batching import Batched, batch
-from weft.graph.loops import SCAN, Body
+from weft.graph.loops import SCAN, Body, every
 from weft.graph.node import Graph, Node
 from weft.graph.origin import ORIGIN
 from weft.graph.primitives import CONSTANT, constant, input_leaf
@@ -37,12 +37,7 @@ def hoisted(graph: Graph) -> Graph:
 
 def _checks(graph: Graph) -> bool:
     """Whether a loop of the graph checks an index."""
-    return any(n.op is SCAN and any(i.op is IN_BOUNDS for i in _all(n.params["body"].graph)) for n in graph.order)
-
-
-def _all(graph: Graph) -> list[Node]:
-    """The nodes of a graph and of the bodies of its loops."""
-    return [*graph.order, *(i for n in graph.order if n.op is SCAN for i in _all(n.params["body"].graph))]
+    return any(n.op is SCAN and any(i.op is IN_BOUNDS for i in every(n.params["body"].graph)) for n in graph.order)
 
 
 def _hoisted(graph: Graph) -> tuple[Graph, bool]:

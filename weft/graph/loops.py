@@ -91,6 +91,11 @@ def _item_rule(scan: Node, index: int) -> tuple[Shape, Format]:
     return results(scan)[index]
 
 
+def every(graph: Graph) -> list[Node]:
+    """The nodes of a graph and of the bodies of its loops."""
+    return [*graph.order, *(i for n in graph.order if n.op is SCAN for i in every(n.params["body"].graph))]
+
+
 def item(scan: Node, index: int) -> Node:
     """Result ``index`` of a scan; the scan remembers weakly which of its results there are."""
     node = bind(ITEM, scan, index=index)
@@ -235,7 +240,7 @@ def _item_reference(found: list[np.ndarray], index: int) -> np.ndarray:
     return found[index]
 
 
-SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch)  # type: ignore[arg-type]
+SCAN = Primitive("scan", "loop", _rule, _reference, None, _vjp, _batch, raises=True)  # type: ignore[arg-type]
 ITEM = Primitive("item", "result", _item_rule, _item_reference, None, None, _item_batch)  # type: ignore[arg-type]
 
 

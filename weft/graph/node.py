@@ -122,7 +122,7 @@ class Primitive:
     composed(*input_nodes, **params) -> Node
         the same in nodes of other primitives: for derivatives where there is no ``vjp``, and for devices without a kernel for it.
     raises
-        host only: it may fail on what its operands hold (a matrix without an inverse), as a checked index may.
+        it may fail on what its operands hold: a checked index, a matrix without an inverse, a loop of such steps.
     """
 
     name: str

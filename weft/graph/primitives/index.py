@@ -251,7 +251,7 @@ def _last_equal_batch(inputs: Inputs, dims: Dims, extent: int) -> Batched:
 # 0..extent-1. axis: what the error calls the axis. Not exact: nothing may compute it while a graph is made.
 IN_BOUNDS = register(Primitive(
     "in_bounds", "elementwise", _in_bounds_rule, _in_bounds, in_bounds_formula, zero_vjp, batch_elementwise("in_bounds"),
-    per_element(2), draw.in_bounds, draw.in_bounds_errors, exact=False, cheap=True,
+    per_element(2), draw.in_bounds, draw.in_bounds_errors, exact=False, cheap=True, raises=True,
     at=lambda reader, node, index, guards: reader.check(node, index, guards),
 ))
 register(Primitive(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from math import prod
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -41,6 +42,10 @@ TABLE: dict[str, Primitive] = _Table()
 MOST = 1 << 57  # elements: no machine's addresses have more bits, and their bytes are a number of 64 bits in every dtype
 
 
+# nodes that may fail when they are computed, for who has to know first: see ``look.proven``
+MAY_FAIL: WeakSet[Node] = WeakSet()
+
+
 def register(primitive: Primitive) -> Primitive:
     if primitive.name in TABLE:
         raise ValueError(f"primitive {primitive.name!r} is in the table already")
@@ -60,7 +65,10 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     shape, dtype = op.rule(*inputs, **params)
     if (not inputs or shape is not inputs[0].shape) and not 0 < prod(shape) <= MOST:
         refuse_too_large(op.name, shape, dtype)
-    return Node(op, inputs, params, shape, dtype, user_frame())
+    node = Node(op, inputs, params, shape, dtype, user_frame())
+    if op.raises:
+        MAY_FAIL.add(node)
+    return node
 
 
 def _hosted() -> Any:
