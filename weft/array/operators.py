@@ -207,9 +207,9 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
 
     def raised(self: Any, other: Any) -> Any:
         if type(other) in (int, float) and other == 2:
+            native = short.call
             plain = type(other) is int or (self._base is None and self._node.dtype in FLOATS)
-            native = short.call if plain else never
-            found = native(self)
+            found = native(self) if plain else None
             if found is not None:
                 return found
             node = self.node

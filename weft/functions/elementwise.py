@@ -78,9 +78,11 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
             return finish(asked(ask, (x,), out).node, out, name)
         native = short.call
         found = native(x)
-        if found is None:
-            return node(x, name) if x is None else ask(x)  # type: ignore[return-value]  # None is refused
-        return found
+        if found is not None:
+            return found
+        if x is None:
+            node(x, name)  # refuses it
+        return ask(x)
 
     equip(function, OPERATIONS[name])
     return _document(function, name, about, "    x : array or number", f"wf.{name}({example}).tolist()", shows)
