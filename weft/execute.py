@@ -316,5 +316,7 @@ def allocator() -> Callable[[int], Any]:
 
 
 def synchronise() -> None:
-    """Wait until everything that was started is done."""
-    device().synchronise()
+    """Wait until everything that was started is done, wherever; calls on the CPU have finished when they return."""
+    if ELSEWHERE:
+        for name in list(ELSEWHERE.values()):
+            get_device(name).synchronise()
