@@ -315,8 +315,8 @@ def allocator() -> Callable[[int], Any]:
     return device().allocate
 
 
-def synchronise() -> None:
-    """Wait until everything that was started is done, wherever; calls on the CPU have finished when they return."""
+def wait_for(nodes: Iterable[Node]) -> None:
+    """Wait until the devices where nodes have their values are done; calls on the CPU have finished when they return."""
     if ELSEWHERE:
-        for name in list(ELSEWHERE.values()):
-            get_device(name).synchronise()
+        for there in {owner(n.value) for n in nodes if type(n.value) in ELSEWHERE}:
+            there.synchronise()

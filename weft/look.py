@@ -193,7 +193,7 @@ def evaluate(*trees: Any) -> None:
         node = trees[0].node  # type: ignore[attr-defined]
         if node.value is None:
             values((node,))
-        execute.synchronise()
+        execute.wait_for((node,))
         return
     nodes = []
     stack = list(trees)
@@ -212,7 +212,7 @@ def evaluate(*trees: Any) -> None:
         elif hasattr(item, "__dict__"):
             stack.extend(vars(item).values())
     values(nodes)
-    execute.synchronise()
+    execute.wait_for(nodes)
 
 
 eval = evaluate  # the public name: wf.eval

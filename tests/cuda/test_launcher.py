@@ -90,6 +90,20 @@ def test_programs_are_right(card: Card, test: Callable[..., None], args: tuple, 
     assert card[1].log.count("launch") + card[1].log.count("replay") > 0
 
 
+def test_eval_waits_where_arrays_lie(card: Card) -> None:
+    device, driver = card
+    x = wf.ones((100, 100))
+    with wf.device("gpu"):
+        y = wf.jit(lambda x: x * 2 + 1)(x)
+    waits = driver.waits
+    wf.eval(wf.ones(5) + 1)
+    assert driver.waits == waits
+    wf.eval(y)  # though programs run on the CPU now
+    assert driver.waits == waits + 1
+    wf.eval([wf.ones(3), {"y": y, "z": y}])
+    assert driver.waits == waits + 2
+
+
 def test_writes_sorts_scatters_and_wrong_indices(card: Card) -> None:
     with wf.device("gpu"):
         test_programs.test_writes_sorts_and_wrong_indices(card[0])
