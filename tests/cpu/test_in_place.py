@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from cross import check_in_place
 from harness import acc, access, buffers, compile_kernel, fresh, load, op
 
@@ -69,6 +70,36 @@ def test_a_row_that_is_written_again_and_again_is_not_read_from_the_same_memory(
     assert not _pairs(kernel)
     once = Phase((), (Stage((j,), (), (Store(Access(b1, row), again),)),))
     assert _pairs(Kernel("once", (Phase((), (copy,)), once), (b0,), (b1,))) == {(0, 0)}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", [(64, 300), (3, 40), (5, 17), (40, 6)])
+def test_what_rows_keep_is_not_read_again(shape: tuple[int, int], axis: int, first: bool) -> None:
+    """The exponentials come from the row's own array, so the stores read the operand only for what is written behind them."""
+    given = np.random.default_rng().normal(size=shape).astype(np.float32)
+    a, b = wf.array(given) + 0.0, wf.zeros(shape) + 0.0
+    wf.eval(a, b)
+
+    @wf.jit
+    def step() -> None:
+        x = a + 0
+        e = wf.exp(x - x.max(axis=axis, keepdims=True))
+        p = e / e.sum(axis=axis, keepdims=True)
+        if first:
+            a[...] = p
+        b[...] = wf.sin(x) * 0.5 + p
+        if not first:
+            a[...] = p
+
+    want = given.astype(np.float64)
+    for _ in range(3):
+        step()
+        e = np.exp(want - want.max(axis=axis, keepdims=True))
+        p = e / e.sum(axis=axis, keepdims=True)
+        np.testing.assert_allclose(b.numpy(), np.sin(want) * 0.5 + p, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(a.numpy(), p, rtol=1e-4, atol=1e-6)
+        want = p
 
 
 def test_reductions_in_another_order_come_before_the_stores(rng):

@@ -188,7 +188,11 @@ def interpreted(
     given = [wf.array(a) for a in arrays]
     nodes = [given[k].node for k in by]  # as they are before the function writes its arguments
     LOCAL.handles.limit = 10**9  # a graph that was cut does not tell of its arguments
-    out = base(*given)
+    LOCAL.inside += 1  # nor one of which a part was computed before it was written
+    try:
+        out = base(*given)
+    finally:
+        LOCAL.inside -= 1
     graph, values = graph_of([out])
     LOCAL.handles.limit = 0
     places = []

@@ -216,13 +216,15 @@ class Growth:
     # the end
 
     def program(self, family: str, most: int = 3, **options: Any) -> Program:
-        """The program: what no line reads is looked at, and now and then what one reads as well."""
+        """The program: what no line reads is looked at, and now and then what one reads as well, in any order: where outputs lie
+        in inputs' memory, it matters which is written first."""
         read = {n for line in self.lines for n in names(line.split(" = ", 1)[-1])}
         made = [n for n in self.values if n.startswith("v")]
         ends = [n for n in made if n not in read] or made[-1:]
         ends = ends[-most:]
         if self.r.random() < 0.3 and made:
-            ends = list(dict.fromkeys([*ends, self.r.choice(made)]))
+            ends = list(dict.fromkeys([*ends, *self.r.choices(made, k=self.r.choice((1, 1, 2, 3)))]))
+            self.r.shuffle(ends)
         return pruned(Program(family, tuple(self.inputs), tuple(self.lines), tuple(ends), options))
 
 

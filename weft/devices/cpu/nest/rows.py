@@ -36,7 +36,10 @@ def emit_row(n: Nest, lanes: int, unroll: int) -> None:
                     recall(n, k, stage, row, envs)
                     if k == ahead:
                         _prefetch(n, stage, envs)
+                    recalls = any(k in x.users for x in row)
                     for env in envs:
+                        for s in stage.stores if recalls else ():  # loads that were left out until now come before any store:
+                            n.value(s.value, env)  # it may be into an input's memory
                         for s in stage.stores:
                             n.store(s, env)
 
