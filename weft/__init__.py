@@ -71,7 +71,7 @@ _NAMES: dict[str, str] = {
     "weft.functions.bits": "packbits unpackbits",
     "weft.functions.indexing": """
         argwhere extract flatnonzero gather nonzero one_hot put_along_axis scatter_add scatter_set take take_along_axis
-        tril triu""",
+    """,
     "weft.functions.einsum": "einsum einsum_path",
     "weft.functions.linalg": "dot inner matmul outer tensordot vdot vecdot",
     "weft.functions.matrix_products": "cross kron matvec vecmat",
@@ -99,7 +99,7 @@ _NAMES: dict[str, str] = {
     "weft.functions.forms": """
         asanyarray asarray_chkfinite ascontiguousarray asfortranarray asnumpy isfortran isscalar iterable
         may_share_memory ndim require shape shares_memory size""",
-    "weft.functions.matrices": "eye identity tri",
+    "weft.functions.matrices": "eye identity tri tril triu",
     "weft.functions.namespace_info": "__array_namespace_info__",
     "weft.functions.sorting": """
         argsort isin searchsorted sort unique unique_all unique_counts unique_inverse unique_values""",

@@ -114,7 +114,7 @@ from weft.functions.bits import packbits as packbits, unpackbits as unpackbits
 from weft.functions.indexing import (
     argwhere as argwhere, extract as extract, flatnonzero as flatnonzero, gather as gather, nonzero as nonzero,
     one_hot as one_hot, put_along_axis as put_along_axis, scatter_add as scatter_add, scatter_set as scatter_set,
-    take as take, take_along_axis as take_along_axis, tril as tril, triu as triu,
+    take as take, take_along_axis as take_along_axis,
 )
 from weft.functions.einsum import einsum as einsum, einsum_path as einsum_path
 from weft.functions.linalg import (
@@ -168,7 +168,7 @@ from weft.functions.forms import (
     iterable as iterable, may_share_memory as may_share_memory, ndim as ndim, require as require, shape as shape,
     shares_memory as shares_memory, size as size,
 )
-from weft.functions.matrices import eye as eye, identity as identity, tri as tri
+from weft.functions.matrices import eye as eye, identity as identity, tri as tri, tril as tril, triu as triu
 from weft.functions.namespace_info import __array_namespace_info__ as __array_namespace_info__
 from weft.functions.sorting import (
     argsort as argsort, isin as isin, searchsorted as searchsorted, sort as sort, unique as unique,

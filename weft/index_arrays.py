@@ -116,7 +116,8 @@ def _moved(key: tuple, seen: np.ndarray) -> int:
     arrays = [part for part in key if isinstance(part, np.ndarray)]
     if any([part.dtype == np.bool_ for part in arrays]):
         return seen.nbytes // _FEW
-    kept, dim = prod(np.broadcast_shapes(*[part.shape for part in arrays])), 0
+    first, *others = [part.shape for part in arrays]
+    kept, dim = prod(np.broadcast_shapes(first, *others) if others else first), 0
     for part in key:
         if part is Ellipsis:
             dims = seen.ndim - sum([p is not None and p is not Ellipsis for p in key])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -43,16 +44,9 @@ class DType(type):
         return super().__new__(cls, name, bases, content)
 
     def __call__(cls, x: Any = 0, imag: Any = None) -> Any:
-        import weft
-
-        if imag is not None:
-            if cls.dtype.kind != "c":
-                raise TypeError(f"{cls.dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
-            x = weft.asarray(x) + 1j * weft.asarray(imag)
-        if x is None or isinstance(x, str | bytes):
-            x = weft.array(x, dtype=cls.dtype)
-        found = weft.astype(x, cls.dtype)
-        return found if found.ndim else found[()]
+        if not _MAKE:
+            _MAKE.append(import_module("weft.functions.scalars").scalar_of)  # which stands above this
+        return _MAKE[0](cls.dtype, x, imag)
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):  # nothing of what protocols ask for
@@ -80,6 +74,7 @@ class DType(type):
         return other is cls or other is cls.dtype.type
 
 
+_MAKE: list[Any] = []  # what makes scalars, once there is one
 _NUMBERS: dict[str, Any] = {  # kinds of formats, as Python's own numbers know them
     "signed": numbers.Integral, "unsigned": numbers.Integral, "float": numbers.Real, "complex": numbers.Complex,
 }

@@ -34,6 +34,83 @@ CALLS: list[Callable[[Any], Any]] = [
 ]
 
 
+def drawn(rng: Any, dtype: str, shape: tuple) -> Any:
+    """Numbers, some of them NaN, infinite, zeros of both signs; in a view of a larger array now and then."""
+    x = rng.normal(size=(2, *shape)) * 5
+    x[rng.random(size=x.shape) < 0.3] = rng.choice([0.0, -0.0, 1.0] + ([np.nan, np.inf] if "float" in dtype else []))
+    if "int" in dtype or dtype == "bool":
+        x = abs(x)
+    return wf.array(x).astype(dtype)[1] if rng.random() < 0.5 else wf.array(x[1]).astype(dtype)
+
+
+MOVES: dict[str, Callable[..., Any]] = {
+    "concatenate": lambda x, y, r: wf.concatenate([x, y], axis=int(r.integers(2))),
+    "all": lambda x, y, r: wf.concat([x, y], axis=None),
+    "stack": lambda x, y, r: wf.stack((x, y, x), 1),
+    "vstack": lambda x, y, r: wf.vstack([x, y]),
+    "hstack": lambda x, y, r: wf.hstack([x[0], y[0]]),
+    "repeat": lambda x, y, r: wf.repeat(x, 3, 1),
+    "repeat all": lambda x, y, r: wf.repeat(x, 0),
+    "take": lambda x, y, r: wf.take(x, wf.array([[1, -1], [0, 1]]), axis=0),
+    "take all": lambda x, y, r: wf.take(x, wf.array(2)),
+    "roll": lambda x, y, r: wf.roll(x, -1),
+    "roll one": lambda x, y, r: wf.roll(x, 7, 1),
+    "diag": lambda x, y, r: wf.diag(x, int(r.integers(-2, 3))),
+    "diag of a vector": lambda x, y, r: wf.diag(x[0], -1),
+    "triu": lambda x, y, r: wf.triu(x, 1),
+    "tril": lambda x, y, r: wf.tril(x),
+    "outer": lambda x, y, r: wf.outer(x, y[1]),
+    "count": lambda x, y, r: wf.count_nonzero(x),
+    "dot": lambda x, y, r: wf.dot(x, y.T),
+    "dot of vectors": lambda x, y, r: wf.dot(x[0], y[1]),
+    "inner": lambda x, y, r: wf.inner(x[1], y[0]),
+    "fill": lambda x, y, r: filled(x, 3),
+    "scalar": lambda x, y, r: x * getattr(wf, x.dtype.name)(3.25),
+}
+KINDS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "int8", "uint64", "bool", "complex64")
+
+
+def filled(x: Any, value: Any) -> Any:
+    out = wf.copy(x)
+    out.fill(value)
+    return out
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_numpy_moves_is_as_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in KINDS:
+        if dtype == "float8_e4m3fn" and name[:3] in ("dot", "inn"):  # which asks for the dtype of the sums
+            continue
+        for shape in ((2, 3), (4, 4), (3, 1)):
+            def call(dtype: str = dtype, shape: tuple = shape) -> Any:
+                rng = np.random.default_rng(len(name))
+                return bits(MOVES[name](drawn(rng, dtype, shape), drawn(rng, dtype, shape), rng))
+
+            with monkeypatch.context() as patch:
+                got = call()
+                patch.setattr(LOCAL, "at_once", 0)
+                patch.setattr(LOCAL, "patience", 0)
+                assert call() == got, (dtype, shape)
+
+
+def test_interp_is_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for dtype in ("float32", "float64"):
+        for n, m in ((1, 1), (1, 4), (5, 3), (30, 20), (0, 3)):
+            def call(dtype: str = dtype, n: int = n, m: int = m) -> Any:
+                rng = np.random.default_rng(n)
+                line = np.sort(rng.integers(0, 9, size=m)).astype(dtype)
+                q = np.append(rng.normal(size=n) * 9, line[: n // 2])
+                q[n // 2 : n // 2 + 1] = np.nan
+                given = [wf.array(v.astype(dtype)) for v in (q, line, rng.normal(size=m))]
+                return bits(wf.interp(*given)), bits(wf.interp(2.5, *given[1:]))
+
+            with monkeypatch.context() as patch:
+                got = call()
+                patch.setattr(LOCAL, "at_once", 0)
+                patch.setattr(LOCAL, "patience", 0)
+                assert call() == got, (dtype, n, m)
+
+
 def bits(x: Any) -> Any:
     return x.dtype.name, x.shape, x.numpy().tobytes(), type(x)
 

@@ -134,8 +134,8 @@ def test_nothing_is_leaked(rng) -> None:
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     work(60_000)
     gc.collect()
-    after = [sys.getrefcount(w) for w in watched]
-    assert all(abs(b - a) < 50 for a, b in zip(before, after, strict=True)), list(zip(watched, before, after, strict=True))
+    after = [sys.getrefcount(w) for w in watched]  # a leak shows 60,000 times; a few are of what other tests left
+    assert all(abs(b - a) < 1000 for a, b in zip(before, after, strict=True)), list(zip(watched, before, after, strict=True))
     assert len(gc.get_objects()) - alive < 100  # fewer: what another test left died late
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 4000  # KB
 

@@ -260,8 +260,8 @@ def rare(g: Growth) -> str | None:
     own = g.input((3,), "int64", f"index:{3 * n}")  # written once, out of range not at all
     updates = g.input((3, *shape[1:]), g.values[x].dtype.name)
     return r.choice((
-        f"primitive('bitcast', {x}.astype('float32'), dtype=np.dtype('int32'))",
-        f"primitive('bitcast', {x}.astype('float64'), dtype=np.dtype('uint64'))",
+        f"primitive('bitcast', wf.nan_to_num({x}).astype('float32'), dtype=np.dtype('int32'))",
+        f"primitive('bitcast', wf.nan_to_num({x}).astype('float64'), dtype=np.dtype('uint64'))",
         f"primitive('bitcast', wf.abs({g.whole()}).astype('int32'), dtype=np.dtype('float32'))",
         f"primitive('last_equal', {i}, extent={n})",
         f"primitive('scatter', {x}, {updates}, wf.cumsum({own} + 1), axes=(0,), mode='own')",

@@ -289,6 +289,8 @@ class Array(Habits):
     def _fill(self, value: Any) -> None:
         if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
             return  # the second half of a[...] += b
+        if type(value) in (float, int) and LOCAL.trace is None and at_once.part_written(self, self._onward(()), value):
+            return
         node = self.node
         self._set(fitted(assigned(value, node.dtype), node.shape))
 

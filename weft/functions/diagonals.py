@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array, wrap
+import numpy as np
+
+from weft.array import Array, ndarray, wrap
 from weft.errors import ShapeError
 from weft.formats import INT64, summed
 from weft.functions.common import Node, axis_index, cast, finish, node, number, op, permuted, reshaped, sliced, whole
+from weft.functions.known import by_numpy
 from weft.functions.matrices import diagonal_number
 from weft.spelling import spelled
 
@@ -86,6 +89,10 @@ def diag(v: Any, k: int = 0) -> Array:
     >>> wf.diag(wf.array([1, 2])).tolist()
     [[1, 0], [0, 2]]
     """
+    if type(v) is ndarray and type(k) is int:
+        found = by_numpy(np.diag, v, k, most=v.size if v.ndim > 1 else (v.size + abs(k)) ** 2)
+        if found is not None:
+            return found
     value = node(v, "diag", "v")
     if len(value.shape) == 2:
         return wrap(line_of("diag", v, k, 0, 1))

@@ -1,4 +1,4 @@
-"""Elements picked and written by integer indices, triangles, one-hot, and what needs concrete values."""
+"""Elements picked and written by integer indices, one-hot, and what needs concrete values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, ndarray, wrap
 from weft.array.meaning import truth
 from weft.convert import numpy_node
 from weft.errors import DTypeError, ShapeError
@@ -22,13 +22,12 @@ from weft.functions.common import (
     held,
     integer_node,
     node,
-    number,
     op,
     permuted,
     reshaped,
     whole,
 )
-from weft.functions.matrices import lower_mask
+from weft.functions.known import by_numpy
 from weft.indexing import bounded, refuse_at_once
 from weft.spelling import spelled
 
@@ -66,6 +65,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
     >>> wf.take(wf.array([[1, 2], [3, 4]]), [1, 0], axis=1).tolist()
     [[2, 1], [4, 3]]
     """
+    if out is None and mode == "raise" and type(a) is type(indices) is ndarray:
+        found = by_numpy(np.take, a, indices, most=indices.size * (1 if axis is None else a.size), axis=axis)
+        if found is not None:
+            return found
     value, index = node(a, "take", "a"), integer_node(indices, "take", bools=True)
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0
@@ -326,72 +329,6 @@ def one_hot(x: Any, num_classes: int, /, dtype: Any = None) -> Array:
     classes = op("iota", shape=(1,) * len(labels.shape) + (count,), dtype=INT64, axis=len(labels.shape))
     hit = op("equal", reshaped(cast(labels, INT64), (*labels.shape, 1)), classes)
     return wrap(cast(hit, DEFAULT.real if dtype is None else spelled(dtype)))
-
-
-def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
-    value = node(x, function, "m")
-    if not value.shape:
-        raise ShapeError(f"{function}: m has no dimensions; a vector, a matrix or a stack of matrices is needed")
-    rows, columns = (value.shape * 2)[-2:] if len(value.shape) == 1 else value.shape[-2:]
-    mask = lower_mask(rows, columns, whole(k, function, "k") - (not lower))
-    zero = number(0, value.dtype)
-    return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
-
-
-def tril(m: Any, k: int = 0) -> Array:
-    """``m`` on and below the k-th diagonal, zeros above it.
-
-    Parameters
-    ----------
-    m : (..., M, N) or (N,)
-        A vector is repeated as the rows of a square matrix, as in NumPy.
-    k : int
-        The last diagonal to stay; above 0 to the right of the main one.
-
-    Returns
-    -------
-    Array of the shape and dtype of ``m``
-
-    Raises
-    ------
-    ShapeError
-        ``m`` has no dimensions.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.tril(wf.ones((2, 2))).tolist()
-    [[1.0, 0.0], [1.0, 1.0]]
-    """
-    return _triangle("tril", m, k, True)
-
-
-def triu(m: Any, k: int = 0) -> Array:
-    """``m`` on and above the k-th diagonal, zeros below it.
-
-    Parameters
-    ----------
-    m : (..., M, N) or (N,)
-        As in :func:`tril`.
-    k : int
-        The first diagonal to stay; above 0 to the right of the main one.
-
-    Returns
-    -------
-    Array of the shape and dtype of ``m``
-
-    Raises
-    ------
-    ShapeError
-        ``m`` has no dimensions.
-
-    Examples
-    --------
-    >>> import weft as wf
-    >>> wf.triu(wf.ones((2, 2))).tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
-    return _triangle("triu", m, k, False)
 
 
 def nonzero(a: Any) -> tuple[Array, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, ndarray, wrap
 from weft.convert import numpy_node, operands
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
@@ -26,6 +26,7 @@ from weft.functions.common import (
     shape_tuple,
     whole,
 )
+from weft.functions.known import by_numpy
 from weft.indexing import as_ints
 from weft.spelling import spelled
 
@@ -79,6 +80,8 @@ def concat(
     >>> wf.concat([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
+    if out is None and dtype is None and (found := by_numpy(np.concatenate, arrays, axis=axis)) is not None:
+        return found
     nodes = _nodes(arrays, "concat", dtype, casting)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
@@ -119,6 +122,8 @@ def stack(
     >>> wf.stack([wf.ones(2), wf.zeros(2)], axis=1).tolist()
     [[1.0, 0.0], [1.0, 0.0]]
     """
+    if out is None and dtype is None and (found := by_numpy(np.stack, arrays, axis=axis)) is not None:
+        return found
     nodes = _nodes(arrays, "stack", dtype, casting)
     shape = nodes[0].shape
     for k, n in enumerate(nodes):
@@ -152,6 +157,8 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     >>> wf.vstack([wf.ones(2), wf.zeros(2)]).tolist()
     [[1.0, 1.0], [0.0, 0.0]]
     """
+    if dtype is None and (found := by_numpy(np.vstack, tup)) is not None:
+        return found
     rows = [wrap(n if len(n.shape) > 1 else reshaped(n, (1, n.size))) for n in _nodes(tup, "vstack", dtype, casting)]
     return _concat("vstack", rows, 0)
 
@@ -179,6 +186,8 @@ def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
     >>> wf.hstack([wf.ones(2), wf.zeros(1)]).tolist()
     [1.0, 1.0, 0.0]
     """
+    if dtype is None and (found := by_numpy(np.hstack, tup)) is not None:
+        return found
     parts = [wrap(n if n.shape else reshaped(n, (1,))) for n in _nodes(tup, "hstack", dtype, casting)]
     return _concat("hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
@@ -354,6 +363,10 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Array:
     >>> wf.repeat(wf.array([1, 2]), 2).tolist()
     [1, 1, 2, 2]
     """
+    if type(repeats) is int and type(a) is ndarray:
+        found = by_numpy(np.repeat, a, repeats, most=a.size * repeats, axis=axis)
+        if found is not None:
+            return found
     value = node(a, "repeat", "a")
     if axis is None or (not value.shape and axis in (0, -1)):
         value, axis = reshaped(value, (value.size,)), 0

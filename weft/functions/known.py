@@ -4,29 +4,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from weft import execute, small
+from weft.array import Array, ndarray, own, wrap
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import Format
+from weft.formats import FROM_NUMPY, Format
 from weft.graph.node import Node, Shape
-from weft.graph.primitives.table import SCALAR, input_leaf
+from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
+from weft.node_by_node import content
+from weft.views import shown
 
 
 def at_hand(*nodes: Node) -> list[np.ndarray] | None:
-    """What small arrays hold, to be read for a moment; None where one has no value or nothing is computed at once."""
-    if not small.wanted() or any([n.value is None or n.nbytes > LOCAL.at_once or n.op is SCALAR for n in nodes]):
+    """What small arrays and numbers hold, to be read for a moment; None where one is pending or nothing is computed at once."""
+    most = LOCAL.small
+    if not most or any([(n.value is None and n.op is not CONSTANT) or n.nbytes > most for n in nodes]):
         return None
-    if ELSEWHERE and not execute.fetched(*nodes):
+    if ELSEWHERE and not execute.fetched(*[n for n in nodes if n.value is not None and n.op is not SCALAR]):
         return None
-    return [execute.memory(n.value, n.shape, n.dtype) for n in nodes]
+    return [content(n) for n in nodes]
 
 
-def leaf(x: np.ndarray, dtype: Format) -> Node:
+def leaf(x: Any, dtype: Format) -> Node:
     """A content, of the format that NumPy's dtype is."""
     return input_leaf(x.shape, dtype, execute.to_buffer(x))
+
+
+def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, **options: Any) -> Array | None:
+    """What a function of NumPy's gives that moves elements, or rounds once: of small arrays that are there, and integers. None of
+    others, and of what it refuses.
+
+    most : how many elements the result may have; by default no more than were given
+    """
+    if not LOCAL.small:
+        return None
+    given: list[Any] = []
+    size = 0
+    for x in args:
+        kind = type(x)
+        if kind is ndarray:
+            seen = _seen(x)
+            if seen is None:
+                return None
+            size += seen.size
+            given.append(seen)
+        elif kind is int:
+            given.append(x)
+        elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
+            parts = [_seen(part) for part in x]
+            if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
+                return None
+            size += sum([part.size for part in parts])
+            given.append(parts)
+        else:
+            return None
+    if 8 * (size if most is None else most) > LOCAL.small:
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            found = numpys(*given, **options)
+    except (TypeError, ValueError, IndexError):
+        return None
+    node = leaf(found, FROM_NUMPY[found.dtype])
+    return wrap(node) if isinstance(found, np.generic) else own(node)
+
+
+def _seen(x: Any) -> Any:
+    """What an array holds, to be read for a moment; None where it is not there."""
+    node = x.cell._node
+    if node.value is None or node.op is SCALAR or (ELSEWHERE and not execute.fetched(node)):
+        return None
+    memory = execute.memory(node.value, node.shape, node.dtype)
+    return memory if x._base is None else shown(memory, x._path)
 
 
 def made(shape: Shape, dtype: Format, make: Callable[[], np.ndarray]) -> Node | None:

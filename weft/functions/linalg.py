@@ -6,9 +6,10 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.linalg import LinAlgError
 
-from weft.array import Array, products, wrap
+from weft.array import Array, ndarray, products, wrap
 from weft.array.products import contracted
 from weft.convert import array_operands, operands
 from weft.errors import AxisError, ShapeError
@@ -27,6 +28,7 @@ from weft.functions.common import (
 )
 from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
+from weft.functions.known import by_numpy
 from weft.functions.norms import matrix_norm, norm, vector_norm
 from weft.indexing import as_ints
 from weft.spelling import layout
@@ -103,6 +105,14 @@ def matmul(
     return finish(products.matmul(*operands(x1, x2)), out, "matmul")
 
 
+def _is_matmul(a: Any, b: Any, most: int) -> bool:
+    """Whether two arrays of at most so many dimensions are what ``a @ b`` takes: it costs less to ask."""
+    if type(a) is not ndarray or type(b) is not ndarray:
+        return False
+    x, y = a.node.shape, b.node.shape
+    return 0 < len(x) <= most and 0 < len(y) <= most and x[-1] == y[0 if len(y) == 1 else -2]
+
+
 def dot(a: Any, b: Any, out: Array | None = None) -> Array:
     """NumPy's dot: the last axis of ``a`` with the last but one of ``b``; with a number, the plain product.
 
@@ -126,6 +136,8 @@ def dot(a: Any, b: Any, out: Array | None = None) -> Array:
     >>> wf.dot(wf.array([1.0, 2.0]), wf.array([3.0, 4.0])).tolist()
     11.0
     """
+    if out is None and _is_matmul(a, b, 2):
+        return a @ b
     a, b = array_operands(a, b)
     if not a.shape or not b.shape:
         return finish(op("multiply", a, b), out, "dot")
@@ -193,6 +205,8 @@ def inner(a: Any, b: Any) -> Array:
     >>> wf.inner(wf.ones((2, 3)), wf.ones((4, 3))).shape
     (2, 4)
     """
+    if _is_matmul(a, b, 1):
+        return a @ b
     a, b = array_operands(a, b)
     if not a.shape or not b.shape:
         return wrap(op("multiply", a, b))
@@ -213,12 +227,21 @@ def outer(a: Any, b: Any, out: Array | None = None) -> Array:
     -------
     (a.size, b.size) Array
 
+    Raises
+    ------
+    DTypeError, ShapeError
+        What cannot be an array; an ``out`` that does not fit.
+
     Examples
     --------
     >>> import weft as wf
     >>> wf.outer(wf.array([1, 2]), wf.array([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
+    if out is None and type(a) is type(b) is ndarray and a.dtype == b.dtype:
+        found = by_numpy(np.outer, a, b, most=a.size * b.size)
+        if found is not None:
+            return found
     a, b = array_operands(a, b)
     return finish(op("multiply", reshaped(a, (a.size, 1)), reshaped(b, (1, b.size))), out, "outer")
 

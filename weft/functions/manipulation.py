@@ -25,6 +25,7 @@ from weft.functions.common import (
     sliced,
     whole,
 )
+from weft.functions.known import by_numpy
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
@@ -411,6 +412,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     >>> wf.roll(wf.arange(4), 1).tolist()
     [3, 0, 1, 2]
     """
+    if (found := by_numpy(np.roll, a, shift, axis=axis)) is not None:
+        return found
     value = node(a, "roll", "a")
     if isinstance(shift, (Array, np.ndarray)) and len(shift.shape) == 1:
         shift = looked(shift, "roll", "shift").tolist()

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, ndarray, wrap
 from weft.convert import number_node
+from weft.errors import ShapeError
 from weft.formats import DEFAULT, INT64
-from weft.functions.common import Node, cast, made_on, op, shape_tuple, whole
-from weft.functions.known import made
+from weft.functions.common import Node, cast, made_on, node, number, op, shape_tuple, whole
+from weft.functions.known import by_numpy, made
 from weft.spelling import layout, liked, spelled
 
 
@@ -129,3 +130,71 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None, *, like: An
     liked(like, "tri")
     rows, columns = (max(0, whole(n, "tri", "N, M")) for n in (N, N if M is None else M))
     return wrap(cast(lower_mask(rows, columns, k), DEFAULT.real if dtype is None else spelled(dtype)))
+
+
+def _triangle(function: str, x: Any, k: int, lower: bool) -> Array:
+    if type(x) is ndarray and x.ndim > 1 and (found := by_numpy(np.tril if lower else np.triu, x, k)) is not None:
+        return found
+    value = node(x, function, "m")
+    if not value.shape:
+        raise ShapeError(f"{function}: m has no dimensions; a vector, a matrix or a stack of matrices is needed")
+    rows, columns = (value.shape * 2)[-2:] if len(value.shape) == 1 else value.shape[-2:]
+    mask = lower_mask(rows, columns, whole(k, function, "k") - (not lower))
+    zero = number(0, value.dtype)
+    return wrap(op("where", mask, value, zero) if lower else op("where", mask, zero, value))
+
+
+def tril(m: Any, k: int = 0) -> Array:
+    """``m`` on and below the k-th diagonal, zeros above it.
+
+    Parameters
+    ----------
+    m : (..., M, N) or (N,)
+        A vector is repeated as the rows of a square matrix, as in NumPy.
+    k : int
+        The last diagonal to stay; above 0 to the right of the main one.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``m``
+
+    Raises
+    ------
+    ShapeError
+        ``m`` has no dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.tril(wf.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return _triangle("tril", m, k, True)
+
+
+def triu(m: Any, k: int = 0) -> Array:
+    """``m`` on and above the k-th diagonal, zeros below it.
+
+    Parameters
+    ----------
+    m : (..., M, N) or (N,)
+        As in :func:`tril`.
+    k : int
+        The first diagonal to stay; above 0 to the right of the main one.
+
+    Returns
+    -------
+    Array of the shape and dtype of ``m``
+
+    Raises
+    ------
+    ShapeError
+        ``m`` has no dimensions.
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> wf.triu(wf.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _triangle("triu", m, k, False)

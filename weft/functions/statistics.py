@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array
+import numpy as np
+
+from weft.array import Array, wrap
 from weft.errors import AxisError, DTypeError, ShapeError, as_called, renamed
 from weft.formats import BOOL, INT64, Format, holds, summed
 from weft.functions.common import (
@@ -26,6 +28,7 @@ from weft.functions.common import (
     reduced,
     widened,
 )
+from weft.functions.known import at_hand, leaf
 from weft.graph.node import Node
 from weft.natively import Shaped, asked_again
 from weft.spelling import spelled
@@ -351,7 +354,11 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
     >>> wf.count_nonzero(wf.array([1.0, 0.0, 2.0])).tolist()
     2
     """
-    return sum(cast(node(a, "count_nonzero", "a"), BOOL), axis, INT64, None, keepdims)
+    value = node(a, "count_nonzero", "a")
+    known = None if axis is not None or keepdims is not False or value.dtype.narrow else at_hand(value)
+    if known is not None:
+        return wrap(leaf(np.asarray(np.count_nonzero(known[0])), INT64))
+    return sum(cast(value, BOOL), axis, INT64, None, keepdims)
 
 
 def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array | None) -> Array:

@@ -1,0 +1,35 @@
+"""What ``wf.float32(x)`` and its kin give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import small
+from weft.array import Array, wrap
+from weft.cell import LOCAL
+from weft.formats import FLOATS, FROM_NUMPY
+from weft.functions.casting import astype
+from weft.functions.creation import array, asarray
+from weft.graph.primitives.table import input_leaf
+
+
+def _is_argument(x: Any) -> bool:
+    """Whether a number beside floats is an argument of programs, and not of their text: see ``convert.number_node``."""
+    return type(x) is float or (type(x) is int and not -1 <= x <= 2)
+
+
+def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
+    """A number in a dtype; of what has dimensions an array."""
+    if imag is not None:
+        if dtype.kind != "c":
+            raise TypeError(f"{dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
+        x = asarray(x) + 1j * asarray(imag)
+    form = FROM_NUMPY[dtype]
+    if LOCAL.small and form in FLOATS and _is_argument(x) and abs(x) <= min(65504, form.reach):  # a content, as elements have
+        return wrap(input_leaf((), form, small.number(x, form)))
+    if x is None or isinstance(x, str | bytes):
+        x = array(x, dtype)
+    found = astype(x, dtype)
+    return found if found.ndim else found[()]
