@@ -5,6 +5,8 @@
 
 The settings are the book's: window 5, 100 numbers a word, batches of 100, five negative samples, Adam. Afterwards it
 prints the nearest words of "you", "year", "car" and "toyota", and four analogies, and stores the vectors in float16.
+
+With ``config.GPU = True``, the book's line, all of it runs on the GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from pathlib import Path
 import numpy as np
 
 import weft as wf
+
+
+class config:  # noqa: N801  the book's module of this name
+    GPU: bool | str = False  # True: on the GPU; or the name of a device
+
 
 WINDOW, HIDDEN, BATCH, EPOCHS, NEGATIVES = 5, 100, 100, 10, 5
 QUERIES = ("you", "year", "car", "toyota")
@@ -154,6 +161,8 @@ def main(arguments: list[str] | None = None) -> CBOW:
     Path(options.save).parent.mkdir(parents=True, exist_ok=True)
     if options.text is None and "WEFT_DATA" not in os.environ:
         parser.error("give --text, or name the folder that holds ptb/ptb.train.txt in WEFT_DATA")
+    if config.GPU:
+        wf.set_device("gpu" if config.GPU is True else config.GPU)
     wf.random.seed(0)
     corpus, words = read_text(options.text or Path(os.environ["WEFT_DATA"], "ptb", "ptb.train.txt"))
     print(f"{len(corpus)} words, {len(words)} different ones")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ import weft as wf
 from tests.cuda import test_programs
 from tests.cuda.on_device import check_program
 from tests.cuda.stub import Card, made
+from tests.examples.seeds import load
 from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
@@ -102,6 +105,20 @@ def test_eval_waits_where_arrays_lie(card: Card) -> None:
     assert driver.waits == waits + 1
     wf.eval([wf.ones(3), {"y": y, "z": y}])
     assert driver.waits == waits + 2
+
+
+def test_the_line_of_the_book(card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``config.GPU = True``: the same vectors as on the CPU."""
+    cbow = load("cbow")
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(["you say goodbye and i say hello ."] * 40))
+    given = ["--text", str(text), "--epochs", "1", "--batch", "20", "--limit", "3", "--save", str(tmp_path / "vectors")]
+    want = cbow.main(given).into.weight.numpy()
+    before = card[0].launches
+    monkeypatch.setattr(cbow.config, "GPU", True)
+    found = cbow.main(given).into.weight
+    assert card[0].launches > before and found.device == "gpu"
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-4, atol=1e-6)
 
 
 def test_writes_sorts_scatters_and_wrong_indices(card: Card) -> None:
@@ -354,6 +371,16 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(cards, "importlib", SimpleNamespace(util=SimpleNamespace(find_spec=absent)))
     assert "cuda-bindings is not installed" in str(cards.no_bindings())
+    for error, said in (
+        (ImportError("no GLIBC"), r"cuda-bindings is installed and cannot be imported \(ImportError: no GLIBC\): install"),
+        (RuntimeError("Failed to get cuX"), r"NVIDIA's driver is older than cuda-bindings needs \(Failed to get cuX\): update"),
+    ):
+        def broken(name: str, error: Exception = error) -> Any:
+            raise error
+
+        util = SimpleNamespace(find_spec=lambda name: name)
+        monkeypatch.setattr(cards, "importlib", SimpleNamespace(util=util, import_module=broken))
+        assert re.search(said, str(cards.no_bindings()))
     monkeypatch.undo()
     assert "cuda.bindings" not in sys.modules
     monkeypatch.setattr(names, "why_not", lambda name: None)

@@ -42,13 +42,25 @@ def standardised(x: wf.Array) -> wf.Array:
     (lambda x: wf.nn.gelu(x * 2 + 1), (128, 32), 1),
     (lambda x: wf.tanh(x @ x + x[0]), (64, 64), 1),  # the product's bias and activation on its tile
     (lambda x: (x - x.mean(axis=1, keepdims=True)).sum(axis=1), (128, 32), 1),
-    (lambda x: x.sum(), (4, 10), 2),  # the sum, and what stores it
+    (lambda x: x.sum(), (4, 10), 1),
+    (lambda x: x / x.sum(), (128, 32), 1),  # a program can own 8,192 elements
+    (standardised, (64, 64), 1),
+    (lambda x: x / x.sum(), (128, 320), 3),  # pieces and their sums, the quotients
     (lambda x: x.sum(axis=1), (2, 100_000), 3),  # few long rows: pieces of them, their sums, the store
     (lambda x: x.sum(axis=0), (5000, 40), 3),  # and few long columns
     (lambda x: x.sum(axis=0), (2000, 40), 1),
-], ids=["softmax", "gelu", "product", "rows", "sum", "long rows", "long columns", "columns"])
+], ids=["softmax", "gelu", "product", "rows", "sum", "share", "standardised", "large share", "long rows", "long columns", "columns"])
 def test_launches(f: Any, shape: tuple[int, ...], count: int) -> None:
     assert len(launches(f, wf.zeros(shape))) == count
+
+
+def test_explain_says_where_a_kernel_is_several_launches(capsys: pytest.CaptureFixture) -> None:
+    with wf.device("gpu-sim"):
+        assert wf.explain(softmax, wf.zeros((40, 1000))).launches == (1,)
+        assert "launches" not in capsys.readouterr().out
+        assert wf.explain(softmax, wf.zeros((4, 100_000))).launches == (5,)
+        assert "    5 launches on this device: one program cannot own all that it goes over" in capsys.readouterr().out
+    assert wf.explain(softmax, wf.zeros((4, 100_000))).launches == ()
 
 
 def test_numbers_of_a_finished_kernel_are_arguments() -> None:
@@ -103,8 +115,12 @@ def test_nothing_of_a_gpu_is_imported_unasked() -> None:
 class _Driver:
     """As much of NVIDIA's driver as is asked."""
 
-    def __init__(self, starts: int = 0, cards: int = 1, capability: tuple[int, int] = (9, 0)) -> None:
-        self.starts, self.cards, self.capability = starts, cards, capability
+    def __init__(self, starts: int = 0, cards: int = 1, capability: tuple[int, int] = (9, 0), version: int = 12040) -> None:
+        self.starts, self.cards, self.capability, self.version = starts, cards, capability, version
+
+    def cuDriverGetVersion(self, version: Any) -> int:  # noqa: N802
+        version._obj.value = self.version
+        return 0
 
     def cuInit(self, flags: int) -> int:  # noqa: N802
         return self.starts
@@ -127,6 +143,7 @@ def _no_library(name: str) -> Any:
     (lambda name: _Driver(starts=999), r"does not start \(cuInit gives 999\)"),
     (lambda name: _Driver(cards=0), "sees no card"),
     (lambda name: _Driver(capability=(7, 5)), r"compute capability 7.5, and weft needs 8.0"),
+    (lambda name: _Driver(version=11080), "driver is for CUDA 11.8, and weft needs one for 12.0 or later: update it"),
 ])
 def test_a_missing_card_is_said_in_one_sentence(load: Any, said: str) -> None:
     import re

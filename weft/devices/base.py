@@ -306,6 +306,13 @@ class Code:
 
 
 @runtime_checkable
+class Launches(Protocol):
+    """A device on which a kernel may be several launches: where one program cannot own what a sum goes over."""
+
+    def launches_of(self, kernel: Kernel) -> int: ...
+
+
+@runtime_checkable
 class ReadsCode(Protocol):
     """A device that can say what a kernel's code is like."""
 

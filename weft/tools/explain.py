@@ -10,6 +10,7 @@ from weft import execute
 from weft.array import Array
 from weft.bind import at_once_of
 from weft.cell import LOCAL
+from weft.devices.base import Launches
 from weft.graph.origin import file_name
 from weft.graph.primitives.table import SCALAR
 from weft.kernel.storage import RELAY
@@ -17,7 +18,7 @@ from weft.placement.choose import Decision, choose
 from weft.placement.figures import rooms
 from weft.placement.machine import compared
 from weft.schedule.info import in_place_infos
-from weft.schedule.program import KernelInfo, Loop, Program, hosts
+from weft.schedule.program import KernelInfo, Loop, Program, calls, hosts
 from weft.transforms.jit import Jitted, jit
 from weft.transforms.traced import Traced
 
@@ -37,6 +38,7 @@ class Explanation:
         called as it stands, without ``jit``
     placement : where figures of several devices are at hand (``$WEFT_PROFILE``, or those by which ``wf.set_device("auto")``
         places programs): ``device``, ``estimates`` of each in seconds, and the ``reason``; arrays lie where they lie now
+    launches : on a GPU, of how many a kernel is one: of several where one program cannot own what a sum goes over
     """
 
     name: str
@@ -46,6 +48,7 @@ class Explanation:
     operations: int
     at_once: int
     placement: Decision | None = None
+    launches: tuple[int, ...] = ()
 
     @property
     def relaid(self) -> int:
@@ -77,10 +80,12 @@ class Explanation:
         rows += [(k.name, str(k.phases), _amount(k.flops), _amount(k.bytes), _lines(k.lines)) for k in self.kernels]
         width = [max(len(r[c]) for r in rows) for c in range(4)]
         out = [head]
-        for row, kernel in zip(rows, (None, *self.kernels), strict=True):
+        for k, (row, kernel) in enumerate(zip(rows, (None, *self.kernels), strict=True), -1):
             cells = [row[0].ljust(width[0]), *(row[c].rjust(width[c]) for c in (1, 2, 3)), row[4]]
             out.append("  " + "  ".join(cells).rstrip())
             if kernel is not None:
+                if self.launches and self.launches[k] != 1:
+                    out.append(f"    {self.launches[k]} launches on this device: one program cannot own all that it goes over")
                 out.extend(f"    {note}" for note in kernel.notes)
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
         if self.relaid:
@@ -131,7 +136,9 @@ def explain(f: Callable, *args: Any, **kwargs: Any) -> Explanation:
     left = {} if LOCAL.place is LOCAL.device else rooms(machines)
     lie = _arrays(traced, jitted.leaves(*args, **kwargs)) if len(machines) > 1 else ()
     decision = choose(program, machines, lie, left, len(traced.arrays)) if len(machines) > 1 else None
-    found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once, decision)
+    there = execute.device()
+    launches = tuple([there.launches_of(c.kernel) for c in calls(program)]) if isinstance(there, Launches) else ()
+    found = Explanation(name, in_place_infos(program, _state(traced)), host, program, len(asked), at_once, decision, launches)
     print(found)
     return found
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 OLDEST = 80  # compute capability 8.0: tensor cores of bfloat16, and copies that do not wait
+_DRIVER = 12_000  # for CUDA 12: what Triton's compiler makes runs on all drivers of that and later
 _MAJOR, _MINOR = 75, 76  # attributes of a card
 _INSTALL = "pip install 'weft[gpu]'"
 
@@ -31,7 +33,15 @@ def no_bindings() -> str | None:
         found = importlib.util.find_spec("cuda.bindings")
     except ImportError:  # there is no package ``cuda`` at all
         found = None
-    return None if found is not None else f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
+    if found is None:
+        return f"cuda-bindings is not installed, which starts code on cards: {_INSTALL}"
+    try:
+        importlib.import_module("cuda.bindings.driver")
+    except RuntimeError as error:  # so it says that the driver lacks a function
+        return f"NVIDIA's driver is older than cuda-bindings needs ({error}): update the driver"
+    except Exception as error:  # a broken install fails in any way
+        return f"cuda-bindings is installed and cannot be imported ({type(error).__name__}: {error}): install it anew, {_INSTALL}"
+    return None
 
 
 def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | None:
@@ -48,6 +58,11 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | 
         return "NVIDIA's driver sees no card: see nvidia-smi and $CUDA_VISIBLE_DEVICES"
     if number >= count.value:
         return f"NVIDIA's driver sees {count.value} card{'' if count.value == 1 else 's'}, counted from gpu:0: see nvidia-smi"
+    version = ctypes.c_int()
+    driver.cuDriverGetVersion(ctypes.byref(version))
+    if version.value < _DRIVER:
+        have, needed = _dotted(version.value), _dotted(_DRIVER)
+        return f"NVIDIA's driver is for CUDA {have}, and weft needs one for {needed} or later: update it"
     found = capability(driver, number)
     if found < OLDEST:
         return f"the card has compute capability {found / 10:.1f}, and weft needs {OLDEST / 10:.1f} (Ampere) or later"
@@ -64,8 +79,12 @@ def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return []
     driver.cuDriverGetVersion(ctypes.byref(version))
-    number = f"{version.value // 1000}.{version.value % 1000 // 10}"
-    return [f"{_about(driver, k)}, driver for CUDA {number}" for k in range(count.value)]
+    return [f"{_about(driver, k)}, driver for CUDA {_dotted(version.value)}" for k in range(count.value)]
+
+
+def _dotted(version: int) -> str:
+    """As the driver tells it, 12040, and as people write it, 12.4."""
+    return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _about(driver: Any, number: int) -> str:

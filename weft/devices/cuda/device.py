@@ -69,6 +69,9 @@ class CardDevice:
             self.driver.enter()
             return CardExecutable(self, program)
 
+    def launches_of(self, kernel: Kernel) -> int:
+        return len(self.printed(kernel).launches)
+
     def printed(self, kernel: Kernel) -> Printed:
         """A kernel as launches, made once."""
         key = kernel_key(kernel)

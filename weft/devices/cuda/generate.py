@@ -11,10 +11,10 @@ from weft.devices.cuda.choices import product_launches
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.partial import can_cut, cuts, partial_launches
 from weft.devices.cuda.product import sides
-from weft.devices.cuda.rows import row_launch
+from weft.devices.cuda.rows import REGISTERS, row_launch
 from weft.devices.cuda.scatter import Shapes, ordered_launches
 from weft.devices.cuda.tiles import fastest_last, read_along, unit_strides
-from weft.kernel.ir import Buffer, Chain, Kernel
+from weft.kernel.ir import Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, size_of
 from weft.kernel.parts import Part, split
 from weft.kernel.staged import by_stage
 from weft.kernel.walk import each, roots
@@ -25,7 +25,7 @@ def generate(kernel: Kernel) -> Printed:
     chains = [stage for phase in kernel.phases for stage in phase.stages if isinstance(stage, Chain)]
     if chains:
         return Printed(kernel.name, tuple([x for c in chains for x in chain_launches(c) if 0 not in x.grid]), ())
-    parts, own = split(kernel)
+    parts, own = split(owned(kernel))
     scratch = list(own)
     shapes: Shapes = {(b.scope, b.id): b.lying for b in (*kernel.inputs, *kernel.outputs, *scratch)}
     launches: list[Launch] = []
@@ -35,6 +35,66 @@ def generate(kernel: Kernel) -> Printed:
         launches += [launch for launch in found if 0 not in launch.grid]
     sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
     return Printed(kernel.name, tuple(_stopping(launches)), tuple(scratch), max(sites, default=-1) + 1)
+
+
+def owned(kernel: Kernel) -> Kernel:
+    """Neighbouring phases that a single program can own, sums of everything and what is made of them, as one row of stages: then
+    they are one launch."""
+    phases: list[Phase] = []
+    together: list[tuple[Phase, list[Stage]]] = []
+    row = Axis(1 + max([a.id for p in kernel.phases for a in _axes(p)], default=0), 1)
+
+    def reduced() -> bool:
+        return any(stage.reductions for _, stages in together for stage in stages)
+
+    def done() -> None:
+        stages = [stage for _, found in together for stage in found]
+        if reduced() and (len(stages) > 1 or stages[0].stores):
+            phases.append(Phase((row,), tuple(stages)))
+        else:
+            phases.extend([phase for phase, _ in together])
+        together.clear()
+
+    for phase in kernel.phases:
+        stages = _stages(phase)
+        if stages is None or (phase.axes and not reduced()):  # what sums do not precede is better done by many programs
+            done()
+            phases.append(phase)
+        else:
+            together.append((phase, stages))
+    done()
+    return replace(kernel, phases=tuple(phases))
+
+
+def _axes(phase: Phase) -> list[Axis]:
+    """All that a phase goes over."""
+    found = list(phase.axes)
+    for stage in phase.stages:
+        if isinstance(stage, Stage):
+            found += stage.axes
+        elif isinstance(stage, Contraction):
+            found += [*stage.batch, *stage.m, *stage.n, *stage.k]
+        else:
+            found += [*stage.batch, *stage.rows, *stage.columns]
+    return found
+
+
+def _stages(phase: Phase) -> list[Stage] | None:
+    """A phase as stages of one row; None where one program cannot hold what they go over, or may not in any order."""
+    out = []
+    for stage in phase.stages:
+        if not isinstance(stage, Stage) or any(s.mode == "add" for s in stage.stores):
+            return None
+        if phase.axes:
+            if stage.axes or stage.reductions:
+                return None
+            stage = replace(stage, axes=phase.axes)
+        if not 0 < size_of(stage.axes) <= REGISTERS:
+            return None
+        if any(set(r.axes) != set(stage.axes) or r.running or r.carried for r in stage.reductions):
+            return None
+        out.append(stage)
+    return out
 
 
 def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], list[Buffer]]:

@@ -121,6 +121,9 @@ class SimulatedDevice:
     def set_threads(self, count: int) -> None:
         """Threads are the CPU's."""
 
+    def launches_of(self, kernel: Kernel) -> int:
+        return len(self.printed(kernel).launches)
+
     def printed(self, kernel: Kernel) -> Printed:
         """A kernel as launches, made once."""
         key = kernel_key(kernel)
