@@ -145,7 +145,8 @@ def test_what_is_interpreted_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch
     fresh = adapter._Interpreter()  # one that has seen no text
     monkeypatch.setattr(adapter, "_tools", lambda: fresh)
     x, y = np.ones((33, 40), np.float32), np.ones((40, 20), np.float32)
-    for f, arrays in ((_softmax, (x,)), (lambda x, y: wf.tanh(x @ y + 1), (x, y)), (lambda x: x.sum(), (x,))):
+    long = np.ones(100_000, np.float32)
+    for f, arrays in ((_softmax, (x,)), (lambda x, y: wf.tanh(x @ y + 1), (x, y)), (lambda x: x.sum(), (long,))):
         way = "interpreted"
         with wf.device("gpu-sim"):
             wf.eval(jit(f)(*map(wf.array, arrays)))

@@ -49,7 +49,7 @@ def standardised(x: wf.Array) -> wf.Array:
     (lambda x: x.sum(axis=1), (2, 100_000), 3),  # few long rows: pieces of them, their sums, the store
     (lambda x: x.sum(axis=0), (5000, 40), 3),  # and few long columns
     (lambda x: x.sum(axis=0), (2000, 40), 1),
-], ids=["softmax", "gelu", "product", "rows", "sum", "share", "standardised", "large share", "long rows", "long columns", "columns"])
+], ids="softmax gelu product rows sum share standardised large-share long-rows long-columns columns".split())
 def test_launches(f: Any, shape: tuple[int, ...], count: int) -> None:
     assert len(launches(f, wf.zeros(shape))) == count
 
