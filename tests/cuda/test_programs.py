@@ -56,6 +56,15 @@ def small_net() -> Any:
     )
 
 
+def test_explain_says_where_a_kernel_is_several_launches(capsys: pytest.CaptureFixture) -> None:
+    with wf.device("gpu-sim"):
+        assert wf.explain(lambda x: wf.nn.softmax(x, 1), wf.zeros((40, 1000))).launches == (1,)
+        assert "launches" not in capsys.readouterr().out
+        assert wf.explain(lambda x: wf.nn.softmax(x, 1), wf.zeros((4, 100_000))).launches == (5,)
+        assert "    5 launches on this device: one program cannot own all that it goes over" in capsys.readouterr().out
+    assert wf.explain(lambda x: wf.nn.softmax(x, 1), wf.zeros((4, 100_000))).launches == ()
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float8_e4m3fn", "float8_e5m2"])
 def test_products_of_8_bits_add_up_in_32(dtype: str) -> None:
     """Sums of these products have no rounding, so all orders give their bits."""

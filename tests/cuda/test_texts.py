@@ -54,15 +54,6 @@ def test_launches(f: Any, shape: tuple[int, ...], count: int) -> None:
     assert len(launches(f, wf.zeros(shape))) == count
 
 
-def test_explain_says_where_a_kernel_is_several_launches(capsys: pytest.CaptureFixture) -> None:
-    with wf.device("gpu-sim"):
-        assert wf.explain(softmax, wf.zeros((40, 1000))).launches == (1,)
-        assert "launches" not in capsys.readouterr().out
-        assert wf.explain(softmax, wf.zeros((4, 100_000))).launches == (5,)
-        assert "    5 launches on this device: one program cannot own all that it goes over" in capsys.readouterr().out
-    assert wf.explain(softmax, wf.zeros((4, 100_000))).launches == ()
-
-
 def test_numbers_of_a_finished_kernel_are_arguments() -> None:
     """Sizes, strides and constants are not in the text, so that other sizes compile nothing."""
     shapes = [(rows, columns) for rows in (300, 451, 999) for columns in (1037, 1100, 2040)]

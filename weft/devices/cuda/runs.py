@@ -196,19 +196,22 @@ def _made(device: Card, start: Start) -> _Ready | _Tuned:
 class _Ready:
     """A launch of a plan, packed."""
 
-    __slots__ = ("_code", "_function", "_given", "_grid", "_parameters", "_places")
+    __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_parameters", "_places")
 
     def __init__(self, code: Callable[[Launch, int], Loaded], start: Start, most: int = 16) -> None:
         loaded = code(start.launch, min(most, _aligned(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
         self._places, self._given = start.places, start.given
         self._parameters = Parameters(loaded.layout)
+        self._bases: list[int] = []  # that are packed: memory that is used again comes at its old place
         for k, value in start.fixed:
             self._parameters.put_number(k, value)
 
-    def start(self, driver: Any, bases: Sequence[int], inputs: Sequence[Any]) -> None:
+    def start(self, driver: Any, bases: list[int], inputs: Sequence[Any]) -> None:
         parameters = self._parameters
-        parameters.put_addresses([bases[base] + offset for base, offset in self._places])
+        if bases != self._bases:
+            parameters.put_addresses([bases[base] + offset for base, offset in self._places])
+            self._bases = bases
         for k, position, form in self._given:
             parameters.put_number(k, rounded(inputs[position], form))
         driver.launch(self._function, self._grid, self._code, parameters.address)
@@ -224,7 +227,7 @@ class _Tuned:
         self._choice = device.tuner.choice(start, _aligned(start))
         self._ready = {0: _Ready(device.code, start)}
 
-    def start(self, driver: Any, bases: Sequence[int], inputs: Sequence[Any]) -> None:
+    def start(self, driver: Any, bases: list[int], inputs: Sequence[Any]) -> None:
         choice = self._choice
         number = self._device.tuner.next(choice, self._start, _aligned(self._start))
         ready = None if number is None else self._in(number)
