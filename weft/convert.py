@@ -24,6 +24,12 @@ _NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
 
 
+def is_argument(value: Any, dtype: Format) -> bool:
+    """Whether a Python number in ``dtype`` is an argument of a Program, and does not belong to its text."""
+    kind = type(value)
+    return kind is float or (kind is int and dtype in FLOATS and -65504 <= value <= 65504 and not -1 <= value <= 2)
+
+
 def number_node(value: float | int | bool, dtype: Format) -> Node:
     """A Python number in ``dtype``: floats, and integers beside floats, are arguments of the Program, so that new ones compile
     nothing. The rest belongs to its text: bools, -1 to 2, where rules look for them, integers beside integers, since a
@@ -34,7 +40,7 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
     small = -65504 <= value <= 65504
     if not small or -1 != dtype.reach < abs(value):
         warn_of_overflow(value, dtype)
-    if kind is float or (small and kind is int and dtype in FLOATS and not -1 <= value <= 2):
+    if is_argument(value, dtype):
         trace = LOCAL.trace
         if trace is None or not trace.fixes_numbers:
             return scalar_leaf(float(value), dtype)

@@ -41,6 +41,7 @@ from weft.placement import machine as machines
 from weft.placement.machine import machine
 from weft.recent import Recent
 from weft.schedule.build import build
+from weft.schedule.program import calls
 
 pytest.importorskip("triton")
 LOADED = (cuda_arrays, figures)  # before names are patched
@@ -105,6 +106,22 @@ def test_eval_waits_where_arrays_lie(card: Card) -> None:
     assert driver.waits == waits + 1
     wf.eval([wf.ones(3), {"y": y, "z": y}])
     assert driver.waits == waits + 2
+
+
+def test_one_text_at_several_extents(card: Card) -> None:
+    """Each program starts its own grids, though they share their code."""
+    device, driver = card
+    f = wf.jit(lambda x: wf.tanh(x * 0.5) + x.sum(axis=1, keepdims=True))
+    for rows in (300, 451, 999):
+        x = np.random.default_rng().normal(size=(rows, 37)).astype(np.float32)
+        first = len(driver.launched)
+        with wf.device("gpu"):
+            out = f(wf.array(x)).numpy()
+            program = build(f.trace(wf.array(x)).graph, device.target)
+        np.testing.assert_allclose(out, np.tanh(x * 0.5) + x.sum(axis=1, keepdims=True), rtol=1e-4, atol=1e-5)
+        own = [launch.grid for call in calls(program) for launch in device.printed(call.kernel).launches]
+        assert [grid for _, grid, _ in driver.launched[first:]] == own
+    assert len({launch.text for launch, _, _ in driver.launched}) < len({grid for _, grid, _ in driver.launched})
 
 
 def test_the_line_of_the_book(card: Card, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

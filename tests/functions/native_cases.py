@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import operator
+import resource
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+import weft as wf
 from tests import oracle
-from weft import natively
-from weft.array.core import Array
+from weft import natively, small
+from weft.array.core import Array, Scalar
 from weft.formats import FORMATS
 
 BINARY = {
@@ -83,3 +87,32 @@ def same(f, *xs) -> None:
     for _ in range(2):  # the first may make the function
         got = outcome(f, *xs)
         assert got == want, (f, xs)
+
+
+def work_and_count() -> None:
+    """AssertionError where 60,000 turns of small work hold what they do not give back."""
+    small.OFTEN = 0
+    x, y, out = (wf.array(content(np.random.default_rng(), (5,), "float32")) for _ in range(3))
+    s = x[1]
+
+    def work(n: int) -> None:
+        nonlocal out
+        for k in range(n):
+            _ = (x + y, x * 2.0, 1 - x, x < y, -x, x**2, x[2], float(x[1]), s + s, x + "a" if k < 0 else None)
+            out += x
+            out[1] = 2.5
+            out[2] = s
+
+    work(100)
+    watched = [x.node.shape, x.node.dtype, x.node, x.node.value, s.node, natively._NOTHING, Array, Scalar, type(x.node)]
+    watched += [None, (), True]
+    gc.collect()
+    before = [sys.getrefcount(w) for w in watched]
+    alive = len(gc.get_objects())
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    work(60_000)
+    gc.collect()
+    after = [sys.getrefcount(w) for w in watched]
+    assert all(abs(b - a) < 50 for a, b in zip(before, after, strict=True)), list(zip(watched, before, after, strict=True))
+    assert abs(len(gc.get_objects()) - alive) < 100
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident < 4000  # KB

@@ -259,9 +259,9 @@ def rare(g: Growth) -> str | None:
     i = g.input((r.choice((1, 5, 9, 33)),), r.choice(("int32", "int64")), f"index:{n}")
     own = g.input((3,), "int64", f"index:{3 * n}")  # written once, out of range not at all
     updates = g.input((3, *shape[1:]), g.values[x].dtype.name)
-    return r.choice((
-        f"primitive('bitcast', wf.nan_to_num({x}).astype('float32'), dtype=np.dtype('int32'))",
-        f"primitive('bitcast', wf.nan_to_num({x}).astype('float64'), dtype=np.dtype('uint64'))",
+    return r.choice((  # the sign of a NaN is the machine's
+        f"primitive('bitcast', wf.where(wf.isnan({x}), 0, {x}).astype('float32'), dtype=np.dtype('int32'))",
+        f"primitive('bitcast', wf.where(wf.isnan({x}), 0, {x}).astype('float64'), dtype=np.dtype('uint64'))",
         f"primitive('bitcast', wf.abs({g.whole()}).astype('int32'), dtype=np.dtype('float32'))",
         f"primitive('last_equal', {i}, extent={n})",
         f"primitive('scatter', {x}, {updates}, wf.cumsum({own} + 1), axes=(0,), mode='own')",

@@ -36,6 +36,7 @@ _NONE: tuple[Node, ...] = ()
 _SMALL: dict[tuple[Any, Format], Node] = {}  # constants of small integers, made once
 _CALLS: dict[str, Callable[..., Any]] = {}
 _SHORT: dict[str, Short] = {}  # of those that take numbers as their operators do
+_NEVER = Short(0, lambda op, dtype: None)  # of the others: one of no operands, which nothing is
 _CLASSES: list[Any] = []  # what install was given
 
 
@@ -138,7 +139,7 @@ def call(name: str, arity: int) -> Callable[..., Any]:
 
 def short_way(name: str) -> Short:
     """What a function of an operation may ask before it asks :func:`call`'s."""
-    return _SHORT.get(name) or Short(0, lambda op, dtype: None)  # none has no operands
+    return _SHORT.get(name, _NEVER)
 
 
 def _hang(cls: type, name: str, function: Any) -> None:

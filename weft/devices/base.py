@@ -307,7 +307,7 @@ class Code:
 
 @runtime_checkable
 class Launches(Protocol):
-    """A device on which a kernel may be several launches: where one program cannot own what a sum goes over."""
+    """A device on which a kernel may be several launches."""
 
     def launches_of(self, kernel: Kernel) -> int: ...
 

@@ -9,15 +9,11 @@ import numpy as np
 from weft import small
 from weft.array import Array, wrap
 from weft.cell import LOCAL
+from weft.convert import is_argument
 from weft.formats import FLOATS, FROM_NUMPY
 from weft.functions.casting import astype
 from weft.functions.creation import array, asarray
 from weft.graph.primitives.table import input_leaf
-
-
-def _is_argument(x: Any) -> bool:
-    """Whether a number beside floats is an argument of programs, and not of their text: see ``convert.number_node``."""
-    return type(x) is float or (type(x) is int and not -1 <= x <= 2)
 
 
 def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
@@ -27,7 +23,7 @@ def scalar_of(dtype: np.dtype, x: Any, imag: Any = None) -> Array:
             raise TypeError(f"{dtype.name}: one number is taken, not two; complex64(real, imag) takes two")
         x = asarray(x) + 1j * asarray(imag)
     form = FROM_NUMPY[dtype]
-    if LOCAL.small and form in FLOATS and _is_argument(x) and abs(x) <= min(65504, form.reach):  # a content, as elements have
+    if LOCAL.small and form in FLOATS and is_argument(x, form) and abs(x) <= min(65504, form.reach):  # as elements have
         return wrap(input_leaf((), form, small.number(x, form)))
     if x is None or isinstance(x, str | bytes):
         x = array(x, dtype)

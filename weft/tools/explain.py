@@ -38,7 +38,7 @@ class Explanation:
         called as it stands, without ``jit``
     placement : where figures of several devices are at hand (``$WEFT_PROFILE``, or those by which ``wf.set_device("auto")``
         places programs): ``device``, ``estimates`` of each in seconds, and the ``reason``; arrays lie where they lie now
-    launches : on a GPU, of how many a kernel is one: of several where one program cannot own what a sum goes over
+    launches : on a GPU, how many each kernel is: of several parts, or in pieces where one program cannot own what a sum goes over
     """
 
     name: str
@@ -85,7 +85,8 @@ class Explanation:
             out.append("  " + "  ".join(cells).rstrip())
             if kernel is not None:
                 if self.launches and self.launches[k] != 1:
-                    out.append(f"    {self.launches[k]} launches on this device: one program cannot own all that it goes over")
+                    why = "its parts, and pieces of what no program can own whole"
+                    out.append(f"    {self.launches[k]} launches on this device: {why}")
                 out.extend(f"    {note}" for note in kernel.notes)
                 out.extend(f"    not fused with what follows: {why}" for why in kernel.boundary)
         if self.relaid:
