@@ -270,7 +270,10 @@ def same_kind(source: Format, target: Format) -> bool:
 
 
 def converted(x: np.ndarray, to: np.dtype) -> np.ndarray:
-    """NumPy's astype, but float64 is rounded once to the formats of ml_dtypes, which rounds to float32 on the way."""
+    """NumPy's astype, but float64 is rounded once to the formats of ml_dtypes, which rounds to float32 on the way; and what an
+    integer cannot hold is the same from all floats."""
+    if x.dtype.isbuiltin != 1 and to.kind in "iu":
+        return x.astype(np.float32).astype(to)
     if x.dtype != FLOAT64.numpy or to.isbuiltin == 1:
         return x.astype(to)
     with np.errstate(all="ignore"):

@@ -96,6 +96,18 @@ def test_integers_and_bools(form: Format) -> None:
         assert got.tolist() == [0, 1, -2, 12]
 
 
+@pytest.mark.parametrize("form", [*EIGHT, FORMATS["bfloat16"], FORMATS["float16"]], ids=str)
+def test_what_an_integer_cannot_hold_is_one_number(form: Format) -> None:
+    """From all formats, however it is cast, and in the NumPy that a primitive has for itself."""
+    x = np.array([np.nan, np.inf, -np.inf, 2.5, -1.5], np.float32).astype(form.numpy)
+    for dtype in ("int32", "int64"):
+        want = [np.iinfo(dtype).min if not np.isfinite(v) else int(v) for v in x.astype(np.float64)]
+        with np.errstate(all="ignore"):
+            assert converted(x, np.dtype(dtype)).tolist() == want
+        for got in ways(lambda a, dtype=dtype: a.astype(dtype), x):
+            assert got.tolist() == want
+
+
 @both
 def test_each_operation_is_rounded(form: Format) -> None:
     """Also inside a kernel, as NumPy with ml_dtypes does it by arrays."""
