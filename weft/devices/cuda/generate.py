@@ -12,6 +12,7 @@ from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.partial import can_cut, cuts, partial_launches
 from weft.devices.cuda.product import sides
 from weft.devices.cuda.rows import REGISTERS, row_launch
+from weft.devices.cuda.running import running_launches
 from weft.devices.cuda.scatter import Shapes, ordered_launches
 from weft.devices.cuda.tiles import fastest_last, read_along, unit_strides
 from weft.kernel.ir import Axis, Buffer, Chain, Contraction, Kernel, Phase, Stage, size_of
@@ -116,7 +117,7 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     if len(part.stages) == 1 and part.stages[0].reductions and not part.stages[0].stores:
         return partial_launches(part, number) if can_cut(part.stages[0]) else ([row_launch(part)], [])
     if len(part.stages) == 1 and not part.ordered and any(r.running for r in part.stages[0].reductions):
-        return [row_launch(part)], []
+        return running_launches(part, number)
     pieces, scratch = by_stage(part, number)
     launches: list[Launch] = []
     for piece in pieces:

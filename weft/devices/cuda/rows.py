@@ -6,7 +6,8 @@ Where memory runs along the rows, tiles are high and narrow. A tile depends on e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import literal
@@ -33,7 +34,12 @@ def row_launch(part: Part) -> Launch:
         run_stage(p, stage, rows, tiles[k])
         written |= {(s.access.buffer.scope, s.access.buffer.id) for s in stage.stores}
     export(p, part)
-    return p.launch((programs, 1), 4 if rows * max(tiles) <= 4096 else 8)
+    return p.launch((programs, 1), warps(rows, tiles))
+
+
+def warps(rows: int, tiles: Sequence[int]) -> int:
+    """How many warps a program has."""
+    return 4 if rows * max(tiles) <= 4096 else 8
 
 
 def plan(shared: Sequence[Axis], stages: Sequence[Stage]) -> tuple[int, list[int]]:
@@ -66,8 +72,11 @@ def begin(p: Printer, shared: Sequence[Axis], rows: int) -> int:
     return programs
 
 
-def run_stage(p: Printer, stage: Stage, rows: int, width: int, between: tuple[str, str] | None = None) -> None:
-    """One stage on the rows of a program. between: only the columns from here to there."""
+def run_stage(
+    p: Printer, stage: Stage, rows: int, width: int, between: tuple[str, str] | None = None,
+    before: Mapping[int, Expression] = MappingProxyType({}),
+) -> None:
+    """One stage on the rows of a program. between: only the columns from here to there; before: running sums of those before."""
     if not stage.axes:
         p.masks.pop(1, None)
         p.places.pop(1, None)
@@ -89,7 +98,7 @@ def run_stage(p: Printer, stage: Stage, rows: int, width: int, between: tuple[st
     shape = f"[{rows}, {width}]"
     if looped:
         for r in stage.reductions:
-            _prepare(p, r, rows, shape)
+            _prepare(p, r, rows, shape, before.get(r.id))
         p.open()
         counter = p.fresh("i")
         first = p.put(counter, (), p.level)
@@ -148,10 +157,10 @@ def across(monoid: str, name: str) -> str:
     return f"tl.reduce({name}, 1, join_{'sum' if monoid == 'dot' else monoid}, keep_dims=True)"
 
 
-def _prepare(p: Printer, r: Reduction, rows: int, shape: str) -> None:
+def _prepare(p: Printer, r: Reduction, rows: int, shape: str, before: Expression | None) -> None:
     kind = f"tl.{gathered(r).name}"
     if r.running:
-        p.line(f"run{r.id} = tl.full([{rows}, 1], 0, {kind})")
+        p.line(f"run{r.id} = " + (before.text if before else f"tl.full([{rows}, 1], 0, {kind})"))
         return
     p.line(f"a{r.id} = tl.full({shape}, {identity(r)}, {kind})")
     if positional(r):
@@ -200,17 +209,21 @@ def _accumulate(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
 
 def _finish(p: Printer, r: Reduction, part_of_it: bool) -> None:
     """The result of each row; of a part of the columns as accumulators hold it."""
-    form = gathered(r)
     if positional(r):
-        best = p.put(across(r.monoid[3:], f"a{r.id}"), (0,), p.level).text
-        hit = f"(a{r.id} == {best})"
-        if form in FLOATS:
-            hit += f" | ((a{r.id} != a{r.id}) & ({best} != {best}))"
+        most = best(p, r).text
+        hit = f"(a{r.id} == {most})"
+        if gathered(r) in FLOATS:
+            hit += f" | ((a{r.id} != a{r.id}) & ({most} != {most}))"
         first = p.put(across("min", f"tl.where({hit}, i{r.id}, {BEHIND})"), (0,), p.level).text
         p.accs[r.id] = p.put(f"{first}.to(tl.int64)", (0,), p.level)
         return
     done = p.put(across(r.monoid, f"a{r.id}"), (0,), p.level)
     p.accs[r.id] = done if part_of_it else _read_as(p, r, done)
+
+
+def best(p: Printer, r: Reduction) -> Expression:
+    """Of each row, the number whose position is asked."""
+    return p.put(across(r.monoid[3:], f"a{r.id}"), (0,), p.level)
 
 
 def _read_as(p: Printer, r: Reduction, done: Expression) -> Expression:
