@@ -111,6 +111,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.control": "fori_loop scan",
     "weft.transforms.denormals": "flush_denormals",
     "weft.transforms.default": "default_dtype get_default_dtype set_default_dtype",
+    "weft.transforms.determinism": "deterministic get_deterministic set_deterministic",
     "weft.transforms.precision": "get_matmul_precision matmul_precision set_matmul_precision",
     "weft.transforms.device": "device set_device",
     "weft.transforms.tree": "tree_leaves tree_map",

@@ -187,6 +187,9 @@ from weft.transforms.denormals import flush_denormals as flush_denormals
 from weft.transforms.default import (
     default_dtype as default_dtype, get_default_dtype as get_default_dtype, set_default_dtype as set_default_dtype,
 )
+from weft.transforms.determinism import (
+    deterministic as deterministic, get_deterministic as get_deterministic, set_deterministic as set_deterministic,
+)
 from weft.transforms.precision import (
     get_matmul_precision as get_matmul_precision, matmul_precision as matmul_precision,
     set_matmul_precision as set_matmul_precision,

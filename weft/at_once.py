@@ -21,6 +21,7 @@ from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
 from weft.devices.base import ELSEWHERE
 from weft.formats import BOOL, FLOAT32, FLOATS, INTEGERS, Format
 from weft.graph.node import Node, Primitive
+from weft.graph.primitives.meeting import ADDITIONS
 from weft.graph.primitives.rules import reduction_behind
 from weft.graph.primitives.table import CONSTANT, INPUT, MAY_FAIL, SCALAR, input_leaf
 from weft.look import materialise
@@ -68,7 +69,7 @@ def _order(node: Node, limit: int) -> list[Node] | None:
             stack.pop()
             continue
         op = n.op
-        if not small.can(n) or large(n) or (n.op.kind == "scatter" and n.params["mode"] == "add"):
+        if not small.can(n) or large(n) or (n.op.kind == "scatter" and n.params["mode"] in ADDITIONS):
             return None
         if n is not node and ((n.holder is not None and op.kind != "shape") or (n.nbytes > limit and not op.view)):
             return None

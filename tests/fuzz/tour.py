@@ -40,6 +40,10 @@ NO_ARRAYS = {  # public names that programs need not call, and why
         ("matmul_precision", "get_matmul_precision", "set_matmul_precision"),
         "a permission that the CPU leaves unused: tests/cuda/test_tf32.py uses it",
     ),
+    **dict.fromkeys(
+        ("deterministic", "get_deterministic", "set_deterministic"),
+        "a permission that the CPU leaves unused: tests/cuda/test_any_order.py uses it",
+    ),
     **dict.fromkeys(("device", "set_device"), "say where programs run; tests/cuda runs them elsewhere"),
     **dict.fromkeys(
         ("random.seed", "random.get_state", "random.set_state"), "the hidden state; modules and draws without a key use it",

@@ -329,7 +329,7 @@ class _Grid:
         where = flat[inside]
         self.run.stores[key] = self.run.stores.get(key, 0) + where.size
         self.run.touched[key][where] = True
-        if s.mode == "add":
+        if s.adds:
             for i, v in zip(where.reshape(-1), value[inside].reshape(-1), strict=True):
                 memory[i] += v
         else:

@@ -16,6 +16,7 @@ from weft.convert import as_node, assigned, numpy_node
 from weft.errors import DTypeError
 from weft.formats import DEFAULT, FLOAT64, FROM_NUMPY, Format, same_kind
 from weft.given import Given
+from weft.graph.primitives.meeting import adding
 from weft.graph.primitives.table import TABLE
 from weft.indexing import fitted, refuse_at_once, scattered, select
 from weft.views import follow, put
@@ -159,7 +160,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
         view = follow(node, chosen.path)
         if chosen.axes:
             refuse_at_once(chosen.indices)
-            fresh = scattered(view, chosen, given, "add")
+            fresh = scattered(view, chosen, given, adding(view.dtype))
         else:
             fresh = bind(TABLE["add"], view, fitted(given, view.shape))
         target._in_place(put(node, chosen.path, fresh) if chosen.path else fresh, f"{ufunc.__name__}.at")

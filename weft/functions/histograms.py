@@ -31,6 +31,7 @@ from weft.functions.common import (
 from weft.functions.differences import diff
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
+from weft.graph.primitives.meeting import adding
 from weft.indexing import as_ints
 
 
@@ -88,7 +89,7 @@ def _weighed(added: Node) -> Node:
 
 def _counted(place: Node, added: Node, length: int) -> Node:
     zeros = broadcast(number(0, added.dtype), (length,))
-    return op("scatter", zeros, added, place, axes=(0,), mode="add") if length else zeros
+    return op("scatter", zeros, added, place, axes=(0,), mode=adding(added.dtype)) if length else zeros
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Array:

@@ -28,6 +28,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.known import by_numpy
+from weft.graph.primitives.meeting import ADD, adding
 from weft.indexing import bounded, refuse_at_once
 from weft.spelling import spelled
 
@@ -237,6 +238,7 @@ def _scatter(function: str, how: str, x: Any, indices: Any, updates: Any, axes: 
     if broadcast_shapes(function, new.shape, shape) != shape:
         raise ShapeError(f"{function}: updates have shape {new.shape}, but the indexed slices have shape {shape}")
     places = _bounded(function, value, given, places, where, mode)
+    how = adding(value.dtype) if how == ADD else how
     return wrap(op("scatter", value, broadcast(new, shape), *places, axes=where, mode=how))
 
 
@@ -270,7 +272,7 @@ def scatter_add(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: s
     >>> wf.scatter_add(wf.zeros(3), [0, 2, 2], 1.0).tolist()
     [1.0, 0.0, 2.0]
     """
-    return _scatter("scatter_add", "add", x, indices, updates, axes, mode)
+    return _scatter("scatter_add", ADD, x, indices, updates, axes, mode)
 
 
 def scatter_set(x: Any, indices: Any, updates: Any, /, axes: Any = None, mode: str = "raise") -> Array:

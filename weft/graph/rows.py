@@ -16,6 +16,7 @@ from weft.graph.primitives.common import product
 from weft.graph.primitives.elementwise import ADD, CAST, DIVIDE, IDENTITY, MULTIPLY, NEGATIVE, STOP_GRADIENT
 from weft.graph.primitives.index import SCATTER
 from weft.graph.primitives.kinds import INT64
+from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.shape import BROADCAST, RESHAPE
 from weft.graph.primitives.table import CONSTANT, bind
 
@@ -66,7 +67,7 @@ def parts_of(gradient: Node, dtype: Format) -> list[TouchedRows] | None:
         if factor is None or a.shape != gradient.shape:
             return None
         return _mapped(a, dtype, lambda v: bind(op, v, broadcast_to(cast(factor, dtype), v.shape)))
-    if op is not SCATTER or gradient.params["mode"] != "add" or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
+    if op is not SCATTER or gradient.params["mode"] not in ADDITIONS or gradient.params["axes"] != (0,) or not _zero(inputs[0]):
         return None
     _, updates, index = inputs
     return [TouchedRows(index, cast(updates, dtype))]
@@ -120,7 +121,8 @@ def summed(parts: list[TouchedRows], extent: int) -> Rows:
     # place: which of the counted rows each index names
     numbers = call.scatter(full(extent, (count,), INT64), _in_range(indices, extent), place, axes=(0,), mode="set")
     shape = values.shape[: len(values.shape) - len(row)]
-    return Rows(numbers, call.scatter(full(0, (count, *row), values.dtype), values, reshape(place, shape), axes=(0,), mode="add"))
+    zeros, mode = full(0, (count, *row), values.dtype), adding(values.dtype)
+    return Rows(numbers, call.scatter(zeros, values, reshape(place, shape), axes=(0,), mode=mode))
 
 
 def _flat(part: TouchedRows) -> TouchedRows:

@@ -57,7 +57,7 @@ def in_place(kernel: Kernel, keeps: frozenset[str] = EVERY) -> list[tuple[int, i
             for k, store in enumerate(stores_of(stage)):
                 at = store.access
                 if at.buffer.scope == "arg":
-                    special = store.mode != "own" and (store.mode == "add" or bool(at.guard))
+                    special = store.mode != "own" and (store.adds or bool(at.guard))
                     again, source = _again(phase, stage, store), _copied(store, at.flat())
                     writes.setdefault(at.buffer.id, []).append(_Write(p, s, k, at, special, again, source))
     for i in kernel.inputs:

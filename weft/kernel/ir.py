@@ -256,12 +256,17 @@ class Store:
     """Write a value.
 
     mode ``set``: where an index is gathered, the stage's loops run in order, and the last write stays; ``own``: no two
-    iterations write the same element, whatever the index is; ``add``: accumulate into the buffer, in order (scatter-add).
+    iterations write the same element, whatever the index is; ``add``: accumulate into the buffer, in order (scatter-add);
+    ``add_unordered``: in any order, on devices whose Target says that they gain by it.
     """
 
     access: Access
     value: Value
     mode: str = "set"
+
+    @property
+    def adds(self) -> bool:
+        return self.mode.startswith("add")
 
 
 @dataclass(frozen=True, slots=True)

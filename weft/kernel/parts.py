@@ -126,7 +126,7 @@ def _separate(shared: tuple[Axis, ...], stages: list[Stage]) -> list[tuple[tuple
         out: list[tuple[tuple[Axis, ...], tuple[Stage, ...]]] = []
         group: list[Stage] = []
         for s in stages:  # scatter-adds run in order, in a part of their own
-            if any(x.mode == "add" for x in s.stores) and (group or len(stages) > 1):
+            if any(x.adds for x in s.stores) and (group or len(stages) > 1):
                 if group:
                     out.append((shared, tuple(group)))
                 out.append((shared, (s,)))
@@ -293,7 +293,7 @@ def _simplify(
         reductions = tuple(replace(r, axes=axes, value=rewriter.value(r.value)) for r in stage.reductions)
         new.append(Stage(axes, reductions, tuple(rewriter.store(s) for s in stage.stores)))
     moved = {k: (b, rewriter.affine(p)) for k, (b, p) in exports.items()}
-    ordered = any(s.mode == "add" or _collides(s, kept) for stage in new for s in stage.stores)
+    ordered = any(s.adds or _collides(s, kept) for stage in new for s in stage.stores)
     return Part(kept, tuple(new), moved, ordered)
 
 

@@ -92,8 +92,9 @@ def _store(t: _Text, s: Store, indent: str) -> None:
     value = t.value(s.value, indent)
     where = f"{buffer_name(s.access.buffer)}[{', '.join(t.affine(i, indent) for i in s.access.index)}]"
     guards = ", ".join(f"{lo}<={t.affine(i, indent)}<{hi}" for i, lo, hi in s.access.guard)
-    sign = {"add": "+=", "own": ":="}.get(s.mode, "=")
-    t.lines.append(f"{indent}{where} {sign} {value}" + (f" if {guards}" if guards else ""))
+    sign = {"add": "+=", "add_unordered": "+=", "own": ":="}.get(s.mode, "=")
+    order = " in any order" if s.mode == "add_unordered" else ""
+    t.lines.append(f"{indent}{where} {sign} {value}{order}" + (f" if {guards}" if guards else ""))
 
 
 def _reduction(t: _Text, r: Reduction, indent: str) -> None:

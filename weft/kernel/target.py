@@ -62,6 +62,7 @@ class Target:
 
     keeps : the parts of a kernel's order that its code keeps, and on which writing in place may rest: see ``hazards.py``
     precisions : other than float32, in which it can multiply float32 where that was permitted
+    unordered : whether it gains by additions in any order, where writes of a scatter meet and that was permitted
     channels_last : from so many channels on, images between convolutions of 16-bit formats lie channels last; 0: none do
     relaying : bytes of memory's traffic that laying a program's weights anew has to save, for it is one more launch
     chains : which products of products it has kernels for, whose middle is not stored (``ir.Chain``)
@@ -72,6 +73,7 @@ class Target:
     fusion: Fusion = field(default_factory=Fusion)
     keeps: frozenset[str] = EVERY
     precisions: frozenset[str] = frozenset()
+    unordered: bool = False
     channels_last: int = 0
     relaying: int = 0
     chains: Chaining = field(default_factory=Chaining)

@@ -10,6 +10,7 @@ from weft.graph.node import Node
 from weft.graph.origin import user_line
 from weft.kernel.hazards import copies
 from weft.kernel.ir import Contraction, Kernel
+from weft.kernel.walk import stores_of
 from weft.schedule.fuse import Fused
 from weft.schedule.program import Call, KernelInfo, Loop, Program
 from weft.schedule.traffic import traffic
@@ -29,9 +30,12 @@ def kernel_info(fused: Fused, lines: dict[Any, str]) -> KernelInfo:
 
 
 def _notes(kernel: Kernel) -> tuple[str, ...]:
-    """What explain prints below a kernel: precisions, and which of its arrays lie otherwise than row by row."""
+    """What explain prints below a kernel: precisions, open orders, and which of its arrays lie otherwise than row by row."""
     short = {s.precision: None for phase in kernel.phases for s in phase.stages if isinstance(s, Contraction)}
     notes = [f"products in {p}" for p in short if p != "float32"]
+    stores = [s for phase in kernel.phases for stage in phase.stages for s in stores_of(stage)]
+    if any(s.mode == "add_unordered" for s in stores):
+        notes.append("additions in any order")
     count, both = [sum([bool(b.order) for b in some]) for some in (kernel.inputs, kernel.outputs)], ("read", "written")
     if any(count):
         notes.append(f"channels last: {', '.join([f'{n} {what}' for n, what in zip(count, both, strict=True) if n])}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft.graph.node import Node
+from weft.graph.primitives.meeting import ADD, UNORDERED
 from weft.kernel.index import ZERO, Index, broadcast
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
 from weft.kernel.summation import reduction_order
@@ -69,7 +70,10 @@ def _scatter(x: Expander, node: Node) -> Phase:
         index[axis] = x.position(operand, broadcast(at[:rank], operand.shape), (), base.shape[axis])
     rest = iter(at[rank:])
     where = tuple([next(rest) if i is None else i for i in index])
-    store = Pending(node, where, (), x.at(updates, at), node.params["mode"])
+    mode = node.params["mode"]
+    if mode == UNORDERED and not x.view.target.unordered:
+        mode = ADD
+    store = Pending(node, where, (), x.at(updates, at), mode)
     return Phase((), (Stage(axes, (), (store,)),))  # type: ignore[arg-type]
 
 

@@ -20,6 +20,7 @@ from weft.cell import LOCAL
 from weft.devices.base import Run
 from weft.errors import DTypeError, short, warn
 from weft.formats import DEFAULT
+from weft.graph.primitives.meeting import DETERMINISM
 from weft.graph.primitives.precision import MATMUL
 from weft.graph.primitives.table import SCALAR
 from weft.look import materialise
@@ -104,7 +105,7 @@ class Jitted:
         leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
         ints = ints_of(self._ints, structure, leaves)
         moving = ints.moving
-        where = (LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value)
+        where = (LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value)
         key = (structure, self._key_of_modules(), where, *_keys(leaves, self._states, content, moving))
         full = key
         written = self._writing.get(key)

@@ -84,7 +84,7 @@ def _stages(phase: Phase) -> list[Stage] | None:
     """A phase as stages of one row; None where one program cannot hold what they go over, or may not in any order."""
     out = []
     for stage in phase.stages:
-        if not isinstance(stage, Stage) or any(s.mode == "add" for s in stage.stores):
+        if not isinstance(stage, Stage) or any(s.adds for s in stage.stores):
             return None
         if phase.axes:
             if stage.axes or stage.reductions:

@@ -3,18 +3,20 @@
 The last of several writes stays: every iteration writes its number on a board as long as the buffer, where the highest stays,
 and then who finds its own number there writes. Additions of integers give the same in any order, and are atomic where cards
 can; those of floats are made in order: a program has some columns to itself, and goes through the rows one after another.
+Where any order was permitted they are atomic, too; narrow floats are added up in float32, beside the buffer.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import loaded, rounded
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import Printer
-from weft.formats import INT32, INT64, UINT32, UINT64, Format
+from weft.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
@@ -35,8 +37,12 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
         launches.append(map_launch(part.shared, [Store(Access(b, (place_of(part.shared),)), v) for b, v in first]))
         scratch += [b for b, _ in first]
     for s in stores:
-        if s.mode == "add" and s.value.dtype in _ATOMIC:
+        if s.value.dtype in _ATOMIC and s.adds or s.value.dtype in (FLOAT32, FLOAT64) and s.mode == "add_unordered":
             launches.append(map_launch(part.shared, [s], _add))
+        elif s.mode == "add_unordered":
+            wide = Buffer(number + len(scratch), FLOAT32, s.access.buffer.shape, "kernel")
+            scratch.append(wide)
+            launches += _beside(part.shared, s, wide)
         elif s.mode == "add":
             launches.append(_added(part.shared, s, shapes))
         elif not collides(s, part.shared):
@@ -115,10 +121,21 @@ def _masked(mask: object) -> str:
 
 
 def _add(p: Printer, s: Store) -> None:
-    """Of integers, in any order."""
+    """In any order."""
     value = p.value(s.value)
     where, mask = p.target(s, value)
     p.line(f"tl.atomic_add({where}, {value.text}{_masked(mask)}, sem='relaxed')")
+
+
+def _beside(axes: tuple[Axis, ...], store: Store, wide: Buffer) -> list[Launch]:
+    """Of narrow floats, in any order: the buffer in float32, what is added to it there, and back."""
+    buffer = store.access.buffer
+    every = (Axis(1 + max([a.id for a in axes], default=0), prod(buffer.shape)),)
+    narrow, there = Access(buffer, (place_of(every),)), Access(wide, (place_of(every),))
+    first = Store(there, Value("cast", (Value("load", (), buffer.dtype, narrow),), FLOAT32))
+    added = Store(replace(store.access, buffer=wide), Value("cast", (store.value,), FLOAT32), store.mode)
+    last = Store(narrow, Value("cast", (Value("load", (), FLOAT32, there),), buffer.dtype))
+    return [map_launch(every, [first]), map_launch(axes, [added], _add), map_launch(every, [last])]
 
 
 def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:

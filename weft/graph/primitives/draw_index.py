@@ -12,6 +12,7 @@ from weft.formats import FROM_NUMPY
 from weft.graph.node import ErrorSample, Sample
 from weft.graph.primitives.draw import numbers, special, strided
 from weft.graph.primitives.kinds import BOOL, INT32
+from weft.graph.primitives.meeting import ADDITIONS
 
 
 def _cases(rng: np.random.Generator) -> Iterable[tuple[np.ndarray, tuple[np.ndarray, ...], tuple[int, ...], str]]:
@@ -39,7 +40,7 @@ def gather(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def scatter(rng: np.random.Generator) -> Iterable[Sample]:
-    for mode in ("add", "set"):
+    for mode in (*ADDITIONS, "set"):
         for x, indices, axes, tag in _cases(rng):
             shape = np.broadcast_shapes(*(i.shape for i in indices)) + tuple(n for d, n in enumerate(x.shape) if d not in axes)
             yield Sample((x, numbers(rng, shape, FROM_NUMPY[x.dtype]), *indices), {"axes": axes, "mode": mode}, tag)

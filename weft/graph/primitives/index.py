@@ -5,7 +5,8 @@ a scatter have that shape. Negative indices count from the end; what is out of r
 whatever they are. Indices of users go through ``in_bounds`` first, which raises IndexError for them; those that weft makes
 itself cannot be out of range. A gather of checked indices clamps nothing.
 
-A scatter's mode is "set" (of several updates of one element the last counts), "add", or "own": set, where the caller
+A scatter's mode is "set" (of several updates of one element the last counts), "add" (in order), "add_unordered" (in the order
+that suits a device, where that was permitted: see ``meeting.py``), or "own": set, where the caller
 promises that no element is written twice, and what is out of range is not written. Its rows can then be computed and
 written by threads, in place: what an optimizer does to the touched rows of a table.
 """
@@ -35,6 +36,7 @@ from weft.graph.primitives.common import (
 )
 from weft.graph.primitives.formulas import in_bounds as in_bounds_formula
 from weft.graph.primitives.kinds import INT64, INTEGERS, NUMBERS
+from weft.graph.primitives.meeting import ADDITIONS, adding
 from weft.graph.primitives.rules import broadcast, check_axes, dtype_error, shapes_error
 from weft.graph.primitives.table import register
 
@@ -89,9 +91,9 @@ def _gather_rule(x: Node, *indices: Node, axes: Ints) -> tuple[Shape, Format]:
 def _scatter_rule(x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Shape, Format]:
     if x.dtype != updates.dtype:
         raise dtype_error("scatter", (x, updates), ("x", "updates"), frozenset((x.dtype, updates.dtype)))
-    if mode not in ("set", "add", "own"):
-        raise ValueError(f"scatter: mode {mode!r} must be 'set', 'add' or 'own'.")
-    if mode == "add" and x.dtype not in NUMBERS:
+    if mode not in ("set", "own", *ADDITIONS):
+        raise ValueError(f"scatter: mode {mode!r} must be 'set', 'add', 'add_unordered' or 'own'.")
+    if mode in ADDITIONS and x.dtype not in NUMBERS:
         raise dtype_error("scatter", (x,), ("x",), NUMBERS)
     expected = _result_shape("scatter", x, indices, axes)
     if updates.shape != expected:
@@ -129,7 +131,7 @@ def _gather(x: np.ndarray, *indices: np.ndarray, axes: Ints) -> np.ndarray:
 def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Ints, mode: str) -> np.ndarray:
     out = np.array(x, copy=True, order="C")
     view, key = _key(out, indices, axes)
-    if mode == "add":
+    if mode in ADDITIONS:
         with np.errstate(all="ignore"):
             np.add.at(view, key, updates)
     elif mode == "own":
@@ -141,13 +143,13 @@ def _scatter(x: np.ndarray, updates: np.ndarray, *indices: np.ndarray, axes: Int
 
 
 def _gather_vjp(g: Node, out: Node, x: Node, *indices: Node, axes: Ints) -> tuple[Node | None, ...]:
-    return (call.scatter(full(0, x.shape, x.dtype), g, *indices, axes=axes, mode="add"), *(None,) * len(indices))
+    return (call.scatter(full(0, x.shape, x.dtype), g, *indices, axes=axes, mode=adding(x.dtype)), *(None,) * len(indices))
 
 
 def _scatter_vjp(g: Node, out: Node, x: Node, updates: Node, *indices: Node, axes: Ints, mode: str) -> tuple[Node | None, ...]:
     none = (None,) * len(indices)
     back = call.gather(g, *indices, axes=axes)
-    if mode == "add":
+    if mode in ADDITIONS:
         return (g, back, *none)
     hole = call.scatter(g, full(0, updates.shape, g.dtype), *indices, axes=axes, mode=mode)
     shape = updates.shape[: len(updates.shape) - (len(x.shape) - len(axes))]
@@ -204,7 +206,7 @@ def _scatter_batch(inputs: Inputs, dims: Dims, axes: Ints, mode: str) -> Batched
 
 
 def _scatter_cost(node: Node) -> Cost:
-    adds = node.inputs[1].size if node.params["mode"] == "add" else 0
+    adds = node.inputs[1].size if node.params["mode"] in ADDITIONS else 0
     return Cost(adds, moving(node).bytes)
 
 

@@ -1,0 +1,154 @@
+"""Additions in any order, where that was permitted: they are atomic, and right to a bound, on whatever they meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft as wf
+from tests import oracle
+from weft.devices.cuda import adapter
+from weft.devices.cuda.arguments import Launch
+from weft.devices.cuda.generate import generate
+from weft.devices.cuda.target import GPU
+from weft.formats import FORMATS, converted
+from weft.schedule.build import build
+from weft.schedule.program import calls
+
+pytest.importorskip("triton")
+
+KINDS = ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+# table, indices: few and many, of one element, none at all, more than a program has, of rows, of elements, along another axis
+SHAPES = [
+    ((7,), (40,)), ((1,), (1,)), ((5,), (0,)), ((3, 4), (2500,)), ((50, 300), (9,)), ((2, 3), (5, 4)), ((4, 0), (3,)),
+    ((1000,), (3, 700)),
+]
+
+
+@pytest.fixture(autouse=True)
+def permitted() -> Iterator[None]:
+    with wf.deterministic(False):
+        yield
+
+
+def launches(f: Any, *arguments: Any) -> list[Launch]:
+    graph = wf.jit(f).trace(*arguments).graph
+    return [launch for call in calls(build(graph, GPU)) for launch in generate(call.kernel).launches]
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    return np.asarray(converted(rng.normal(size=shape), FORMATS[kind].numpy))
+
+
+def compare(got: np.ndarray, want: np.ndarray, terms: np.ndarray, kind: str) -> None:
+    """Within what adding up so many numbers costs: in float32 or float64, and one rounding to the format."""
+    assert got.dtype == FORMATS[kind].numpy and got.shape == want.shape
+    unit = 2.0**-53 if kind == "float64" else 2.0**-24
+    own = float(ml_dtypes.finfo(got.dtype).eps)
+    error = abs(got.astype(np.float64) - want)
+    assert (error <= 8 * unit * terms + own * abs(want) + float(ml_dtypes.finfo(got.dtype).smallest_subnormal)).all(), error.max()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("shape", "places"), SHAPES, ids=str)
+def test_sums_are_right(shape: tuple[int, ...], places: tuple[int, ...], kind: str) -> None:
+    rng = oracle.rng()
+    x, v = drawn(rng, shape, kind), drawn(rng, (*places, *shape[1:]), kind)
+    i = rng.integers(-shape[0], shape[0], places)
+    want, terms = x.astype(np.float64), abs(x.astype(np.float64))
+    np.add.at(want, i, v.astype(np.float64))
+    np.add.at(terms, i, abs(v.astype(np.float64)))
+    terms = terms * max(1, v.size)
+    with wf.device("gpu-sim"):
+        compare(wf.jit(wf.scatter_add)(wf.array(x), wf.array(i), wf.array(v)).numpy(), want, terms, kind)
+        a = wf.array(x)
+        np.add.at(a, wf.array(i), wf.array(v))  # in place
+        compare(a.numpy(), want, terms, kind)
+
+
+def test_of_pairs_of_indices_and_of_columns() -> None:
+    rng = oracle.rng()
+    x, v, w = rng.normal(size=(6, 5, 4)), rng.normal(size=(300, 5)), rng.normal(size=(6, 9, 4))
+    i, k, j = rng.integers(0, 6, 300), rng.integers(0, 4, 300), rng.integers(0, 5, 9)
+    want = x.copy()
+    np.add.at(want.transpose(0, 2, 1), (i, k), v)
+    columns = x.copy()
+    np.add.at(columns.transpose(1, 0, 2), j, w.transpose(1, 0, 2))
+    with wf.device("gpu-sim"):
+        found = wf.scatter_add(wf.array(x), (wf.array(i), wf.array(k)), wf.array(v), axes=(0, 2))
+        np.testing.assert_allclose(found.numpy(), want, rtol=1e-12, atol=1e-12)
+        found = wf.scatter_add(wf.array(x), wf.array(j), wf.array(w.transpose(1, 0, 2)), axes=1)
+        np.testing.assert_allclose(found.numpy(), columns, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_not_finite_stays_where_it_is() -> None:
+    v = wf.array([1.0, np.inf, -np.inf, np.nan, 2.0])
+    for kind in KINDS:
+        with wf.device("gpu-sim"):
+            found = wf.scatter_add(wf.zeros(5, kind), wf.array([0, 1, 2, 3, 0]), v.astype("float8_e5m2").astype(kind)).numpy()
+        found = found.astype(np.float64)
+        assert found[0] == 3 and found[4] == 0 and np.isnan(found[3])
+        if kind != "float8_e4m3fn":  # which has no infinities
+            assert found[1] == np.inf and found[2] == -np.inf
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_of_rows_that_repeat(kind: str) -> None:
+    rng = oracle.rng()
+    table, i = drawn(rng, (11, 6), kind), rng.integers(0, 11, (4, 30))
+    between = "float64" if kind == "float64" else "float32"
+    with wf.device("gpu-sim"):
+        found = wf.jit(wf.grad(lambda t: (t[wf.array(i)].astype(between) ** 2).sum()))(wf.array(table)).numpy()
+    wide = table.astype(np.float64)
+    want, terms = np.zeros_like(wide), np.zeros_like(wide)
+    np.add.at(want, i, 2 * wide[i])
+    np.add.at(terms, i, abs(2 * wide[i]))
+    compare(found, want, terms * i.size, kind)
+
+
+def test_wrong_indices_are_told_and_nothing_is_lost() -> None:
+    with wf.device("gpu-sim"):
+        x = wf.ones((4, 2))
+        with pytest.raises(IndexError, match="index 4 is out of bounds for axis 0 with size 4"):
+            np.add.at(x, wf.array([1, 4, 0]), wf.ones((3, 2)))
+            x.numpy()
+        assert x.numpy().tolist() == [[1, 1]] * 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_launches(kind: str) -> None:
+    """In order: one program goes through all rows. In any order: as many programs as there is work for."""
+    arguments = wf.zeros(100, kind), wf.zeros(5000, "int64"), wf.zeros(5000, kind)
+    found = [launch for launch in launches(wf.scatter_add, *arguments) if "atomic_add" in launch.text]
+    assert len(found) == 1 and found[0].grid[0] >= 5
+    with wf.deterministic(True):
+        assert not [launch for launch in launches(wf.scatter_add, *arguments) if "atomic_add" in launch.text]
+
+
+def test_explain_says_so(capsys: pytest.CaptureFixture) -> None:
+    arguments = wf.zeros(100), wf.zeros(50, "int64"), wf.zeros(50)
+    with wf.device("gpu-sim"):
+        wf.explain(wf.scatter_add, *arguments)
+        assert "additions in any order" in capsys.readouterr().out
+        with wf.deterministic(True):
+            wf.explain(wf.scatter_add, *arguments)
+    assert "any order" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for what an addition finds: they are reductions, not read and written by a loop of comparisons."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for kind in KINDS:
+        arguments = wf.zeros((1000, 64), kind), wf.zeros(5000, "int64"), wf.zeros((5000, 64), kind)
+        for launch in launches(wf.scatter_add, *arguments):
+            code = adapter.compiled(launch, capability)
+            if "atomic_add" in launch.text:
+                wide = "f64" if kind == "float64" else "f32"
+                assert re.search(rf"\b(red|atom)\.[a-z.]*global[a-z0-9.]*\.add[a-z0-9.]*\.{wide}", code.assembly), code.assembly
+                assert ".cas" not in code.assembly

@@ -1,0 +1,25 @@
+"""In which order numbers are added that meet in one element of a scatter: as they stand, or in any, where that is permitted."""
+
+from __future__ import annotations
+
+from weft.formats import FLOATS, Format
+
+ADD, UNORDERED = "add", "add_unordered"
+ADDITIONS = (ADD, UNORDERED)
+
+
+class Determinism:
+    """Whether every run has to give the same bits. One for the process, as the default dtype is."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = True
+
+
+DETERMINISM = Determinism()
+
+
+def adding(dtype: Format) -> str:
+    """The mode of a scatter that adds numbers of ``dtype`` and is written now. Integers give the same in any order."""
+    return ADD if DETERMINISM.value or dtype not in FLOATS else UNORDERED
