@@ -53,6 +53,15 @@ def test_arrays_load_no_layers_and_a_lazy_graph_no_compiler() -> None:
     assert not {m for m in found if m.startswith(heavy)}
 
 
+def test_small_work_loads_nothing_of_programs() -> None:
+    """What is computed at once needs no kernels, and what came with the second device the CPU does not load."""
+    small, jitted = ("import weft as wf; x = wf.array([1.0, 2.0]); " + f for f in ("float(x.sum())", "wf.jit(wf.sum)(x).item()"))
+    loaded(small), loaded(jitted)  # from here on their code is on disk
+    assert not {m for m in loaded(small) if m.startswith(("weft.schedule", "weft.kernel.ir", "weft.devices.cpu.emit", "html"))}
+    found, others = loaded(jitted), ("weft.schedule.layout", "weft.devices.cuda", "weft.cuda_arrays", "weft.placement")
+    assert "weft.devices.cpu.native.executable" in found and not {m for m in found if m.startswith(others)}
+
+
 @pytest.mark.parametrize("name", wf.__all__)
 def test_public_names_resolve(name: str) -> None:
     assert hasattr(wf, name)

@@ -19,7 +19,7 @@ from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST
 
 if TYPE_CHECKING:
-    from weft.kernel.ir import Order
+    from weft.kernel.target import Order
 
 _FEW = 1 << 12  # bytes: what needs no operand (an iota) is kept, up to so many
 Run = Callable[[Sequence[Any]], Any]  # from the buffers of operands to the buffer of the result

@@ -24,7 +24,7 @@ from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.shape import BROADCAST
 
 if TYPE_CHECKING:
-    from weft.kernel.ir import Order
+    from weft.kernel.target import Order
 
 OFTEN = 128  # operations on formats that NumPy computes before a function is made for them, which saves 5 us each and takes 5 ms
 _NOTHING: dict[str, Any] = {}
@@ -150,9 +150,9 @@ def _elementwise(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) ->
 
 
 def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.ir import Order
     from weft.kernel.ordered import reduced
     from weft.kernel.summation import order_over, spans
+    from weft.kernel.target import Order
 
     (x,), axes = operands, node.params["axes"]
     dtype, monoid = node.inputs[0].dtype, node.op.monoid

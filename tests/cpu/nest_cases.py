@@ -5,7 +5,8 @@ from __future__ import annotations
 from harness import acc, access, buffers, const, load, op
 
 from weft.formats import FLOAT32
-from weft.kernel.ir import Axis, Kernel, Order, Phase, Reduction, Stage, Store
+from weft.kernel.ir import Axis, Kernel, Phase, Reduction, Stage, Store
+from weft.kernel.target import Order
 from weft.spelling import spelled
 
 F32 = FLOAT32

@@ -12,7 +12,8 @@ from tests.kernel.evaluate import evaluate
 from tests.kernel.verify import verify
 from weft.formats import FLOAT32, INT64
 from weft.kernel.hazards import in_place
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, Value
+from weft.kernel.target import Order
 
 F32 = FLOAT32
 

@@ -9,8 +9,9 @@ from nest_cases import COLUMNS, F32, ROWS, add, normalise, share, softmax, squar
 
 from tests.kernel.evaluate import evaluate
 from weft.formats import BOOL, FLOAT64, FLOATS, INT64, UINT32
-from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value, along
+from weft.kernel.ir import Affine, Axis, Contraction, Kernel, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.summation import product_order
+from weft.kernel.target import Order
 from weft.spelling import spelled
 
 COLUMN_CASES = [

@@ -20,11 +20,12 @@ from weft.devices.cpu.emit.isa import host_isa
 from weft.devices.cpu.nest.plan import plan_part
 from weft.devices.cpu.product.plan import make_plan
 from weft.formats import FLOAT64
-from weft.kernel.ir import Axis, Contraction, Kernel, Order, Phase, Stage, Store
+from weft.kernel.ir import Axis, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.ordered import in_order
 from weft.kernel.parts import split
 from weft.kernel.product import match_product
 from weft.kernel.summation import order_of, product_order, reduction_order, window_order
+from weft.kernel.target import Order
 
 F64 = FLOAT64
 

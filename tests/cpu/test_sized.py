@@ -16,7 +16,7 @@ from test_gemm import product as product_kernel
 import weft as wf
 from weft.devices import get_device
 from weft.devices.base import AnySize
-from weft.devices.cpu.native.sized import each_kernel
+from weft.devices.cpu.native.each import each_kernel
 from weft.devices.cpu.nest.kernel import generate_loops
 from weft.devices.cpu.sized import SCRATCH
 from weft.devices.cpu.sized.each import each_text

@@ -19,10 +19,10 @@ from weft.formats import BFLOAT16, FLOAT16, INT64
 from weft.graph.interpret import interpret
 from weft.graph.node import Graph
 from weft.kernel.hazards import in_place
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Order, Phase, Reduction, Stage, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, Value, along
 from weft.kernel.printer import kernel_key
 from weft.kernel.storage import RELAY, channels_last, lying, relay
-from weft.kernel.target import CPU, Target
+from weft.kernel.target import CPU, Order, Target
 from weft.schedule.build import build
 from weft.schedule.program import Call, Loop, Program, calls
 

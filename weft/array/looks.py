@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -132,7 +131,9 @@ class Looks(Cell):
         """What a notebook shows: the text, and below it shape and dtype."""
         node = self.node
         shape = " x ".join(map(str, node.shape)) or "no dimensions"
-        return f"<pre>{html.escape(repr(self))}</pre><small>Array: {shape}, {node.dtype.name}</small>"
+        from html import escape  # only notebooks ask
+
+        return f"<pre>{escape(repr(self))}</pre><small>Array: {shape}, {node.dtype.name}</small>"
 
     def _one(self, kind: str, free: bool = False) -> Any:
         node = self.node

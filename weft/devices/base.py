@@ -18,8 +18,8 @@ from weft.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
     from weft.graph.primitives.table import Primitive
-    from weft.kernel.ir import Kernel, Order
-    from weft.kernel.target import Target
+    from weft.kernel.ir import Kernel
+    from weft.kernel.target import Order, Target
     from weft.schedule.program import Program
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,8 +36,7 @@ class Sample:
     tag: str = "usual"
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorSample:
+class ErrorSample(NamedTuple):
     """A call that must be refused, with the pattern its message must match."""
 
     arrays: tuple[np.ndarray, ...]
@@ -46,8 +45,7 @@ class ErrorSample:
     match: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """flops: arithmetic operations; bytes: each element of inputs and outputs once."""
 
     flops: int

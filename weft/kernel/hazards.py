@@ -8,7 +8,7 @@ stages inside a shared iteration come one after the other) and "elements" (an el
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft.kernel.ir import Access, Affine, Chain, Contraction, Kernel, Phase, Stage, Store
 from weft.kernel.target import EVERY
@@ -17,8 +17,7 @@ from weft.kernel.walk import access_values, axes_of, loads, read_first, stores_o
 PHASES, ITERATIONS, ELEMENTS = "phases", "iterations", "elements"
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """when: the first store of the stage that needs it, -1 before any; operand: of a product."""
 
     phase: int
@@ -28,8 +27,7 @@ class _Read:
     access: Access
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(NamedTuple):
     """number: among the stores of its stage; special: guarded, or added; again: an element may be written in several iterations;
     source: the input of which it is a copy, element by element, or -1."""
 

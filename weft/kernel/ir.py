@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from weft.formats import Format
+from weft.kernel.target import Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +157,7 @@ class Value:
     attr: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """0 <= index < extent. site: number of the place in the kernel, by which a fault is told; None: it is known to hold."""
 
     extent: int
@@ -205,24 +205,6 @@ MACHINE: dict[str, MachineOperation] = {
     # (key uint64, base uint64, element index uint64) -> uint32: word i & 3 of Philox4x32-10(key, base + (i >> 2))
     **_all(3, 3.0, "philox"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """How a reduction or a product is summed; a function of extents and dtype only, so results never depend on schedules.
-
-    lanes == 1: elements of a block in ascending order into one accumulator.
-    lanes > 1: element k goes to accumulator k % lanes; within a block, ascending; at the end of a block
-    the lanes are merged pairwise (0 with lanes/2, ...: halves).
-    k is always the flattened reduced index (row-major over Reduction.axes or Contraction.k), whatever the memory looks like.
-    block: a number of elements, a multiple of lanes; blocks are cut over k; the last may be short.
-    The results of blocks are joined pairwise, as a binary counter counts: two neighbours of as many blocks each become one;
-    what is left after the last block is joined from the right, the shortest first: ((0 1) (2 3)) ((4 5) 6).
-    Accumulators start from the monoid's identity. In a product each step is one fma.
-    """
-
-    lanes: int
-    block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +288,7 @@ class Contraction:
     precision: str = "float32"
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(NamedTuple):
     """acc[id] = sum over k of a * b, for every (batch, row, column). a depends on batch, rows, k; b on batch, columns, k."""
 
     id: int
@@ -316,8 +297,7 @@ class Inner:
     b: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Softmax:
+class Softmax(NamedTuple):
     """Along the columns: acc[top] is a row's greatest score, 0 where every score is -inf; acc[weight] = exp(score - top), for
     every column; acc[total] is the sum of a row's weights. So a row without a score above -inf has a total of 0."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.kernel.ir import Order
+from weft.kernel.target import Order
 
 Array = Any
 

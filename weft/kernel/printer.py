@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Order, Phase, Reduction, Stage, Store, Value
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Chain, Contraction, Kernel, Phase, Reduction, Stage, Store, Value
+from weft.kernel.target import Order
 
 
 class _Text:

@@ -12,8 +12,9 @@ from math import prod
 from typing import Any
 
 from weft.formats import FLOATS, Format
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Order, Store, Value
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Contraction, Kernel, Store, Value
 from weft.kernel.summation import order_of
+from weft.kernel.target import Order
 
 
 @dataclass(frozen=True, slots=True)

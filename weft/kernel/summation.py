@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
+from typing import TYPE_CHECKING
 
-from weft.kernel.ir import Contraction, Order
-from weft.kernel.target import CPU, Orders
+from weft.kernel.target import CPU, Order, Orders
+
+if TYPE_CHECKING:
+    from weft.kernel.ir import Contraction
 
 
 def reduction_order(run: int, last: bool, orders: Orders = CPU.orders) -> Order:

@@ -1,12 +1,29 @@
-"""What the scheduler knows of a device: in which order it sums, and how much one kernel may hold."""
+"""What the scheduler knows of a device: in which order it sums, and how much one kernel may hold; and what an order is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Orders:
+class Order(NamedTuple):
+    """How a reduction or a product is summed; a function of extents and dtype only, so results never depend on schedules.
+
+    lanes == 1: elements of a block in ascending order into one accumulator.
+    lanes > 1: element k goes to accumulator k % lanes; within a block, ascending; at the end of a block
+    the lanes are merged pairwise (0 with lanes/2, ...: halves).
+    k is always the flattened reduced index (row-major over Reduction.axes or Contraction.k), whatever the memory looks like.
+    block: a number of elements, a multiple of lanes; blocks are cut over k; the last may be short.
+    The results of blocks are joined pairwise, as a binary counter counts: two neighbours of as many blocks each become one;
+    what is left after the last block is joined from the right, the shortest first: ((0 1) (2 3)) ((4 5) 6).
+    Accumulators start from the monoid's identity. In a product each step is one fma.
+    """
+
+    lanes: int
+    block: int
+
+
+class Orders(NamedTuple):
     """Lanes and blocks of sums: see ``summation.py``. They decide the bits of results, so no machine changes them.
 
     lanes : of a reduction along memory, and of the product of two vectors; vector_lanes : of a product with one vector
@@ -25,8 +42,7 @@ class Orders:
     few: tuple[tuple[int, int], ...] = ((32, 1), (80, 2), (200, 3), (400, 4))
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """How much one kernel may hold.
 
     largest : nodes of a group: keeps the pass near linear and kernels compilable in a moment; heavy : so many a costly one counts
@@ -40,8 +56,7 @@ class Fusion:
     factor: int = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Chaining:
+class Chaining(NamedTuple):
     """Which products of products a device has kernels for.
 
     widest : numbers of a row that is multiplied, or of a result's
@@ -69,14 +84,14 @@ class Target:
     """
 
     name: str = "cpu"
-    orders: Orders = field(default_factory=Orders)
-    fusion: Fusion = field(default_factory=Fusion)
+    orders: Orders = Orders()
+    fusion: Fusion = Fusion()
     keeps: frozenset[str] = EVERY
     precisions: frozenset[str] = frozenset()
     unordered: bool = False
     channels_last: int = 0
     relaying: int = 0
-    chains: Chaining = field(default_factory=Chaining)
+    chains: Chaining = Chaining()
 
 
 CPU = Target()

@@ -17,7 +17,6 @@ from weft.kernel.target import CPU, Target
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
 from weft.schedule.info import kernel_info
-from weft.schedule.layout import laid_out
 from weft.schedule.memory import arena
 from weft.schedule.order import ordered
 from weft.schedule.program import Call, Carry, Copy, Host, Loop, Program, Slot, Step
@@ -62,7 +61,11 @@ def built(graph: Graph, target: Target = CPU) -> tuple[Program, list[Fused]]:
 def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, list[Fused]]:
     """inside: of a loop, which changes nothing of its caller's until it has ended."""
     view, fused = fuse(graph, target)
-    fused = laid_out(view, ordered(view, fused), target)
+    fused = ordered(view, fused)
+    if target.channels_last:
+        from weft.schedule.layout import laid_out  # which the CPU never needs
+
+        fused = laid_out(view, fused, target)
     slots = _Slots(view)
     steps: list[Step] = []
     info = []

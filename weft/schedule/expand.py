@@ -19,8 +19,9 @@ from weft.graph.primitives.kinds import FLOATS
 from weft.graph.primitives.table import CONSTANT, SCALAR
 from weft.kernel import index as ix
 from weft.kernel.index import ZERO, Guard, Index
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Reduction, Store, Value, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Store, Value, along
 from weft.kernel.summation import order_over, reduction_order
+from weft.kernel.target import Order
 from weft.kernel.values import INT64, Machine, tag
 from weft.schedule import reasons
 from weft.schedule.chosen import chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from weft.graph.node import Node
 from weft.schedule import reasons
@@ -34,8 +34,7 @@ class Group:
         self.weight = weight
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """An edge that stays between two kernels, and why."""
 
     producer: Node

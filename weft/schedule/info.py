@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from weft.graph.node import Node
@@ -63,7 +62,7 @@ def _infos(program: Program, pairs: set[tuple[int, int]]) -> Iterator[KernelInfo
         elif isinstance(step, Call):
             info = next(own)
             idle = _idle(program, step, pairs) if pairs else frozenset()
-            yield replace(info, bytes=traffic(step.kernel, idle)) if idle else info
+            yield info._replace(bytes=traffic(step.kernel, idle)) if idle else info
 
 
 def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozenset[int]:

@@ -30,8 +30,6 @@ _SECTOR = 32  # bytes that memory gives at least
 
 def laid_out(view: View, fused: list[Fused], target: Target) -> list[Fused]:
     """The same kernels on memory that lies as they read it best."""
-    if not target.channels_last:
-        return fused
     products = {k: found for k, f in enumerate(fused) if (found := list(_convolutions(f))) and f.kernel is not None}
     if not products:
         return fused

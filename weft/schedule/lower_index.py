@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from weft.graph.node import Node
 from weft.graph.primitives.meeting import ADD, UNORDERED
 from weft.kernel.index import ZERO, Index, broadcast
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Order, Phase, Reduction, Stage, Store, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Phase, Reduction, Stage, Store, along
 from weft.kernel.summation import reduction_order
+from weft.kernel.target import Order
 from weft.kernel.values import INT64
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.facts import ends_kernel

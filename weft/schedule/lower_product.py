@@ -10,9 +10,9 @@ from typing import Any
 from weft.graph.node import Node
 from weft.kernel import index as ix
 from weft.kernel.index import Guard, Index
-from weft.kernel.ir import Affine, Axis, Contraction, Order, Phase, Stage, Value, along
+from weft.kernel.ir import Affine, Axis, Contraction, Phase, Stage, Value, along
 from weft.kernel.summation import product_order, window_order
-from weft.kernel.target import Orders
+from weft.kernel.target import Order, Orders
 from weft.schedule.expand import Expander, Scope
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure

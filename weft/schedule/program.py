@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,7 @@ class Slot:
     of: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(NamedTuple):
     """An index that a kernel checks. where: the user's line (see Node); axis, extent: what the error names; lowest: what stands
     for the first element: -extent, or 0; unsigned: its dtype."""
 
@@ -67,16 +66,14 @@ class Host:
     where: Any = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """An output that is an input (or another output) unchanged."""
 
     source: int
     target: int
 
 
-@dataclass(frozen=True, slots=True)
-class Carry:
+class Carry(NamedTuple):
     """What a loop passes from step to step: slots.
 
     init: read by the first step; last: written by the last one. Between them two memories change places, ``last`` and
@@ -145,8 +142,7 @@ def hosts(program: Program) -> list[Host]:
     return [step for step in every_step(program) if isinstance(step, Host)]
 
 
-@dataclass(frozen=True, slots=True)
-class KernelInfo:
+class KernelInfo(NamedTuple):
     """What explain prints of a kernel."""
 
     name: str

@@ -18,12 +18,10 @@ from weft.devices.cache import Cache
 from weft.devices.cpu.native import call, small, warm
 from weft.devices.cpu.native.allocator import Allocator, Borrowed, view
 from weft.devices.cpu.native.compile import Compiler, Loaded, llvm_lock
-from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
 from weft.devices.cpu.native.foreign import OBJECT_SIZE
 from weft.devices.cpu.native.identity import cpu_identity, cpu_model
 from weft.devices.cpu.native.layouts import SMALL_STATE, WARM_STATE, extent
 from weft.devices.cpu.native.levels import runs_until
-from weft.devices.cpu.native.loops import kernel_times
 from weft.devices.cpu.native.machine import host
 from weft.devices.cpu.native.sized import CPUSized
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
@@ -31,12 +29,13 @@ from weft.devices.faults import IndexFault
 from weft.devices.small import Surroundings
 from weft.devices.warm import World
 from weft.formats import Format
-from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU
-from weft.schedule.program import Program, calls
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what small work needs nothing of is loaded with the first program
+    from weft.devices.cpu.native.executable import CPUExecutable
     from weft.devices.cpu.native.timed import TimedExecutable
+    from weft.kernel.ir import Kernel
+    from weft.schedule.program import Program
 
 T = TypeVar("T")
 
@@ -154,6 +153,9 @@ class CPUDevice:
 
     def compile(self, program: Program, flush_denormals: bool = False) -> CPUExecutable:
         """Load or build every kernel of a Program. Ctrl-C works between two kernels."""
+        from weft.devices.cpu.native.executable import BYTES_PER_US, FLOPS_PER_US, CPUExecutable
+        from weft.devices.cpu.native.loops import kernel_times
+
         native = self.native  # before the kernels, which import its symbols
         times = kernel_times(program, FLOPS_PER_US, BYTES_PER_US)
         kernels = self._kernels(program, times)
@@ -164,6 +166,7 @@ class CPUDevice:
     def compile_timed(self, program: Program, flush_denormals: bool = False) -> TimedExecutable:
         """The same, with stamps between its steps: see ``native/timed.py``."""
         from weft.devices.cpu.native import timed
+        from weft.schedule.program import calls
 
         native = {**self.native, **self.compiler.module(timed.text())}
         kernels = self._kernels(program, [math.inf] * len(calls(program)))
@@ -173,6 +176,7 @@ class CPUDevice:
     def _kernels(self, program: Program, times: Sequence[float]) -> list[Loaded]:
         """Compiled as well as pays: ``times`` are microseconds that a run spends in each."""
         from weft.kernel.printer import kernel_key
+        from weft.schedule.program import calls
 
         kernels = [step.kernel for step in calls(program)]
         texts = {id(k): str(kernel_key(k)) for k in kernels}  # layers of a net share kernels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +52,8 @@ def isa_of(features: dict[str, bool], l1: int = 32 << 10, l2: int = 512 << 10) -
 @lru_cache(maxsize=1)
 def host_isa() -> ISA:
     """The machine this process runs on. llvmlite is imported here, when first asked."""
+    import platform
+
     import llvmlite.binding as llvm
 
     features = dict(llvm.get_host_cpu_features())

@@ -9,7 +9,6 @@ never writable and executable at once.
 from __future__ import annotations
 
 import ctypes
-import platform
 import struct
 import sys
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from weft.devices.cpu.native.code_memory import UNIT, CodeMemory, Place
+from weft.devices.cpu.native.machine import architecture
 
 _ALLOC, _EXEC, _NOBITS, _RELA, _SYMTAB = 2, 4, 8, 4, 2
 _R64, _PC32, _PLT32, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX, _PC64 = 1, 2, 4, 9, 41, 42, 24
@@ -40,7 +40,7 @@ class Section(NamedTuple):
 
 
 def supported() -> bool:
-    return sys.platform == "linux" and platform.machine() == "x86_64"
+    return sys.platform == "linux" and architecture() == "x86_64"
 
 
 class Symbol(NamedTuple):

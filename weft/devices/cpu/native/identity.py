@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import time
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from weft.devices.cpu.native.machine import host
+from weft.devices.cpu.native.machine import architecture, host, system
 
 ABI = "weft-cpu-1"  # arguments as an array of 8-byte slots; weft_parallel; weft_counters
 
@@ -40,7 +39,7 @@ def name_of(text: str) -> str:
 @lru_cache(maxsize=1)
 def cpu_identity() -> str:
     """The CPU's exact features and cache sizes, without asking LLVM."""
-    lines = [platform.system(), platform.machine()]
+    lines = [system(), architecture()]
     try:
         wanted = ("model name", "flags", "Features", "CPU part", "CPU implementer")
         text = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
@@ -48,6 +47,8 @@ def cpu_identity() -> str:
         for size in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")):
             lines.append(size.read_text().strip())
     except OSError:
+        import platform
+
         lines.append(platform.processor())
     if len(lines) <= 3:  # not Linux: ask LLVM
         lines.append(repr(host()))
@@ -59,7 +60,9 @@ def cpu_model() -> str:
     for line in cpu_identity().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    import platform
+
+    return platform.processor() or architecture()
 
 
 @lru_cache(maxsize=1)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import platform
+import os
 from functools import cache
 from typing import Any
 
 from weft.signals import uninterrupted
 
 
+def system() -> str:
+    """As ``platform`` says it, without importing that, which takes longer than all that is asked."""
+    return os.uname().sysname if hasattr(os, "uname") else "Windows"
+
+
+def architecture() -> str:
+    """``x86_64``, ``aarch64``, ``arm64`` and so on."""
+    return os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
+
+
 @cache
 def x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
+    return architecture().lower() in ("x86_64", "amd64")
 
 
 @cache
@@ -25,4 +35,4 @@ def host() -> Any:
 
 def has_threads() -> bool:
     """The pool sleeps in futexes, so it is Linux only; elsewhere chunks run inline."""
-    return platform.system() == "Linux" and platform.machine().lower() in ("x86_64", "aarch64")
+    return system() == "Linux" and architecture().lower() in ("x86_64", "aarch64")

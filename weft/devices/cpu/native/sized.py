@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.devices.cpu.emit.generated import Generated
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.compile import Compiler, Loaded
@@ -15,11 +14,11 @@ from weft.devices.cpu.sized import NEAR, SCRATCH
 from weft.devices.small import Prepared
 from weft.formats import Format
 from weft.graph.primitives.table import Primitive
-from weft.kernel.ir import Access, Axis, Buffer, Kernel, Order, Phase, Stage, Store, along
-from weft.kernel.printer import kernel_key
 from weft.kernel.summation import product_order
-from weft.kernel.target import CPU
-from weft.kernel.values import Machine
+from weft.kernel.target import CPU, Order
+
+if TYPE_CHECKING:
+    from weft.devices.cpu.emit.generated import Generated
 
 _VECTORS = 4  # at once, of functions that are a few instructions
 
@@ -110,6 +109,9 @@ class CPUSized:
     def _function(
         self, key: tuple, primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any],
     ) -> Callable[..., None]:
+        from weft.devices.cpu.native.each import each_kernel
+        from weft.kernel.printer import kernel_key
+
         kernel = each_kernel(primitive, dtypes, params)
 
         def text() -> str:
@@ -123,8 +125,13 @@ class CPUSized:
         self, what: str, symbol: str, text: Callable[[], str], quick: Callable[[], str] | None = None,
     ) -> Callable[..., None]:
         """Compiled quickly, and again, better, while it is used. A process that finds all code on disk leaves LLVM shut."""
-        shorter = None if quick is None else lambda: Generated(symbol, quick(), 0, 0)
-        loaded = self._compiler.kernel(what, lambda: Generated(symbol, text(), 0, 0), 0.0, shorter)
+        def generated(text: Callable[[], str]) -> Generated:
+            from weft.devices.cpu.emit.generated import Generated
+
+            return Generated(symbol, text(), 0, 0)
+
+        shorter = None if quick is None else partial(generated, quick)
+        loaded = self._compiler.kernel(what, partial(generated, text), 0.0, shorter)
         self._held.append(loaded)
         self._lesser.append(loaded)
         if self._compiler.counts.compiles:
@@ -153,16 +160,3 @@ def _sum_words(
 def _order(m: int, n: int, k: int) -> tuple[int, int]:
     order = product_order(m, n, (k,))
     return order.lanes, order.block
-
-
-def each_kernel(primitive: Primitive, dtypes: tuple[Format, ...], params: dict[str, Any]) -> Kernel:
-    """An element-wise primitive of contiguous operands, as a kernel of one store."""
-    m, axis = Machine(), Axis(0, 16)
-    here = (along(axis),)
-    inputs = tuple(Buffer(k, dtype, (axis.extent,)) for k, dtype in enumerate(dtypes))
-    value = None if primitive.formula is None else primitive.formula(m, *(m.load(Access(b, here)) for b in inputs), **params)
-    if value is None or value.op == "check":  # whose faults belong to the run of a Program
-        raise TypeError(f"{primitive.name} is no function of elements alone")
-    out = Buffer(len(inputs), value.dtype, (axis.extent,))
-    stage = Stage((), (), (Store(Access(out, here), value),))
-    return Kernel(primitive.name, (Phase((axis,), (stage,)),), inputs, (out,))
