@@ -29,7 +29,7 @@ from weft.devices.cache import Cache
 from weft.devices.cuda import adapter, cards
 from weft.devices.cuda import device as card_device
 from weft.devices.cuda.device import CardDevice
-from weft.devices.cuda.measure import measure
+from weft.devices.cuda.measure import PRODUCTS, measure
 from weft.devices.cuda.target import GPU
 from weft.errors import DeviceError
 from weft.formats import FLOAT32
@@ -413,7 +413,7 @@ def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(figures, "_KNOWN", {})
     monkeypatch.setattr(CardDevice, "measure", lambda self: measure(self, (1 << 10, 1 << 12), (4, 8), 2))
     found = machine("gpu")
-    assert found.link is not None and min(found.link) > 0 and [name for name, _ in found.products][0] == "float32"
+    assert found.link is not None and min(found.link) > 0 and [name for name, _ in found.products] == list(PRODUCTS)
     assert found.launch > 0 and found.flops > 0 and len(found.bandwidth) == 2
     monkeypatch.setattr(CardDevice, "measure", None)
     assert machine("gpu") == found

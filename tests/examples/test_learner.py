@@ -225,7 +225,8 @@ X, T = (np.zeros((3, 2)), np.zeros((2, 2))), (np.zeros(3, int), np.zeros(2, int)
 
 
 @pytest.mark.parametrize("x, t, mode, error, pattern", [
-    (X, T, "gpu", ValueError, 'no GPU here: use mode="cpu"'), (X, T, "tpu", ValueError, '"cpu", "gpu", "gpu-sim" or "auto"'),
+    (X, T, "gpu", ValueError, 'no GPU here: use mode="cpu"'), (X, T, "gpu:3", ValueError, 'no GPU here: use mode="cpu"'),
+    *[(X, T, mode, ValueError, r'"cpu", "gpu" \("gpu:1", \.\.\.\), "gpu-sim" or "auto", not') for mode in ("tpu", "gpu:x", 3)],
     ((X[0], np.zeros((2, 3))), T, "cpu", ShapeError, r"x_train are \(2,\), of x_test"),
     (X, (np.zeros(4, int), T[1]), "cpu", ShapeError, "one for each of t_train"),
     (X[0], T, "cpu", TypeError, "must be a pair"),

@@ -13,6 +13,7 @@ import pytest
 
 import weft as wf
 from weft.devices import get_device
+from weft.devices.cuda.target import GPU
 from weft.errors import DataError
 from weft.placement.choose import choose
 from weft.placement.estimate import estimate, moved
@@ -115,6 +116,25 @@ def test_rates_between_what_was_measured() -> None:
     rates = [machine.product_rate("float32", n) for n in (1, 100, 1000, 10_000, 1e9)]
     assert rates == pytest.approx([1e9, 1e9, 1e10, 1e11, 1e11])
     assert machine.product_rate("float16", 1000) == machine.flops
+
+
+@pytest.mark.parametrize(("dtype", "into", "precision", "measured"), [
+    ("bfloat16", None, "float32", "bfloat16"), ("float16", None, "float32", "float16"), ("float32", None, "float32", "float32"),
+    ("int8", "int32", "float32", "int8"), ("float8_e5m2", "float32", "float32", "float8_e5m2"), ("float32", None, "tf32", "tf32"),
+    ("bfloat16", None, "tf32", "bfloat16"), ("float64", None, "tf32", "float64"), ("int16", "int32", "float32", "int32"),
+])
+def test_products_have_the_rate_of_their_format(dtype: str, into: str | None, precision: str, measured: str) -> None:
+    """What operands come in decides, where that was measured; else what they add up in."""
+    with wf.matmul_precision(precision):
+        graph = wf.jit(lambda a, b: wf.matmul(a, b, dtype=into)).trace(*[wf.ones((512, 512), dtype)] * 2).graph
+    program, seconds = build(graph, GPU), []
+    widest = {"bfloat16": "float32", "float16": "float32", "tf32": "float32", "int8": "int32", "float8_e5m2": "float32"}
+    for name in (measured, widest.get(measured, measured)):
+        machine = replace(CARD, flops=1e3, bandwidth=((1 << 30, 1e15),), products=((name, ((1.0, 1e12),)),))
+        seconds.append(estimate("gpu", program, machine).working)
+    assert seconds == pytest.approx([2 * 512**3 / 1e12] * 2)
+    other = replace(CARD, flops=1e9, bandwidth=((1 << 30, 1e15),), products=(("complex64", ((1.0, 1e12),)),))
+    assert estimate("gpu", program, other).working == pytest.approx(2 * 512**3 / 1e9)
 
 
 def test_explain_tells_both(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

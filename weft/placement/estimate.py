@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -71,10 +72,22 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
 
 def _kernel(kernel: Kernel, flops: int, nbytes: int, machine: Machine) -> float:
     stages = [s for phase in kernel.phases for s in phase.stages]
-    products = [(s.accum.name, _flops(s)) for s in stages if isinstance(s, (Contraction, Chain))]
+    measured = dict(machine.products)
+    products = [(_format(s, measured), _flops(s)) for s in stages if isinstance(s, (Contraction, Chain))]
     arithmetic = sum([count / machine.product_rate(name, count) for name, count in products])
     rest = max(0, flops - sum([count for _, count in products]))
     return max(nbytes / machine.bandwidth_at(nbytes), arithmetic + rest / machine.flops)
+
+
+def _format(product: Contraction | Chain, measured: Collection[str]) -> str:
+    """In which format a product is multiplied, where that was measured: the one that both operands come in, or are shortened to;
+    else the one that it adds up in."""
+    accum = product.accum
+    sides = [(i.a, i.b) for i in product.inner] if isinstance(product, Chain) else [(product.a, product.b)]
+    stored = {v.args[0].dtype if v.op == "cast" and v.dtype == accum else v.dtype for pair in sides for v in pair}
+    shorter = "float32" if isinstance(product, Chain) else product.precision
+    found = shorter if shorter != "float32" else stored.pop().name if len(stored) == 1 else accum.name
+    return found if found in measured else accum.name
 
 
 def _flops(product: Contraction | Chain) -> int:

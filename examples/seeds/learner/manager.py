@@ -47,7 +47,8 @@ class LayerManager:
     ----------
     x : (x_train, x_test), samples along the first axis
     t : (t_train, t_test), (N, outputs) numbers such as one-hot rows, or (N,) integer labels
-    mode : "cpu", "gpu" where weft has a GPU, "gpu-sim", or "auto": where training and prediction run
+    mode : "cpu", "gpu" where weft has a GPU ("gpu:1" and so on where it has several), "gpu-sim", or "auto": where training and
+        prediction run
 
     Raises
     ------
@@ -319,11 +320,11 @@ class LayerManager:
 
 
 def _device(mode: str) -> str:
-    if mode not in ("cpu", "gpu", "gpu-sim", "auto"):
-        raise ValueError(f'LayerManager: mode must be "cpu", "gpu", "gpu-sim" or "auto", not {mode!r}')
     try:
         with device(mode):
             return mode
+    except ValueError:
+        raise ValueError(f'LayerManager: mode must be "cpu", "gpu" ("gpu:1", ...), "gpu-sim" or "auto", not {mode!r}') from None
     except RuntimeError as error:
         raise ValueError(f'LayerManager: mode={mode!r}, but weft has no GPU here: use mode="cpu" ({error})') from None
 

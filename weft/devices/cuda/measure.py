@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
-from weft.formats import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, Format
+from weft.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
 from weft.graph.node import Graph, Node
+from weft.graph.primitives.precision import given
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.kernel.target import Target
 from weft.schedule.build import build
 
 SIZES = (1 << 16, 1 << 20, 1 << 23, 1 << 26, 1 << 28)  # bytes
 EDGES = (64, 256, 1024, 4096)  # of square matrices
-FORMATS = (FLOAT32, BFLOAT16, FLOAT16, FLOAT64)
+# of products: what operands come in, what they add up in, and how exactly, by the name that estimates ask for
+PRODUCTS: dict[str, tuple[Format, Format, str]] = {
+    "float32": (FLOAT32, FLOAT32, "float32"), "tf32": (FLOAT32, FLOAT32, "tf32"), "tf32x3": (FLOAT32, FLOAT32, "tf32x3"),
+    "bfloat16": (BFLOAT16, BFLOAT16, "float32"), "float16": (FLOAT16, FLOAT16, "float32"),
+    "float8_e4m3fn": (FLOAT8_E4M3FN, FLOAT32, "float32"), "float8_e5m2": (FLOAT8_E5M2, FLOAT32, "float32"),
+    "int8": (INT8, INT32, "float32"), "float64": (FLOAT64, FLOAT64, "float32"),
+}
 _LONG = 0.05  # seconds that a series takes at most
 CHAIN = 8  # kernels, one after the other
 
@@ -29,6 +37,7 @@ class Measured(Protocol):
 
     def compile(self, program: Any) -> Any: ...
     def upload(self, array: np.ndarray) -> Any: ...
+    def download(self, buffer: Any, shape: tuple[int, ...], dtype: Format) -> np.ndarray: ...
     def synchronise(self) -> None: ...
 
 
@@ -42,7 +51,9 @@ def measure(device: Measured, sizes: Sequence[int] = SIZES, edges: Sequence[int]
     kept.clear()
     replay = _seconds(device, many, repeat) - _seconds(device, one, repeat)
     each, again = (max(t / (CHAIN - 1), 1e-9) for t in (launch, replay))
-    products = tuple([(form.name, tuple([(2.0 * n**3, _product(device, form, n, repeat)) for n in edges])) for form in FORMATS])
+    products = tuple([
+        (name, tuple([(2.0 * n**3, _product(device, *formats, n, repeat)) for n in edges])) for name, formats in PRODUCTS.items()
+    ])
     return {
         "call": max(call - each, 0.0), "launch": each, "replay": min(each, again), "link": _link(device, sizes[-1], repeat),
         "bandwidth": [(2 * size, _copying(device, size, repeat)) for size in sizes], "products": products,
@@ -79,13 +90,14 @@ def _chain(device: Measured, length: int) -> Callable[[], Any]:
     return _run(device, [x], node)
 
 
-def _times(a: Node, b: Node) -> Node:
-    return bind(TABLE["dot_general"], a, b, contract=((1,), (0,)), batch=((), ()))
+def _times(a: Node, b: Node, precision: str = "float32") -> Node:
+    return bind(TABLE["dot_general"], a, b, contract=((1,), (0,)), batch=((), ()), **given(precision))
 
 
-def _product(device: Measured, form: Format, n: int, repeat: int) -> float:
-    a, b = input_leaf((n, n), form), input_leaf((n, n), form)
-    return 2.0 * n**3 / _seconds(device, _run(device, [a, b], _times(a, b)), repeat)
+def _product(device: Measured, stored: Format, accum: Format, precision: str, n: int, repeat: int) -> float:
+    operands = [input_leaf((n, n), stored) for _ in range(2)]
+    a, b = [x if stored is accum else bind(TABLE["cast"], x, dtype=accum) for x in operands]
+    return 2.0 * n**3 / _seconds(device, _run(device, operands, _times(a, b, precision)), repeat)
 
 
 def _copying(device: Measured, size: int, repeat: int) -> float:
@@ -94,7 +106,12 @@ def _copying(device: Measured, size: int, repeat: int) -> float:
 
 
 def _link(device: Measured, size: int, repeat: int) -> tuple[float, float]:
+    """Seconds of a copy of one number, there or back, whichever takes longer, and bytes a second of large ones there and back."""
     little, much = np.zeros(1, np.float32), np.zeros(size // 4, np.float32)
-    least = _seconds(device, lambda: device.upload(little), repeat)
-    rate = size / _seconds(device, lambda: device.upload(much), 3)
-    return least, rate
+    there = [device.upload(x) for x in (little, much)]
+
+    seconds = []
+    for x, memory, count in zip((little, much), there, (repeat, 3), strict=True):
+        ways = partial(device.upload, x), partial(device.download, memory, x.shape, FLOAT32)
+        seconds.append([_seconds(device, way, count) for way in ways])
+    return max(seconds[0]), 2 * size / sum(seconds[1])
