@@ -342,8 +342,13 @@ def test_a_program_without_memory_names_the_users_line(monkeypatch: pytest.Monke
     device, _ = made(limit=1 << 20)
     with standing(device, monkeypatch), wf.device("gpu"):
         x = wf.array(np.ones(1000, np.float32))
-        with pytest.raises(MemoryError, match=r"test_launcher.py:\d+.*: a stub of a card has no .*the largest result here"):
+        large = x[:500] + x[:200, None]
+        wf.eval(large)
+        arrays = r"float32 \(200, 500\), float32 \(1000,\)"
+        said = rf"test_launcher.py:\d+.*: a stub of a card has no .*, among them {arrays}, others .*the largest result here"
+        with pytest.raises(MemoryError, match=said):
             wf.eval(x[:, None] * x + 1)
+        assert float(large[0, 0]) == 2.0
         assert float((x * 2).sum()) == 2000.0
 
 

@@ -6,6 +6,7 @@ it writes after what still reads it.
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ from typing import Any
 from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.faults import Elsewhere, OutOfRoom
 from weft.errors import gib
+from weft.graph.node import Node
 
 ALIGNED = 256  # bytes: pieces begin at multiples
 LEAST = 512
@@ -164,13 +166,21 @@ class Memories:
     def _told(self, nbytes: int) -> str:
         live = {size: count for size, count in self._live.items() if count}
         largest = ", ".join([f"{count} of {gib(size)}" for size, count in sorted(live.items(), reverse=True)[:3]])
+        arrays = ", ".join([f"{n.dtype.name} {n.shape}" for n in self._arrays()[:3]])
         free = self._driver.free()
         others = max(0, self._driver.total - free - self.held)
         return (
             f"{self._driver.name} has no {gib(nbytes)} left of its {gib(self._driver.total)}: arrays of this process hold "
-            f"{gib(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}, others "
+            f"{gib(self.held)} in {sum(live.values())} pieces{f' (the largest: {largest})' if largest else ''}"
+            f"{f', among them {arrays}' if arrays else ''}, others "
             f"{gib(others)}, and {gib(free)} are free, perhaps in smaller pieces"
         )
+
+    def _arrays(self) -> list[Node]:
+        """What this process has here, the largest first, looked for among all objects: nothing is kept for an error's sake."""
+        nodes = [x for x in gc.get_objects() if type(x) is Node and isinstance(x.value, self._made)]
+        own = {id(n.value): n for n in nodes if n.value._gone == self._freed.append}
+        return sorted(own.values(), key=lambda n: n.value.size, reverse=True)
 
     def describe(self) -> dict[str, Any]:
         """For people."""
