@@ -55,6 +55,12 @@ def works(quick: bool) -> dict[str, Work]:
             plain, lambda x: x.sum(axis=0), lambda t, x: lambda: t.sum(x, 0), lambda x: x.sum(0), 1, plain[0], False,
         ),
         "sum": Work(plain, lambda x: x.sum(), lambda t, x: lambda: t.sum(x), lambda x: x.sum(), 1, prod(plain), False),
+        "running sum": Work(
+            plain, lambda x: x.reshape(-1).cumsum(), lambda t, x: lambda: t.cumsum(x.reshape(-1), 0), lambda x: x.cumsum(), 3,
+            prod(plain), False,
+        ),
+        "rows added up": _added_up(plain, True),
+        "rows added up in any order": _added_up(plain, False),
         "batch norm": Work(images, _batch_norm, _torch_batch_norm, _numpy_batch_norm, 3, prod(images) // images[1], False),
         "transposition": Work(plain, lambda x: x.T * 2, _torch_transposition, lambda x: x.T * 2, 2, 1, False),
     }
@@ -76,7 +82,7 @@ def _row(setting: Setting, name: str, work: Work, dtype: str, copies: dict[str, 
     result = f(given).numpy()
     few = x[:CHECKED] if work.by_rows else x
     want = work.want(few.astype(np.float64))
-    size = float(np.abs(few.astype(np.float64)).sum()) if name == "sum" else None
+    size = float(np.abs(few.astype(np.float64)).sum()) if name in ("sum", "running sum") else None
     row = told(apart(result[:CHECKED] if work.by_rows else result, want, terms=work.terms, scale=_scale(name, few, size)))
     sides: dict[str, Any] = {"weft": lambda: f(given)}
     if setting.torch is not None:
@@ -95,9 +101,30 @@ def _scale(name: str, x: np.ndarray, total: float | None) -> float | None:
     """Sums of numbers that cancel are off in relation to what was added."""
     if name == "sum of rows":
         return float(np.abs(x.astype(np.float64)).sum(1).max())
-    if name == "sum of columns":
+    if name == "sum of columns" or name.startswith("rows added up"):
         return float(np.abs(x.astype(np.float64)).sum(0).max())
     return total
+
+
+def _added_up(shape: tuple[int, ...], deterministic: bool) -> Work:
+    """Rows are added to those of a smaller table, as the gradient of an embedding is made."""
+    table = (max(1, shape[0] // 16), shape[1])
+    where = np.random.default_rng(7).integers(0, table[0], shape[0])
+
+    def run(x: Any) -> Any:
+        with wf.deterministic(deterministic):
+            return wf.scatter_add(wf.zeros(table, x.dtype), where, x)
+
+    def beside(torch: Any, x: Any) -> Callable[[], Any]:
+        zeros, at = torch.zeros(table, dtype=x.dtype, device=x.device), torch.asarray(where, device=x.device)
+        return lambda: zeros.index_add(0, at, x)
+
+    def want(x: np.ndarray) -> np.ndarray:
+        out = np.zeros(table)
+        np.add.at(out, where, x)
+        return out
+
+    return Work(shape, run, beside, want, 1 + 2 * table[0] / shape[0], shape[0], False)
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
