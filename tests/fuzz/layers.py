@@ -172,7 +172,7 @@ def layer(g: Growth) -> str:
         f"wf.nn.scaled_dot_product_attention({x}, {x}, {x}, is_causal={r.random() < 0.5})",
         f"wf.nn.dropout({x}, 0.5, training=False)",
         f"wf.nn.scaled_dot_product_attention({x}, {x}, {x}, attn_mask={g.mask((shape[-2], shape[-2]))})",
-        f"wf.nn.embedding({g.input((5,), 'int64', f'index:{max(shape[0], 1)}')}, {x})" if len(shape) == 2
+        f"wf.nn.embedding({g.input((5,), 'int64', f'index:{shape[0]}')}, {x})" if len(shape) == 2 and shape[0]
         else f"wf.nn.flatten({x})",
     ))
 
