@@ -1,4 +1,4 @@
-"""Additions in any order, where that was permitted: they are atomic, and right to a bound, on whatever they meet."""
+"""Additions where indices repeat: in any order, if that was permitted, they are atomic, and right to a bound; else in order."""
 
 from __future__ import annotations
 
@@ -152,3 +152,48 @@ def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatc
                 wide = "f64" if kind == "float64" else "f32"
                 assert re.search(rf"\b(red|atom)\.[a-z.]*global[a-z0-9.]*\.add[a-z0-9.]*\.{wide}", code.assembly), code.assembly
                 assert ".cas" not in code.assembly
+
+
+# ---- in order
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("shape", "places"), [
+    ((7,), (40,)), ((1,), (1,)), ((1,), (20,)), ((5,), (0,)), ((3, 4), (300,)), ((50, 300), (9,)), ((2, 3), (5, 4)),
+    ((4, 0), (30,)), ((300,), (2, 65)), ((500, 2), (17,)), ((2, 1100), (40,)), ((5, 4, 3), (6, 5)), ((2, 3), (129,)),
+], ids=str)
+def test_in_order_the_bits_are_the_cpus(shape: tuple[int, ...], places: tuple[int, ...], kind: str) -> None:
+    """Each place belongs to one program, which goes through the rows in their order, wherever places are divided."""
+    rng = oracle.rng()
+    x, v = drawn(rng, shape, kind), drawn(rng, (*places, *shape[1:]), kind)
+    i, found = rng.integers(-shape[0], shape[0], places), []
+    for device in ("cpu", "gpu-sim"):
+        with wf.device(device), wf.deterministic(True):
+            found.append(wf.jit(wf.scatter_add)(*map(wf.array, (x, i, v))).numpy())
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_places_are_divided_among_programs() -> None:
+    """As many as keep a card busy, no more than the table has rows; not for a few."""
+    def grid(f: Any, *arguments: wf.Array) -> tuple[int, int]:
+        with wf.deterministic(True):
+            return launches(f, *arguments)[-1].grid
+
+    rows, few, table = wf.zeros(5000, "int64"), wf.zeros(15, "int64"), wf.zeros((1000, 300))
+    assert grid(wf.scatter_add, table, rows, wf.zeros((5000, 300))) == (1, 264)
+    assert grid(wf.scatter_add, wf.zeros((20, 300)), rows, wf.zeros((5000, 300))) == (1, 20)
+    assert grid(wf.scatter_add, wf.zeros((1000, 40_000)), rows, wf.zeros((5000, 40_000))) == (40, 7)
+    assert grid(wf.scatter_add, table, few, wf.zeros((15, 300))) == (1, 1)
+    assert grid(wf.scatter_add, wf.zeros(7), rows, wf.zeros(5000)) == (1, 7)
+    each = wf.zeros((5000, 300), "int64"), wf.arange(300)  # of elements, not of rows
+    assert grid(lambda x, v: wf.scatter_add(x, each, v), table, wf.zeros((5000, 300))) == (1, 264)
+
+
+@pytest.mark.parametrize("capability", [80, 90, 100])
+def test_in_order_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    with wf.deterministic(True):
+        for kind in KINDS:
+            arguments = wf.zeros((1000, 64), kind), wf.zeros(5000, "int64"), wf.zeros((5000, 64), kind)
+            for launch in launches(wf.scatter_add, *arguments):
+                assert adapter.usage(adapter.compiled(launch, capability)).stack == 0

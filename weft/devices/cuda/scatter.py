@@ -2,7 +2,8 @@
 
 The last of several writes stays: every iteration writes its number on a board as long as the buffer, where the highest stays,
 and then who finds its own number there writes. Additions of integers give the same in any order, and are atomic where cards
-can; those of floats are made in order: a program has some columns to itself, and goes through the rows one after another.
+can; those of floats are made in order: a program has some columns and some places of the buffer to itself, and goes through the
+rows one after another; it reads where all are to go, many at a time, and takes those that go to its places.
 Where any order was permitted they are atomic, too; narrow floats are added up in float32, beside the buffer.
 """
 
@@ -15,14 +16,17 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import loaded, rounded
 from weft.devices.cuda.maps import map_launch
 from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, spread
-from weft.devices.cuda.values import Printer
+from weft.devices.cuda.values import LIMIT, Printer, wide
 from weft.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
 from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
-from weft.kernel.walk import access_values
+from weft.kernel.walk import access_values, dependencies
 
 _ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
+PROGRAMS = 264  # two for each processor of a large card
+WORTH = 16  # rows from which on their places are divided
+ROWS = 128  # whose places are looked at together
 Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers as they lie, by scope and id: parts know their sizes only
 
 
@@ -40,9 +44,9 @@ def ordered_launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Laun
         if s.value.dtype in _ATOMIC and s.adds or s.value.dtype in (FLOAT32, FLOAT64) and s.mode == "add_unordered":
             launches.append(map_launch(part.shared, [s], _add))
         elif s.mode == "add_unordered":
-            wide = Buffer(number + len(scratch), FLOAT32, s.access.buffer.shape, "kernel")
-            scratch.append(wide)
-            launches += _beside(part.shared, s, wide)
+            sums = Buffer(number + len(scratch), FLOAT32, s.access.buffer.shape, "kernel")
+            scratch.append(sums)
+            launches += _beside(part.shared, s, sums)
         elif s.mode == "add":
             launches.append(_added(part.shared, s, shapes))
         elif not collides(s, part.shared):
@@ -106,9 +110,9 @@ def _last(axes: tuple[Axis, ...], store: Store, board: Buffer) -> list[Launch]:
         dims, level = at.dims | mine.dims | (mask.dims if mask is not None else frozenset()), p.level
         won = p.put(f"{stands} == {mine.text}", dims, level)
         inside = won if mask is None else p.put(f"{won.text} & {mask.text}", dims | mask.dims, level)
-        wide = p.put(f"{at.text} + tl.where({inside.text}, 0, 0)", inside.dims | at.dims, level)
+        offset = p.put(f"{at.text} + tl.where({inside.text}, 0, 0)", inside.dims | at.dims, level)
         value = p.put(f"tl.where({inside.text}, {value.text}, {value.text})", inside.dims | value.dims, level)
-        p.write(f"{p.arguments.buffer(s.access.buffer)} + {wide.text}", value.text, s.access.buffer.dtype, inside)
+        p.write(f"{p.arguments.buffer(s.access.buffer)} + {offset.text}", value.text, s.access.buffer.dtype, inside)
 
     return [map_launch(axes, [store], step) for step in (clear, win, write)]
 
@@ -127,13 +131,13 @@ def _add(p: Printer, s: Store) -> None:
     p.line(f"tl.atomic_add({where}, {value.text}{_masked(mask)}, sem='relaxed')")
 
 
-def _beside(axes: tuple[Axis, ...], store: Store, wide: Buffer) -> list[Launch]:
+def _beside(axes: tuple[Axis, ...], store: Store, sums: Buffer) -> list[Launch]:
     """Of narrow floats, in any order: the buffer in float32, what is added to it there, and back."""
     buffer = store.access.buffer
     every = (Axis(1 + max([a.id for a in axes], default=0), prod(buffer.shape)),)
-    narrow, there = Access(buffer, (place_of(every),)), Access(wide, (place_of(every),))
+    narrow, there = Access(buffer, (place_of(every),)), Access(sums, (place_of(every),))
     first = Store(there, Value("cast", (Value("load", (), buffer.dtype, narrow),), FLOAT32))
-    added = Store(replace(store.access, buffer=wide), Value("cast", (store.value,), FLOAT32), store.mode)
+    added = Store(replace(store.access, buffer=sums), Value("cast", (store.value,), FLOAT32), store.mode)
     last = Store(narrow, Value("cast", (Value("load", (), FLOAT32, there),), buffer.dtype))
     return [map_launch(every, [first]), map_launch(axes, [added], _add), map_launch(every, [last])]
 
@@ -150,16 +154,49 @@ def _added(axes: tuple[Axis, ...], store: Store, shapes: Shapes) -> Launch:
     line_up(p, columns, p.put(f"{program(0, size_of(columns))} * {width}").text if programs > 1 else "0", width, 1)
     if not programs:
         return p.launch((0, 1))
+    blocks = _blocks(store, rows, apart, size_of(columns), programs)
+    size = prod(buffer.shape)
+    if blocks > 1:
+        block = p.put(program(1, size * (blocks + 1))).text
+        ends = [p.put(f"{k} * {p.arguments.integer(size)} // {p.arguments.integer(blocks)}") for k in (block, f"({block} + 1)")]
+    end = p.arguments.integer(size_of(rows))
     p.open()
-    spread(p, rows, p.put("row", (), p.level))
+    if blocks > 1:
+        line_up(p, rows, p.put("first", (), p.level).text, ROWS, 0, p.level)
+        flat, row = store.access.flat(), p.places.pop(0).text
+        at = p.affine(replace(flat, terms=tuple([t for t in flat.terms if t[0] not in apart])), wide(size)).text
+        own = f"({at} >= {ends[0].text}) & ({at} < {ends[1].text})" + (f" & {p.masks.pop(0).text}" if 0 in p.masks else "")
+        own = p.put(own, (0,), p.level).text
+        p.line(f"row = {_first(own, row, end)}")
+        p.open()
+    spread(p, rows, p.put("row + 0", (), p.level))
     p.forget()
     value = p.value(store.value)
     where, mask = p.target(store, value)
     there = p.put(f"tl.load({where}{_masked(mask)})", (1,), p.level).text
     p.write(where, _sum(there, value.text, buffer.dtype), buffer.dtype, mask)
     p.line("tl.debug_barrier()")  # the next row may be added to the same place, by another thread
-    p.close(f"for row in range(0, {p.arguments.integer(size_of(rows))}):")
-    return p.launch((programs, 1))
+    if blocks > 1:
+        p.line(f"row = {_first(f'{own} & ({row} > row)', row, end)}")
+        p.close(f"while row < {end}:")
+        p.close(f"for first in range(0, {end}, {ROWS}):")
+    else:
+        p.close(f"for row in range(0, {end}):")
+    return p.launch((programs, blocks))
+
+
+def _first(mine: str, row: str, end: str) -> str:
+    """The first of some rows; their end where there is none."""
+    return f"tl.reduce(tl.reduce(tl.where({mine}, {row}, {end}), 0, join_min), 0, join_min)"
+
+
+def _blocks(store: Store, rows: tuple[Axis, ...], apart: set[int], columns: int, programs: int) -> int:
+    """Into how many the places of a buffer are divided: none has less than a row of it, and with more programs there are than
+    processors, another would only read all places again."""
+    known: dict[int, frozenset] = {}
+    if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, known) & apart for v, _ in store.access.flat().gather):
+        return 1
+    return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(PROGRAMS, programs)))
 
 
 def _sum(a: str, b: str, form: Format) -> str:
