@@ -90,6 +90,8 @@ class _Local(threading.local):
 LOCAL = _Local()
 WRITING = threading.RLock()  # a part of an array is written by one thread at a time: others may be writing other parts
 BEING_WRITTEN: set[Any] = set()  # leaves that get their content when ``WRITING`` is free again: see ``at_once.in_own_memory``
+# thread -> what arrays held before its gradient's function wrote them, by id, with a weak reference: see ``landing.py``
+UNDO: dict[int, dict[int, tuple[Any, Node]]] = {}
 FOLLOWED = [0]  # changes whenever a view remembers by a weak reference what it was followed from
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)

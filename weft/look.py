@@ -7,13 +7,15 @@ keep their buffer and drop their inputs. What nobody looks at is computed unaske
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Sequence
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from weft import execute, held, unseen
-from weft.cell import BEING_WRITTEN, LOCAL, WRITING, Cell
+from weft.cell import BEING_WRITTEN, LOCAL, UNDO, WRITING, Cell
 from weft.errors import OF_RUNS, TraceError
 from weft.formats import INEXACT
 from weft.graph.loops import SCAN, every
@@ -50,14 +52,39 @@ def materialise(nodes: Sequence[Node], order: Sequence[Node] | None = None) -> N
     held.settled()
 
 
-def proven(node: Node) -> None:
-    """Compute what may fail behind a pending node that an array is about to hold, while that still has its content."""
-    order = topological((node,))
+def proven(nodes: Iterable[Node]) -> None:
+    """Compute what may fail behind nodes that arrays are about to hold, all of it while all arrays still have their content.
+
+    In traces and gradients nothing is computed: what they write lands when they are over.
+    """
+    pending = [n for n in nodes if n.value is None] if MAY_FAIL and not LOCAL.inside else None
+    if not pending:
+        return
+    order = topological(pending)
     failing = [n for n in order if n in MAY_FAIL and n.value is None]
-    if any([n.op is SCAN and any([i.op.raises and i.op is not SCAN for i in every(n.params["body"].graph)]) for n in failing]):
-        materialise((node,))
-    else:
-        materialise([n for n in failing if n.op is not SCAN])
+    loops = {n for n in failing if n.op is SCAN and _may_fail(n.params["body"].graph)}
+    wanted = [n for n in failing if n.op is not SCAN]
+    if loops:  # whether one fails shows when it has run, so what is made of it is computed in the same run
+        behind = loops
+        for n in order:
+            if any([i in behind for i in n.inputs]):
+                behind.add(n)
+        wanted += [n for n in pending if n in behind]
+    materialise(wanted)
+
+
+def _may_fail(body: Graph) -> bool:
+    return any([n.op.raises and n.op is not SCAN for n in every(body)])
+
+
+def noted(cell: Cell) -> None:
+    """Remember what a cell holds, if this thread's gradient is about to write it for the first time."""
+    undo = UNDO.get(get_ident())
+    if undo is None or LOCAL.trace is not None:
+        return
+    known = undo.get(id(cell))
+    if known is None or known[0]() is not cell:
+        undo[id(cell)] = (weakref.ref(cell), cell._node)
 
 
 def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:

@@ -20,7 +20,7 @@ from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.array.values import Value
 from weft.bind import bind
-from weft.cell import FOLLOWED, LOCAL, WRITING, read, write
+from weft.cell import FOLLOWED, LOCAL, UNDO, WRITING, read, write
 from weft.convert import as_node, assigned, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, FLOAT64, Format, same_kind
@@ -131,8 +131,10 @@ class Array(Habits):
         """Replace the content (of the same shape and dtype); a view writes through."""
         base = self._base
         if base is None:
-            if node.value is None and MAY_FAIL and not LOCAL.inside:
-                looking.proven(node)
+            if UNDO:
+                looking.noted(self)
+            if node.value is None and MAY_FAIL:
+                looking.proven((node,))
             write(self, node)
             if node.value is None and not (LOCAL.trace is None and at_once.computed(node)):
                 node.holder = held = _ref(self)

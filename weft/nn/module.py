@@ -12,6 +12,7 @@ from weft.errors import DTypeError
 from weft.formats import FLOATS
 from weft.functions import random
 from weft.functions.creation import asarray
+from weft.look import proven
 from weft.nn import weights
 from weft.nn.module_tree import ModuleTree
 from weft.nn.summary import Summary, summarise
@@ -75,9 +76,10 @@ class Module(ModuleTree):
         if kept not in FLOATS:
             raise DTypeError(f"astype: dtype must be a float dtype, not {kept}")
         trained = self.parameters()
-        for name, a in self.arrays().items():
-            if is_float(a.dtype):
-                a._set(cast(a.node, kept if name in trained else kept.computed))
+        arrays = {name: a for name, a in self.arrays().items() if is_float(a.dtype)}
+        proven([a.node for a in arrays.values()])
+        for name, a in arrays.items():
+            a._set(cast(a.node, kept if name in trained else kept.computed))
         return self
 
     def save(self, path: str | os.PathLike, dtype: Any = None) -> None:

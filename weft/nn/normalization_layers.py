@@ -81,17 +81,19 @@ class BatchNorm2d(Module):
         if self.num_features is None:
             first_batch(self, "num_features")
             self._make(x.shape[1])
-        return N.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(), self.eps
-        )
-
-    def _share(self) -> float | Array:
-        """The share of this batch in the running statistics."""
         count = self.num_batches_tracked
+        fresh = count + 1 if count is not None and self.training else count
+        out = N.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, self.training, self._share(fresh), self.eps
+        )
+        if count is not None and fresh is not count:
+            count[...] = fresh  # after the statistics: a batch that fails does not count
+        return out
+
+    def _share(self, count: Array | None) -> float | Array:
+        """The share of this batch in the running statistics, ``count`` being its number."""
         if count is None:
             return 0.0 if self.momentum is None else self.momentum
-        if self.training:
-            count[...] = count + 1
         return 1.0 / count.astype("float32")
 
     def extra_repr(self) -> str:

@@ -19,6 +19,7 @@ from weft.graph.node import Node
 from weft.nn.module import Module
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
+from weft.optim.together import Writes, write_together
 from weft.spelling import spelled
 from weft.transforms.tree import structure_changed
 
@@ -196,18 +197,27 @@ class Optimizer:
             touched = touched_rows(slopes[name], state_dtype(moving[name].dtype))
             rows[name], slopes[name] = touched or (None, slopes[name])
         slopes = self._clipped({name: slopes[name] for name in moving})
-        self.step_count[...] = self.step_count + 1
-        factor = 1.0 if self.schedule is None else self.schedule((self.step_count - 1).astype(FLOAT32))
+        count = self.step_count + 1
+        factor = 1.0 if self.schedule is None else self.schedule((count - 1).astype(FLOAT32))
         steps: dict[tuple[str, ...], _Step] = {}
+        writes: Writes = [(self.step_count, count)]
+        cells: set[int] = set()
         for name, p in moving.items():
             key = self._keys[name]
+            if id(p.cell) in cells:  # a parameter under two names moves twice
+                write_together(writes, slopes.values())
+                writes = []
+            cells.add(id(p.cell))
             member = self._member(key)
             if key not in steps:
                 wide = any(q.dtype == FLOAT64 for other, q in moving.items() if self._keys[other] == key)
-                t = self.step_count.astype(FLOAT64 if wide else FLOAT32)
+                t = count.astype(FLOAT64 if wide else FLOAT32)
                 rate = self._rate_of(key, lr, t.dtype)
-                steps[key] = _Step(rate if self.schedule is None else rate * factor, t, member._numbers_of(t, loss))
-            member._write(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
+                numbers = member.numbers(member.shared, t, loss)
+                writes += [(kept, numbers[number]) for number, kept in member.shared.items()]
+                steps[key] = _Step(rate if self.schedule is None else rate * factor, t, numbers)
+            writes += member._moved(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
+        write_together(writes)
 
     def rule(
         self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
@@ -313,19 +323,14 @@ class Optimizer:
             slopes = clip_by_value(slopes, self.clip_value)
         return slopes if self.clip_norm is None else clip_by_norm(slopes, self.clip_norm)
 
-    def _numbers_of(self, t: Array, loss: Array | None) -> dict[str, Array]:
-        found = self.numbers(self.shared, t, loss)
-        for name in self.shared:
-            self.shared[name][...] = found[name]
-        return found
-
     def _sparse(self, model: Any, parameters: dict[str, Array]) -> list[str]:
         """Those of the parameters of which only touched rows are updated."""
         layers = sparse_names(model)
         members = {name: self._member(self._keys[name]) for name in parameters}
         return [n for n, m in members.items() if m.by_element and parameters[n].ndim and (n in layers or m.sparse)]
 
-    def _write(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> None:
+    def _moved(self, p: Array, g: Array, state: dict[str, Array], step: _Step, rows: Node | None, sparse: bool) -> Writes:
+        """What a step writes: a parameter's state, and the parameter."""
         dtype = state_dtype(p.dtype)
         g = g if g.dtype == dtype else g.astype(dtype)
 
@@ -335,14 +340,11 @@ class Optimizer:
             return self.rule(value, g, {**state, **step.numbers}, step.rate, step.t)
 
         if rows is not None:
-            update_rows(p, g, rows, state, dtype, rule)
-        elif sparse:
-            update_where_touched(p, g, state, dtype, rule)
-        else:
-            fresh, changed = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only how it is kept
-            for slot, content in changed.items():
-                state[slot][...] = content
-            p[...] = fresh
+            return update_rows(p, g, rows, state, dtype, rule)
+        if sparse:
+            return update_where_touched(p, g, state, dtype, rule)
+        fresh, changed = rule(p if p.dtype == dtype else p.astype(dtype), g, state)  # float16 is only how it is kept
+        return [*[(state[slot], content) for slot, content in changed.items()], (p, fresh)]
 
     def _decayed(self, p: Array, g: Array, lr: Any) -> tuple[Array, Array]:
         """Parameter and gradient after weight decay."""

@@ -1,4 +1,7 @@
-"""Updates of the touched rows of a table only: nothing else of the table or of its state is read or written."""
+"""Updates of the touched rows of a table only: nothing else of the table or of its state is read or written.
+
+They give what is to be written, (where, what), so that all parameters of a step can be written together.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from weft.graph.primitives.call import call, cast
 from weft.graph.rows import parts_of, summed
 from weft.indexing import refuse_at_once
 from weft.nn.module import Module
+from weft.optim.together import Writes
 from weft.spelling import spelled
 
 Rule = Callable[[Array, Array, dict[str, Array]], tuple[Array, dict[str, Array]]]
@@ -40,8 +44,8 @@ def touched_rows(gradient: Array, dtype: np.dtype) -> tuple[Node, Array] | None:
     return rows.numbers, wrap(rows.values)
 
 
-def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> None:
-    """``rule`` at the rows ``numbers`` of a parameter and its state, written in place; ``g`` has these rows only."""
+def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
+    """``rule`` at the rows ``numbers`` of a parameter and its state; ``g`` has these rows only."""
 
     refuse_at_once((numbers,))
 
@@ -49,16 +53,18 @@ def update_rows(p: Array, g: Array, numbers: Node, state: dict[str, Array], dtyp
         return wrap(cast(call.gather(a.node, numbers, axes=(0,)), spelled(dtype)))
 
     fresh, changed = rule(at(p), g, {slot: at(content) for slot, content in state.items()})
-    for target, content in (*((state[slot], content) for slot, content in changed.items()), (p, fresh)):
+
+    def into(target: Array, content: Array) -> Array:
         rows = cast(content.node, target.node.dtype)
-        target[...] = wrap(call.scatter(target.node, rows, numbers, axes=(0,), mode="own"))
+        return wrap(call.scatter(target.node, rows, numbers, axes=(0,), mode="own"))
+
+    return [(target, into(target, content)) for target, content in (*[(state[s], c) for s, c in changed.items()], (p, fresh))]
 
 
-def update_where_touched(p: Array, g: Array, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> None:
+def update_where_touched(p: Array, g: Array, state: dict[str, Array], dtype: np.dtype, rule: Rule) -> Writes:
     """The same from a gradient that is an array already: rows that are zero throughout were not touched."""
     touched: Array = not_equal(g, 0).any(axis=tuple(range(1, g.ndim)), keepdims=True) if g.ndim > 1 else not_equal(g, 0)
     before = p.astype(dtype)
     fresh, changed = rule(before, g, state)
-    for slot, content in changed.items():
-        state[slot][...] = where(touched, content, state[slot])
-    p[...] = where(touched, fresh, before)
+    kept = [(state[slot], where(touched, content, state[slot])) for slot, content in changed.items()]
+    return [*kept, (p, where(touched, fresh, before))]

@@ -9,6 +9,7 @@ from weft.array import Array
 from weft.functions.elementwise import abs as absolute
 from weft.optim.clipping import global_norm
 from weft.optim.optimizer import Optimizer, named_arrays
+from weft.optim.together import write_together
 
 
 class SAM(Optimizer):
@@ -92,8 +93,7 @@ class SAM(Optimizer):
         else:
             factor = self.rho / (global_norm({name: slopes[name] for name in home}) + 1e-12)
             climb = {name: factor * slopes[name] for name in home}
-        for name, p in parameters.items():
-            p[...] = home[name] + climb[name]
+        write_together([(p, home[name] + climb[name]) for name, p in parameters.items()])
         try:
             there = gradient_at()
         finally:

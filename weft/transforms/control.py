@@ -19,6 +19,7 @@ from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.indexing import as_ints
+from weft.look import proven
 from weft.transforms.trace import Trace
 from weft.transforms.tree import flatten, is_container, unflatten
 
@@ -115,6 +116,8 @@ def scan(
         SCAN, *carries, *rows, *constants, body=body, carries=len(carries), xs=len(rows), length=steps, reverse=bool(reverse)
     )
     results = [item(loop, k) for k in range(len(carries) + len(outs))]
+    if state:  # a loop that fails has written nothing
+        proven(results)
     for array, node in zip(state, results[first : len(carries)], strict=True):
         array._set(node)
     return _back(c_tree, results[:first], starts), _back(y_tree, results[len(carries) :])

@@ -25,6 +25,7 @@ from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
 from weft.transforms.aliases import touch
+from weft.transforms.landing import landed, set_aside
 from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
 
 _IDENTITY = TABLE["identity"]
@@ -75,14 +76,18 @@ class _Argument:
         self.value = (value if is_module(value) else given[0]) if whole else _rebuilt(value, given)
 
     def enter(self) -> None:
+        noting_again = set_aside()
         for array, _, fresh in self.swapped:
             array._set(fresh)
+        noting_again()
 
     def leave(self, land: bool) -> None:
         """Give parameters their nodes back, unless the function wrote them; ``land`` writes to other arguments."""
+        noting_again = set_aside()
         for array, node, fresh in self.swapped:
             if array.node is fresh:
                 array._set(node)
+        noting_again()
         for array, handle, fresh in self.copies:
             if land and handle._node is not fresh:
                 array._set(handle._node)
@@ -242,8 +247,7 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
     (14.0, array([2., 4., 6.], dtype=float32))
     """
 
-    @functools.wraps(f)
-    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         name = _name(f)
         numbers = _numbers(argnums, len(args), name)
         known: dict[int, Node] = {}
@@ -278,6 +282,10 @@ def value_and_grad(f: Callable, argnums: int | Sequence[int] = 0, has_aux: bool 
             value, aux = a.own(value), a.own(aux)
         gradient = gradients[0] if isinstance(argnums, int) else tuple(gradients)
         return ((value, aux) if has_aux else value), gradient
+
+    @functools.wraps(f)
+    def differentiated(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return landed(both, args, kwargs)
 
     return differentiated
 
@@ -343,6 +351,10 @@ def vjp(f: Callable, *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...
     >>> pull(wf.array([1.0, 10.0]))
     (array([ 2., 40.], dtype=float32),)
     """
+    return landed(_pulled, (f, primals), {})
+
+
+def _pulled(f: Callable, primals: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     name = _name(f)
     known: dict[int, Node] = {}
     chosen = [_Argument(p, f"vjp of {name}: argument {k}", known) for k, p in enumerate(primals)]

@@ -19,7 +19,7 @@ from weft.graph.batching import Batched, batch
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
-from weft.look import look
+from weft.look import look, proven
 from weft.transforms.aliases import check_writable, touch
 from weft.transforms.trace import VmapTrace
 from weft.transforms.tree import flatten, is_container, is_module, unflatten
@@ -84,15 +84,19 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
         changed = [m for m in given if m.handle._node is not m.node]
         _refuse_aliases(given, changed, trace, {id(cell) for cell, _ in writes}, f"vmap of {name}")
         done = batch([*nodes, *(n for _, n in writes), *(m.handle._node for m in changed)], mapping)
-        for (cell, _), (node, dim) in zip(writes, done[len(nodes) : len(nodes) + len(writes)], strict=True):
+        for node, dim in done[len(nodes) : len(nodes) + len(writes)]:
             if dim is not None:
                 raise ShapeError(
                     f"vmap of {name}: the function writes an array from outside (shape {node.shape} for all examples); "
                     "one array cannot hold every example's value: return it instead"
                 )
+        ends = zip(changed, done[len(nodes) + len(writes) :], strict=True)
+        wholes = [_placed(node, dim, m.axis, size) for m, (node, dim) in ends]
+        if writes or changed:  # what fails has written nothing
+            proven([*[node for node, _ in done], *wholes])
+        for (cell, _), (node, _) in zip(writes, done[len(nodes) :], strict=False):
             cell._set(node)  # type: ignore[attr-defined]
-        for m, (node, dim) in zip(changed, done[len(nodes) + len(writes) :], strict=True):
-            whole = _placed(node, dim, m.axis, size)
+        for m, whole in zip(changed, wholes, strict=True):
             if isinstance(m.given, Array):
                 m.given._set(whole)
             else:
