@@ -84,6 +84,11 @@ def _complex_node(value: complex, dtype: Format) -> Node:
     return input_leaf((), dtype, execute.to_buffer(np.asarray(value).astype(dtype.numpy)))
 
 
+def _alone(x: bool | int | float | complex) -> Format:
+    """The format of a Python number that meets no array."""
+    return UINT64 if type(x) is int and x > INT64.greatest else spelled(type(x))
+
+
 def given_node(x: Given, dtype: Format) -> Node:
     """The same of an int of which only the call tells the value: an argument, too, where ``dtype`` holds it."""
     if dtype in COMPLEX:
@@ -129,8 +134,10 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         return x.node  # type: ignore[attr-defined]
     kind = type(x)
     if kind in _NUMBERS:
-        return number_node(x, weak(kind, like) if like is not None else spelled(kind))
+        return number_node(x, weak(kind, like) if like is not None else _alone(x))
     if kind is Given:
+        if like is None and _alone(x.value) is UINT64:
+            return as_node(x.here())
         return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
     if isinstance(x, np.ndarray | np.generic):
         return numpy_node(np.asarray(x))
@@ -252,8 +259,12 @@ def _refuse(value: Any, dtype: Format) -> None:
 
 
 def _list_assigned(value: Any, dtype: Format) -> Node:
-    if not any([issubclass(kind, Cell) for kind in _kinds(value)]):
+    kinds = _kinds(value)
+    if not any([issubclass(kind, Cell) for kind in kinds]):
         value = asked(value)
+        if any([issubclass(kind, np.generic) and np.dtype(kind).isbuiltin != 1 for kind in kinds]):
+            for leaf in leaves(value):  # ml_dtypes' scalars become any integer, whatever they hold
+                _refuse(leaf, dtype)
         try:
             return numpy_node(_as_numpy(value, dtype))
         except (ValueError, TypeError, OverflowError):
@@ -396,15 +407,9 @@ def _rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
 def items(*xs: Any) -> tuple[Node, ...]:
     """The nodes of what is to lie in one array, in the dtype for all of them: Python's numbers count as what they are alone, as
     NumPy counts them, so an integer is int64 whatever lies beside it. None of them loses digits on the way."""
-    found, dtype = common([_wide(x) for x in xs], promote, lambda kind, form: promote(form, spelled(kind)))
+    xs = tuple([as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs])
+    found, dtype = common(xs, promote, lambda kind, form: promote(form, spelled(kind)))
     return tuple([in_dtype(x, dtype) for x in found])
-
-
-def _wide(x: Any) -> Any:
-    """An integer that int64 cannot hold as uint64; what else there is as it is."""
-    if not is_int(x) or (value := x if type(x) is int else x.value) <= INT64.greatest:
-        return x
-    return number_node(value if type(x) is int else x.here(), UINT64)
 
 
 def operands(*xs: Any) -> tuple[Node, ...]:
