@@ -148,8 +148,9 @@ def test_derivatives_go_through_lists() -> None:
     """Of lists of scalars alone, too, whose values are there."""
     x = wf.float32(2.0)
     for f, slope in (
-        (lambda s: wf.array([s, s * s]).sum(), 5.0), (lambda s: wf.array([s, s]).sum(), 2.0), (lambda s: wf.stack([s, 1, s]).sum(), 2.0),
-        (lambda s: wf.array([s, s], dtype="float64").sum(), 2.0), (lambda s: (wf.array([[s, 0.5]]) ** 2).sum(), 4.0),
+        (lambda s: wf.array([s, s * s]).sum(), 5.0), (lambda s: wf.array([s, s]).sum(), 2.0),
+        (lambda s: wf.stack([s, 1, s]).sum(), 2.0), (lambda s: wf.array([s, s], dtype="float64").sum(), 2.0),
+        (lambda s: (wf.array([[s, 0.5]]) ** 2).sum(), 4.0),
     ):
         assert float(wf.grad(f)(x)) == slope
         assert float(wf.jit(wf.grad(f))(x)) == slope

@@ -1,4 +1,4 @@
-"""Scalars that are written into arrays of other dtypes, and listed for them: what NumPy refuses is refused, what it cuts is cut."""
+"""Scalars that are written into arrays of other dtypes, or listed for them: what NumPy refuses is refused, the rest is cast."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a[()] of a view": lambda xp, a, x: a[1:2].reshape(()).__setitem__((), x), "fill": lambda xp, a, x: a.fill(x),
     "a[[0, 2]]": lambda xp, a, x: a.__setitem__([0, 2], x), "mask": lambda xp, a, x: a.__setitem__(a == 0, x),
     "a[:2] = [x, 1]": lambda xp, a, x: a.__setitem__(slice(0, 2), [x, 1]), "list": lambda xp, a, x: xp.array([x], dtype=a.dtype),
-    "list of two": lambda xp, a, x: xp.array([x, x], dtype=a.dtype), "beside 1": lambda xp, a, x: xp.array([[1], [x]], dtype=a.dtype),
+    "list of two": lambda xp, a, x: xp.array([x, x], dtype=a.dtype),
+    "beside 1": lambda xp, a, x: xp.array([[1], [x]], dtype=a.dtype),
     "array": lambda xp, a, x: xp.array(x, dtype=a.dtype), "asarray": lambda xp, a, x: xp.asarray(x, dtype=a.dtype),
     "full": lambda xp, a, x: xp.full(2, x, dtype=a.dtype), "full_like": lambda xp, a, x: xp.full_like(a, x),
     "put": lambda xp, a, x: xp.put(a, [0], x), "place": lambda xp, a, x: xp.place(a, xp.array([True, False, True]), [x]),
@@ -123,7 +124,7 @@ def test_the_sentence_is_that_of_python_numbers() -> None:
             (lambda x=x: a.__setitem__(0, x), ""), (lambda x=x: a.fill(x), "fill: value: "),
             (lambda x=x: wf.array([1, x], dtype="int8"), r"array: object\[1\]: "),
         ):
-            with pytest.raises(OverflowError, match=f"^{name}the Python integer 300 is out of bounds for int8; cast the array first"):
+            with pytest.raises(OverflowError, match=f"^{name}the Python integer 300 is out of bounds for int8; cast the array"):
                 call()
     for x in (wf.float64("nan"), wf.bfloat16("nan")):
         with pytest.raises(ValueError, match=r"^fill: value: nan cannot be held by int8: integers have no NaN"):

@@ -33,6 +33,7 @@ from weft.functions.common import (
 from weft.functions.complexes import imag, iscomplexobj, real
 from weft.functions.creation import asarray
 from weft.functions.elementwise import absolute, isnan, remainder, stop_gradient
+from weft.functions.forms import shape as shape_of
 from weft.functions.joining import concat
 from weft.functions.known import at_hand, leaf
 from weft.functions.products import cumulative_sum
@@ -299,7 +300,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
             interp(x, xp, part(fp), None if left is None else part(left), None if right is None else part(right), period)
             for part in (real, imag)
         ]
-        return wrap(op("complex", re.node, where(isnan(asarray(x)), 0, im).node))
+        known = im if shape_of(xp) == (1,) and period is None else where(isnan(asarray(x)), 0, im)
+        return wrap(op("complex", re.node, known.node))
     at, place, height = (floating(n) for n in operands(x, xp, fp))
     if DEFAULT.wide:  # then as in NumPy, which computes in float64
         at, place, height = (cast(n, FLOAT64) for n in (at, place, height))
@@ -366,7 +368,7 @@ def _between(xp: Any, behind: Any, q: Any, points: Any, values: Any, left: Any =
     inside = xp.where(q == x1, y1, xp.where(xp.isnan(inside), xp.constant(other), inside))
     found = xp.where(q < points[0], values[0] if left is None else left, inside)
     found = xp.where(q > points[-1], values[-1] if right is None else right, found)
-    return xp.where(xp.isnan(q), q, found)
+    return xp.where(xp.isnan(q), values[0] if points.size == 1 else q, found)  # NumPy's one point is everywhere that no side is
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:
