@@ -166,7 +166,7 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
 
 
 def _ours(value: Any) -> bool:
-    """Whether a value is documented where it is made: functions and classes of weft, but no dtypes, and no wrapped ones of NumPy."""
+    """Whether a value is documented where it is made: functions and classes of weft, but no dtypes, and not what NumPy made."""
     home = getattr(inspect.unwrap(value), "__module__", "weft")
     return callable(value) and not isinstance(value, weft.dtypes.DType) and home.startswith("weft")
 

@@ -23,6 +23,7 @@ from weft.formats import (
     FROM_NUMPY,
     INEXACT,
     INT64,
+    INTEGERS,
     UINT64,
     Format,
     converted,
@@ -243,27 +244,36 @@ def assigned(value: Any, dtype: Format) -> Node:
 
 
 def stored(value: Any, dtype: Format) -> Node:
-    """As :func:`assigned`, where elements, slices and items of lists are assigned to. There NumPy takes its scalars for Python's
-    numbers, but where the array is unsigned."""
+    """As :func:`assigned`, where elements, slices and items of lists are assigned to: there NumPy takes its scalars for Python's
+    numbers."""
     _refuse(value, dtype)
     return assigned(value, dtype)
 
 
 def _refuse(value: Any, dtype: Format) -> None:
-    """Look at a scalar, outside of traces, and refuse it where signed integers of ``dtype`` do not hold its number."""
-    if dtype.kind == "signed" and LOCAL.trace is None and (isinstance(value, np.generic) or getattr(value, "is_value", False)):
-        have = FROM_NUMPY.get(value.dtype)
-        if have is not None and have not in COMPLEX and not holds(dtype, have):
-            number = one(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
-            _whole(value, float(number) if have in FLOATS else int(number), dtype)
+    """Look at a scalar, outside of traces, and refuse it where integers of ``dtype`` do not hold its number.
+
+    Unsigned ones take what 64 bits hold modulo their size, as in NumPy.
+    """
+    if dtype not in INTEGERS or LOCAL.trace is not None:
+        return
+    if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
+        return
+    have, signed = FROM_NUMPY.get(value.dtype), dtype.kind == "signed"
+    if have is None or not (have in FLOATS or (signed and have in INTEGERS and not holds(dtype, have))):
+        return
+    found = one(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
+    number = float(found) if have in FLOATS else int(found)
+    if signed or not INT64.least <= number <= UINT64.greatest:
+        _whole(value, number, dtype)
 
 
 def _list_assigned(value: Any, dtype: Format) -> Node:
     kinds = _kinds(value)
     if not any([issubclass(kind, Cell) for kind in kinds]):
         value = asked(value)
-        if any([issubclass(kind, np.generic) and np.dtype(kind).isbuiltin != 1 for kind in kinds]):
-            for leaf in leaves(value):  # ml_dtypes' scalars become any integer, whatever they hold
+        if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):
+            for leaf in leaves(value):  # what NumPy does not refuse: infinities of ml_dtypes', and for unsigned integers
                 _refuse(leaf, dtype)
         try:
             return numpy_node(_as_numpy(value, dtype))

@@ -307,8 +307,8 @@ class Array(Habits):
         mask = mask_of(index, node.shape) if chosen is None else None
         if chosen is None and mask is None:
             chosen = select(index, node.shape)  # a wrong index is told before a wrong value
-        chosen_by_arrays = mask is not None or (chosen is not None and chosen.axes)
-        given = (assigned if chosen_by_arrays else stored)(value, node.dtype)
+        by_arrays = mask is not None or (chosen is not None and chosen.axes)
+        given = assigned(value, node.dtype) if by_arrays else stored(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
             self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))
