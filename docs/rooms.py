@@ -166,8 +166,8 @@ def entry(name: Name, known: dict[int, str]) -> list[str]:
 
 
 def _ours(value: Any) -> bool:
-    """Whether a value is documented where it is made: functions and classes of weft, but no dtypes."""
-    home = getattr(value, "__module__", "weft")
+    """Whether a value is documented where it is made: functions and classes of weft, but no dtypes, and not what NumPy made."""
+    home = getattr(inspect.unwrap(value), "__module__", "weft")
     return callable(value) and not isinstance(value, weft.dtypes.DType) and home.startswith("weft")
 
 

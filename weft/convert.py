@@ -14,10 +14,27 @@ from weft import execute
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
 from weft.errors import DTypeError, ShapeError, place_of, short, told, warn
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, Format, converted, promote, weak
-from weft.given import Given, asked, fits
+from weft.formats import (
+    BOOL,
+    COMPLEX,
+    DEFAULT,
+    FLOAT64,
+    FLOATS,
+    FROM_NUMPY,
+    INEXACT,
+    INT64,
+    INTEGERS,
+    UINT64,
+    Format,
+    converted,
+    holds,
+    promote,
+    weak,
+)
+from weft.given import Given, asked, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
+from weft.look import one
 from weft.spelling import of_any_order, spelled
 
 _NUMBERS = (bool, int, float, complex)
@@ -47,8 +64,12 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
     try:
         return constant(value, dtype)
     except OverflowError:
-        what = f"the Python integer {value} is out of bounds for {dtype.name}; cast the array first"
-        raise OverflowError(f"{told(value)}{what}") from None
+        raise _beyond(value, value, dtype) from None
+
+
+def _beyond(given: Any, value: float | int, dtype: Format) -> OverflowError:
+    """What is said of an integer out of range; ``given``: as the user has written it."""
+    return OverflowError(f"{told(given)}the Python integer {value} is out of bounds for {dtype.name}; cast the array first")
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:
@@ -62,6 +83,11 @@ def _complex_node(value: complex, dtype: Format) -> Node:
     if LOCAL.trace is not None:
         return constant(value, dtype)
     return input_leaf((), dtype, execute.to_buffer(np.asarray(value).astype(dtype.numpy)))
+
+
+def _alone(x: bool | int | float | complex) -> Format:
+    """The format of a Python number that meets no array."""
+    return UINT64 if type(x) is int and x > INT64.greatest else spelled(type(x))
 
 
 def given_node(x: Given, dtype: Format) -> Node:
@@ -109,8 +135,10 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         return x.node  # type: ignore[attr-defined]
     kind = type(x)
     if kind in _NUMBERS:
-        return number_node(x, weak(kind, like) if like is not None else spelled(kind))
+        return number_node(x, weak(kind, like) if like is not None else _alone(x))
     if kind is Given:
+        if like is None and _alone(x.value) is UINT64:
+            return as_node(x.here())
         return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
     if isinstance(x, np.ndarray | np.generic):
         return numpy_node(np.asarray(x))
@@ -194,36 +222,74 @@ def assigned(value: Any, dtype: Format) -> Node:
     Raises
     ------
     ValueError, OverflowError
-        for a NaN, an infinity or a number out of range that integers are to hold (of arrays only their dtype is known).
+        for a NaN, an infinity or a number out of range that integers are to hold (of arrays only their dtype is known, and
+        Scalars are taken for such, but in lists, see :func:`stored`).
     """
     kind = type(value)
     if kind in _NUMBERS:
         if kind is not float or dtype in INEXACT:
             return number_node(value, dtype)
-        return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, dtype), dtype)
+        return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, value, dtype), dtype)
     if kind is Given:
         fine = dtype in INEXACT or fits(value.value, dtype)
         return given_node(value, dtype) if fine else assigned(value.here(), dtype)
     if isinstance(value, Cell):
         held: Any = value
         return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf" and dtype not in FLOATS:
-        return assigned(value.item(), dtype)
     if value is None or isinstance(value, str | bytes):
         return _read_as(value, dtype)
-    if isinstance(value, list | tuple) and not any(isinstance(leaf, Cell) for leaf in leaves(value)):
+    if isinstance(value, list | tuple):
+        return _list_assigned(value, dtype)
+    return cast(as_node(value, dtype), dtype)
+
+
+def stored(value: Any, dtype: Format) -> Node:
+    """As :func:`assigned`, where elements, slices and items of lists are assigned to: there NumPy takes its scalars for Python's
+    numbers."""
+    _refuse(value, dtype)
+    return assigned(value, dtype)
+
+
+def _refuse(value: Any, dtype: Format) -> None:
+    """Look at a scalar, outside of traces, and refuse it where integers of ``dtype`` do not hold its number.
+
+    Unsigned ones take what 64 bits hold modulo their size, as in NumPy.
+    """
+    if dtype not in INTEGERS or LOCAL.trace is not None:
+        return
+    if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
+        return
+    have, signed = FROM_NUMPY.get(value.dtype), dtype.kind == "signed"
+    if have is None or not (have in FLOATS or (signed and have in INTEGERS and not holds(dtype, have))):
+        return
+    found = one(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
+    number = float(found) if have in FLOATS else int(found)
+    if signed or not INT64.least <= number <= UINT64.greatest:
+        _whole(value, number, dtype)
+
+
+def _list_assigned(value: Any, dtype: Format) -> Node:
+    kinds = _kinds(value)
+    if not any([issubclass(kind, Cell) for kind in kinds]):
         value = asked(value)
+        if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):
+            for leaf in leaves(value):  # what NumPy does not refuse: infinities of ml_dtypes', and for unsigned integers
+                _refuse(leaf, dtype)
         try:
             return numpy_node(_as_numpy(value, dtype))
         except (ValueError, TypeError, OverflowError):
             _from_list(value, value)  # what is no array at all is said in its own words
             for leaf in leaves(value):
-                assigned(leaf, dtype)
+                stored(leaf, dtype)
             raise
-    if isinstance(value, list | tuple):
-        found = _listed(value)
-        return cast(found if isinstance(found, Node) else in_dtype(found, _exact(dtype)), dtype)
-    return cast(as_node(value, dtype), dtype)
+    found = list(leaves(value))
+    if all([isinstance(x, Cell) and not getattr(x, "weak", False) for x in found]):
+        nodes = [x.node for x in found]
+        if all([n.dtype is nodes[0].dtype for n in nodes]):  # cast as one
+            for x in found:
+                _refuse(x, dtype)
+            return cast(_joined(value, nodes, nodes[0].dtype), dtype)
+    return _joined(value, [stored(x, dtype) for x in found], dtype)
 
 
 def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
@@ -249,15 +315,18 @@ def _exact(dtype: Format) -> Format:
     return dtype if dtype in INEXACT else FLOAT64
 
 
-def _whole(value: float, dtype: Format) -> int:
-    """A float that integers are to hold, cut towards zero."""
+def _whole(given: Any, value: float, dtype: Format) -> int:
+    """A number that integers are to hold, cut towards zero; ``given``: as the user has written it."""
     try:
-        return int(value)
+        found = int(value)
     except (ValueError, OverflowError) as error:
         raise type(error)(
-            f"{told(value)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as "
+            f"{told(given)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as "
             "with .astype('float32')"
         ) from None
+    if not dtype.least <= found <= dtype.greatest:
+        raise _beyond(given, found, dtype)
+    return found
 
 
 def _from_list(x: Any, given: Any) -> np.ndarray:
@@ -279,11 +348,8 @@ def _listed(x: Any) -> Any:
     if any([issubclass(kind, Cell) for kind in kinds]):
         if not foreign and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
             return _Varying(x)
-        nodes = operands(*leaves(x))
-        flat = not any([isinstance(item, list | tuple) for item in x])
-        if flat and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
-            return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], nodes[0].dtype.numpy))
-        return _rows(x, iter(nodes))
+        nodes = items(*leaves(x))
+        return _joined(x, nodes, nodes[0].dtype)
     array = _from_list(x, given)
     weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
     if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
@@ -305,7 +371,7 @@ class _Varying:
         self.items = items
 
     def as_dtype_node(self, dtype: Format) -> Node:
-        return _rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)))
+        return _rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)), dtype)
 
 
 def _kinds(x: Any) -> set[type]:
@@ -326,16 +392,34 @@ def leaves(x: Any) -> Iterator[Any]:
             yield item
 
 
-def _rows(x: Any, nodes: Iterator[Node]) -> Node:
-    """Nested lists with Arrays in them, whose leaves are ``nodes`` of one dtype: stacked lazily."""
-    parts = [_rows(item, nodes) if isinstance(item, list | tuple) else next(nodes) for item in x]
+def _joined(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
+    """As :func:`_rows`, but at once where ``x`` holds only numbers that are there."""
+    flat = not any([isinstance(item, list | tuple) for item in x])
+    if flat and not LOCAL.keep and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
+        return numpy_node(np.array([execute.first(n.value, n.dtype) for n in nodes], dtype.numpy))
+    return _rows(x, iter(nodes), dtype)
+
+
+def _rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
+    """Nested lists with Arrays in them, whose leaves are ``nodes`` of ``dtype``: stacked lazily."""
+    if not x:
+        return numpy_node(np.zeros(0, dtype.numpy))
+    parts = [_rows(item, nodes, dtype) if isinstance(item, list | tuple) else next(nodes) for item in x]
     shapes = {n.shape for n in parts}
     if len(shapes) != 1:
-        what = sorted(shapes) or "an empty list"
+        what = sorted(shapes)
         raise ShapeError(f"{told(x)}cannot make an array of a list whose items have different shapes: {what}")
     (shape,) = shapes
     rows = [bind(TABLE["reshape"], n, shape=(1, *shape)) for n in parts]
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
+
+
+def items(*xs: Any) -> tuple[Node, ...]:
+    """The nodes of what is to lie in one array, in the dtype for all of them: Python's numbers count as what they are alone, as
+    NumPy counts them, so an integer is int64 whatever lies beside it. None of them loses digits on the way."""
+    xs = tuple([as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs])
+    found, dtype = common(xs, promote, lambda kind, form: promote(form, spelled(kind)))
+    return tuple([in_dtype(x, dtype) for x in found])
 
 
 def operands(*xs: Any) -> tuple[Node, ...]:

@@ -142,3 +142,12 @@ def test_no_chances(count: int) -> None:
         wf.random.choice(count, 5, p=one / 0.0 if one[0] else np.where(one, np.inf, one))
     assert wf.random.choice(count, 5, p=one).tolist() == [1] * 5
     assert wf.random.choice(count, 0, replace=False, p=one).shape == (0,)
+
+
+def test_choice_among_nothing() -> None:
+    for options in ({"key": wf.random.key(1)}, {}, {"replace": False}):
+        assert wf.random.choice(0, size=(0,), **options).shape == (0,)
+        for of, error in ((wf.random.choice, ValueError), (np.random.choice, ValueError)):
+            given = {k: v for k, v in options.items() if k != "key" or of is wf.random.choice}
+            with pytest.raises(error, match="choice: p is empty" if of is wf.random.choice else "probabilities"):
+                of(0, size=(0,), p=[], **given)

@@ -224,3 +224,18 @@ def test_means_in_integers_as_numpys(dtype: str, axis: int | tuple | None) -> No
                 want = np.mean(x, axis=axis, dtype=dtype, keepdims=keepdims, where=mask)
                 check(wf.mean(wf.array(x), axis=axis, dtype=dtype, keepdims=keepdims, where=mask), want, dtype=np.dtype(dtype))
     assert wf.array([1, 2, 4]).mean(dtype=int) == 2 and wf.array([-1.9, -2.9]).mean(dtype="int8") == -1
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "nanmean", "nanvar", "nanstd"])
+def test_the_dtype_that_is_asked_for(name: str) -> None:
+    """It is that of the result, a complex one too, though what is spread around a mean is real without being asked for."""
+    x = np.array([[1, 0, 3], [1, 2, 1]])
+    with wf.default_dtype("float64"):
+        for own in ("bool", "int64", "float32", "float64", "complex64", "complex128"):
+            for dtype in (None, "float32", "float64", "complex64", "complex128"):
+                if own.startswith("complex") and dtype is not None and dtype.startswith("float"):
+                    continue  # weft refuses to drop imaginary parts
+                found = getattr(wf, name)(wf.array(x.astype(own)), axis=1, dtype=dtype)
+                want = getattr(np, name)(x.astype(own), axis=1, dtype=dtype)
+                assert found.dtype == want.dtype, (own, dtype)
+                np.testing.assert_allclose(found.numpy(), want, rtol=1e-5)

@@ -2,6 +2,7 @@
 
 import collections
 import inspect
+import pickle
 from typing import Any
 
 import ml_dtypes
@@ -89,3 +90,13 @@ def test_the_rest_is_handed_on() -> None:
     wf.testing.assert_(wf.array(True)[()])
     with pytest.raises(AssertionError, match="key='b'"):
         wf.testing.assert_equal({"a": x, "b": x}, {"a": x, "b": x + 1})
+
+
+@pytest.mark.parametrize("module", [wf, wf.testing, wf.linalg, wf.fft, wf.random, wf.emath], ids=lambda m: m.__name__)
+def test_functions_may_be_pickled(module: Any) -> None:
+    """By their names, as Python's functions are."""
+    named = {name: getattr(module, name) for name in dir(module) if name[0] != "_"}
+    functions = {name: f for name, f in named.items() if inspect.isfunction(f)}
+    assert len(functions) > 5
+    for name, f in functions.items():
+        assert pickle.loads(pickle.dumps(f)) is f, name

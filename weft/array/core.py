@@ -21,7 +21,7 @@ from weft.array.operators import install
 from weft.array.values import Value
 from weft.bind import bind
 from weft.cell import FOLLOWED, LOCAL, UNDO, WRITING, read, write
-from weft.convert import as_node, assigned, cast
+from weft.convert import as_node, assigned, cast, stored
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
@@ -294,7 +294,7 @@ class Array(Habits):
         if type(value) in (float, int) and LOCAL.trace is None and at_once.part_written(self, self._onward(()), value):
             return
         node = self.node
-        self._set(fitted(assigned(value, node.dtype), node.shape))
+        self._set(fitted(stored(value, node.dtype), node.shape))
 
     def _write(self, index: Any, chosen: Selection | None, value: Any) -> None:
         if chosen is not None:
@@ -309,7 +309,8 @@ class Array(Habits):
         mask = mask_of(index, node.shape) if chosen is None else None
         if chosen is None and mask is None:
             chosen = select(index, node.shape)  # a wrong index is told before a wrong value
-        given = assigned(value, node.dtype)
+        by_arrays = mask is not None or (chosen is not None and chosen.axes)
+        given = assigned(value, node.dtype) if by_arrays else stored(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
             self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))

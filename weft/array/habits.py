@@ -16,6 +16,7 @@ from weft.array.destination import asked
 from weft.array.flags import Flags
 from weft.array.methods import Methods
 from weft.cell import LOCAL
+from weft.errors import ShapeError
 from weft.spelling import spelled
 from weft.views import view_step
 
@@ -117,7 +118,10 @@ class Habits(Methods):
         return weft
 
     def fill(self, value: Any) -> None:
-        """Write ``value`` everywhere."""
+        """Write ``value``, which is one number, everywhere."""
+        shape = (len(value),) if isinstance(value, list | tuple) else getattr(value, "shape", ())
+        if shape:
+            raise ShapeError(f"fill: value has shape {tuple(shape)}; one number is needed")
         self[...] = value
 
     def __contains__(self, value: Any) -> bool:

@@ -142,6 +142,7 @@ def _variance(
     function: str, x: Any, axis: Axis, dtype: Any, ddof: float, keepdims: bool, where: Any, out: Any, known: Any = None,
 ) -> tuple[Node, Format]:
     value, result = _working(function, node(x, function, "a"), dtype, out)
+    result = result.part if dtype is None else result
     axes = axis_tuple(axis, len(value.shape), function) if where is True else axes_of(axis, value.shape, function)
     mask = _mask(function, where, value)
     centre = _mean(value, axes, True, mask) if known is None else cast(node(known, function, "mean"), value.dtype)
@@ -154,10 +155,10 @@ def _variance(
         zero = number(0, distance.dtype)
         total = reduced("reduce_sum", op("where", mask, op("square", distance), zero), axes, keepdims)
         count = reduced("reduce_sum", cast(mask, distance.dtype), axes, keepdims)
-        return op("divide", total, op("maximum", op("subtract", count, number(ddof, distance.dtype)), zero)), result.part
+        return op("divide", total, op("maximum", op("subtract", count, number(ddof, distance.dtype)), zero)), result
     total = reduced("reduce_sum", bind(TABLE["square"], distance), axes, keepdims)
     freedom = extent_of(value.shape, axes) - ddof
-    return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result.part
+    return bind(TABLE["divide"], total, number(freedom if freedom > 0 else 0, total.dtype)), result
 
 
 def var(

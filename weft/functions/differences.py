@@ -12,7 +12,7 @@ from weft.array.meaning import no_complex
 from weft.cell import LOCAL
 from weft.convert import array_operands, operands
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -30,8 +30,10 @@ from weft.functions.common import (
     sliced,
     whole,
 )
-from weft.functions.complexes import iscomplexobj
-from weft.functions.elementwise import absolute, isnan, remainder
+from weft.functions.complexes import imag, iscomplexobj, real
+from weft.functions.creation import asarray
+from weft.functions.elementwise import absolute, isnan, remainder, stop_gradient
+from weft.functions.forms import shape as shape_of
 from weft.functions.joining import concat
 from weft.functions.known import at_hand, leaf
 from weft.functions.products import cumulative_sum
@@ -293,10 +295,16 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     for given, name in ((x, "x"), (xp, "xp")):
         if iscomplexobj(given):
             raise DTypeError(f"interp: {name} is {node(given, 'interp').dtype}; places must be real: take wf.real({name})")
+    if iscomplexobj(fp):
+        re, im = [
+            interp(x, xp, part(fp), None if left is None else part(left), None if right is None else part(right), period)
+            for part in (real, imag)
+        ]
+        known = im if shape_of(xp) == (1,) and period is None else where(isnan(asarray(x)), 0, im)
+        return wrap(op("complex", re.node, known.node))
     at, place, height = (floating(n) for n in operands(x, xp, fp))
     if DEFAULT.wide:  # then as in NumPy, which computes in float64
-        form = COMPLEX128 if height.dtype in COMPLEX else FLOAT64
-        at, place, height = (cast(n, form) for n in (at, place, height))
+        at, place, height = (cast(n, FLOAT64) for n in (at, place, height))
     if place.shape != height.shape or len(place.shape) != 1:
         raise ShapeError(f"interp: xp has shape {place.shape} and fp {height.shape}; two vectors of one length are needed")
     if not place.size:
@@ -319,14 +327,21 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         behind = searchsorted(points, q, side="right")
         return _between(_LATER, behind, q, points, values, left, right).astype(dtype.name)
     with np.errstate(all="ignore"):
-        lines = _between(np, (known[1] <= known[0][..., None]).sum(-1), *known)
+        lines = _between(_NOW, (known[1] <= known[0][..., None]).sum(-1), *known)
     return wrap(leaf(np.asarray(lines), dtype))
 
 
-class _LATER:
-    """What :func:`_between` asks, of arrays that are not there yet."""
+class _NOW:
+    """What :func:`_between` asks, of NumPy's arrays."""
 
-    where, isnan = staticmethod(where), staticmethod(isnan)
+    where, isnan, clip, take = (staticmethod(f) for f in (np.where, np.isnan, np.clip, np.take))
+    constant = staticmethod(np.asarray)
+
+
+class _LATER:
+    """The same of arrays that are not there yet."""
+
+    where, isnan, constant = staticmethod(where), staticmethod(isnan), staticmethod(stop_gradient)
 
     @staticmethod
     def clip(x: Array, low: int, high: int) -> Array:
@@ -346,11 +361,14 @@ def _between(xp: Any, behind: Any, q: Any, points: Any, values: Any, left: Any =
     high = xp.clip(low + 1, 0, points.size - 1)
     x0, x1, y0, y1 = xp.take(points, low), xp.take(points, high), xp.take(values, low), xp.take(values, high)
     wide = x1 - x0
-    inside = y0 + (q - x0) * ((y1 - y0) / xp.where(wide == 0, wide.dtype.type(1), wide))
-    inside = xp.where(q == x1, y1, inside)
+    slope = (y1 - y0) / xp.where(wide == 0, wide.dtype.type(1), wide)
+    inside = y0 + (q - x0) * slope
+    other = y1 + (q - x1) * slope  # as NumPy's, where a height is infinite
+    other = xp.where(q == x0, y0, xp.where(xp.isnan(other) & (y0 == y1), y0, other))
+    inside = xp.where(q == x1, y1, xp.where(xp.isnan(inside), xp.constant(other), inside))
     found = xp.where(q < points[0], values[0] if left is None else left, inside)
     found = xp.where(q > points[-1], values[-1] if right is None else right, found)
-    return xp.where(xp.isnan(q), q, found)
+    return xp.where(xp.isnan(q), values[0] if points.size == 1 else q, found)  # NumPy's one point is everywhere that no side is
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Array:

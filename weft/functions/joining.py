@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap
-from weft.convert import numpy_node, operands
+from weft.convert import items, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
     Node,
@@ -39,9 +39,9 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
     if len(arrays) == 0:
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
-        return operands(*arrays)
+        return items(*arrays)
     own = [x if isinstance(x, int | float | complex) else node(x, function, "arrays") for x in arrays]
-    wanted = operands(*own)[0].dtype if dtype is None else spelled(dtype)
+    wanted = items(*own)[0].dtype if dtype is None else spelled(dtype)
     for k, n in enumerate(own):
         if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
             raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")

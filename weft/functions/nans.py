@@ -280,7 +280,8 @@ def _moments(
         freedom = count - ddof
         far = choose(there, x - mean, 0.0)
         total = sum(wrap(magnitude(far.node)) ** 2, axis, keepdims=True)
-        found, result = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan), result.part
+        found = choose(freedom > 0, total / choose(freedom > 0, freedom, 1.0), np.nan)
+        result = result.part if dtype is None else result
     if not keepdims:
         shape = sum(there, axis).shape
         found = found.reshape(shape)

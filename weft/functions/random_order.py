@@ -207,6 +207,8 @@ def choice(
     weights = None if p is None else floating(node(p, "choice", "p"))
     if weights is not None and weights.shape != (count,):
         raise ShapeError(f"choice: p has shape {weights.shape}, but there are {count} elements to choose from")
+    if weights is not None and count < 1:
+        raise ValueError("choice: p is empty; among its numbers must be one above 0")
     index = _chosen(key, count, shape, replace, weights)
     if value is None or axis is None:
         return wrap(index)

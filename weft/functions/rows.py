@@ -208,3 +208,4 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Array]:
 
 
 row_stack = alias(vstack, "row_stack")
+row_stack.__module__ = __name__  # where pickle looks for it

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
+from weft.convert import number_node
 from weft.dtypes import result_type
 from weft.errors import DTypeError
 from weft.formats import DEFAULT
@@ -15,6 +16,7 @@ from weft.functions.common import node
 from weft.functions.joining import concat, stack
 from weft.functions.manipulation import moveaxis
 from weft.functions.ranges import arange, linspace
+from weft.spelling import spelled
 
 
 def _line(part: slice) -> Array:
@@ -102,7 +104,7 @@ class _Joined:
         """A number in the dtype of the arrays beside it, where it has none of its own."""
         arrays = [o for o in others if isinstance(o, Array | np.generic)]
         if type(x) in (int, float, bool) and arrays:
-            return own(node(x, "r_")).astype(result_type(x, *(a.dtype for a in arrays))).reshape(1)
+            return own(number_node(x, spelled(result_type(x, *(a.dtype for a in arrays))))).reshape(1)
         return own(node(x, "r_")).reshape(1)
 
     @staticmethod

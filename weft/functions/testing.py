@@ -15,6 +15,7 @@ _COMPARING = """
     assert_ assert_allclose assert_almost_equal assert_approx_equal assert_array_almost_equal assert_array_almost_equal_nulp
     assert_array_compare assert_array_equal assert_array_less assert_array_max_ulp assert_equal assert_string_equal
     build_err_msg print_assert_equal""".split()  # the others call functions, which shall get what they are given
+_COPIED = [name for name in functools.WRAPPER_ASSIGNMENTS if name != "__module__"]  # pickle looks for them here
 
 
 def _seen(x: Any, narrow: bool) -> Any:
@@ -32,7 +33,7 @@ def _seen(x: Any, narrow: bool) -> Any:
 def _seeing(function: Callable[..., Any]) -> Callable[..., Any]:
     ulps = function.__name__.endswith("ulp")  # an ulp of float32 is another one
 
-    @functools.wraps(function)
+    @functools.wraps(function, assigned=_COPIED)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         dtypes = {x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Array | np.ndarray | np.generic)}

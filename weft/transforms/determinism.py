@@ -15,9 +15,9 @@ def set_deterministic(on: bool) -> None:
 
     ``False`` permits to add numbers in any order where indices repeat: in ``scatter_add``, ``np.add.at``, ``bincount`` with
     weights, and in the derivatives of ``x[indices]`` and of embeddings. GPUs then add all at once, by atomic additions, where
-    otherwise those that meet are added one after the other; the last bits of sums of floats differ from run to run. The CPU adds in
-    order in any case. Operations have the order that is asked for where they are written, derivatives where they are taken, and
-    a jitted function is traced once for each. It holds for all threads.
+    otherwise those that meet are added one after the other; the last bits of sums of floats differ from run to run. The CPU
+    adds in order in any case. Operations have the order that is asked for where they are written, derivatives where they are
+    taken, and a jitted function is traced once for each. It holds for all threads.
 
     Parameters
     ----------
