@@ -43,7 +43,7 @@ def device() -> Device:
 
 def owner(buffer: Any) -> Device:
     """The device whose memory a buffer is."""
-    return get_device(ELSEWHERE.get(type(buffer), "cpu"))
+    return get_device(ELSEWHERE.get(type(buffer), "cpu") if ELSEWHERE else "cpu")
 
 
 @contextmanager

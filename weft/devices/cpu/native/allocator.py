@@ -187,17 +187,15 @@ class _View:
 
 def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = False) -> np.ndarray:
     """A NumPy array over a buffer's memory. The buffer lives as long as the array, and counts it as an export."""
-    if isinstance(buffer, Borrowed):
+    if type(buffer) is Borrowed:
         return at(buffer.address, shape, dtype, buffer, writable)
-    count = math.prod(shape)
-    if count * dtype.itemsize > buffer.nbytes:
-        raise ValueError(f"a buffer of {buffer.nbytes} bytes is too small for shape {shape} of {dtype}")
+    count = shape[0] if len(shape) == 1 else math.prod(shape)
     if not count:
         return np.empty(shape, dtype)
     # unlike ndarray(buffer=...), frombuffer holds the export as long as it lives; over memory that is read-only itself the
     # flag cannot be set back
     out = np.frombuffer(buffer if writable else memoryview(buffer).toreadonly(), dtype, count)
-    return out if shape == (count,) else out.reshape(shape)
+    return out if len(shape) == 1 else out.reshape(shape)
 
 
 def at(address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any, writable: bool = True) -> np.ndarray:
