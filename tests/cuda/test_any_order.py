@@ -86,6 +86,43 @@ def test_of_pairs_of_indices_and_of_columns() -> None:
         np.testing.assert_allclose(found.numpy(), columns, rtol=1e-12, atol=1e-12)
 
 
+INDICES: dict[str, Any] = {  # what says where n numbers go, in a table of some rows
+    "one place": lambda n, rows: wf.full(n, min(1, rows - 1)), "zeros": lambda n, rows: wf.zeros(n, dtype="int64"),
+    "counted": lambda n, rows: wf.arange(n) % rows, "broadcast": lambda n, rows: wf.broadcast_to(wf.array(rows - 1), (n,)),
+    "an array": lambda n, rows: wf.array(np.arange(n) * 7 % rows),
+    "pairs": lambda n, rows: wf.repeat(wf.arange((n + 1) // 2), 2)[:n] % rows,
+}
+GIVEN: dict[str, Any] = {  # and what they are
+    "a number": lambda shape, kind: 1, "ones": lambda shape, kind: wf.ones(shape, kind),
+    "one row": lambda shape, kind: wf.ones(shape[1:], kind),
+    "an array": lambda shape, kind: wf.array(np.arange(np.prod(shape)).reshape(shape) % 3).astype(kind),
+}
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "float32", "bfloat16"])
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("name", INDICES)
+def test_what_is_the_same_for_all_is_added_for_each(name: str, traced: bool, kind: str) -> None:
+    """A kernel may know indices and numbers without reading an element of an array."""
+    for on in (True, False):
+        for rows, rest, n in ((1, (), 3), (1, (), 3000), (5, (), 40), (1, (1,), 9), (5, (33,), 40), (2, (1, 16), 30), (7, (), 1)):
+            for what, given in GIVEN.items():
+                def f(name: str = name, given: Any = given, rows: int = rows, rest: tuple[int, ...] = rest, n: int = n) -> Any:
+                    table = wf.zeros((rows, *rest), kind)
+                    return wf.scatter_add(table, INDICES[name](n, rows), given((n, *rest), kind))
+
+                want = np.zeros((rows, *rest))
+                here = np.asarray(given((n, *rest), kind), np.float64) if what == "a number" else given((n, *rest), kind).numpy()
+                np.add.at(want, INDICES[name](n, rows).numpy(), here.astype(np.float64))
+                with wf.device("gpu-sim"), wf.deterministic(on):
+                    found = (wf.jit(f) if traced else f)().numpy()
+                if on and kind == "bfloat16":  # each sum is rounded
+                    with wf.device("cpu"):
+                        want = (wf.jit(f) if traced else f)().numpy().astype(np.float64)
+                want = converted(want, found.dtype).astype(np.float64)
+                np.testing.assert_array_equal(found.astype(np.float64), want, str((on, rows, rest, n, what)))
+
+
 def test_what_is_not_finite_stays_where_it_is() -> None:
     v = wf.array([1.0, np.inf, -np.inf, np.nan, 2.0])
     for kind in KINDS:

@@ -135,6 +135,24 @@ def test_sums_and_products_add_up_in_float32(form: Format) -> None:
 
 
 @both
+@pytest.mark.parametrize("name", ["nanmax", "nanmin", "nanargmax", "nanargmin"])
+def test_what_is_nan_is_left_out(form: Format, name: str) -> None:
+    """Also where a format has no infinity to put in its place."""
+    largest = float(wf.finfo(form.name).max)
+    samples = [[np.nan, -largest, 1, np.nan, 2, -1], [largest, np.nan], [3],
+               [np.nan, np.nan, largest, -largest], [np.nan, -largest]]
+    for x in samples:
+        given = np.array(x).astype(form.numpy)
+        want = getattr(np, name)(np.array(x))
+        found = getattr(wf, name)(wf.array(given))
+        assert found.dtype == (np.int64 if "arg" in name else form.numpy) and float(found) == want, x
+        if "arg" not in name:
+            rows = wf.jit(lambda a: getattr(wf, name)(a, axis=1))(wf.array(np.stack([given, given])))
+            assert rows.dtype == form.numpy and rows.astype("float32").tolist() == [want] * 2
+            assert np.isnan(float(getattr(wf, name)(wf.array(np.full(3, np.nan).astype(form.numpy)))))
+
+
+@both
 def test_gradients_flow_through_casts(form: Format) -> None:
     w = wf.array([0.3, -1.2, 2.0])
     g = wf.grad(lambda w: (w.astype(form.name).astype("float32") ** 2).sum())(w)

@@ -1,9 +1,12 @@
 """Taking, gathering, scattering, triangles, sorting and searching against NumPy."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import weft as wf
+from tests import oracle
 from tests.functions.cases import check, draw
 
 RNG = np.random.default_rng()
@@ -76,6 +79,28 @@ def test_scatter_add(dtype: str) -> None:
     np.add.at(want, (slice(None), j), np.ones((5, 20), dtype))
     check(wf.scatter_add(x, j, 1, axes=1), want, rtol=1e-5, atol=1e-5)
     check(wf.scatter_add(x, np.zeros(0, np.int64), rows[:0]), x)
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "jit"])
+@pytest.mark.parametrize("n", [1, 3, 700])
+def test_bools_are_added_as_numpy_adds_them(n: int, traced: bool) -> None:
+    """The sum of bools is whether any of them is true, however often one place is named."""
+    rng = oracle.rng()
+    x, v = rng.random(5) < 0.3, rng.random(n) < 0.2
+    for index in (rng.integers(-5, 5, n), (rng.integers(0, 5, n),), slice(0, 1)):
+        given = v[0] if isinstance(index, slice) else v
+        want = x.copy()
+        np.add.at(want, index, given)
+
+        def f(a: wf.Array, index: Any = index, given: Any = given) -> wf.Array:
+            a = a.copy()
+            np.add.at(a, index, given)  # type: ignore[call-overload]
+            return a
+
+        found = (wf.jit(f) if traced else f)(wf.array(x))
+        assert found.dtype == bool and found.tolist() == want.tolist()
+    with pytest.raises(TypeError):
+        np.subtract.at(wf.array(x), [0], True)  # type: ignore[call-overload]
 
 
 def test_scatter_set() -> None:

@@ -12,9 +12,9 @@ import numpy as np
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.bind import bind
-from weft.convert import as_node, assigned, numpy_node
+from weft.convert import as_node, assigned, cast, numpy_node
 from weft.errors import DTypeError
-from weft.formats import DEFAULT, FLOAT64, FROM_NUMPY, Format, same_kind
+from weft.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.given import Given
 from weft.graph.primitives.meeting import adding
 from weft.graph.primitives.table import TABLE
@@ -153,14 +153,16 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     """``np.add.at``: unbuffered, so repeated indices add up."""
     node = target.node
     given = assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
-    if given is not None and _held_exactly(values[0], node.dtype):
+    refused = node.dtype is BOOL and ufunc.__name__ == "subtract"  # by NumPy
+    if given is not None and not refused and _held_exactly(values[0], node.dtype):
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)
         view = follow(node, chosen.path)
         if chosen.axes:
             refuse_at_once(chosen.indices)
-            fresh = scattered(view, chosen, given, adding(view.dtype))
+            wide = INT32 if node.dtype is BOOL else node.dtype  # the sum of bools: whether any is true
+            fresh = cast(scattered(cast(view, wide), chosen, cast(given, wide), adding(wide)), node.dtype)
         else:
             fresh = bind(TABLE["add"], view, fitted(given, view.shape))
         target._in_place(put(node, chosen.path, fresh) if chosen.path else fresh, f"{ufunc.__name__}.at")

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.errors import ShapeError
-from weft.formats import BOOL, COMPLEX, INEXACT
+from weft.formats import BOOL, COMPLEX, FLOAT32, INEXACT
 from weft.functions.choosing import where as choose
 from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, magnitude, node, widened
 from weft.functions.elementwise import isnan, sqrt
@@ -19,10 +19,12 @@ from weft.spelling import spelled
 
 
 def _without(function: str, x: Any, stand_in: float) -> Array:
-    """``x`` with a number in place of each NaN."""
+    """``x`` with a number in place of each NaN; in float32 where its format has no infinity that is asked for."""
     (value,) = arrays(function, a=x)
     if value.node.dtype not in INEXACT:
         return value
+    if value.node.dtype.finite and np.isinf(stand_in):
+        value = wrap(cast(value.node, FLOAT32))
     number = complex(stand_in, stand_in) if value.node.dtype in COMPLEX and np.isinf(stand_in) else stand_in
     return choose(isnan(value), number, value)
 
@@ -143,7 +145,8 @@ def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initia
     fold, none = (max, -np.inf) if function == "nanmax" else (min, np.inf)
     found = fold(_without(function, value, none), axis, keepdims=keepdims, initial=initial, where=where)
     none_left = _none_left(value, axis, keepdims) if initial is None else None
-    return finish(found.node if none_left is None else choose(none_left, np.nan, found).node, out, function)
+    whole = found if none_left is None else choose(none_left, np.nan, found)
+    return finish(cast(whole.node, value.node.dtype), out, function)
 
 
 def nanmax(

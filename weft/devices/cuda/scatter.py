@@ -127,7 +127,7 @@ def _masked(mask: object) -> str:
 def _add(p: Printer, s: Store) -> None:
     """In any order."""
     value = p.value(s.value)
-    where, mask = p.target(s, value)
+    where, mask = p.target(s, value, every=True)  # one addition a lane, also where all lanes add the same to one place
     p.line(f"tl.atomic_add({where}, {value.text}{_masked(mask)}, sem='relaxed')")
 
 

@@ -170,10 +170,11 @@ class Printer(Text):
 
     # ---- stores
 
-    def target(self, store: Store, value: Expression) -> tuple[str, Expression | None]:
-        """Where a store points, as wide as its value, and its mask."""
+    def target(self, store: Store, value: Expression, every: bool = False) -> tuple[str, Expression | None]:
+        """Where a store points, as wide as its value, and its mask. every : as wide as the tile"""
         where, mask, at = self.pointer(store.access)
-        missing = [d for d in sorted(value.dims) if d not in at.dims]  # an axis of extent one was dropped: the tile has it
+        wanted = self.places if every else value.dims
+        missing = [d for d in sorted(wanted) if d not in at.dims]  # an axis of extent one was dropped: the tile has it
         if missing:
             where += "".join(f" + {self.places[d].text} * 0" for d in missing)
             mask = self.inside(frozenset(missing), [mask] if mask is not None else [])
