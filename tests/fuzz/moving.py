@@ -157,6 +157,17 @@ def written(g: Growth) -> str | None:
     return g.line("; ".join(lines), name)
 
 
+def places(g: Growth, count: int, n: int, dtype: str = "int64") -> str:
+    """So many indices below n: an array, or what a kernel knows without reading one."""
+    r = g.r
+    if r.random() < 0.6:
+        return g.input((count,), dtype, f"index:{n}")
+    return r.choice((
+        f"wf.full({count}, {r.randrange(n)})", f"wf.arange({count}) % {n}", f"wf.zeros({count}, dtype='int64')",
+        f"wf.broadcast_to(wf.array({r.randrange(n)}), ({count},))", f"wf.repeat(wf.arange({n}), {count})[:{count}]",
+    ))
+
+
 def gathered(g: Growth) -> str:
     x, r = g.any(1), g.r
     axis = g.axis(x, False)
@@ -196,8 +207,9 @@ def scattered(g: Growth) -> str | None:
     n, count = shape[axis], r.choice((1, 2, 5, 9, 17))
     if not n:
         return None
-    i = g.input((count,), r.choice(("int32", "int64", "uint8")), f"index:{min(n, 255)}")
-    updates = g.input((count, *(m for d, m in enumerate(shape) if d != axis)), g.values[x].dtype.name)
+    i = places(g, count, min(n, 255), r.choice(("int32", "int64", "uint8")))
+    rest, kept = tuple(m for d, m in enumerate(shape) if d != axis), g.values[x].dtype.name
+    updates = r.choice((g.input((count, *rest), kept), g.input(rest, kept), "1" if kept != "bool" else "True"))
     name = "scatter_set" if g.values[x].dtype == bool or r.random() < 0.5 else "scatter_add"
     return f"wf.{name}({x}, {i}, {updates}, axes=({axis},))"
 
@@ -209,7 +221,7 @@ def fancy(g: Growth) -> str | None:
     if 0 in shape:
         return None
     count = r.choice((1, 2, 5, 9))
-    many = [g.input((count,), "int64", f"index:{n}") for n in shape[: r.randint(1, len(shape))]]
+    many = [places(g, count, n) for n in shape[: r.randint(1, len(shape))]]
     at = ", ".join(many)
     if r.random() < 0.5:
         return f"{x}[{at}]"
