@@ -49,7 +49,7 @@ def check_kernel(
     for shared in ((), *[(pair,) for pair in pairs]):
         try:
             got = run_kernel(device, kernel, inputs, scalars, shared)
-            near(kernel, got, expected, beyond)
+            near(kernel, got, expected, beyond, inputs)
         except Exception as error:
             texts = "\n".join(f"{launch.grid} {launch.text}" for launch in device.printed(kernel).launches)
             raise Mismatch(f"on {device.name}", f"{error} (shared: {shared})\n{kernel_key(kernel)}\n{texts}") from error
