@@ -246,7 +246,8 @@ def assigned(value: Any, dtype: Format) -> Node:
 def stored(value: Any, dtype: Format) -> Node:
     """As :func:`assigned`, where elements, slices and items of lists are assigned to: there NumPy takes its scalars for Python's
     numbers."""
-    _refuse(value, dtype)
+    if dtype in INTEGERS:
+        _refuse(value, dtype)
     return assigned(value, dtype)
 
 
@@ -255,7 +256,7 @@ def _refuse(value: Any, dtype: Format) -> None:
 
     Unsigned ones take what 64 bits hold modulo their size, as in NumPy.
     """
-    if dtype not in INTEGERS or LOCAL.trace is not None:
+    if LOCAL.trace is not None:
         return
     if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
         return

@@ -37,7 +37,7 @@ def build(data: wf.data.Split, mode: str = "cpu", eta: float = 0.003) -> LayerMa
 def main(argv: list[str] | None = None) -> LayerManager:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=("mnist", "digits"), default="mnist")
-    parser.add_argument("--mode", choices=("cpu", "gpu", "gpu-sim", "auto"), default="cpu")
+    parser.add_argument("--mode", default="cpu", help="where it runs: cpu, gpu (gpu:1 and so on), gpu-sim, or auto")
     parser.add_argument("--epoch", type=int, default=5)
     parser.add_argument("--n-batch", type=int, default=128)
     parser.add_argument("--eta", type=float, default=0.003)

@@ -410,6 +410,22 @@ def test_what_is_missing_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
         card_device.opened("gpu", 0)
 
 
+def test_auto_does_without_a_card_that_does_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(name: str = "cpu") -> Any:
+        if name == "gpu":
+            raise DeviceError("device 'gpu': it is another's alone")
+        return get_device(name)
+
+    monkeypatch.setattr(figures, "why_not", lambda name: None)
+    monkeypatch.setattr(figures, "get_device", get)
+    monkeypatch.setattr(figures, "_KNOWN", {})
+    figures._opens.cache_clear()
+    with pytest.warns(RuntimeWarning, match="'auto' does without it: device 'gpu': it is another's alone"), wf.device("auto"):
+        assert (wf.ones(3) + 1).device == "cpu"
+        assert figures.figures() is None
+    figures._opens.cache_clear()
+
+
 def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     device, _ = card
     device._cache = Cache(tmp_path)
@@ -420,8 +436,17 @@ def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path
     found = machine("gpu")
     assert found.link is not None and min(found.link) > 0 and [name for name, _ in found.products] == list(PRODUCTS)
     assert found.launch > 0 and found.flops > 0 and len(found.bandwidth) == 2
-    monkeypatch.setattr(CardDevice, "measure", None)
+    monkeypatch.setattr(machines, "_KNOWN", {})
+    monkeypatch.setattr(machines, "_OLD", -1.0)  # however long ago that was
+    monkeypatch.setattr(CardDevice, "measure", lambda self: pytest.fail("measured again"))
     assert machine("gpu") == found
+    path = tmp_path / "new.json"
+    monkeypatch.setenv("WEFT_PROFILE", str(path))  # which is made, with all that is here
+    with wf.device("cpu"):
+        assert machine("cpu").link is None and machine("gpu") == found
+    known = figures.figures()
+    assert known is not None and list(known.machines) == ["cpu", "gpu"] == list(json.loads(path.read_text())["devices"])
+    monkeypatch.delenv("WEFT_PROFILE")
     with wf.device("auto"):
         assert float((wf.ones(10) + 1).sum()) == 20.0
 

@@ -23,7 +23,8 @@ def named(name: Any) -> str:
         hint = "; 'auto' is for wf.set_device, an array lies on one of these"
     elif isinstance(name, str) and name.startswith("cuda"):
         hint = "; what others call 'cuda' is 'gpu' here"
-    raise ValueError(f"no device {name!r}; there are {', '.join(map(repr, NAMES[:-1]))} and {NAMES[-1]!r}{hint}")
+    known = f"{', '.join(map(repr, NAMES[:-1]))} and {NAMES[-1]!r} (further cards: 'gpu:1', ...)"
+    raise ValueError(f"no device {name!r}; there are {known}{hint}")
 
 
 def why_not(name: str) -> str | None:

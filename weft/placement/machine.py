@@ -21,6 +21,7 @@ from weft.devices.base import Device, Measuring
 from weft.errors import DataError
 
 _OLD = 3600.0  # seconds
+MEASURED = ("gpu",)  # which are asked for without a profile; gpu-sim is for those who name it there
 Curve = tuple[tuple[float, float], ...]  # (size, rate) by size
 
 
@@ -78,8 +79,9 @@ _KNOWN: dict[tuple[str, int], Machine] = {}
 def machine(name: str = "cpu") -> Machine:
     """What a device can do with the present number of threads.
 
-    Figures are kept in the cache folder (or in the file that ``$WEFT_PROFILE`` names, which is then never measured again).
-    They are measured anew when they are an hour old, and the best stays: a busy machine shows less than it can.
+    Figures are kept in the cache folder, or in the file that ``$WEFT_PROFILE`` names, which is made with those of all devices
+    that are here. A GPU is measured once. The CPU's are measured anew when they are an hour old, and the best stays: a busy
+    machine shows less than it can.
 
     Raises
     ------
@@ -98,9 +100,25 @@ def machine(name: str = "cpu") -> Machine:
     key = name, device.threads
     if key not in _KNOWN:
         _KNOWN[key] = _measured(device, device.threads)
-    if pinned and name == "cpu":
-        Path(pinned).write_text(json.dumps(asdict(_KNOWN[key]), indent=1) + "\n")
+    if pinned:
+        _write(pinned)
+        return machine(name)
     return _KNOWN[key]
+
+
+def _write(path: str) -> None:
+    """Make a file with the figures of the CPU and of the GPU, if there is one."""
+    from weft.devices import get_device
+    from weft.devices.names import why_not
+
+    found = {}
+    for name in ("cpu", *[name for name in MEASURED if why_not(name) is None]):
+        device = get_device(name)
+        key = name, device.threads
+        if key not in _KNOWN:
+            _KNOWN[key] = _measured(device, device.threads)
+        found[name] = asdict(_KNOWN[key])
+    Path(path).write_text(json.dumps({"devices": found} if len(found) > 1 else found["cpu"], indent=1) + "\n")
 
 
 def compared() -> dict[str, Machine]:
@@ -116,7 +134,7 @@ def _measured(device: Device, threads: int) -> Machine:
     name = "machine-" + hashlib.sha256(f"{device.identity} {threads}".encode()).hexdigest()[:32]
     note = device.recall(name) or {}
     before, measured = _decoded(note.get("machine")), note.get("measured")
-    if before is not None and isinstance(measured, float) and time.time() - measured < _OLD:
+    if before is not None and (before.link is not None or isinstance(measured, float) and time.time() - measured < _OLD):
         return before
     m = device.measure()
     bandwidth = tuple((int(s), float(b)) for s, b in m["bandwidth"])

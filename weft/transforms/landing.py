@@ -17,6 +17,8 @@ from weft.graph.node import Node
 from weft.look import proven
 from weft.transforms.tree import arrays_in
 
+Noted = dict[int, tuple[Any, Node]]  # by a cell's id: a weak reference to it, and what it held
+
 
 def landed(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """``f(*args, **kwargs)``, which calls a user's function to take its derivative; in traces and gradients as it is."""
@@ -37,19 +39,20 @@ def landed(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return out
 
 
-def set_aside() -> Callable[[], None]:
-    """Remember no writes until what this gives is called: parameters get variables in their place, and their nodes back."""
-    me = get_ident()
-    undo = UNDO.pop(me, None)
-
-    def again() -> None:
-        if undo is not None:
-            UNDO[me] = undo
-
-    return again
+def set_aside() -> Noted | None:
+    """Remember no writes for now: parameters get variables in their place, and their nodes back."""
+    return UNDO.pop(get_ident(), None)
 
 
-def _settle(noted: Mapping[int, tuple[Any, Node]], given: Any) -> None:
+def note_again(aside: Noted | None) -> None:
+    """Go on with what was set aside."""
+    if aside is not None:
+        UNDO[get_ident()] = aside
+
+
+def _settle(noted: Noted, given: Any) -> None:
+    if not noted:
+        return
     held = [(ref(), node) for ref, node in noted.values()]
     written = [(cell, node) for cell, node in held if cell is not None and cell._node is not node]
     if not written:
