@@ -12,7 +12,7 @@ import pytest
 
 import weft as wf
 from tests.cuda.on_device import graph_of_program
-from tests.cuda.samples import PRIMITIVES, values
+from tests.cuda.samples import PRIMITIVES, derivatives, values
 from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
@@ -30,7 +30,7 @@ pytest.importorskip("triton")
 
 CARDS = (80, 90, 100)
 PARTS = 8
-SHARED = 227 << 10  # bytes that a block can have on a card of capability 9.0
+SHARED = {80: 99 << 10, 90: 227 << 10, 100: 227 << 10}  # bytes that a block may have; code of 8.0 runs on 8.6 and 8.9, too
 
 
 def launches(graph: Graph) -> Iterator[Launch]:
@@ -48,10 +48,10 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @cache
 def texts() -> list[Launch]:
-    """Each different text of the primitives' samples, of the matrix of ways, and of some random programs."""
+    """Each different text of the primitives' samples, of their derivatives, the matrix of ways, and of some random programs."""
     found: dict[str, Launch] = {}
     rng = np.random.default_rng(0)
-    graphs = [case.graph for op in PRIMITIVES for case in values(op, rng)]
+    graphs = [case.graph for op in PRIMITIVES for case in (*values(op, rng), *derivatives(op, rng))]
     programs = [paths.program(*case, seed=0) for k, case in enumerate(paths.cases()) if k % 7 == 0]
     programs += [grown(seed, family) for family in ("expression", "derivative") for seed in range(20)]
     with tier(*COMPILED):
@@ -64,14 +64,15 @@ def texts() -> list[Launch]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_text_compiles(part: int) -> None:
-    """For each kind of card."""
+    """For each kind of card; every second one for one of them, since it takes long."""
     mine = [t for t in texts() if _number(t.text) % PARTS == part]
     assert len(mine) > 50
     for launch in mine:
-        for card in CARDS:
+        chosen = _number(launch.text) // PARTS
+        for card in CARDS if chosen % 2 else CARDS[chosen // 2 % 3:][:1]:
             code = adapter.compiled(launch, card)
             assert code.binary[:4] == b"\x7fELF" and code.entry in code.assembly
-            assert code.shared <= SHARED and code.scratch == 0 and code.warps == launch.warps, (card, launch.text)
+            assert code.shared <= SHARED[card] and code.scratch == 0 and code.warps == launch.warps, (card, launch.text)
 
 
 def _number(text: str) -> int:
@@ -123,7 +124,7 @@ def test_templates(name: str, capability: int) -> None:
     for code in codes:
         used = adapter.usage(code)
         assert used.stack == 0 and used.registers <= 255, (name, used)
-        assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED
+        assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED[capability]
     if wanted == "mma":
         assert any(word in code.assembly for code in codes for word in ("mma.sync", "wgmma", "tcgen05.mma"))
     else:

@@ -58,6 +58,8 @@ class _Program:
         widest = max(size_of(axes) for axes in (*[i.k for i in c.inner], *[o.n for o in outer]))
         most = 64 if self.form.narrow and (widest <= 64 or len(outer) < 2) else 32  # what fits into registers
         self.high, self.wide = (min(max(power_of_two(a.extent), LEAST), most) for a in (self.own, self.other))
+        if not self.form.narrow and widest > 64 and by_columns:
+            self.wide = min(self.wide, LEAST)  # or a block would have more memory of its own than cards of 8.6, 8.9 and 12.0 give
         small = widest <= 64 and len(outer) < 2 and (self.form.narrow or c.softmax is not None)
         self.warps = 4 if small else 8  # so that nothing is spilled, by Triton 3.6 and 3.9
         self.p = Printer(axes_of(c))

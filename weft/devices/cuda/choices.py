@@ -21,7 +21,7 @@ from weft.kernel.ir import Buffer, size_of
 from weft.kernel.parts import Part
 
 LEAST = 1 << 24  # multiplications, below which starting a kernel takes about as long as its work
-SHARED = 160 << 10  # bytes of a block's own memory, so that every card has them
+SHARED = 160 << 10  # bytes of a block's own memory; a card that has less refuses such a tile when it is loaded
 _WIDE = (  # rows, columns, k, warps, stages
     (128, 128, 16, 8, 3), (128, 64, 16, 4, 3), (64, 128, 16, 4, 3), (64, 64, 16, 4, 4), (64, 64, 32, 8, 2), (32, 64, 32, 4, 3),
     (32, 128, 16, 4, 3), (16, 128, 32, 4, 3), (16, 64, 16, 4, 4),
