@@ -256,7 +256,7 @@ def _refuse(value: Any, dtype: Format) -> None:
 
     Unsigned ones take what 64 bits hold modulo their size, as in NumPy.
     """
-    if LOCAL.trace is not None:
+    if dtype not in INTEGERS or LOCAL.trace is not None:
         return
     if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
         return

@@ -47,29 +47,30 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @cache
-def texts() -> list[Launch]:
-    """Each different text of the primitives' samples, of their derivatives, the matrix of ways, and of some random programs."""
+def texts() -> list[tuple[Launch, tuple[int, ...]]]:
+    """Each different text of the primitives' samples, of the matrix of ways, and of some random programs, for all kinds of cards;
+    what the samples' derivatives have besides, for one kind each, since it takes long."""
     found: dict[str, Launch] = {}
     rng = np.random.default_rng(0)
-    graphs = [case.graph for op in PRIMITIVES for case in (*values(op, rng), *derivatives(op, rng))]
+    graphs = [case.graph for op in PRIMITIVES for case in values(op, rng)]
     programs = [paths.program(*case, seed=0) for k, case in enumerate(paths.cases()) if k % 7 == 0]
     programs += [grown(seed, family) for family in ("expression", "derivative") for seed in range(20)]
     with tier(*COMPILED):
         graphs += [made[0] for made in map(graph_of_program, programs) if made is not None]
     for graph in graphs:
         found.update({launch.text: launch for launch in launches(graph)})
-    return list(found.values())
+    more = {x.text: x for op in PRIMITIVES for case in derivatives(op, rng) for x in launches(case.graph) if x.text not in found}
+    once = [(x, CARDS[k % 3:][:1]) for k, x in enumerate(more.values())]
+    return [*[(launch, CARDS) for launch in found.values()], *once]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_text_compiles(part: int) -> None:
-    """For each kind of card; every second one for one of them, since it takes long."""
-    mine = [t for t in texts() if _number(t.text) % PARTS == part]
+    mine = [(launch, cards) for launch, cards in texts() if _number(launch.text) % PARTS == part]
     assert len(mine) > 50
-    for launch in mine:
-        chosen = _number(launch.text) // PARTS
-        for card in CARDS if chosen % 2 else CARDS[chosen // 2 % 3:][:1]:
+    for launch, cards in mine:
+        for card in cards:
             code = adapter.compiled(launch, card)
             assert code.binary[:4] == b"\x7fELF" and code.entry in code.assembly
             assert code.shared <= SHARED[card] and code.scratch == 0 and code.warps == launch.warps, (card, launch.text)

@@ -194,7 +194,10 @@ def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = 
         return np.empty(shape, dtype)
     # unlike ndarray(buffer=...), frombuffer holds the export as long as it lives; over memory that is read-only itself the
     # flag cannot be set back
-    out = np.frombuffer(buffer if writable else memoryview(buffer).toreadonly(), dtype, count)
+    try:
+        out = np.frombuffer(buffer if writable else memoryview(buffer).toreadonly(), dtype, count)
+    except ValueError:
+        raise ValueError(f"a buffer of {buffer.nbytes} bytes is too small for shape {shape} of {dtype}") from None
     return out if len(shape) == 1 else out.reshape(shape)
 
 
