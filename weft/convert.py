@@ -246,6 +246,11 @@ def assigned(value: Any, dtype: Format) -> Node:
 def stored(value: Any, dtype: Format) -> Node:
     """As :func:`assigned`, where elements, slices and items of lists are assigned to: there NumPy takes its scalars for Python's
     numbers."""
+    if isinstance(value, Cell):
+        held: Any = value
+        node: Node = held.node
+        if node.dtype is dtype and node.shape:  # most often
+            return node
     if dtype in INTEGERS:
         _refuse(value, dtype)
     return assigned(value, dtype)
