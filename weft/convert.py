@@ -18,26 +18,22 @@ from weft.formats import (
     BOOL,
     COMPLEX,
     DEFAULT,
-    FLOAT64,
     FLOATS,
     FROM_NUMPY,
     INEXACT,
     INT64,
-    INTEGERS,
     UINT64,
     Format,
     converted,
-    holds,
     promote,
     weak,
 )
 from weft.given import Given, asked, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf, scalar_leaf
-from weft.look import one
 from weft.spelling import of_any_order, spelled
 
-_NUMBERS = (bool, int, float, complex)
+NUMBERS = (bool, int, float, complex)
 _PROTOCOLS = ("__array__", "__dlpack__", "__array_interface__", "__array_struct__", "__cuda_array_interface__")
 
 
@@ -64,10 +60,10 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
     try:
         return constant(value, dtype)
     except OverflowError:
-        raise _beyond(value, value, dtype) from None
+        raise beyond(value, value, dtype) from None
 
 
-def _beyond(given: Any, value: float | int, dtype: Format) -> OverflowError:
+def beyond(given: Any, value: float | int, dtype: Format) -> OverflowError:
     """What is said of an integer out of range; ``given``: as the user has written it."""
     return OverflowError(f"{told(given)}the Python integer {value} is out of bounds for {dtype.name}; cast the array first")
 
@@ -134,7 +130,7 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     if isinstance(x, Cell):
         return x.node  # type: ignore[attr-defined]
     kind = type(x)
-    if kind in _NUMBERS:
+    if kind in NUMBERS:
         return number_node(x, weak(kind, like) if like is not None else _alone(x))
     if kind is Given:
         if like is None and _alone(x.value) is UINT64:
@@ -216,126 +212,7 @@ def shared_node(array: np.ndarray) -> Node:
     return input_leaf(array.shape, spelled(array.dtype), buffer)
 
 
-def assigned(value: Any, dtype: Format) -> Node:
-    """``value`` as an array of ``dtype`` is given it to hold: Python's numbers, alone and in lists, become ``dtype`` at once.
-
-    Raises
-    ------
-    ValueError, OverflowError
-        for a NaN, an infinity or a number out of range that integers are to hold (of arrays only their dtype is known, and
-        Scalars are taken for such, but in lists, see :func:`stored`).
-    """
-    kind = type(value)
-    if kind in _NUMBERS:
-        if kind is not float or dtype in INEXACT:
-            return number_node(value, dtype)
-        return constant(bool(value), dtype) if dtype == BOOL else number_node(_whole(value, value, dtype), dtype)
-    if kind is Given:
-        fine = dtype in INEXACT or fits(value.value, dtype)
-        return given_node(value, dtype) if fine else assigned(value.here(), dtype)
-    if isinstance(value, Cell):
-        held: Any = value
-        return cast(held.as_dtype_node(_exact(dtype)) if getattr(held, "weak", False) else held.node, dtype)
-    if value is None or isinstance(value, str | bytes):
-        return _read_as(value, dtype)
-    if isinstance(value, list | tuple):
-        return _list_assigned(value, dtype)
-    return cast(as_node(value, dtype), dtype)
-
-
-def stored(value: Any, dtype: Format) -> Node:
-    """As :func:`assigned`, where elements, slices and items of lists are assigned to: there NumPy takes its scalars for Python's
-    numbers."""
-    if isinstance(value, Cell):
-        held: Any = value
-        node: Node = held.node
-        if node.dtype is dtype and node.shape:  # most often
-            return node
-    if dtype in INTEGERS:
-        _refuse(value, dtype)
-    return assigned(value, dtype)
-
-
-def _refuse(value: Any, dtype: Format) -> None:
-    """Look at a scalar, outside of traces, and refuse it where integers of ``dtype`` do not hold its number.
-
-    Unsigned ones take what 64 bits hold modulo their size, as in NumPy.
-    """
-    if dtype not in INTEGERS or LOCAL.trace is not None:
-        return
-    if not (isinstance(value, np.generic) or getattr(value, "is_value", False)):
-        return
-    have, signed = FROM_NUMPY.get(value.dtype), dtype.kind == "signed"
-    if have is None or not (have in FLOATS or (signed and have in INTEGERS and not holds(dtype, have))):
-        return
-    found = one(value.node, free=True) if isinstance(value, Cell) else value  # type: ignore[attr-defined]
-    number = float(found) if have in FLOATS else int(found)
-    if signed or not INT64.least <= number <= UINT64.greatest:
-        _whole(value, number, dtype)
-
-
-def _list_assigned(value: Any, dtype: Format) -> Node:
-    kinds = _kinds(value)
-    if not any([issubclass(kind, Cell) for kind in kinds]):
-        value = asked(value)
-        if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):
-            for leaf in leaves(value):  # what NumPy does not refuse: infinities of ml_dtypes', and for unsigned integers
-                _refuse(leaf, dtype)
-        try:
-            return numpy_node(_as_numpy(value, dtype))
-        except (ValueError, TypeError, OverflowError):
-            _from_list(value, value)  # what is no array at all is said in its own words
-            for leaf in leaves(value):
-                stored(leaf, dtype)
-            raise
-    found = list(leaves(value))
-    if all([isinstance(x, Cell) and not getattr(x, "weak", False) for x in found]):
-        nodes = [x.node for x in found]
-        if all([n.dtype is nodes[0].dtype for n in nodes]):  # cast as one
-            for x in found:
-                _refuse(x, dtype)
-            return cast(_joined(value, nodes, nodes[0].dtype), dtype)
-    return _joined(value, [stored(x, dtype) for x in found], dtype)
-
-
-def _as_numpy(value: Any, dtype: Format) -> np.ndarray:
-    """What NumPy makes of numbers, texts and None in ``dtype``; ml_dtypes' formats cannot read texts and None themselves."""
-    parts = leaves(value) if isinstance(value, list | tuple) else (value,)
-    if dtype.numpy.isbuiltin == 1 or not any(isinstance(x, str | bytes | None) for x in parts):
-        return np.asarray(value, dtype.numpy)
-    return converted(np.asarray(value, np.float64), dtype.numpy)
-
-
-def _read_as(value: str | bytes | None, dtype: Format) -> Node:
-    """The number that a text says; None is NaN."""
-    try:
-        return numpy_node(_as_numpy(value, dtype))
-    except (ValueError, TypeError, OverflowError) as error:
-        kind = next(k for k in (ValueError, TypeError, OverflowError) if isinstance(error, k))
-        why = "only floats have a NaN for it" if value is None else "it says no number of this dtype"
-        raise kind(f"{told(value)}{value!r} cannot be held by {dtype.name}: {why}") from None
-
-
-def _exact(dtype: Format) -> Format:
-    """In which dtype a run-time number goes into an array of ``dtype``: integers get it whole, from float64."""
-    return dtype if dtype in INEXACT else FLOAT64
-
-
-def _whole(given: Any, value: float, dtype: Format) -> int:
-    """A number that integers are to hold, cut towards zero; ``given``: as the user has written it."""
-    try:
-        found = int(value)
-    except (ValueError, OverflowError) as error:
-        raise type(error)(
-            f"{told(given)}{value!r} cannot be held by {dtype.name}: integers have no NaN and no infinity; use a float dtype, as "
-            "with .astype('float32')"
-        ) from None
-    if not dtype.least <= found <= dtype.greatest:
-        raise _beyond(given, found, dtype)
-    return found
-
-
-def _from_list(x: Any, given: Any) -> np.ndarray:
+def from_list(x: Any, given: Any) -> np.ndarray:
     """Nested lists as NumPy reads them; ``given``: as the user has written them."""
     try:
         return np.asarray(x)
@@ -346,17 +223,17 @@ def _from_list(x: Any, given: Any) -> np.ndarray:
 def _listed(x: Any) -> Any:
     """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
     (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
-    given, kinds = x, _kinds(x)
+    given, kinds = x, kinds_in(x)
     if Given in kinds:
         x = asked(x)
-        kinds = _kinds(x)
+        kinds = kinds_in(x)
     foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
     if any([issubclass(kind, Cell) for kind in kinds]):
         if not foreign and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
             return _Varying(x)
         nodes = items(*leaves(x))
-        return _joined(x, nodes, nodes[0].dtype)
-    array = _from_list(x, given)
+        return joined(x, nodes, nodes[0].dtype)
+    array = from_list(x, given)
     weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
     if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
@@ -380,12 +257,12 @@ class _Varying:
         return _rows(self.items, (in_dtype(leaf, dtype) for leaf in leaves(self.items)), dtype)
 
 
-def _kinds(x: Any) -> set[type]:
+def kinds_in(x: Any) -> set[type]:
     """The types of what nested lists hold."""
     kinds = set(map(type, x))
     if any([issubclass(kind, list | tuple) for kind in kinds]):
         kinds = {kind for kind in kinds if not issubclass(kind, list | tuple)}
-        return kinds.union(*[_kinds(item) for item in x if isinstance(item, list | tuple)])
+        return kinds.union(*[kinds_in(item) for item in x if isinstance(item, list | tuple)])
     return kinds
 
 
@@ -398,7 +275,7 @@ def leaves(x: Any) -> Iterator[Any]:
             yield item
 
 
-def _joined(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
+def joined(x: Any, nodes: Sequence[Node], dtype: Format) -> Node:
     """As :func:`_rows`, but at once where ``x`` holds only numbers that are there."""
     flat = not any([isinstance(item, list | tuple) for item in x])
     if flat and not LOCAL.keep and all([n.value is not None and not n.shape and n.op is not SCALAR for n in nodes]):
@@ -441,7 +318,7 @@ def array_operands(*xs: Any) -> tuple[Node, ...]:
     """The same for functions that make arrays of what they are given: where the default is float64, numbers have dtypes there,
     and an integer that an array beside it cannot hold is int64."""
     if DEFAULT.wide:
-        return operands(*[as_node(x) if type(x) in (*_NUMBERS, Given) else x for x in xs])
+        return operands(*[as_node(x) if type(x) in (*NUMBERS, Given) else x for x in xs])
     try:
         return operands(*xs)
     except OverflowError:
@@ -462,7 +339,7 @@ def common(
     kinds: set[type] = set()
     for x in xs:
         kind = type(x)
-        if kind in _NUMBERS:
+        if kind in NUMBERS:
             kinds.add(kind)
             found.append(x)
             continue
@@ -498,7 +375,7 @@ def in_dtype(x: Any, dtype: Format) -> Node:
     """What :func:`common` has read, as a node of ``dtype``."""
     if type(x) is Node:
         return cast(x, dtype)
-    if type(x) in _NUMBERS:
+    if type(x) in NUMBERS:
         return number_node(x, dtype)
     if type(x) is Given:
         return given_node(x, dtype)

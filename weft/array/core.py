@@ -19,9 +19,10 @@ from weft.array.construction import not_set
 from weft.array.habits import Habits
 from weft.array.operators import install
 from weft.array.values import Value
+from weft.assigned import assigned, stored
 from weft.bind import bind
 from weft.cell import FOLLOWED, LOCAL, UNDO, WRITING, read, write
-from weft.convert import as_node, assigned, cast, stored
+from weft.convert import as_node, cast
 from weft.errors import DTypeError, ShapeError
 from weft.formats import COMPLEX, FLOAT64, Format, same_kind
 from weft.graph.node import Node, Shape
@@ -309,8 +310,7 @@ class Array(Habits):
         mask = mask_of(index, node.shape) if chosen is None else None
         if chosen is None and mask is None:
             chosen = select(index, node.shape)  # a wrong index is told before a wrong value
-        by_arrays = mask is not None or (chosen is not None and chosen.axes)
-        given = assigned(value, node.dtype) if by_arrays else stored(value, node.dtype)
+        given = (assigned if mask is not None or (chosen is not None and chosen.axes) else stored)(value, node.dtype)
         if mask is not None and given.size == 1:
             one = bind(TABLE["reshape"], given, shape=()) if given.shape else given
             self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))

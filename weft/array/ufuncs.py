@@ -11,8 +11,9 @@ import numpy as np
 
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
+from weft.assigned import assigned
 from weft.bind import bind
-from weft.convert import as_node, assigned, cast, numpy_node
+from weft.convert import as_node, cast, numpy_node
 from weft.errors import DTypeError
 from weft.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.given import Given

@@ -12,9 +12,10 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array, wrap
+from weft.assigned import assigned
 from weft.bind import bind
 from weft.cell import LOCAL
-from weft.convert import as_node, assigned, cast, numpy_node
+from weft.convert import as_node, cast, numpy_node
 from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short
 from weft.formats import (
     BOOL,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own
-from weft.convert import assigned, is_foreign, number_node, shared_node
+from weft.assigned import assigned
+from weft.convert import is_foreign, number_node, shared_node
 from weft.dlpack import shared, taken
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, Format

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import number_node, numpy_node, stored, warn_of_overflow
+from weft.assigned import stored
+from weft.convert import number_node, numpy_node, warn_of_overflow
 from weft.errors import ShapeError
 from weft.formats import BOOL, FLOAT64, INEXACT, INTEGERS
 from weft.functions.averages import mean

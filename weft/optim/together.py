@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.array import Array, Scalar, ndarray
-from weft.convert import assigned
+from weft.assigned import assigned
 from weft.graph.node import Node
 from weft.indexing import fitted
 from weft.look import proven
