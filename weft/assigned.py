@@ -51,8 +51,7 @@ def stored(value: Any, dtype: Format) -> Node:
         node: Node = held.node
         if node.dtype is dtype and node.shape:  # most often
             return node
-    if dtype in INTEGERS:
-        _refuse(value, dtype)
+    _refuse(value, dtype)
     return assigned(value, dtype)
 
 

@@ -122,7 +122,7 @@ STEPS = {
     "in place": lambda a: a.__setitem__(..., wf.cumsum(a, axis=0)),
     "backwards": lambda a: a.__setitem__(..., wf.cumsum(a[::-1], axis=0)),
     "to a part": lambda a: a.__setitem__(slice(1, None), wf.cumsum(a, axis=0)[:-1]),
-    "shares": lambda a: a.__setitem__(..., wf.cumsum(a / a.sum(axis=0), axis=0) - a),
+    "shares": lambda a: a.__setitem__(..., wf.cumsum(a / abs(a).sum(axis=0), axis=0) - a),
     "of positions": lambda a: a.__setitem__(..., a + wf.argmax(a, axis=0) - wf.argmin(a[::-1], axis=0)),
     "twice": lambda a: a.__setitem__(..., wf.cumsum(wf.cumsum(a, axis=0) / 100, axis=0)),
 }

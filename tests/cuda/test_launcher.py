@@ -23,7 +23,7 @@ from tests.examples.seeds import load
 from tests.fuzz import paths
 from tests.fuzz.families import grown
 from tests.fuzz.levels import COMPILED, tier
-from weft import cuda_arrays, execute
+from weft import cuda_arrays, devices, execute
 from weft.devices import get_device, names
 from weft.devices.cache import Cache
 from weft.devices.cuda import adapter, cards
@@ -416,14 +416,14 @@ def test_auto_does_without_a_card_that_does_not_open(monkeypatch: pytest.MonkeyP
             raise DeviceError("device 'gpu': it is another's alone")
         return get_device(name)
 
-    monkeypatch.setattr(figures, "why_not", lambda name: None)
-    monkeypatch.setattr(figures, "get_device", get)
+    monkeypatch.setattr(names, "why_not", lambda name: None)
+    monkeypatch.setattr(devices, "get_device", get)
     monkeypatch.setattr(figures, "_KNOWN", {})
-    figures._opens.cache_clear()
+    machines.opens.cache_clear()
     with pytest.warns(RuntimeWarning, match="'auto' does without it: device 'gpu': it is another's alone"), wf.device("auto"):
         assert (wf.ones(3) + 1).device == "cpu"
         assert figures.figures() is None
-    figures._opens.cache_clear()
+    machines.opens.cache_clear()
 
 
 def test_figures_of_a_card(card: Card, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

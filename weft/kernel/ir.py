@@ -248,7 +248,7 @@ class Store:
 
     @property
     def adds(self) -> bool:
-        return self.mode.startswith("add")
+        return self.mode in ("add", "add_unordered")
 
 
 @dataclass(frozen=True, slots=True)

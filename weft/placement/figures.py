@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from weft.devices import get_device
 from weft.devices.base import Limited
-from weft.devices.names import usable, why_not
-from weft.errors import DeviceError, warn
-from weft.placement.machine import MEASURED, Machine, machine, pinned_machines
+from weft.devices.names import usable
+from weft.placement.machine import Machine, machine, measured_here, opens, pinned_machines
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,24 +46,13 @@ def figures() -> Figures | None:
         key: Any = (pinned, state.st_mtime_ns, state.st_size)
         if key not in _KNOWN:
             described = pinned_machines(pinned)
-            _KNOWN[key] = _of({name: described[name] for name in usable() if name in described and _opens(name)})
+            _KNOWN[key] = _of({name: described[name] for name in usable() if name in described and opens(name)})
         return _KNOWN[key]
-    there = [name for name in MEASURED if why_not(name) is None and _opens(name)]
+    there = measured_here()
     key = (*there, get_device().threads)
     if key not in _KNOWN:
         _KNOWN[key] = _of({name: machine(name) for name in ("cpu", *there)}) if there else None
     return _KNOWN[key]
-
-
-@cache
-def _opens(name: str) -> bool:
-    """Whether a device that seems to be here can be used: a card may be broken, full, or somebody's alone."""
-    try:
-        get_device(name)
-    except DeviceError as error:
-        warn(f"'auto' does without it: {error}")
-        return False
-    return True
 
 
 def rooms(machines: Iterable[str]) -> dict[str, int]:

@@ -13,12 +13,13 @@ import time
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from math import exp, inf, log
 from pathlib import Path
 from typing import Any
 
 from weft.devices.base import Device, Measuring
-from weft.errors import DataError
+from weft.errors import DataError, DeviceError, warn
 
 _OLD = 3600.0  # seconds
 MEASURED = ("gpu",)  # which are asked for without a profile; gpu-sim is for those who name it there
@@ -88,37 +89,47 @@ def machine(name: str = "cpu") -> Machine:
     DataError
         where ``$WEFT_PROFILE`` names a file that holds something else, or nothing about this device.
     """
-    from weft.devices import get_device
-
     pinned = os.environ.get("WEFT_PROFILE")
     if pinned and Path(pinned).exists():
         found = pinned_machines(pinned)
         if name not in found:
             raise DataError(f"WEFT_PROFILE: {pinned} says nothing about {name!r}, only about {', '.join(map(repr, found))}")
         return found[name]
+    asked = _of(name)
+    if pinned:
+        every = {each: asdict(_of(each)) for each in ("cpu", *measured_here())}
+        Path(pinned).write_text(json.dumps({"devices": every} if len(every) > 1 else every["cpu"], indent=1) + "\n")
+    return asked
+
+
+def _of(name: str) -> Machine:
+    from weft.devices import get_device
+
     device = get_device(name)
     key = name, device.threads
     if key not in _KNOWN:
         _KNOWN[key] = _measured(device, device.threads)
-    if pinned:
-        _write(pinned)
-        return machine(name)
     return _KNOWN[key]
 
 
-def _write(path: str) -> None:
-    """Make a file with the figures of the CPU and of the GPU, if there is one."""
-    from weft.devices import get_device
+def measured_here() -> list[str]:
+    """The devices beside the CPU that are measured, and can be used."""
     from weft.devices.names import why_not
 
-    found = {}
-    for name in ("cpu", *[name for name in MEASURED if why_not(name) is None]):
-        device = get_device(name)
-        key = name, device.threads
-        if key not in _KNOWN:
-            _KNOWN[key] = _measured(device, device.threads)
-        found[name] = asdict(_KNOWN[key])
-    Path(path).write_text(json.dumps({"devices": found} if len(found) > 1 else found["cpu"], indent=1) + "\n")
+    return [name for name in MEASURED if why_not(name) is None and opens(name)]
+
+
+@cache
+def opens(name: str) -> bool:
+    """Whether a device that seems to be here can be used: a card may be broken, full, or somebody's alone."""
+    from weft.devices import get_device
+
+    try:
+        get_device(name)
+    except DeviceError as error:
+        warn(f"'auto' does without it: {error}")
+        return False
+    return True
 
 
 def compared() -> dict[str, Machine]:

@@ -6,10 +6,9 @@ How many pieces there are depends on extents, formats and precision alone, and w
 from __future__ import annotations
 
 from weft.devices.cuda.arguments import Launch
-from weft.devices.cuda.partial import FEW
 from weft.devices.cuda.product import Sides, Tile, begin_tile, first_tile, follow, inside_of, sum_of, tiles_of, units_of
 from weft.devices.cuda.rows import begin, gathered
-from weft.devices.cuda.tiles import pieces, power_of_two, program, unit_strides
+from weft.devices.cuda.tiles import FEW, pieces, power_of_two, program, unit_strides
 from weft.devices.cuda.values import Printer
 from weft.kernel.ir import Buffer, Reduction, size_of
 from weft.kernel.parts import Part

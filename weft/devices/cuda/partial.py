@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.rows import begin, best, export, gathered, memory_along_rows, plan, positional, run_stage, warps
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tiles import ELEMENTS, pieces, program
+from weft.devices.cuda.tiles import ELEMENTS, FEW, pieces, program
 from weft.devices.cuda.values import Printer
 from weft.formats import BOOL, FLOATS, INT64, Format
 from weft.kernel.ir import Access, Affine, Axis, Buffer, Reduction, Stage, Value, along, size_of
@@ -18,7 +18,6 @@ from weft.kernel.parts import Part
 from weft.kernel.staged import place_of
 
 LONG = 16384, 2048  # rows longer than this are cut: rows that lie in memory as such, and columns of memory
-FEW = 132  # programs: with fewer, processors of large cards would have none
 LEAST = 4096, 512  # columns of a piece: of rows that lie in memory as such, and of columns of memory
 MOST = 1024, 256  # pieces
 

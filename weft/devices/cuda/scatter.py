@@ -15,7 +15,7 @@ from math import prod
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import loaded, rounded
 from weft.devices.cuda.maps import map_launch
-from weft.devices.cuda.tiles import ELEMENTS, line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.tiles import ELEMENTS, FEW, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import LIMIT, Printer, wide
 from weft.formats import FLOAT32, FLOAT64, INT32, INT64, UINT32, UINT64, Format
 from weft.kernel.ir import Access, Axis, Buffer, Store, Value, size_of
@@ -24,7 +24,6 @@ from weft.kernel.staged import place_of
 from weft.kernel.walk import access_values, dependencies
 
 _ATOMIC = frozenset((INT32, INT64, UINT32, UINT64))  # formats whose sums are the same in any order, and that cards add up so
-PROGRAMS = 264  # two for each processor of a large card
 WORTH = 16  # rows from which on their places are divided
 ROWS = 128  # whose places are looked at together
 Shapes = dict[tuple[str, int], tuple[int, ...]]  # of buffers as they lie, by scope and id: parts know their sizes only
@@ -196,7 +195,7 @@ def _blocks(store: Store, rows: tuple[Axis, ...], apart: set[int], columns: int,
     known: dict[int, frozenset] = {}
     if not WORTH <= size_of(rows) < LIMIT or any(dependencies(v, known) & apart for v, _ in store.access.flat().gather):
         return 1
-    return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(PROGRAMS, programs)))
+    return max(1, min(prod(store.access.buffer.shape) // max(columns, 1), pieces(2 * FEW, programs)))
 
 
 def _sum(a: str, b: str, form: Format) -> str:

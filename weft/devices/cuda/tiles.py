@@ -13,6 +13,7 @@ from weft.kernel.ir import Access, Axis, Stage, Value, size_of
 from weft.kernel.walk import loads, roots
 
 ELEMENTS = 1024  # of a tile
+FEW = 132  # programs: with fewer, processors of large cards would have none
 
 
 def power_of_two(n: int) -> int:
