@@ -150,9 +150,14 @@ class Default:
     __slots__ = ("complex", "real", "wide")
 
     def __init__(self) -> None:
-        self.choose(FLOAT32)
+        self.value = FLOAT32
 
-    def choose(self, form: Format) -> None:
+    @property
+    def value(self) -> Format:
+        return self.real
+
+    @value.setter
+    def value(self, form: Format) -> None:
         self.real, self.wide, self.complex = form, form is FLOAT64, COMPLEX128 if form is FLOAT64 else COMPLEX64
 
 

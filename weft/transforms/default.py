@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from weft.errors import DTypeError
 from weft.formats import DEFAULT, FLOAT32, FLOAT64, Format
 from weft.spelling import spelled
-from weft.transforms.tree import Structure
+from weft.transforms.choosing import choose, chosen
 
 
 def set_default_dtype(dtype: Any) -> None:
@@ -39,7 +38,7 @@ def set_default_dtype(dtype: Any) -> None:
     (dtype('float64'), dtype('float64'))
     >>> wf.set_default_dtype("float32")
     """
-    _choose(_chosen("set_default_dtype", dtype))
+    choose(DEFAULT, _checked("set_default_dtype", dtype))
 
 
 def get_default_dtype() -> np.dtype:
@@ -58,8 +57,7 @@ def get_default_dtype() -> np.dtype:
     return DEFAULT.real.numpy
 
 
-@contextmanager
-def default_dtype(dtype: Any) -> Iterator[None]:
+def default_dtype(dtype: Any) -> AbstractContextManager[None]:
     """Choose it for what is written inside; as :func:`set_default_dtype`, it holds for all threads.
 
     Parameters
@@ -84,21 +82,11 @@ def default_dtype(dtype: Any) -> Iterator[None]:
     >>> x.dtype, wf.ones(3).dtype
     (dtype('float64'), dtype('float32'))
     """
-    chosen, before = _chosen("default_dtype", dtype), DEFAULT.real
-    _choose(chosen)
-    try:
-        yield
-    finally:
-        _choose(before)
+    return chosen(DEFAULT, _checked("default_dtype", dtype))
 
 
-def _chosen(function: str, dtype: Any) -> Format:
+def _checked(function: str, dtype: Any) -> Format:
     found = None if dtype is None else spelled(dtype)  # None is float64 to NumPy
     if found is not FLOAT32 and found is not FLOAT64:
         raise DTypeError(f"{function}: dtype={found} must be float32 or float64")
     return found
-
-
-def _choose(form: Format) -> None:
-    DEFAULT.choose(form)
-    Structure.count += 1  # jitted functions look again at what they are called in

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from weft.graph.primitives.meeting import DETERMINISM
-from weft.transforms.tree import Structure
+from weft.transforms.choosing import choose, chosen
 
 
 def set_deterministic(on: bool) -> None:
@@ -36,7 +35,7 @@ def set_deterministic(on: bool) -> None:
     [1.0, 0.0, 2.0]
     >>> wf.set_deterministic(True)
     """
-    _choose(_chosen("set_deterministic", on))
+    choose(DETERMINISM, _checked("set_deterministic", on))
 
 
 def get_deterministic() -> bool:
@@ -55,8 +54,7 @@ def get_deterministic() -> bool:
     return DETERMINISM.value
 
 
-@contextmanager
-def deterministic(on: bool) -> Iterator[None]:
+def deterministic(on: bool) -> AbstractContextManager[None]:
     """Choose it for what is written inside; as :func:`set_deterministic`, it holds for all threads.
 
     Parameters
@@ -81,21 +79,10 @@ def deterministic(on: bool) -> Iterator[None]:
     >>> change[:, 0].tolist(), wf.get_deterministic()
     ([0.0, 1.0, 0.0, 2.0, 0.0], True)
     """
-    chosen, before = _chosen("deterministic", on), DETERMINISM.value
-    _choose(chosen)
-    try:
-        yield
-    finally:
-        _choose(before)
+    return chosen(DETERMINISM, _checked("deterministic", on))
 
 
-def _chosen(function: str, on: Any) -> bool:
+def _checked(function: str, on: Any) -> bool:
     if type(on) is not bool:
         raise TypeError(f"{function}: on={on!r} must be True (the same bits in every run) or False (additions in any order)")
     return on
-
-
-def _choose(on: bool) -> None:
-    if on is not DETERMINISM.value:
-        DETERMINISM.value = on
-        Structure.count += 1  # jitted functions look again at what they are called in

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from weft.graph.primitives.precision import MATMUL, PRECISIONS
-from weft.transforms.tree import Structure
+from weft.transforms.choosing import choose, chosen
 
 _ELSEWHERE = {  # what PyTorch and JAX call them
     "highest": "float32", "high": "tf32x3", "medium": "tf32", "default": "float32", "tensorfloat32": "tf32",
@@ -41,7 +40,7 @@ def set_matmul_precision(precision: str) -> None:
     'tf32'
     >>> wf.set_matmul_precision("float32")
     """
-    _choose(_chosen("set_matmul_precision", precision))
+    choose(MATMUL, _checked("set_matmul_precision", precision))
 
 
 def get_matmul_precision() -> str:
@@ -60,8 +59,7 @@ def get_matmul_precision() -> str:
     return MATMUL.value
 
 
-@contextmanager
-def matmul_precision(precision: str) -> Iterator[None]:
+def matmul_precision(precision: str) -> AbstractContextManager[None]:
     """Choose it for what is written inside; as :func:`set_matmul_precision`, it holds for all threads.
 
     Parameters
@@ -86,23 +84,12 @@ def matmul_precision(precision: str) -> Iterator[None]:
     >>> float(y[0, 0]), wf.get_matmul_precision()
     (32.0, 'float32')
     """
-    chosen, before = _chosen("matmul_precision", precision), MATMUL.value
-    _choose(chosen)
-    try:
-        yield
-    finally:
-        _choose(before)
+    return chosen(MATMUL, _checked("matmul_precision", precision))
 
 
-def _chosen(function: str, precision: Any) -> str:
+def _checked(function: str, precision: Any) -> str:
     if precision not in PRECISIONS:
         known = _ELSEWHERE.get(str(precision).lower())
         here = f"; what others call {precision} is {known} here" if known else ""
         raise ValueError(f'{function}: precision={precision!r} must be "float32", "tf32" or "tf32x3"{here}')
     return precision
-
-
-def _choose(precision: str) -> None:
-    if precision != MATMUL.value:
-        MATMUL.value = precision
-        Structure.count += 1  # jitted functions look again at what they are called in

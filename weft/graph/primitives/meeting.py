@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from weft.formats import FLOATS, Format
+from weft.graph.primitives.choice import Choice
 
 ADD, UNORDERED = "add", "add_unordered"
 ADDITIONS = (ADD, UNORDERED)
-
-
-class Determinism:
-    """Whether every run has to give the same bits. One for the process, as the default dtype is."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = True
-
-
-DETERMINISM = Determinism()
+DETERMINISM = Choice(True)  # whether every run has to give the same bits
 
 
 def adding(dtype: Format) -> str:

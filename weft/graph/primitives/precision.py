@@ -8,20 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.formats import FLOAT32, Format
+from weft.graph.primitives.choice import Choice
 
 PRECISIONS = ("float32", "tf32", "tf32x3")
-
-
-class MatmulPrecision:
-    """What products are asked for with. One for the process, as the default dtype is."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = "float32"
-
-
-MATMUL = MatmulPrecision()
+MATMUL = Choice("float32")  # what products are asked for with
 
 
 def asked(dtype: Format) -> dict[str, Any]:
