@@ -19,6 +19,7 @@ from weft.devices.cuda.target import GPU
 from weft.graph.primitives import philox
 from weft.schedule.build import build
 from weft.schedule.program import calls
+from weft.tools import cli
 from weft.transforms.jit import jit
 
 
@@ -124,6 +125,14 @@ class _Driver:
         value._obj.value = self.capability[attribute == 76]
         return 0
 
+    def cuDeviceGetName(self, name: Any, size: int, number: int) -> int:  # noqa: N802
+        name.value = f"Card {number}".encode()
+        return 0
+
+    def cuDeviceTotalMem_v2(self, nbytes: Any, number: int) -> int:  # noqa: N802
+        nbytes._obj.value = (number + 1) * 24 << 30
+        return 0
+
 
 def _no_library(name: str) -> Any:
     raise OSError(name)
@@ -151,6 +160,20 @@ def test_the_second_of_one_card() -> None:
 def test_a_card_that_serves() -> None:
     assert cards.no_card(lambda name: _Driver()) is None
     assert cards.no_card(lambda name: _Driver(capability=(8, 0))) is None
+
+
+def test_info_names_the_cards(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def load(name: str) -> Any:
+        return _Driver(cards=2)
+
+    monkeypatch.setattr(cards.cards, "__defaults__", (load,))
+    monkeypatch.setattr(cards.no_card, "__defaults__", (load, 0))
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main(["info"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "gpu ready" in lines
+    for number, memory in ((0, "24.0"), (1, "48.0")):
+        assert f"gpu:{number} Card {number}, {memory} GiB, compute capability 9.0, driver for CUDA 12.4" in lines
 
 
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
