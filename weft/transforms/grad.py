@@ -41,7 +41,7 @@ class _Argument:
             self.leaves, self.structure = [value], None
         else:
             self.leaves, self.structure = flatten(value)
-        in_modules = {id(x) for x in _module_arrays(value, self.structure)}
+        in_modules = {id(x) for x in _module_arrays(value, self.structure, self.leaves)}
         self.nodes: list[Node | None] = []
         self.swapped: list[tuple[Array, Node, Node]] = []  # parameter of a module, its node, the fresh one
         self.copies: list[tuple[Array, Array, Node]] = []  # array given, handle passed, the fresh node
@@ -115,12 +115,13 @@ class _Argument:
         return out[0] if self.structure is None else unflatten(self.structure, out)
 
 
-def _module_arrays(value: Any, structure: Any) -> list[Array]:
-    """The parameters that belong to modules somewhere in ``value``."""
+def _module_arrays(value: Any, structure: Any, leaves: list[Any]) -> list[Array]:
+    """The parameters that belong to modules somewhere in ``value``, which has these leaves."""
     if structure is None:
         return []
-    modules = [x for x in flatten(value, modules=False)[0] if is_module(x)]
-    return [x for m in modules for x in flatten(m)[0] if isinstance(x, Array)]
+    if not is_module(value):
+        leaves = [x for m in flatten(value, modules=False)[0] if is_module(m) for x in flatten(m)[0]]
+    return [x for x in leaves if isinstance(x, Array)]
 
 
 def _rebuilt(value: Any, given: list[Any]) -> Any:

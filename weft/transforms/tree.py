@@ -86,9 +86,13 @@ class _Rest:
 
 def _flatten_module(module: Any) -> tuple[list[Any], _Rest, tuple[str, ...]]:
     buffers = getattr(type(module), "buffers", ())
-    names = tuple(n for n, v in module.__dict__.items() if n not in buffers and _holds_arrays(v))
-    others = {n: v for n, v in module.__dict__.items() if n not in names}
-    return [module.__dict__[n] for n in names], _Rest(type(module), names, others), names
+    children: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name, value in module.__dict__.items():
+        into = children if name not in buffers and _holds_arrays(value) else others
+        into[name] = value
+    names = tuple(children)
+    return [*children.values()], _Rest(type(module), names, others), names
 
 
 def _unflatten_module(rest: Any, children: Any) -> Any:
