@@ -186,10 +186,10 @@ def _reduced(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> Non
 
 
 def _running(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:
-    from weft.kernel.ordered import running_sum
+    from weft.kernel.ordered import running
 
     axis, wide = node.params["axis"], node.dtype.computed.numpy
-    out[...] = np.moveaxis(running_sum(np.moveaxis(operands[0].astype(wide), axis, -1), wide), -1, axis)
+    out[...] = np.moveaxis(running(np.moveaxis(operands[0].astype(wide, copy=False), axis, -1), node.op.monoid, wide), -1, axis)
 
 
 def _product(node: Node, operands: Sequence[np.ndarray], out: np.ndarray) -> None:

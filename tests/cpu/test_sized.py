@@ -24,7 +24,7 @@ from weft.devices.cpu.sized.product import product_text
 from weft.devices.cpu.sized.sums import sum_text
 from weft.formats import FORMATS, FROM_NUMPY, converted
 from weft.graph.primitives import TABLE
-from weft.kernel.ordered import reduced, running_sum
+from weft.kernel.ordered import reduced, running
 from weft.kernel.summation import order_over, product_order, spans
 from weft.kernel.target import CPU
 
@@ -215,7 +215,10 @@ def summed(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 @cache
 def jitted(name: str, axes: Any) -> Any:
-    functions = {"sum": wf.sum, "prod": wf.prod, "max": wf.max, "min": wf.min}
+    functions = {
+        "sum": wf.sum, "prod": wf.prod, "max": wf.max, "min": wf.min,
+        "cumulative_max": wf.maximum.accumulate, "cumulative_min": wf.minimum.accumulate,
+    }
     if name in functions:
         return wf.jit(lambda x: functions[name](x, axis=axes))
     return wf.jit(lambda x: getattr(wf, name)(x, axis=axes))
@@ -277,9 +280,10 @@ def test_other_reductions_in_numpy(dtype: np.dtype, rng) -> None:
             want = jitted(monoid, axes[0] if monoid[0] == "a" else axes)(wf.array(x)).numpy()
             same(np.asarray(got).astype(want.dtype), want)
         for axis in range(x.ndim):
-            want = jitted("cumulative_sum", axis)(wf.array(x)).numpy()
-            got = np.moveaxis(running_sum(np.moveaxis(x.astype(wide), axis, -1), wide), -1, axis)
-            same(got.astype(want.dtype), want)
+            for monoid in ("sum", "prod", "max", "min"):
+                want = jitted(f"cumulative_{monoid}", axis)(wf.array(x)).numpy()
+                got = np.moveaxis(running(np.moveaxis(x.astype(wide), axis, -1), monoid, wide), -1, axis)
+                same(got.astype(want.dtype), want)
 
 
 # but for what checks indices, and tells a kernel's run

@@ -1,4 +1,4 @@
-"""Long rows cut among programs: positions of extremes and running sums, whatever lies at the seams of the pieces."""
+"""Long rows cut among programs: positions of extremes and running folds, whatever lies at the seams of the pieces."""
 
 from __future__ import annotations
 
@@ -96,6 +96,43 @@ def test_running_sums(shape: tuple[int, ...], axis: int, kind: str, short: None)
     np.testing.assert_array_equal(found, in_dtype(want, found.dtype))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_running_extremes(name: str, shape: tuple[int, ...], axis: int, kind: str, short: None) -> None:
+    """Few different numbers, zeros of both signs among them; NaN and infinities."""
+    rng = oracle.rng()
+    x = drawn(rng, shape, kind)
+    f = getattr(wf, name).accumulate
+    assert len([x for x in launches(lambda x: f(x, axis=axis), wf.array(x)) if x.grid[1] > 1]) == 2
+    samples = [x]
+    if "float" in kind:
+        special = (x * rng.choice(np.array([-0.0, 1.0]), x.shape)).astype(x.dtype)
+        special.reshape(-1)[rng.integers(x.size // 2, x.size, 3)] = np.nan
+        samples += [special, np.where(rng.random(x.shape) < 0.1, x, -np.inf).astype(x.dtype)]
+    for x in samples:
+        here = f(wf.array(x), axis=axis).numpy()
+        found = there(lambda x: f(x, axis=axis), x)
+        assert found.dtype == here.dtype
+        want = getattr(np, name).accumulate(x.astype(np.float64), axis=axis)
+        for got in (found.astype(np.float64), here.astype(np.float64)):
+            np.testing.assert_array_equal(got, want)
+        zeros = want == 0
+        np.testing.assert_array_equal(np.signbit(found.astype(np.float64))[zeros], np.signbit(here.astype(np.float64))[zeros])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16", "int64", "uint8"])
+@pytest.mark.parametrize(("shape", "axis"), [((300,), 0), ((3, 70), 1), ((70, 5), 0), ((2, 30, 3), 1)], ids=str)
+def test_running_products(shape: tuple[int, ...], axis: int, kind: str) -> None:
+    """In order: what goes beyond the largest number on the way stays there, and what reaches 0."""
+    rng = oracle.rng()
+    x = drawn(rng, shape, kind) if "int" in kind else in_dtype(rng.choice([0.5, 1.0, -2.0, 4.0], shape), np.dtype(kind))
+    found = there(lambda x: wf.cumprod(x, axis=axis), x)
+    want = wf.cumprod(wf.array(x), axis=axis).numpy()
+    assert found.dtype == want.dtype
+    np.testing.assert_array_equal(found, want)
+
+
 @pytest.mark.parametrize("kind", ["float32", "float64", "float16", "bfloat16"])
 def test_running_sums_of_any_numbers(kind: str, short: None) -> None:
     rng = oracle.rng()
@@ -123,6 +160,7 @@ STEPS = {
     "backwards": lambda a: a.__setitem__(..., wf.cumsum(a[::-1], axis=0)),
     "to a part": lambda a: a.__setitem__(slice(1, None), wf.cumsum(a, axis=0)[:-1]),
     "shares": lambda a: a.__setitem__(..., wf.cumsum(a / abs(a).sum(axis=0), axis=0) - a),
+    "so far": lambda a: a.__setitem__(..., wf.maximum.accumulate(a - wf.minimum.accumulate(a[::-1], axis=0), axis=0)),
     "of positions": lambda a: a.__setitem__(..., a + wf.argmax(a, axis=0) - wf.argmin(a[::-1], axis=0)),
     "twice": lambda a: a.__setitem__(..., wf.cumsum(wf.cumsum(a, axis=0) / 100, axis=0)),
 }
@@ -157,10 +195,10 @@ def test_compiled(capability: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     found = [
         launch for kind in ("float32", "bfloat16", "int64") for shape, axis in (((3, 100_000), 1), ((100_000, 3), 0))
-        for f in (lambda x, axis=axis: wf.argmax(x, axis=axis), lambda x, axis=axis: wf.cumsum(x, axis=axis))
-        for launch in launches(f, wf.zeros(shape, dtype=kind))
+        for f in (wf.argmax, wf.cumsum, wf.minimum.accumulate, wf.cumprod)
+        for launch in launches(lambda x, f=f, axis=axis: f(x, axis=axis), wf.zeros(shape, dtype=kind))
     ]
-    assert len([launch for launch in found if launch.grid[1] > 1]) >= 18
+    assert len([launch for launch in found if launch.grid[1] > 1]) >= 34
     for launch in {launch.text: launch for launch in found}.values():
         code = adapter.compiled(launch, capability)
         used = adapter.usage(code)

@@ -17,6 +17,7 @@ import weft as wf
 from tests import oracle
 from weft import natively, small
 from weft.array.core import Array, Scalar
+from weft.devices import get_device
 from weft.formats import FORMATS
 
 BINARY = {
@@ -103,7 +104,8 @@ def work_and_count() -> None:
             out[1] = 2.5
             out[2] = s
 
-    work(100)
+    work(2000)
+    get_device().settle()  # what is compiled again loads modules
     watched = [x.node.shape, x.node.dtype, x.node, x.node.value, s.node, natively._NOTHING, Array, Scalar, type(x.node)]
     watched += [None, (), True]
     gc.collect()

@@ -55,8 +55,8 @@ def check_node(node: Node, args: Sequence[np.ndarray], got: np.ndarray) -> str |
                 terms = max(2.0, float(max(a.size for a in args)))
                 inner = max(inner, eps if op.name == "scatter" else 0.0)
             bound = 2 * eps * np.abs(wide) + 2 * inner * (4 + np.sqrt(terms) + np.log2(terms)) * scale
-        elif op.name == "reduce_prod":
-            terms = max(2.0, args[0].size / max(got.size, 1))
+        elif op.name in ("reduce_prod", "cumulative_prod"):
+            terms = max(2.0, args[0].size / max(got.size, 1) if op.name == "reduce_prod" else args[0].shape[node.params["axis"]])
             bound = (2 * eps + 2 * inner * terms) * np.abs(wide)
         else:
             bound = 2 * eps * ULPS.get(op.name, 4.0) * np.abs(wide)
@@ -71,6 +71,11 @@ def check_node(node: Node, args: Sequence[np.ndarray], got: np.ndarray) -> str |
         if node.dtype.finite:  # NaN stands for what is too large
             fine |= np.isnan(mine) & ~(np.abs(wide) + bound <= largest)
         fine |= over & np.isfinite(wide) & ((np.abs(mine) >= largest * 0.9) & (np.sign(mine) == np.sign(wide)))
+        if op.name == "cumulative_prod":  # behind what left the range on the way nothing is known
+            beyond, small = limits(node.dtype.computed.numpy)
+            axis, sizes = node.params["axis"], np.abs(wide)
+            fine |= np.minimum.accumulate(sizes, axis) < 2 * small
+            fine |= ~(np.maximum.accumulate(sizes, axis) < beyond / 2)
         if op.name in SUMS + ("reduce_prod", "scatter"):  # what overflows on the way depends on the order
             fine |= ~(np.abs(scale) < largest / 4) if op.name != "reduce_prod" else ~np.isfinite(mine) | (np.abs(mine) < normal)
         return None if fine.all() else _first(got, wide, ~fine)

@@ -108,9 +108,11 @@ def blocks(r: random.Random, m: str, d: str) -> Case:
 
 
 def running(r: random.Random, m: str, d: str) -> Case:
-    return {
-        "x0": (d, (r.choice((3, 9)), _around(r, d, 7, 70)), "normal" if d in FLOATS else "whole"),
-    }, f"wf.cumsum(x0, axis={r.choice((0, 1))})"
+    x = "1 + x0 * 0.05" if m == "prod" and d in FLOATS else "x0"
+    return {"x0": (d, (r.choice((3, 9)), _around(r, d, 7, 70)), _data(m, d))}, f"wf.{RUNNING[m]}({x}, axis={r.choice((0, 1))})"
+
+
+RUNNING = {"sum": "cumsum", "prod": "cumprod", "max": "maximum.accumulate", "min": "minimum.accumulate"}
 
 
 def scalar(r: random.Random, m: str, d: str) -> Case:
@@ -249,7 +251,7 @@ def _program(name: str, way: str, case: Case, seed: int) -> Program:
 
 def cases() -> list[tuple[str, str, str]]:
     """(case, what is joined, dtype), all of them; what is joined is empty where nothing is."""
-    out = [(n, m, d) for n in REDUCTIONS for m in (("sum",) if n == "running" else MONOIDS) for d in DTYPES if _has(n, m, d)]
+    out = [(n, m, d) for n in REDUCTIONS for m in (RUNNING if n == "running" else MONOIDS) for d in DTYPES if _has(n, m, d)]
     out += [(n, "", d) for n, (_, _, dtypes) in MAPS.items() for d in dtypes]
     out += [(n, "", d) for n in PRODUCTS for d in FLOATS if n != "turns b" or d in ("float32", "float64")]
     return out + [(n, "", d) for n in CONVOLUTIONS for d in FLOATS]
@@ -260,7 +262,7 @@ def _has(name: str, monoid: str, dtype: str) -> bool:
     if monoid == "prod" and dtype in FLOATS and name in IN_LANES_OR_BLOCKS:
         return False
     if name == "running":
-        return dtype != "bool"
+        return dtype != "bool" or monoid in ("max", "min")
     if name == "few columns" and monoid == "prod":
         return dtype not in FLOATS[2:]  # too many instructions to be written out
     return name not in ("row staged", "blocks") or monoid not in ("argmax", "argmin")

@@ -11,7 +11,9 @@ from weft.graph.node import Node, Primitive
 from weft.graph.primitives import TABLE, bind, input_leaf
 
 PRIMITIVES = [op for op in TABLE.values() if op.kind != "leaf"]
-TOLERANCE = {"log2": 1e-4, "log10": 1e-4, "pow": 1e-4, "erf": 1e-4, "cumulative_sum": 1e-4, "reduce_prod": 1e-3}
+TOLERANCE = {
+    "log2": 1e-4, "log10": 1e-4, "pow": 1e-4, "erf": 1e-4, "cumulative_sum": 1e-4, "reduce_prod": 1e-3, "cumulative_prod": 1e-3,
+}
 
 
 @pytest.mark.parametrize("op", PRIMITIVES, ids=lambda op: op.name)

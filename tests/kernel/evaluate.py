@@ -31,7 +31,7 @@ from weft.kernel.ir import (
     Store,
     Value,
 )
-from weft.kernel.ordered import in_order, reduced, running_sum, signed_zero
+from weft.kernel.ordered import in_order, reduced, running, signed_zero
 from weft.kernel.summation import order_of
 
 Array = Any
@@ -175,7 +175,7 @@ class _Run:
             raise ValueError(f"acc{r.id}: axes {[a.id for a in (*kept, *r.axes)]} are not the loops {ids}")
         flat = value.transpose(order).reshape([a.extent for a in kept] + [-1] if value.size else [a.extent for a in kept] + [0])
         if r.running:
-            return (*[a.id for a in kept], r.axes[0].id), running_sum(flat, r.accum.numpy).astype(r.dtype.numpy)
+            return (*[a.id for a in kept], r.axes[0].id), running(flat, r.monoid, r.accum.numpy).astype(r.dtype.numpy)
         return tuple(a.id for a in kept), np.asarray(reduce_in_order(flat, r)).astype(r.dtype.numpy)
 
     def _contraction(self, phase: Phase, c: Contraction) -> None:

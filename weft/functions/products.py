@@ -1,24 +1,13 @@
-"""Running sums and products, and running folds in general: by doubling, so that a row of n elements takes log2(n) steps."""
+"""Running sums and products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
 from weft.formats import BOOL, INT64, summed
-from weft.functions.common import Node, axis_index, cast, finish, node, op, reshaped, sliced, widened
+from weft.functions.common import axis_index, cast, finish, node, op, reshaped, widened
 from weft.spelling import spelled
-
-
-def running(value: Node, axis: int, join: Callable[[Node, Node], Node]) -> Node:
-    """Each element joined with all before it along an axis; ``join`` must not mind how it is grouped."""
-    extent, by = value.shape[axis], 1
-    while by < extent:
-        both = join(sliced(value, axis, 0, extent - by), sliced(value, axis, by, extent))
-        value = op("concat", sliced(value, axis, 0, by), both, axis=axis)
-        by *= 2
-    return value
 
 
 def _running(
@@ -34,7 +23,7 @@ def _running(
         value, axis = reshaped(value, (value.size,)), 0 if axis is None else axis
     axis = axis_index(axis, len(value.shape), function)
     sums = function.endswith("sum")
-    value = op("cumulative_sum", value, axis=axis) if sums else running(value, axis, lambda a, b: op("multiply", a, b))
+    value = op("cumulative_sum" if sums else "cumulative_prod", value, axis=axis)
     if begun:
         low = tuple(int(a == axis) for a in range(len(value.shape)))
         value = op("pad", value, low=low, high=(0,) * len(low), value=int(not sums))

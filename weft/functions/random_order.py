@@ -27,7 +27,7 @@ from weft.functions.common import (
 )
 from weft.functions.known import at_hand, leaf
 from weft.functions.random_state import drawn, drawn_word, integer, integers_of, unit_interval, wide, words_of
-from weft.kernel.ordered import running_sum
+from weft.kernel.ordered import running
 from weft.look import look
 
 
@@ -253,11 +253,11 @@ def _by_chance(unit: Node, weights: Node, count: int) -> Node:
     """How many of the running sums of the weights each number passes."""
     known = at_hand(unit, weights)
     if known is not None:
-        sums = running_sum(known[1].astype(np.float64), np.dtype(np.float64))
-        found = np.minimum(sums.searchsorted(known[0] * sums[-1], "right"), count - 1)  # rounding may carry a place to the end
+        added = running(known[1].astype(np.float64), "sum", np.dtype(np.float64))
+        found = np.minimum(added.searchsorted(known[0] * added[-1], "right"), count - 1)  # rounding may carry a place to the end
         return leaf(found, INT64) if unit.shape else integer(int(found), INT64)
-    running = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
-    last = op("slice", running, start=(count - 1,), step=(1,), shape=(1,))
+    sums = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
+    last = op("slice", sums, start=(count - 1,), step=(1,), shape=(1,))
     place = op("multiply", op("reshape", unit, shape=(*unit.shape, 1)), last)
-    passed = op("reduce_sum", cast(op("greater_equal", place, running), INT64), axes=(len(unit.shape),), keepdims=False)
+    passed = op("reduce_sum", cast(op("greater_equal", place, sums), INT64), axes=(len(unit.shape),), keepdims=False)
     return op("minimum", passed, number(count - 1, INT64))

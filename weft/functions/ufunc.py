@@ -1,14 +1,14 @@
 """What NumPy's ufuncs can do beside being called: ``wf.add.reduce``, ``.accumulate``, ``.outer``, ``.at``, ``.reduceat``.
 
-The functions of ``elementwise.py`` carry these as attributes. Where it does not matter how operands are grouped, a fold is done
-by halves and a running one by doubling: lazy, with derivatives. The others (``subtract``, ``divide``, ``power``) go from the
-left, and compute at once, in NumPy.
+The functions of ``elementwise.py`` carry these as attributes. Sums, products and extremes are primitives. Where it does not
+matter how operands are grouped, other folds are done by halves and running ones by doubling: lazy, with derivatives. The rest
+(``subtract``, ``divide``, ``power``) go from the left, and compute at once, in NumPy.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -46,6 +46,9 @@ _GROUPED = frozenset((
     "add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_and", "logical_or", "logical_xor", "bitwise_and",
     "bitwise_or", "bitwise_xor", "logaddexp", "logaddexp2", "hypot",
 ))
+_MONOIDS = {
+    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "min", "logical_or": "max",
+}
 _PYTHON = (bool, int, float, complex)
 _FLOATING = ("logaddexp", "logaddexp2", "hypot")
 _IDENTITY: dict[str, Any] = {
@@ -167,13 +170,22 @@ def _with_axes(value: Node, name: str) -> Node:
     return value
 
 
-def _folded(operation: Operation, value: Node, axis: int) -> Node:
-    """The fold of an axis by halves; it has an element."""
-    while value.shape[axis] > 1:
-        extent = value.shape[axis]
-        half = extent // 2
-        both = _joined(operation, sliced(value, axis, 0, half), sliced(value, axis, half, 2 * half))
-        value = op("concat", both, cast(sliced(value, axis, 2 * half, extent), both.dtype), axis=axis) if extent % 2 else both
+def _monoid(operation: Operation, value: Node) -> str | None:
+    """What primitives call an operation that they fold numbers by; sums and products of bools are bools."""
+    return None if value.dtype is BOOL and operation.name in ("add", "multiply") else _MONOIDS.get(operation.name)
+
+
+def _folded(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
+    """The fold of axes, which have an element; by halves where no primitive does it."""
+    monoid = _monoid(operation, value)
+    if monoid is not None:
+        return op(f"reduce_{monoid}", value, axes=tuple(axes), keepdims=True)
+    for axis in axes:
+        while value.shape[axis] > 1:
+            extent = value.shape[axis]
+            half = extent // 2
+            both = _joined(operation, sliced(value, axis, 0, half), sliced(value, axis, half, 2 * half))
+            value = op("concat", both, cast(sliced(value, axis, 2 * half, extent), both.dtype), axis=axis) if extent % 2 else both
     return value
 
 
@@ -207,7 +219,7 @@ def reduce(
             if neutral is None:
                 raise ShapeError(f"{name}: an array of shape {value.shape} has no element along axis={a}, and no identity")
             value = broadcast(neutral, tuple(1 if d == a else n for d, n in enumerate(value.shape)))
-        value = _folded(operation, value, a)
+    value = _folded(operation, value, axes)
     if first is not None:
         value = _joined(operation, value, first)
     shape = tuple(1 if d in axes else n for d, n in enumerate(value.shape) if keepdims or d not in axes)
@@ -221,6 +233,9 @@ def accumulate(operation: Operation, array: Any, /, axis: int = 0, dtype: Any = 
     axis = axis_index(axis, len(value.shape), name)
     if operation.name not in _GROUPED:
         return finish(_from_left("accumulate", operation, value, axis=axis), out, name)
+    monoid = _monoid(operation, value)
+    if monoid is not None:
+        return finish(op(f"cumulative_{monoid}", value, axis=axis), out, name)
     by = 1
     while by < value.shape[axis]:
         extent = value.shape[axis]
@@ -245,7 +260,7 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
     parts = []
     for k, i in enumerate(starts):
         stop = starts[k + 1] if k + 1 < len(starts) else extent
-        parts.append(_folded(operation, sliced(value, axis, i, stop if stop > i else i + 1), axis))
+        parts.append(_folded(operation, sliced(value, axis, i, stop if stop > i else i + 1), (axis,)))
     if not parts:
         return finish(sliced(value, axis, 0, 0), out, name)
     return finish(parts[0] if len(parts) == 1 else op("concat", *parts, axis=axis), out, name)

@@ -78,7 +78,7 @@ class Primitive:
     kind
         how it is scheduled: ``leaf`` (input, scalar, constant), ``elementwise``, ``random``, ``shape`` (moves data only),
         ``reduce`` (over axes), ``window`` (over windows), ``unwindow`` (back), ``product``, ``convolution``, ``gather``,
-        ``attention``, ``attention_gradient``, ``write`` (of a part), ``scatter``, ``running`` (sums), ``board`` (last_equal),
+        ``attention``, ``attention_gradient``, ``write`` (of a part), ``scatter``, ``running`` (folds), ``board`` (last_equal),
         ``host`` (in Python), ``loop``, ``result`` (of a loop).
     rule(*input_nodes, **params) -> (shape, dtype)
         raises weft.errors.ShapeError / DTypeError / AxisError with argument, shapes, dtypes and fix.
@@ -104,7 +104,8 @@ class Primitive:
     heavy
         so costly that it is computed again only where that is seldom.
     monoid
-        reductions over ``axes``: what joins two elements, ``sum``, ``prod``, ``max``, ``min``, ``argmax`` or ``argmin``.
+        reductions over ``axes`` and running folds: what joins two elements, ``sum``, ``prod``, ``max``, ``min``, ``argmax`` or
+        ``argmin``.
     last
         it writes in a way that nothing in the same kernel can read: its kernel ends with it.
     view

@@ -216,7 +216,7 @@ class Reduction:
     value: what is reduced; dtype of the accumulator is ``accum``; the result is read as ``dtype``.
     axes: in order of the reduced dimensions, the last runs fastest.
     carried: axes include the phase's shared axes; complete only after the phase.
-    running: a sum over one axis whose total so far (this element included) is what the stores of the same
+    running: a fold over one axis of which what there is so far (this element included) is what the stores of the same
     stage read; the axis runs in ascending order in one accumulator (order.lanes is 1, one block).
     precision: of a product (see Contraction).
     """

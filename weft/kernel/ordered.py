@@ -67,8 +67,17 @@ def reduced(flat: np.ndarray, monoid: str, accum: np.dtype, order: Order) -> np.
     return in_order(n, order, identity, lambda totals, places: merge(totals, flat[..., places]), merge)
 
 
-def running_sum(flat: np.ndarray, accum: np.dtype) -> np.ndarray:
-    """The sums of the first 1, 2, ... elements of the last dimension."""
+def running(flat: np.ndarray, monoid: str, accum: np.dtype) -> np.ndarray:
+    """The first 1, 2, ... elements of the last dimension in one: ``monoid`` is "sum", "prod", "max" or "min"."""
+    if monoid in ("max", "min"):
+        found = (np.maximum if monoid == "max" else np.minimum).accumulate(flat, axis=-1)
+        if flat.dtype.kind in "iub" or not np.any(found == 0):
+            return found
+        negative = np.signbit(flat)
+        met = np.logical_or.accumulate(negative if monoid == "min" else ~negative & (flat == 0), axis=-1)
+        return signed_zero(monoid, found, ~met, met)
+    if monoid == "prod":
+        return np.multiply.accumulate(flat, axis=-1, dtype=accum)
     return np.add.accumulate(flat, axis=-1, dtype=accum) + accum.type(0)
 
 

@@ -21,7 +21,7 @@ def place_of(axes: tuple[Axis, ...]) -> Affine:
 def by_stage(part: Part, number: int) -> tuple[list[Part], list[Buffer]]:
     """(parts of one stage each, new scratch buffers, numbered from ``number`` on).
 
-    A part has either reductions or stores, except where the stores read a running sum and may be made in any order.
+    A part has either reductions or stores, except where the stores read a running fold and may be made in any order.
     """
     place, rows = place_of(part.shared), max(size_of(part.shared), 1)
     moved: dict[int, Value] = {}

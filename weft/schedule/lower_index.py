@@ -1,4 +1,4 @@
-"""Kernels that end in a write at other positions: scatter, strided partial writes, running sums."""
+"""Kernels that end in a write at other positions: scatter, strided partial writes, running folds."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _running(x: Expander, st: Structure, node: Node) -> list[Phase]:
     run = axes.pop(node.params["axis"])
     value = x.at(node.inputs[0], index)
     reductions: list[Reduction] = []
-    read = x.reduce(node, (run,), "sum", value, carried=False, into=reductions)
+    read = x.reduce(node, (run,), node.op.monoid, value, carried=False, into=reductions)
     r = reductions[0]
     done = Reduction(r.id, r.axes, r.monoid, r.value, r.accum, r.dtype, Order(1, max(1, run.extent)), running=True)
     store = Pending(node, index, (), read)

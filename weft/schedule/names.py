@@ -10,6 +10,7 @@ _SHORT = {
     "subtract": "sub", "multiply": "mul", "divide": "div", "negative": "neg", "maximum": "max", "minimum": "min",
     "reduce_sum": "sum", "reduce_prod": "prod", "reduce_max": "max", "reduce_min": "min", "reduce_window": "pool",
     "dot_general": "dot", "conv_general": "conv", "window_gather": "unpool", "cumulative_sum": "cumsum",
+    "cumulative_prod": "cumprod", "cumulative_max": "cummax", "cumulative_min": "cummin",
     "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "equal": "eq", "not_equal": "ne",
     "broadcast_to": "broadcast", "random_bits": "random", "floor_divide": "floordiv", "remainder": "rem",
     "slice_set": "write", "reciprocal": "recip", "logical_and": "and", "logical_or": "or", "logical_not": "not",

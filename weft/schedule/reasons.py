@@ -22,7 +22,7 @@ IN_PLACE = "a scatter or a partial write ends its kernel"
 HOST = "it runs in NumPy"
 LOOP = "a loop is a step of its own: what it reads and what it gives lies in memory"
 CHAINED = "attention's kernel ends with it: what reads its result is another one"
-RUNNING = "a running sum is computed along an ordered axis of its own"
+RUNNING = "a running sum, product or extreme is computed along an ordered axis of its own"
 STORED = "it is quickly made of what is stored anyway, so the kernel that reads it makes it"
 UNRELATED = "no operation joins them"
 

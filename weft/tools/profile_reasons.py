@@ -143,7 +143,7 @@ def _one_by_one(kernel: Any, nodes: Sequence[Node]) -> str | None:
     if code.vectors:
         return None
     if any(n.op.kind == "running" for n in nodes):
-        return "a running sum adds one element after the other"
+        return "a running sum, product or extreme takes one element after the other"
     return "it computes one element after the other; whole rows of contiguous memory are computed together"
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.emission import Job, functions, here
+from weft.kernel.ordered import running
 
 INTERPRETING = threading.Lock()  # the interpreter's state is the process's
 _SHORT = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
@@ -341,10 +342,17 @@ def _extreme(name: str) -> Callable[..., Any]:
     return joined
 
 
+def _running(monoid: str) -> Callable[..., Any]:
+    def joined(x: np.ndarray, axis: int) -> np.ndarray:
+        return np.moveaxis(running(np.moveaxis(x, axis, -1), monoid, x.dtype), -1, axis)
+
+    return joined
+
+
 _REDUCE: dict[str, Callable[..., Any]] = {
     "join_sum": np.sum, "join_prod": np.prod, "join_max": _extreme("max"), "join_min": _extreme("min"),
 }
-_SCAN: dict[str, Callable[..., Any]] = {"join_sum": np.cumsum}
+_SCAN = {f"join_{monoid}": _running(monoid) for monoid in ("sum", "prod", "max", "min")}
 
 _NUMPYS = {
     **{name: getattr(np, name) for name in (

@@ -117,7 +117,7 @@ def _launches(part: Part, number: int, shapes: Shapes) -> tuple[list[Launch], li
     if len(part.stages) == 1 and part.stages[0].reductions and not part.stages[0].stores:
         return partial_launches(part, number) if can_cut(part.stages[0]) else ([row_launch(part)], [])
     if len(part.stages) == 1 and not part.ordered and any(r.running for r in part.stages[0].reductions):
-        return running_launches(part, number)
+        return running_launches(part, number) if can_cut(part.stages[0]) else ([row_launch(part)], [])
     pieces, scratch = by_stage(part, number)
     launches: list[Launch] = []
     for piece in pieces:

@@ -76,7 +76,7 @@ def run_stage(
     p: Printer, stage: Stage, rows: int, width: int, between: tuple[str, str] | None = None,
     before: Mapping[int, Expression] = MappingProxyType({}),
 ) -> None:
-    """One stage on the rows of a program. between: only the columns from here to there; before: running sums of those before."""
+    """One stage on the rows of a program. between: only the columns from here to there; before: running folds of those before."""
     if not stage.axes:
         p.masks.pop(1, None)
         p.places.pop(1, None)
@@ -160,7 +160,7 @@ def across(monoid: str, name: str) -> str:
 def _prepare(p: Printer, r: Reduction, rows: int, shape: str, before: Expression | None) -> None:
     kind = f"tl.{gathered(r).name}"
     if r.running:
-        p.line(f"run{r.id} = " + (before.text if before else f"tl.full([{rows}, 1], 0, {kind})"))
+        p.line(f"run{r.id} = " + (before.text if before else f"tl.full([{rows}, 1], {identity(r)}, {kind})"))
         return
     p.line(f"a{r.id} = tl.full({shape}, {identity(r)}, {kind})")
     if positional(r):
@@ -180,11 +180,12 @@ def _tile(p: Printer, r: Reduction, shape: str) -> Expression:
 
 def _running(p: Printer, r: Reduction, shape: str, looped: bool) -> None:
     x = _tile(p, r, shape)
-    total = p.put(f"tl.associative_scan({x.text}, 1, join_sum)", (0, 1), p.level)
+    total = p.put(f"tl.associative_scan({x.text}, 1, join_{r.monoid})", (0, 1), p.level)
     if looped:
-        total = p.put(f"{total.text} + run{r.id}", (0, 1), p.level)
-        p.line(f"run{r.id} = run{r.id} + {across('sum', x.text)}")
-    p.accs[r.id] = p.put(p.finished(total.text, r.dtype, gathered(r)), (0, 1), p.level)
+        total = p.put(_join(r, f"run{r.id}", total.text), (0, 1), p.level)
+        p.line(f"run{r.id} = {_join(r, f'run{r.id}', across(r.monoid, x.text))}")
+    text = f"({total.text} != 0)" if r.dtype is BOOL else p.finished(total.text, r.dtype, gathered(r))
+    p.accs[r.id] = p.put(text, (0, 1), p.level)
 
 
 def _accumulate(p: Printer, r: Reduction, shape: str, looped: bool) -> None:

@@ -6,10 +6,21 @@ in the words of kernels, ``draw*`` make samples for tests. A new primitive is on
 CONTRIBUTING.md.
 """
 
-from weft.graph.primitives import conv_general, dot_general, elementwise, host, index, random, reduce, reduce_window, shape
+from weft.graph.primitives import (
+    conv_general,
+    dot_general,
+    elementwise,
+    host,
+    index,
+    random,
+    reduce,
+    reduce_window,
+    running,
+    shape,
+)
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR, TABLE, bind, constant, input_leaf, register, scalar_leaf
 
 __all__ = [
     "CONSTANT", "INPUT", "SCALAR", "TABLE", "bind", "constant", "conv_general", "dot_general", "elementwise", "host", "index",
-    "input_leaf", "random", "reduce", "reduce_window", "register", "scalar_leaf", "shape",
+    "input_leaf", "random", "reduce", "reduce_window", "register", "running", "scalar_leaf", "shape",
 ]

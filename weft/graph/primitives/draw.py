@@ -196,17 +196,20 @@ def reduction_errors(name: str, allowed: frozenset[Format], identity: bool) -> I
         yield ErrorSample((x[:0],), {"axes": (0,), "keepdims": False}, ShapeError, rf"{name}: x \(0, 3\) has no elements")
 
 
-def cumulative(rng: np.random.Generator) -> Iterable[Sample]:
+def cumulative(allowed: frozenset[Format], rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample((numbers(rng, (0, 3)),), {"axis": 0}, "zero")
     yield Sample((numbers(rng, (1, 1)),), {"axis": 0}, "one")
     yield Sample((numbers(rng, (7, 13)),), {"axis": 1}, "prime")
     yield Sample((numbers(rng, (3, 1, 5)),), {"axis": 1}, "broadcast")
     yield Sample((strided(rng, (3, 5)),), {"axis": 0}, "strided")
-    yield Sample((special((3, 4)),), {"axis": 1}, "special")
-    yield Sample((numbers(rng, (3, 4), INT32),), {"axis": 0})
+    for k in range(3):
+        yield Sample((special((3, 4), turn=k),), {"axis": 1}, "special")
+    for dtype in sorted(_wide(allowed) - {FLOAT32}, key=lambda t: t.name):
+        yield Sample((numbers(rng, (3, 4), dtype),), {"axis": 0})
 
 
-def cumulative_errors() -> Iterable[ErrorSample]:
+def cumulative_errors(name: str, allowed: frozenset[Format]) -> Iterable[ErrorSample]:
     x = np.ones((2, 3), np.float32)
-    yield ErrorSample((x,), {"axis": 2}, AxisError, r"cumulative_sum: axis 2 is out of range for an array of 2 dim")
-    yield ErrorSample((x > 0,), {"axis": 0}, DTypeError, r"cumulative_sum: x is bool.*astype")
+    yield ErrorSample((x,), {"axis": 2}, AxisError, rf"{name}: axis 2 is out of range for an array of 2 dim")
+    if BOOL not in allowed:
+        yield ErrorSample((x > 0,), {"axis": 0}, DTypeError, rf"{name}: x is bool.*astype")

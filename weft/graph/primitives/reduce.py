@@ -1,4 +1,4 @@
-"""Reductions: sum, product, max and min (any and all on bool), positions of extremes, cumulative sum."""
+"""Reductions: sum, product, max and min (any and all on bool), positions of extremes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,9 @@ from weft.errors import ShapeError
 from weft.formats import Format
 from weft.graph.node import Node, Primitive, Shape
 from weft.graph.primitives.call import broadcast_to, call, cast, flip, full, permute, reshape
-from weft.graph.primitives.common import (
-    Batched,
-    Later,
-    front,
-    in_float32,
-    inverse,
-    per_input_element,
-    product,
-    zero_vjp,
-)
+from weft.graph.primitives.common import Batched, Later, in_float32, inverse, per_input_element, product, zero_vjp
 from weft.graph.primitives.kinds import ALL, INT64, NUMBERS
-from weft.graph.primitives.rules import check_axes, check_axis, dtype_error, memoised
+from weft.graph.primitives.rules import check_axes, dtype_error, memoised
 from weft.graph.primitives.table import register
 
 draw = Later("draw")
@@ -119,21 +110,6 @@ def _position(fn: Callable[..., Any]) -> Callable[..., np.ndarray]:
     return in_float32(reference)
 
 
-def _cumulative_rule(x: Node, axis: int) -> tuple[Shape, Format]:
-    if x.dtype not in NUMBERS:
-        raise dtype_error("cumulative_sum", (x,), ("x",), NUMBERS)
-    check_axis("cumulative_sum", axis, len(x.shape))
-    return x.shape, x.dtype
-
-
-def _cumulative_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
-    return (flip(call.cumulative_sum(flip(g, (axis,)), axis=axis), (axis,)),)
-
-
-def _cumulative_batch(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
-    return call.cumulative_sum(front(inputs[0], dims[0]), axis=axis + 1), 0
-
-
 def _entry(
     name: str, monoid: str, allowed: frozenset[Format], reference: Any, vjp: Any, identity: bool, out: Format | None = None
 ) -> None:
@@ -149,7 +125,3 @@ _entry("reduce_max", "max", ALL, _reduced(np.maximum), _extreme_vjp, False)
 _entry("reduce_min", "min", ALL, _reduced(np.minimum), _extreme_vjp, False)
 _entry("argmax", "argmax", ALL, _position(np.argmax), zero_vjp, False, INT64)
 _entry("argmin", "argmin", ALL, _position(np.argmin), zero_vjp, False, INT64)
-register(Primitive(
-    "cumulative_sum", "running", _cumulative_rule, in_float32(lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)), None,
-    _cumulative_vjp, _cumulative_batch, per_input_element, draw.cumulative, draw.cumulative_errors, last=True,
-))

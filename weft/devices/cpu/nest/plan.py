@@ -72,7 +72,7 @@ def plan_part(part: Part, isa: ISA, again: bool = False) -> NestPlan:
         return NestPlan("rows", None, lanes, unroll, -(-rows // each_chunk), each_chunk, 0, chunks > 1)
     axis = _vector_axis(part, lanes)
     if axis is not None and any(r.running for r in reductions) and any(abs(s) > 2 for s in strides_along(part, axis)):
-        axis = None  # a running sum along contiguous memory: one addition after another
+        axis = None  # a running fold along contiguous memory: one element after another
     if axis is None:
         rows = max(size_of(part.shared), 1)
         each_chunk = -(-rows // chunks)

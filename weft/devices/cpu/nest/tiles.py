@@ -71,7 +71,7 @@ def update(n: Nest, r: Reduction, env: Env, old: list[str], position: str | int)
 
 
 def _running(n: Nest, stage: Stage, envs: list[Env]) -> None:
-    """Running sums: the stores of the stage read the total so far."""
+    """Running folds: the stores of the stage read what there is so far."""
     acc = _Cells(n, stage, envs)
     acc.reset()
     with n.loops(stage.axes):

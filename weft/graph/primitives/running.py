@@ -1,0 +1,94 @@
+"""Running folds: each element joined with all before it along an axis, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft.formats import Format
+from weft.graph.node import Node, Shape
+from weft.graph.primitives.call import call, flip, full
+from weft.graph.primitives.common import Batched, Later, front, in_float32, per_input_element
+from weft.graph.primitives.kinds import ALL, NUMBERS
+from weft.graph.primitives.rules import check_axis, dtype_error
+from weft.graph.primitives.table import TABLE, Primitive, register
+
+draw = Later("draw")
+
+
+def _rule(name: str, allowed: frozenset[Format]) -> Callable[..., Any]:
+    def rule(x: Node, axis: int) -> tuple[Shape, Format]:
+        if x.dtype not in allowed:
+            raise dtype_error(name, (x,), ("x",), allowed)
+        check_axis(name, axis, len(x.shape))
+        return x.shape, x.dtype
+
+    return rule
+
+
+def _batch(name: str) -> Callable[..., Batched]:
+    def rule(inputs: Sequence[Node], dims: Sequence[int | None], axis: int) -> Batched:
+        return getattr(call, name)(front(inputs[0], dims[0]), axis=axis + 1), 0
+
+    return rule
+
+
+def _reference(join: np.ufunc) -> Callable[..., np.ndarray]:
+    return in_float32(lambda x, axis: join.accumulate(x, axis=axis, dtype=x.dtype))
+
+
+def _sum_vjp(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
+    return (flip(call.cumulative_sum(flip(g, (axis,)), axis=axis), (axis,)),)
+
+
+def _vjp(join: str) -> Callable[..., tuple[Node]]:
+    def rule(g: Node, out: Node, x: Node, axis: int) -> tuple[Node]:
+        """Each result is the one before it joined with an element: the derivative goes back along these, without a division."""
+        n = x.shape[axis]
+        if n < 2:
+            return (g,)
+        new = _part(x, axis, 1, n)
+        derivative = TABLE[join].vjp
+        assert derivative is not None
+        one, before = full(1, new.shape, g.dtype), _part(out, axis, 0, n - 1)
+        passed, taken = derivative(one, _part(out, axis, 1, n), before, new)
+        assert passed is not None and taken is not None
+        reached = _backwards(g, passed, axis)
+        rest = call.multiply(_part(reached, axis, 1, n), taken)
+        return (call.concat(_part(reached, axis, 0, 1), rest, axis=axis),)
+
+    return rule
+
+
+def _backwards(g: Node, passed: Node, axis: int) -> Node:
+    """h, where h[i] = g[i] + passed[i] * h[i + 1], by doubling; ``passed`` has an element fewer."""
+    n, by = g.shape[axis], 1
+    while by < n:
+        more = call.multiply(passed, _part(g, axis, by, n))
+        g = call.concat(call.add(_part(g, axis, 0, n - by), more), _part(g, axis, n - by, n), axis=axis)
+        if 2 * by < n:
+            passed = call.multiply(_part(passed, axis, 0, n - 2 * by), _part(passed, axis, by, n - by))
+        by *= 2
+    return g
+
+
+def _part(x: Node, axis: int, start: int, stop: int) -> Node:
+    rank = len(x.shape)
+    shape = tuple([stop - start if d == axis else n for d, n in enumerate(x.shape)])
+    return call.slice(x, start=tuple([start if d == axis else 0 for d in range(rank)]), step=(1,) * rank, shape=shape)
+
+
+def _entry(name: str, monoid: str, allowed: frozenset[Format], join: np.ufunc, vjp: Any) -> None:
+    register(Primitive(
+        name, "running", _rule(name, allowed), _reference(join), None, vjp, _batch(name), per_input_element,
+        partial(draw.cumulative, allowed), partial(draw.cumulative_errors, name, allowed), monoid=monoid, last=True,
+    ))
+
+
+_entry("cumulative_sum", "sum", NUMBERS, np.add, _sum_vjp)
+_entry("cumulative_prod", "prod", NUMBERS, np.multiply, _vjp("multiply"))
+_entry("cumulative_max", "max", ALL, np.maximum, _vjp("maximum"))
+_entry("cumulative_min", "min", ALL, np.minimum, _vjp("minimum"))
