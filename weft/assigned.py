@@ -130,5 +130,5 @@ def _whole(given: Any, value: float, dtype: Format) -> int:
             "with .astype('float32')"
         ) from None
     if not dtype.least <= found <= dtype.greatest:
-        raise beyond(given, found, dtype)
+        raise beyond(given, found if INT64.least <= found <= UINT64.greatest else value, dtype)  # the user's own digits
     return found

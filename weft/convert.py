@@ -64,8 +64,9 @@ def number_node(value: float | int | bool, dtype: Format) -> Node:
 
 
 def beyond(given: Any, value: float | int, dtype: Format) -> OverflowError:
-    """What is said of an integer out of range; ``given``: as the user has written it."""
-    return OverflowError(f"{told(given)}the Python integer {value} is out of bounds for {dtype.name}; cast the array first")
+    """What is said of a number out of an integer's range; ``given``: as the user has written it."""
+    kind = "integer" if isinstance(value, int) else "float"
+    return OverflowError(f"{told(given)}the Python {kind} {value} is out of bounds for {dtype.name}; cast the array first")
 
 
 def _complex_node(value: complex, dtype: Format) -> Node:

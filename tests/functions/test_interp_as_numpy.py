@@ -62,6 +62,17 @@ def test_complex_heights(ends: str, rng: np.random.Generator, wide: None) -> Non
         compared((x, xp, fp), options, f"{x} {xp} {fp}")
 
 
+@pytest.mark.parametrize("period", [None, 2.75, -2.75, np.inf])
+def test_infinite_places(period: float | None, rng: np.random.Generator, wide: None) -> None:
+    """With a period they lie nowhere: NaN, and of complex heights 0 as the imaginary part."""
+    for count in (1, 3):
+        xp, re = np.cumsum(rng.integers(1, 4, count) / 2), rng.normal(size=count)
+        x = np.array([np.inf, -np.inf, np.nan, xp[0]])
+        with np.errstate(all="ignore"):
+            compared((x, xp, re + 1j * rng.normal(size=count)), {"period": period}, f"{xp} {period}")
+            compared((x, xp, re), {"period": period}, f"{xp} {period}")
+
+
 def test_dtypes_of_complex_heights() -> None:
     line = [1j, 2.0]
     assert wf.interp(0.5, [0, 1], line).dtype == wf.complex64 and wf.interp(wf.float64(0.5), [0, 1], line).dtype == wf.complex128

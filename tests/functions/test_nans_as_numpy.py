@@ -62,7 +62,8 @@ def test_folds(name: str, rng: np.random.Generator) -> None:
         if name in FOLDS[:7] and rng.random() < 0.3:
             given["where"] = np.asarray(rng.random(x.shape) < 0.7)
         if name in FOLDS[:4] and (rng.random() < 0.3 or ("where" in given and name in FOLDS[2:4])):
-            given["initial"] = 2
+            odd = np.nan if name in FOLDS[2:4] and x.dtype.kind in "fc" else 3
+            given["initial"] = [2, odd, x.dtype.type(odd)][rng.integers(3)]
         if name in ("nanvar", "nanstd") and rng.random() < 0.3:
             given["ddof"] = 1
         want = outcome(getattr(np, name), x, **given)

@@ -97,3 +97,18 @@ def test_errors():
         vmap(lambda a: float(a.sum()))(x)
     with pytest.raises(ShapeError, match="out_axes is None"):
         vmap(lambda a: a, out_axes=None)(x)
+
+
+def test_none_stays_none():
+    """What a function gives as None belongs to no example; one that only writes gives nothing else."""
+    x = array(normal(2, 3))
+    assert vmap(lambda row: None)(x) is None
+    nothing, found, tree = vmap(lambda row: (None, row * 2, {"a": None, "b": row}), out_axes=(0, 1, {"a": 0, "b": 1}))(x)
+    assert nothing is None and tree["a"] is None and found.shape == tree["b"].shape == (3, 2)
+    assert vmap(lambda pair: pair[1] * 2, in_axes=((0, 1),))((None, x)).shape == (3, 2)
+
+    def zeroed(row):
+        row[0] = 0
+
+    assert vmap(zeroed)(x) is None and x[:, 0].tolist() == [0, 0]
+    assert jit(lambda x: (vmap(zeroed)(x), x * 2)[1])(x)[:, 0].tolist() == [0, 0]

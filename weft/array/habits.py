@@ -15,6 +15,7 @@ from weft.array.construction import constructed, refuse_classes
 from weft.array.destination import asked
 from weft.array.flags import Flags
 from weft.array.methods import Methods
+from weft.assigned import stored
 from weft.cell import LOCAL
 from weft.errors import ShapeError
 from weft.spelling import spelled
@@ -61,13 +62,17 @@ class Flat:
         return self._array.flatten()[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """A value that is too short is repeated, as NumPy repeats it."""
+        """A value that is too short is repeated, as NumPy repeats it; an empty one writes nothing."""
         import weft
 
         line = self._array.flatten()
-        given = weft.asarray(value)
         chosen = line[index].shape
-        line[index] = weft.resize(given, chosen) if given.ndim and given.shape != chosen else value
+        given = stored(value, line.node.dtype)  # so a list is read in the array's dtype, repeated or not
+        if not given.size:
+            return
+        if given.size > 1 and not chosen:
+            raise ValueError(f"flat: one element is written to, but the value has shape {given.shape}; one number is needed")
+        line[index] = weft.resize(given, chosen) if given.shape and given.shape != chosen else value
         self._array[...] = line.reshape(self._array.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -9,6 +9,7 @@ from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
 from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, compared, weak_compared
+from weft.functions.by_value import by_value
 from weft.functions.common import Node, broadcast_shapes, cast, finish, node, number, op, parts_of, real_number
 from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
@@ -253,8 +254,14 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """
     a, b = _shape("array_equal", "a1", a1), _shape("array_equal", "a2", a2)
     if equal_nan and a == b:
-        return bool(all(logical_or(equal(a1, a2), logical_and(isnan(a1), isnan(a2)))))
-    return a == b and bool(all(equal(a1, a2)))
+        return bool(all(logical_or(_equal(a1, a2), logical_and(isnan(a1), isnan(a2)))))
+    return a == b and bool(all(_equal(a1, a2)))
+
+
+def _equal(a1: Any, a2: Any) -> Array:
+    if isinstance(a1, Array) and isinstance(a2, Array):
+        return equal(a1, a2)
+    return equal(*[wrap(x) if isinstance(x, Node) else x for x in by_value(a1, a2)])
 
 
 def _shape(function: str, name: str, x: Any) -> Shape:
@@ -287,4 +294,4 @@ def array_equiv(a1: Any, a2: Any) -> bool:
         broadcast_shapes("array_equiv", _shape("array_equiv", "a1", a1), _shape("array_equiv", "a2", a2))
     except ValueError:
         return False
-    return bool(all(equal(a1, a2)))
+    return bool(all(_equal(a1, a2)))

@@ -300,7 +300,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
             interp(x, xp, part(fp), None if left is None else part(left), None if right is None else part(right), period)
             for part in (real, imag)
         ]
-        known = im if shape_of(xp) == (1,) and period is None else where(isnan(asarray(x)), 0, im)
+        there = asarray(x) if period is None else remainder(asarray(x), abs(float(period)))  # of infinities this is NaN
+        known = im if shape_of(xp) == (1,) and period is None else where(isnan(there), 0, im)
         return wrap(op("complex", re.node, known.node))
     at, place, height = (floating(n) for n in operands(x, xp, fp))
     if DEFAULT.wide:  # then as in NumPy, which computes in float64

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import array_operands, numpy_node
+from weft.convert import array_operands, common, numpy_node
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, INT64, Format, same_kind
+from weft.formats import BOOL, INT64, Format, holds, promote, same_kind, weak
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -32,7 +32,6 @@ from weft.functions.common import (
 )
 from weft.functions.joining import concat
 from weft.indexing import bounded, refuse_at_once
-from weft.spelling import spelled
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -325,20 +324,15 @@ def copyto(dst: Array, src: Any, casting: str = "same_kind", where: Any = True) 
     [1.0, 0.0, 3.0]
     """
     have = _target("copyto", dst, "dst").node.dtype
-    if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
-        raise ValueError(f"copyto: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
-    if isinstance(src, Array | np.ndarray):
-        given = node(src, "copyto", "src")
-        passes = {"unsafe": True, "same_kind": same_kind(given.dtype, have)}.get(casting, given.dtype is have)
-        if not passes and not (casting == "safe" and np.can_cast(given.dtype.numpy, have.numpy)):
-            raise DTypeError(f"copyto: src is {given.dtype.name}, dst {have.name}: casting={casting!r} does not allow that")
-    elif type(src) in (int, float, complex) and casting != "unsafe" and not same_kind(spelled(type(src)), have):
-        raise DTypeError(f"copyto: src is {src!r}, dst {have.name}: casting={casting!r} does not allow that")
-    given = held(src, have, "copyto", "src")
+    given = _dtype(node(src, "copyto", "src") if src is None else src, have)
+    if not may_cast(given, have, casting, "copyto"):
+        what = repr(src) if type(src) in (int, float, complex) else given.name
+        raise DTypeError(f"copyto: src is {what}, dst {have.name}: casting={casting!r} does not allow that")
+    new = held(src, have, "copyto", "src")
     if where is True:
-        dst[...] = _of(given)
+        dst[...] = _of(new)
     else:
-        _masked(dst, where, _of(given), "copyto", "where")
+        _masked(dst, where, _of(new), "copyto", "where")
 
 
 def _masked(target: Array, mask: Any, values: Array, function: str, argument: str) -> None:
@@ -348,9 +342,22 @@ def _masked(target: Array, mask: Any, values: Array, function: str, argument: st
     target[...] = where(_of(chosen), values, target)
 
 
+def _dtype(x: Any, dtype: Format) -> Format:
+    """The dtype of what is to be written into ``dtype``; Python's numbers of its kind have that one, as in NumPy, and an integer
+    may be unsigned, too. A list of Python's floats has it where it is as wide as the default."""
+    kind = type(x)
+    (found,), own = common((x,), promote, weak)
+    if kind in (int, float, complex):
+        return dtype if same_kind(own, dtype) or (kind is int and dtype.kind == "unsigned") else own
+    return dtype if type(found) is np.ndarray and holds(dtype, own) else own
+
+
 def _safely(x: Any, dtype: Format, function: str, argument: str) -> Node:
-    """What is written where a mask says; as in NumPy an array only where no number of its dtype is lost."""
-    have = node(x, function, argument).dtype if getattr(x, "shape", ()) else dtype
+    """What is written where a mask says; as in NumPy an array only where no number of its dtype is lost. Scalars count as numbers
+    there."""
+    given: Any = x
+    array = isinstance(x, Array | np.ndarray) and not getattr(given, "is_value", False)
+    have = node(x, function, argument).dtype if array or bool(getattr(given, "shape", ())) else dtype
     if not may_cast(have, dtype, "safe", function):
         raise DTypeError(f"{function}: {argument} has dtype {have}, which {dtype} cannot hold safely; cast with .astype first")
     return held(x, dtype, function, argument)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import numpy_node
+from weft.convert import common, numpy_node
 from weft.errors import DTypeError, ShapeError, said_by
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT64, INTEGERS, UINT64, promote, weak
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -118,9 +118,10 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
     >>> wf.digitize(wf.array([0.5, 1.0, 9.0]), [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
-    if node(x, "digitize").dtype in COMPLEX:
+    if common((node(x, "digitize") if x is None else x,), promote, weak)[1] in COMPLEX:
         raise DTypeError("digitize: x is complex, and has no order; take wf.real(x), wf.imag(x) or wf.abs(x)")
-    edges = looked(bins, "digitize", "bins")
+    found = common((bins,), promote, weak)[0][0] if isinstance(bins, list | tuple) else None
+    edges = found if isinstance(found, np.ndarray) else looked(bins, "digitize", "bins")  # a list of floats: as they are written
     if edges.ndim != 1:
         raise ShapeError(f"digitize: bins have shape {edges.shape}; a vector is needed")
     if edges.dtype.kind == "f" and np.isnan(edges).any():  # NumPy's own way through what has no order
@@ -132,7 +133,8 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Array:
         raise ValueError("digitize: bins must rise or fall")
     if not falls:
         return searchsorted(bins, x, side="left" if right else "right")
-    return len(edges) - searchsorted(edges[::-1], x, side="left" if right else "right")
+    rising = bins[::-1] if isinstance(bins, list | tuple) else edges[::-1]
+    return len(edges) - searchsorted(rising, x, side="left" if right else "right")
 
 
 def _bounds(function: str, range: Any) -> tuple[float, float]:

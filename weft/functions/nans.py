@@ -10,7 +10,7 @@ from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, FLOAT32, INEXACT
 from weft.functions.choosing import where as choose
-from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, magnitude, node, widened
+from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, held, magnitude, node, widened
 from weft.functions.elementwise import isnan, sqrt
 from weft.functions.products import cumprod, cumsum
 from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
@@ -143,9 +143,15 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Array | 
 def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initial: Any, where: Any) -> Array:
     (value,) = arrays(function, a=a)
     fold, none = (max, -np.inf) if function == "nanmax" else (min, np.inf)
-    found = fold(_without(function, value, none), axis, keepdims=keepdims, initial=initial, where=where)
-    none_left = _none_left(value, axis, keepdims) if initial is None else None
-    whole = found if none_left is None else choose(none_left, np.nan, found)
+    floats = value.node.dtype in INEXACT
+    unknown = initial is not None and floats and (not isinstance(initial, int | float) or initial != initial)
+    begun = wrap(held(initial, value.node.dtype, function, "initial")) if unknown else None
+    first = initial if begun is None else _without(function, begun, none)  # a NaN there counts no more than among the elements
+    found = fold(_without(function, value, none), axis, keepdims=keepdims, initial=first, where=where)
+    none_left = _none_left(value, axis, keepdims, where) if initial is None or unknown else None
+    if none_left is not None and begun is not None:
+        none_left = none_left & isnan(begun)
+    whole = found if none_left is None else choose(none_left, np.nan if begun is None else begun, found)
     return finish(cast(whole.node, value.node.dtype), out, function)
 
 

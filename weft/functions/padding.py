@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.assigned import stored
+from weft.cell import LOCAL
 from weft.convert import number_node, numpy_node, warn_of_overflow
 from weft.errors import ShapeError
 from weft.formats import BOOL, FLOAT64, INEXACT, INTEGERS
@@ -164,7 +165,8 @@ def _summed_up(value: Node, axis: int, width: int, mode: str, length: Any, first
 
 def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
     if value.dtype.kind == "signed" and fill is not None:
-        stored(fill, value.dtype)  # a number that does not fit is refused, as where elements are assigned to
+        known = LOCAL.trace is None and isinstance(fill, Array) and not fill.shape
+        stored(fill[()] if known else fill, value.dtype)  # what does not fit is refused, as where elements are assigned to
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
     if isinstance(fill, (bool, int, float, np.generic)):
         warn_of_overflow(fill, value.dtype)

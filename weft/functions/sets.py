@@ -7,13 +7,25 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import array_operands, operands
-from weft.functions.common import looked, of_numpy
+from weft.convert import as_node, common, operands
+from weft.formats import INT64, promote, weak
+from weft.functions.by_value import by_value
+from weft.functions.common import cast, looked, of_numpy
+from weft.given import is_int
+from weft.spelling import spelled
 
 
-def _pair(function: str, a: Any, b: Any) -> tuple[Any, Any]:
-    x, y = array_operands(a, b)
-    return wrap(x).numpy().reshape(-1), wrap(y).numpy().reshape(-1)
+def _to_compare(function: str, a: Any, b: Any) -> tuple[Any, Any]:
+    """Both flattened, with the digits that they are compared by."""
+    x, y = (looked(n, function, name).reshape(-1) for n, name in zip(by_value(a, b), ("ar1", "ar2"), strict=True))
+    return x, y
+
+
+def _in_both(x: Any, a: Any, b: Any) -> Array:
+    """Elements of one of two arrays, or of both, in the dtype for both."""
+    given = [as_node(n) if is_int(n) and n > INT64.greatest else n for n in (a, b)]
+    dtype = common(given, promote, lambda kind, form: promote(form, spelled(kind)))[1]
+    return wrap(cast(of_numpy(x).node, dtype))
 
 
 def union1d(ar1: Any, ar2: Any) -> Array:
@@ -70,8 +82,12 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     >>> wf.intersect1d(wf.array([3, 1, 2]), [1, 3]).tolist()
     [1, 3]
     """
-    found = np.intersect1d(*_pair("intersect1d", ar1, ar2), assume_unique, return_indices)  # type: ignore[call-overload]
-    return tuple(of_numpy(f) for f in found) if return_indices else of_numpy(found)
+    x, y = _to_compare("intersect1d", ar1, ar2)
+    if not return_indices:
+        return _in_both(np.intersect1d(x, y, assume_unique), ar1, ar2)
+    nothing = np.zeros(0, np.int64)
+    found, *places = np.intersect1d(x, y, assume_unique, True) if x.size and y.size else (x[:0], nothing, nothing)
+    return _in_both(found, ar1, ar2), *map(of_numpy, places)
 
 
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
@@ -96,8 +112,8 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setdiff1d(wf.array([3, 1, 2]), [1]).tolist()
     [2, 3]
     """
-    x, y = (looked(x, "setdiff1d", name) for x, name in ((ar1, "ar1"), (ar2, "ar2")))
-    return of_numpy(np.setdiff1d(x, y, assume_unique))
+    found = of_numpy(np.setdiff1d(*_to_compare("setdiff1d", ar1, ar2), assume_unique))
+    return wrap(cast(found.node, common((ar1,), promote, weak)[1]))
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
@@ -122,4 +138,4 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Array:
     >>> wf.setxor1d(wf.array([3, 1]), [1, 2]).tolist()
     [2, 3]
     """
-    return of_numpy(np.setxor1d(*_pair("setxor1d", ar1, ar2), assume_unique))
+    return _in_both(np.setxor1d(*_to_compare("setxor1d", ar1, ar2), assume_unique), ar1, ar2)

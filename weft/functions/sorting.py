@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import common, in_dtype, numpy_node
+from weft.convert import numpy_node
 from weft.errors import ShapeError
-from weft.formats import INEXACT, INT64, compared, weak_compared
+from weft.formats import INEXACT, INT64
+from weft.functions.by_value import by_value
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped
 from weft.functions.elementwise import equal, isnan, less, less_equal
-from weft.given import is_int
 from weft.indexing import bounded
 
 
@@ -130,7 +130,8 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side={side!r} must be 'left' or 'right'")
-    line, value = _comparable(a, v)
+    line, value = by_value(a, v)
+    line = line if type(line) is Node else node(line, "searchsorted", "a")
     if len(line.shape) != 1:
         raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
     if sorter is not None:
@@ -143,13 +144,6 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
         passed = passed | (last & ~isnan(wrap(line)) if side == "left" else last)
     passed = passed.node
     return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
-
-
-def _comparable(x: Any, y: Any) -> tuple[Node, Any]:
-    """Operands for a comparison, which says itself in which dtype: nodes, but for a second one that is a Python integer, which
-    may be larger than any that an array holds."""
-    (a, b), dtype = common((x, y), compared, weak_compared)
-    return a if type(a) is Node else in_dtype(a, dtype), b if type(b) is Node or is_int(b) else in_dtype(b, dtype)
 
 
 def _column(x: Any) -> Any:
@@ -183,9 +177,10 @@ def isin(
     >>> wf.isin(wf.array([1, 2, 3]), [3, 1]).tolist()
     [True, False, True]
     """
-    a, b = _comparable(element, test_elements)
+    a, b = by_value(element, test_elements)
+    a = a if type(a) is Node or type(b) is Node else node(a, "isin", "element")
     hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
-    count = op("reduce_sum", cast(hits, INT64), axes=(len(a.shape),), keepdims=False)
+    count = op("reduce_sum", cast(hits, INT64), axes=(len(hits.shape) - 1,), keepdims=False)
     return wrap(op("equal" if invert else "not_equal", count, number(0, INT64)))
 
 

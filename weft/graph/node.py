@@ -272,7 +272,7 @@ def frozen(params: dict[str, Any]) -> tuple:
     if not params:
         return ()
     return tuple([
-        (k, v.dtype, v.tobytes()) if isinstance(v, np.generic) else (k, type(v), repr(v) if isinstance(v, float) else v)
+        (k, v.dtype, v.tobytes()) if isinstance(v, np.generic) else (k, type(v), repr(v) if isinstance(v, float | complex) else v)
         for k, v in params.items()
     ])
 

@@ -32,7 +32,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
     ----------
     f : function of Arrays or trees. What it writes in place into a mapped argument is written into each example's part of it
     in_axes : int, None (not mapped) or a tuple with one entry an argument; an entry may be a tree like its argument
-    out_axes : int, None, or a tree like the result: where the mapped axis goes
+    out_axes : int, None, or a tree like the result: where the mapped axis goes. What ``f`` gives as None stays None
 
     Returns
     -------
@@ -78,7 +78,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
                 m.handle._trace = trace
             out = f(*called, **named)
             leaves, structure = flatten(out) if is_container(out) else ([out], None)
-            nodes = [as_node(leaf) for leaf in leaves]
+            nodes = [as_node(leaf) for leaf in leaves if leaf is not None]
         places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
         writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items() if trace.nodes[key] is not trace.outer(cell)]
         changed = [m for m in given if m.handle._node is not m.node]
@@ -101,7 +101,10 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
                 m.given._set(whole)
             else:
                 m.given[...] = look(whole)
-        results = [wrap(_placed(node, dim, place, size)) for (node, dim), place in zip(done, places, strict=False)]
+        made = iter(done)
+        results = [
+            None if leaf is None else wrap(_placed(*next(made), place, size)) for leaf, place in zip(leaves, places, strict=True)
+        ]
         return results[0] if structure is None else unflatten(structure, results)
 
     return mapped
@@ -181,6 +184,7 @@ def _spread(axes: Any, tree: Any, leaves: list[Any], structure: Any, what: str) 
     out: list[Any] = []
     for ax, branch in pairs:
         inner, shape = flatten(branch, modules=False) if is_container(branch) else ([branch], None)
+        inner = [] if branch is None else inner  # a None in a tree is no leaf of it
         out.extend(_spread(ax, branch, inner, shape, what))
     return out
 

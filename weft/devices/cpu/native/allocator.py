@@ -191,7 +191,9 @@ def view(buffer: Any, shape: tuple[int, ...], dtype: np.dtype, writable: bool = 
         return at(buffer.address, shape, dtype, buffer, writable)
     count = shape[0] if len(shape) == 1 else math.prod(shape)
     if not count:
-        return np.empty(shape, dtype)
+        nothing = np.empty(shape, dtype)
+        nothing.flags.writeable = writable
+        return nothing
     # unlike ndarray(buffer=...), frombuffer holds the export as long as it lives; over memory that is read-only itself the
     # flag cannot be set back
     try:
