@@ -76,3 +76,52 @@ def test_it_is_that_of_one_with_init(transform: str, failing: str | None) -> Non
         assert list(found[0]) == list(found[1]), (name, option)
         for place, content in found[1].items():
             np.testing.assert_allclose(found[0][place], content, rtol=1e-5, atol=1e-6, err_msg=f"{name}, {option}: {place}")
+
+
+def test_init_again_is_seen_by_jitted_steps() -> None:
+    for fresh in (True, False):
+        found = []
+        for jit in (lambda f: f, wf.jit):
+            w, optimizer = made("Adam", "plain", fresh)
+            step = jit(lambda w=w, o=optimizer: good(w, o))
+            for again in (False, False, True, False, True):
+                if again:
+                    optimizer.init(w)
+                step()
+            found.append(held(w, optimizer.arrays()))
+        assert list(found[0]) == list(found[1])
+        for place, content in found[0].items():
+            np.testing.assert_allclose(found[1][place], content, rtol=1e-5, err_msg=place)
+
+
+@pytest.mark.parametrize("name", ["SantaE", "SantaSSS"])
+def test_what_fails_draws_no_numbers(name: str) -> None:
+    for failing in FAILING.values():
+        for _ in range(2):
+            w, optimizer = made(name, "plain", False)
+            state = wf.random.get_state()
+            with pytest.raises((IndexError, TypeError, wf.errors.ShapeError)):
+                optimizer.update(w, failing())
+            assert wf.random.get_state() == state
+
+
+def test_gradients_that_are_none_are_refused_by_name() -> None:
+    for name in OPTIMIZERS:
+        for wrong in ("x", None, 1.0, np.ones(3)):
+            optimizer = getattr(wf.optim, name)(lr=0.1)
+            with pytest.raises(TypeError, match=r"gradient of parameter 'a\.w' .* float Array of shape \(3,\)"):
+                optimizer.update({"a": {"w": wf.ones(3)}}, {"a": {"w": wrong}}, loss=wf.array(1.0))
+            with pytest.raises(TypeError, match="update: gradients is .* a dict with 'w'"):
+                optimizer.update({"w": wf.ones(3)}, "x" if wrong is None else None, loss=wf.array(1.0))
+
+
+def test_numbers_made_in_a_gradient_are_read_as_they_were_written() -> None:
+    made: list[Any] = []
+    wf.grad(lambda x: (made.append(wf.zeros(())), x * x)[1])(1.0)
+    (count,) = made
+
+    def step() -> None:
+        count[...] = count + 1
+
+    wf.jit(step)()
+    assert float(count + 1) == 2
