@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from weft.graph.node import Node
@@ -24,6 +26,13 @@ class Tracing(Protocol):
     def read(self, cell: Cell) -> Node: ...
     def write(self, cell: Cell, node: Node) -> None: ...
     def scalar(self, value: float, dtype: Any) -> Node | None: ...
+
+
+class Undo(Protocol):
+    """What remembers what cells held: see ``weft.transforms.landing``."""
+
+    def note(self, cell: Cell) -> None: ...
+    def take(self, later: Any) -> None: ...
 
 
 class Watching(Protocol):
@@ -90,8 +99,7 @@ class _Local(threading.local):
 LOCAL = _Local()
 WRITING = threading.RLock()  # a part of an array is written by one thread at a time: others may be writing other parts
 BEING_WRITTEN: set[Any] = set()  # leaves that get their content when ``WRITING`` is free again: see ``at_once.in_own_memory``
-# thread -> what arrays held before its gradient's function wrote them, by id, with a weak reference: see ``landing.py``
-UNDO: dict[int, dict[int, tuple[Any, Node]]] = {}
+UNDO: dict[int, Undo] = {}  # thread -> what it is to remember what arrays held before it writes them
 FOLLOWED = [0]  # changes whenever a view remembers by a weak reference what it was followed from
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=WRITING.acquire, after_in_parent=WRITING.release, after_in_child=WRITING.release)
@@ -121,3 +129,34 @@ def write(cell: Cell, node: Node) -> None:
         cell._node = node
     else:
         trace.write(cell, node)
+
+
+@contextmanager
+def seen_from(trace: Any) -> Iterator[None]:
+    """What is made meanwhile belongs to ``trace``, which this thread is in as well (None: to no trace at all), and is not taken
+    back."""
+    me = threading.get_ident()
+    inner, undo = LOCAL.trace, UNDO.pop(me, None)
+    LOCAL.trace = trace
+    try:
+        yield
+    finally:
+        LOCAL.trace = inner
+        if undo is not None:
+            UNDO[me] = undo
+
+
+def traces() -> Iterator[Any]:
+    """The traces that this thread is in, the innermost first."""
+    trace = LOCAL.trace
+    while trace is not None:
+        yield trace
+        trace = trace.parent
+
+
+def place_of(home: Any) -> Any:
+    """Where the arrays of an object belong that was made in the trace ``home``: there, while this thread is in it, else in the
+    next one around it; None outside of all. So they live as long as the object does, and a trace that fails leaves them whole."""
+    while home is not None and not any(trace is home for trace in traces()):
+        home = home.parent
+    return home

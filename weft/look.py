@@ -7,7 +7,6 @@ keep their buffer and drop their inputs. What nobody looks at is computed unaske
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sequence
 from threading import get_ident
 from typing import Any
@@ -78,13 +77,10 @@ def _may_fail(body: Graph) -> bool:
 
 
 def noted(cell: Cell) -> None:
-    """Remember what a cell holds, if this thread's gradient is about to write it for the first time."""
+    """Remember what a cell holds, if this thread is about to write it for the first time in what may have to be taken back."""
     undo = UNDO.get(get_ident())
-    if undo is None or LOCAL.trace is not None:
-        return
-    known = undo.get(id(cell))
-    if known is None or known[0]() is not cell:
-        undo[id(cell)] = (weakref.ref(cell), cell._node)
+    if undo is not None:
+        undo.note(cell)
 
 
 def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:

@@ -95,6 +95,30 @@ def test_stateful_layers_continue(kind: str, jitted: bool) -> None:
         layer(x[:, :1])
 
 
+@pytest.mark.parametrize("kind", LAYERS)
+def test_stateful_layers_begin_alike_everywhere_and_after_failures(kind: str) -> None:
+    x = wf.array(np.random.default_rng().standard_normal((4, 2, 3)).astype(np.float32))
+    layer = LAYERS[kind](3, 4, stateful=True)
+    ways = {
+        "jit": wf.jit(lambda x: layer(x)[0]),
+        "scan": lambda x: wf.scan(lambda c, x: (c, layer(x)[0]), 0.0, x[None])[1][0],
+        "grad": lambda x: wf.grad(lambda net: ((y := net(x)[0]).sum(), y), has_aux=True)(layer)[1],
+        "forgetful scan": lambda x: wf.scan(lambda c, x: (c, (layer.reset_state(), layer(x)[0])[1]), 0.0, x[None])[1][0],
+        "eager": lambda x: layer(x)[0],
+    }
+    wanted = [np.asarray(layer(x)[0]) for _ in range(2)]
+    for name, run in ways.items():
+        for _ in range(2):
+            layer.reset_state()
+            with pytest.raises(IndexError):
+                np.asarray(run(x[wf.array([0, 1, 9, 2])]))
+            if name == "forgetful scan":
+                np.testing.assert_allclose(np.asarray(run(x)), wanted[0], rtol=1e-5, atol=1e-6)
+                continue
+            for y in wanted:
+                np.testing.assert_allclose(np.asarray(run(x)), y, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
 def test_one_native_entry_and_one_compilation_for_a_training_step() -> None:
     layer = LSTM(3, 8)
     step = wf.jit(wf.value_and_grad(lambda layer, x: (layer(x)[0] ** 2).mean()))

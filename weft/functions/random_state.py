@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, own, wrap
-from weft.cell import LOCAL, WRITING
+from weft.cell import LOCAL, WRITING, seen_from
 from weft.convert import numpy_node
 from weft.errors import DTypeError, as_called
 from weft.formats import FLOAT64, UINT64, Format
@@ -31,11 +31,8 @@ def stream_of(seed: int, function: str) -> Stream:
 
 def _outside(value: int) -> Array:
     """A Cell that no trace takes for its own, whenever this module is loaded."""
-    trace, LOCAL.trace = LOCAL.trace, None
-    try:
+    with seen_from(None):
         return own(numpy_node(np.asarray(value, np.uint64)))
-    finally:
-        LOCAL.trace = trace
 
 
 def _mixed(seed: Any, function: str) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from weft.array import Array, Scalar, own
 from weft.dtypes import as_dtype, can_cast
 from weft.errors import DTypeError, ShapeError
+from weft.look import proven
 from weft.transforms.tree import register_module, structure_changed
 
 
@@ -55,6 +56,8 @@ class ModuleTree:
                 )
             old[...] = value
             return
+        if isinstance(value, Array):
+            proven((value.node,))  # as what is written later: an attribute that fails would fail in every call
         object.__setattr__(self, name, own(value.node) if isinstance(value, Scalar) else value)
         structure_changed()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.array import Array
+from weft.cell import LOCAL, place_of, seen_from, traces
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, zeros
 from weft.functions.elementwise import maximum, stop_gradient, tanh
@@ -100,6 +101,8 @@ class _Recurrent(Module):
 
     def reset_state(self) -> None:
         """Forget the state that a stateful layer kept: the next batch starts from zeros."""
+        if LOCAL.trace is not None:
+            LOCAL.trace.forgetful.add(id(self))
         self.hidden = self.cell = None
 
     def _forward(self, x: Any, given: State | None) -> tuple[Array, State]:
@@ -132,12 +135,25 @@ class _Recurrent(Module):
             x = parts[0] if len(parts) == 1 else concatenate(parts, axis=2)
         states = tuple([stack(s) for s in zip(*last, strict=True)])
         if self.stateful:
-            self.hidden = stop_gradient(states[0])
-            if self.states == 2:
-                self.cell = stop_gradient(states[1])
+            self._keep(tuple([stop_gradient(s) for s in states]))
         if single:
             return x[:, 0], tuple([s[:, 0] for s in states])
         return x.swapaxes(0, 1) if self.batch_first else x, states
+
+    def _keep(self, states: State) -> None:
+        """Keep the states for the next batch.
+
+        The first arrays that hold them belong where the weights do, not to a trace that this is in: should it fail, zeros are
+        left, and should it be a loop, they go from step to step. Unless the trace itself begins by forgetting them.
+        """
+        if self.hidden is None and LOCAL.inside and not any(id(self) in trace.forgetful for trace in traces()):
+            with seen_from(place_of(vars(self)["weight_hh_l0"]._trace)):
+                for name, state in zip(("hidden", "cell"), states, strict=False):
+                    setattr(self, name, zeros(state.shape, dtype=state.dtype))
+            for trace in traces():
+                trace.once = True  # when the state has been forgotten, there will be other arrays
+        for name, state in zip(("hidden", "cell"), states, strict=False):
+            setattr(self, name, state)
 
     def _start(self, given: State | None, batch: int, single: bool) -> State | None:
         """The states of all layers and directions before the first step; None for zeros."""

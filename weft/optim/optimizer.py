@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array, Scalar
-from weft.errors import DTypeError, ShapeError, short
+from weft.array import Array
+from weft.cell import LOCAL, place_of, seen_from
+from weft.errors import DTypeError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
 from weft.graph.node import Node
-from weft.nn.module import Module
+from weft.look import known
 from weft.optim.clipping import clip_by_norm, clip_by_value
+from weft.optim.given import fitting, named_arrays
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
-from weft.optim.together import Writes, write_together
+from weft.optim.together import Writes, ready, write_together
 from weft.spelling import spelled
+from weft.transforms.landing import landed
 from weft.transforms.tree import structure_changed
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -94,6 +97,7 @@ class Optimizer:
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
         self._rate: Array | None = None
+        self._home = zeros(())  # belongs where the optimizer was made, and so does its state
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
         self._members: dict[tuple[str, ...], Optimizer] = {}
@@ -139,8 +143,9 @@ class Optimizer:
             structure_changed()
 
     def __structure__(self, key: Callable[[Any], Any]) -> Any:
-        """The options, which are constants of a jitted step; ``key`` of each. Groups are fixed."""
-        return tuple((n, key(v)) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr", "groups"))
+        """The options, which are constants of a jitted step, and whose the state is; ``key`` of each. Groups are fixed."""
+        options = [(n, v) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr", "groups")]
+        return key(self.step_count), *[(n, key(v)) for n, v in options]
 
     def init(self, model: Any) -> Optimizer:
         """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.
@@ -150,6 +155,8 @@ class Optimizer:
         ValueError
             when a pattern of ``groups`` matches no parameter.
         """
+        if self.step_count is not None:
+            structure_changed()
         self.step_count = zeros((), dtype="int32")
         self._rate = full((), self.lr, dtype=FLOAT64)
         self.state, self._keys = {}, {}
@@ -175,22 +182,25 @@ class Optimizer:
 
         Raises
         ------
-        ShapeError, TypeError
-            when a gradient is missing or has another shape than its parameter; when a parameter is a Scalar.
+        ShapeError, TypeError, DTypeError
+            when a gradient is missing or has another shape than its parameter; when a parameter is a Scalar, or one of them no
+            Array; when a gradient is not float.
         """
-        parameters, slopes = named_arrays(model), named_arrays(gradients)
-        if self.step_count is None:
-            self.init(model)
-        elif any(name not in self._keys or self._lacks(name) for name in parameters):
-            self._grow(parameters)
-        assert self.step_count is not None
+        parameters, slopes = fitting(model, gradients)
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
-        for name, p in parameters.items():
-            if isinstance(p, Scalar):
-                raise TypeError(f"update: parameter {name!r} is a Scalar, a value that cannot change: make it wf.array({name})")
-            if name not in slopes or slopes[name].shape != p.shape:
-                found = slopes[name].shape if name in slopes else "none"
-                raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
+        if self.step_count is None or any(name not in self._keys or self._lacks(name) for name in parameters):
+            with seen_from(place_of(self._home._trace)):
+                self.init(model) if self.step_count is None else self._grow(parameters)
+            self._start_here(parameters)
+        for target, node in landed(self._stepped, (model, parameters, slopes, lr, loss), {}):
+            target._set(node)
+
+    def _stepped(
+        self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,
+    ) -> list[tuple[Array, Node]]:
+        """What a step writes when it is over. What it does on its way (numbers are drawn, a schedule may keep something) is taken
+        back where it fails."""
+        assert self.step_count is not None
         moving = {name: p for name, p in parameters.items() if self._member(self._keys[name]).lr}
         rows: dict[str, Node | None] = {}  # of sparse parameters: the numbers of the rows that their slopes are, if known
         for name in self._sparse(model, moving):
@@ -217,7 +227,7 @@ class Optimizer:
                 writes += [(kept, numbers[number]) for number, kept in member.shared.items()]
                 steps[key] = _Step(rate if self.schedule is None else rate * factor, t, numbers)
             writes += member._moved(p, slopes[name], self.state[name], steps[key], rows.get(name), name in rows)
-        write_together(writes)
+        return ready(writes)
 
     def rule(
         self, p: Array, g: Array, state: dict[str, Array], lr: float | Array, t: Array,
@@ -318,6 +328,14 @@ class Optimizer:
                 if number not in member.shared:
                     member.shared[number] = full((), first, dtype=FLOAT64 if p.dtype == FLOAT64 else FLOAT32)
 
+    def _start_here(self, parameters: dict[str, Array]) -> None:
+        """State that begins with what only the trace knows that this thread is in is made in it."""
+        if LOCAL.trace is not place_of(self._home._trace):
+            for name, p in parameters.items():
+                for slot, content in self.state[name].items():
+                    if not known(content._node):
+                        self.state[name][slot] = self._member(self._keys[name]).start(slot, p)
+
     def _clipped(self, slopes: dict[str, Array]) -> dict[str, Array]:
         if self.clip_value is not None:
             slopes = clip_by_value(slopes, self.clip_value)
@@ -363,21 +381,6 @@ class _Step:
 def matches(name: str, pattern: str) -> bool:
     """Whether a parameter's name matches a pattern, or lies in the layer that the pattern names."""
     return fnmatchcase(name, pattern) or fnmatchcase(name, pattern + ".*") or fnmatchcase("." + name, pattern)
-
-
-def named_arrays(tree: Any) -> dict[str, Array]:
-    """Float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
-    if isinstance(tree, Module):
-        return tree.parameters()
-    out: dict[str, Array] = {}
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    for key, value in items:
-        if isinstance(value, Array):
-            if value.dtype.kind not in "iub":
-                out[str(key)] = value
-        else:
-            out.update({f"{key}.{inner}": v for inner, v in named_arrays(value).items()})
-    return out
 
 
 def state_dtype(dtype: np.dtype) -> np.dtype:

@@ -8,8 +8,10 @@ from typing import Any
 from weft.array import Array
 from weft.functions.elementwise import abs as absolute
 from weft.optim.clipping import global_norm
-from weft.optim.optimizer import Optimizer, named_arrays
+from weft.optim.given import fitting
+from weft.optim.optimizer import Optimizer
 from weft.optim.together import write_together
+from weft.transforms.landing import landed
 
 
 class SAM(Optimizer):
@@ -84,7 +86,12 @@ class SAM(Optimizer):
         """See :meth:`Optimizer.update`; ``gradient_at`` must be given."""
         if gradient_at is None:
             raise ValueError("SAM: update needs gradient_at=, a function that gives the gradients at the present parameters")
-        parameters, slopes = named_arrays(model), named_arrays(gradients)
+        landed(self._climbed, (model, *fitting(model, gradients), lr, loss, gradient_at), {})
+
+    def _climbed(
+        self, model: Any, parameters: dict[str, Array], slopes: dict[str, Array], lr: float | Array | None, loss: Array | None,
+        gradient_at: Callable[[], Any],
+    ) -> None:
         home = {name: p.copy() for name, p in parameters.items()}
         if self.adaptive:
             size = {name: absolute(p) for name, p in home.items()}

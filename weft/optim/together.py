@@ -16,10 +16,15 @@ Writes = list[tuple[Array, Any]]  # where, and what
 
 def write_together(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> None:
     """Write all, after what may fail behind any of it, or behind ``others``, has been computed: an error leaves all as it was."""
+    for target, node in ready(writes, others):
+        target._set(node)
+
+
+def ready(writes: Sequence[tuple[Array, Any]], others: Iterable[Array] = ()) -> list[tuple[Array, Node]]:
+    """The same but for the writing: where, and what is to be held there, of which nothing can fail any more."""
     nodes = [_held(target, content) for target, content in writes]
     proven([*nodes, *[x.node for x in others]])
-    for (target, _), node in zip(writes, nodes, strict=True):
-        target._set(node)
+    return list(zip([target for target, _ in writes], nodes, strict=True))
 
 
 def _held(target: Array, content: Any) -> Node:

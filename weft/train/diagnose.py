@@ -19,7 +19,7 @@ from weft.graph.origin import file_name, user_frame, user_line
 from weft.graph.primitives.elementwise import CAST, IDENTITY
 from weft.nn.module import Module
 from weft.nn.module_tree import WATCH
-from weft.optim.optimizer import named_arrays
+from weft.optim.given import named_arrays
 from weft.train.feed import Feed
 from weft.train.snapshot import Log, finite, put, take
 from weft.train.step import Stepper

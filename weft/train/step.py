@@ -17,7 +17,8 @@ from weft.functions.creation import full, zeros
 from weft.functions.elementwise import isfinite, maximum
 from weft.nn.module import Module
 from weft.optim import SAM, Optimizer
-from weft.optim.optimizer import named_arrays, state_dtype
+from weft.optim.given import named_arrays
+from weft.optim.optimizer import state_dtype
 from weft.spelling import spelled
 from weft.train.metrics import Metric, one_number
 from weft.transforms.control import scan

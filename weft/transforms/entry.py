@@ -20,7 +20,7 @@ from weft.convert import as_node
 from weft.devices.base import ELSEWHERE, Run
 from weft.execute import here
 from weft.graph.node import Node
-from weft.graph.primitives.table import INPUT, SCALAR
+from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.placed import Placed
 from weft.transforms import warm
 from weft.transforms.results import End
@@ -157,6 +157,8 @@ class Entry:
         """Lists of what the cells hold now."""
         self._own = [self._nodes[i] for i, _ in self._state]
         self._free = [self._values[i] for i, _ in self._state]
+        if any([node.op is CONSTANT for node in self._own]):
+            self._followed = -1
 
     def warm(self, structures: int) -> Any:
         """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
@@ -289,7 +291,7 @@ class Entry:
             self._followed, held = FOLLOWED[0], held.copy()
             views = list(map(getweakrefcount, self._own))  # which know by the node whether the content is still the same
             for count, seen, (i, _) in zip(map(getrefcount, self._own), views, self._state, strict=True):
-                held[self._start + i] = count != _FREE or seen > 0
+                held[self._start + i] = count != _FREE or seen > 0 or self._nodes[i].op is CONSTANT  # which is read off the node
         unchanged = self._unchanged(inputs, cells) if self._shown else {}
         outputs = run(inputs, held)
         if self._tail >= 0 and outputs[self._tail :] == self._free:

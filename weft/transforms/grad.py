@@ -25,7 +25,7 @@ from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, constant, input_leaf
 from weft.transforms.aliases import touch
-from weft.transforms.landing import landed, note_again, set_aside
+from weft.transforms.landing import landed
 from weft.transforms.tree import arrays_in, flatten, is_container, is_module, unflatten
 
 _IDENTITY = TABLE["identity"]
@@ -76,20 +76,14 @@ class _Argument:
         self.value = (value if is_module(value) else given[0]) if whole else _rebuilt(value, given)
 
     def enter(self) -> None:
-        if self.swapped:
-            aside = set_aside()
-            for array, _, fresh in self.swapped:
-                array._set(fresh)
-            note_again(aside)
+        for array, _, fresh in self.swapped:
+            array._set(fresh)
 
     def leave(self, land: bool) -> None:
         """Give parameters their nodes back, unless the function wrote them; ``land`` writes to other arguments."""
-        if self.swapped:
-            aside = set_aside()
-            for array, node, fresh in self.swapped:
-                if array.node is fresh:
-                    array._set(node)
-            note_again(aside)
+        for array, node, fresh in self.swapped:
+            if array.node is fresh:
+                array._set(node)
         for array, handle, fresh in self.copies:
             if land and handle._node is not fresh:
                 array._set(handle._node)

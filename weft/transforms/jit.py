@@ -31,6 +31,7 @@ from weft.transforms.aliases import check_writes, path_key, shared, shared_key, 
 from weft.transforms.content import Content, has_content, unchanged
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.ints import Ints, ints_of, traced_with
+from weft.transforms.landing import landed
 from weft.transforms.reach import modules_of
 from weft.transforms.traced import Traced, concrete, is_static, trace
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
@@ -97,7 +98,7 @@ class Jitted:
 
     def _call(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         if LOCAL.inside:
-            return self.f(*args, **kwargs)
+            return landed(self.f, args, kwargs)
         if LOCAL.watch is not None:
             self = LOCAL.watch.twin(self)
         content = Content()
@@ -159,7 +160,7 @@ class Jitted:
         out = entry.run_with(leaves)
         assert out is not MISS
         write_back(given, leaves, entry.lands)
-        if traced.survivors:  # only the next tracing knows what will hold the arrays then
+        if traced.survivors or traced.once:  # only the next tracing knows what will hold the arrays then
             self._leaky.put(kind, leaks + 1)
             if leaks >= 2 and not self._warned:
                 self._warned = True

@@ -1,65 +1,87 @@
-"""What the function of a gradient writes outside: all of it or, where that or what the gradient gives fails, nothing.
+"""What a function writes outside: all of it or, where the function, the gradient or what was written fails, nothing.
 
-Such writes land at once, for later lines of the function read them, but nothing can be computed before the graph has been
-walked. So what arrays held is remembered meanwhile.
+A gradient's function, and an optimizer's update, write as they go, for later lines read that. So what arrays held before is
+remembered meanwhile, and given back by whatever is raised: errors of Python, those of what is computed when all is over (nothing
+can be, until the graph of a gradient has been walked), Ctrl-C. One within another takes back its own part.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
-from weft.cell import LOCAL, UNDO
-from weft.errors import OF_RUNS
+from weft.cell import LOCAL, UNDO, Cell
 from weft.graph.node import Node
 from weft.look import proven
 from weft.transforms.tree import arrays_in
 
-Noted = dict[int, tuple[Any, Node]]  # by a cell's id: a weak reference to it, and what it held
-
 
 def landed(f: Callable, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """``f(*args, **kwargs)``, which calls a user's function to take its derivative; in traces and gradients as it is."""
+    """``f(*args, **kwargs)``, which has written all or nothing when this is over."""
     me = get_ident()
-    if LOCAL.inside or me in UNDO:
-        return f(*args, **kwargs)
-    noted = UNDO[me] = {}
+    outer = UNDO.get(me)
+    mine = UNDO[me] = _Noted(LOCAL.trace)
     try:
         try:
             out = f(*args, **kwargs)
         finally:
-            UNDO.pop(me, None)
-    except Exception:  # what lines before wrote stays, unless that fails, too
-        with suppress(*OF_RUNS):
-            _settle(noted, ())
+            if outer is None:
+                UNDO.pop(me, None)
+            else:
+                UNDO[me] = outer
+        if mine.held and not LOCAL.inside and (written := mine.written()):
+            proven([*written, *[a.node for a in arrays_in(out)]])
+    except BaseException:
+        mine.give_back()
         raise
-    _settle(noted, out)
+    if outer is not None and mine.held:
+        outer.take(mine)
     return out
 
 
-def set_aside() -> Noted | None:
-    """Remember no writes for now: parameters get variables in their place, and their nodes back."""
-    return UNDO.pop(get_ident(), None)
+class _Noted:
+    """What cells held before they were written, as one trace sees them (``trace``; None outside), by the cell's id."""
 
+    __slots__ = ("held", "trace")
 
-def note_again(aside: Noted | None) -> None:
-    """Go on with what was set aside."""
-    if aside is not None:
-        UNDO[get_ident()] = aside
+    def __init__(self, trace: Any) -> None:
+        self.trace = trace
+        self.held: dict[int, tuple[Any, Node | None]] = {}  # a weak reference, and the node; None: the trace knew of none
 
+    def note(self, cell: Cell) -> None:
+        """Remember what the cell holds, if it is about to be written for the first time."""
+        trace = self.trace
+        if LOCAL.trace is not trace:
+            return  # what is written in a trace further inside lands here when that is over
+        known = self.held.get(id(cell))
+        if known is None or known[0]() is not cell:
+            own = trace is None or trace.owns(cell)
+            node = cell._node if own else trace.nodes.get(id(cell))
+            self.held[id(cell)] = weakref.ref(cell), node
 
-def _settle(noted: Noted, given: Any) -> None:
-    if not noted:
-        return
-    held = [(ref(), node) for ref, node in noted.values()]
-    written = [(cell, node) for cell, node in held if cell is not None and cell._node is not node]
-    if not written:
-        return
-    try:
-        proven([*[cell._node for cell, _ in written], *[a.node for a in arrays_in(given)]])
-    except BaseException:
-        for cell, node in written:
-            cell._node = node
-        raise
+    def take(self, later: _Noted) -> None:
+        """Remember what was remembered in something inside that is over."""
+        if later.trace is not self.trace:
+            return
+        for key, note in later.held.items():
+            known = self.held.get(key)
+            if known is None or known[0]() is not note[0]():
+                self.held[key] = note
+
+    def written(self) -> list[Node]:
+        """What cells hold now that held something else."""
+        cells = [(ref(), node) for ref, node in self.held.values()]
+        return [cell._node for cell, node in cells if cell is not None and cell._node is not node]
+
+    def give_back(self) -> None:
+        """Let all cells hold what they held."""
+        for ref, node in self.held.values():
+            cell = ref()
+            if cell is None:
+                continue
+            if self.trace is None:
+                cell._node = node
+            else:
+                self.trace.unwrite(cell, node)

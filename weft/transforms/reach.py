@@ -1,4 +1,4 @@
-"""Which modules and plain objects a function reaches without being given them: closures, globals it names, ``self``."""
+"""Which modules and plain objects a function reaches without being given them: closures, defaults, globals it names, ``self``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def modules_of(f: Any) -> tuple[Any, ...]:
             elif item is getattr(f, "__self__", None):  # what is called through it
                 stack.extend(vars(item).values() if hasattr(item, "__dict__") else ())
         elif isinstance(item, types.FunctionType):
-            stack.extend(cells_of(item))
+            stack.extend((*cells_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()))
             if not (item.__module__ or "").startswith("weft."):
                 stack.extend(item.__globals__[n] for n in names_of(item.__code__) if n in item.__globals__)
         elif isinstance(item, types.MethodType):

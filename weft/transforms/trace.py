@@ -28,6 +28,8 @@ class Trace:
         self.nodes: dict[int, Node] = {}
         self.written: dict[int, Cell] = {}
         self.made: list[weakref.ref] = []  # handles made in the trace
+        self.once = False  # whether it made something that other calls find as it is, or anew
+        self.forgetful: set[int] = set()  # by id: layers that forgot their state in it
 
     def __enter__(self) -> Any:
         self.parent = LOCAL.trace
@@ -65,6 +67,16 @@ class Trace:
             return
         self.nodes[id(cell)] = node
         self.written[id(cell)] = cell
+
+    def unwrite(self, cell: Cell, node: Node | None) -> None:
+        """Take back what was written since the trace knew ``node`` of the cell; None: nothing."""
+        if self.owns(cell) and node is not None:
+            cell._node = node
+        elif node is not None:
+            self.nodes[id(cell)] = node
+        else:
+            self.nodes.pop(id(cell), None)
+            self.written.pop(id(cell), None)
 
     def scalar(self, leaf: Node, dtype: Format) -> Node:
         """A run-time number, given as a float64 leaf, in another dtype."""

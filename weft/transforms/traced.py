@@ -52,6 +52,7 @@ class Traced:
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number | "cell", Array, source)
     survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # the result that each is, or -1
     tape: Tape | None = None  # what is computed of int arguments at each call
+    once: bool = False  # whether it is for this call alone
 
 
 def _kind(result: Any) -> type:
@@ -213,6 +214,7 @@ def _assemble(
     return Traced(
         Graph(inputs, tuple(outputs)), arrays, bases, tuple(scalars), tuple(cell for cell, _ in captured),
         tuple(fixed), results, tuple(kinds), tuple(shows), structure, landing, left, inner.tape if inner.tape.steps else None,
+        inner.once,
     )
 
 

@@ -1,0 +1,66 @@
+"""What an update is given: parameters and gradients by name, refused by name where they do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.array import Array, Scalar
+from weft.errors import DTypeError, ShapeError, short
+from weft.nn.module import Module
+
+
+def named_arrays(tree: Any) -> dict[str, Array]:
+    """Float parameters by name of a Module or a dict of Arrays (dicts, lists and tuples may nest)."""
+    if isinstance(tree, Module):
+        return tree.parameters()
+    found = _leaves(tree)
+    for name, value in found.items():
+        if not isinstance(value, Array):
+            what = f"parameter {name!r}" if name else "the model"
+            fit = "must be an Array" if name else "must be a Module or a dict of Arrays"
+            raise TypeError(f"{what} is {short(value)} ({type(value).__name__}), but {fit}")
+    return {name: value for name, value in found.items() if value.dtype.kind not in "iub"}
+
+
+def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The parameters of a model and the gradient of each, by name."""
+    parameters = named_arrays(model)
+    slopes = _leaves(gradients)
+    if "" in slopes and "" not in parameters:
+        raise TypeError(
+            f"update: gradients is {short(gradients)} ({type(gradients).__name__}), but must be what wf.grad gives of a function "
+            f"of the model: a dict with {', '.join(map(repr, parameters))}"
+        )
+    for name, p in parameters.items():
+        if isinstance(p, Scalar):
+            raise TypeError(f"update: parameter {name!r} is a Scalar, a value that cannot change: make it wf.array({name})")
+        slope = slopes.get(name)
+        if not isinstance(slope, Array) and name in slopes:
+            raise TypeError(
+                f"update: the gradient of parameter {name!r} is {short(slope)} ({type(slope).__name__}), but must be a float "
+                f"Array of shape {p.shape}"
+            )
+        if slope is None or slope.shape != p.shape:
+            found = "none" if slope is None else slope.shape
+            raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
+        if slope.dtype.kind in "iub":
+            raise DTypeError(
+                f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but must be float: cast it with "
+                f".astype('{p.dtype.name}')"
+            )
+    return parameters, slopes
+
+
+def _leaves(tree: Any) -> dict[str, Any]:
+    """Everything in Modules, dicts, lists and tuples, by name; what is none of these is a leaf, alone it has no name."""
+    if isinstance(tree, Module):
+        return dict(tree.parameters())
+    if not isinstance(tree, dict | list | tuple) and not (isinstance(tree, Array) and tree.ndim):
+        return {"": tree}
+    found: dict[str, Any] = {}
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if isinstance(value, Array) or not isinstance(value, Module | dict | list | tuple):
+            found[str(key)] = value
+        else:
+            found.update({f"{key}.{inner}": leaf for inner, leaf in _leaves(value).items()})
+    return found
