@@ -20,7 +20,8 @@ def wide() -> Iterator[None]:
 
 
 def points(rng: np.random.Generator, odd: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places between, at and beyond points that ascend, some of them NaN, and what stands at the points."""
+    """Places between, at and beyond points that ascend, some of them NaN, and what stands at the points. Periods of 2.71 never
+    bring two points to one place, of which NumPy would leave open which comes first."""
     xp = np.cumsum(rng.integers(1, 4, rng.integers(1, 7)) / 2)
     fp = rng.choice(ODD, xp.size) if odd else rng.normal(size=xp.size)
     between = rng.uniform(xp[0], xp[-1] + 1e-9, 6)
@@ -47,7 +48,7 @@ def compared(args: tuple[Any, ...], options: dict[str, Any], text: str) -> None:
 def test_infinite_heights(ends: str, rng: np.random.Generator, wide: None) -> None:
     for _ in range(12):
         args = points(rng, True)
-        options: dict[str, Any] = {"none": {}, "both": {"left": -7.0, "right": np.inf}, "period": {"period": 2.75}}[ends]
+        options: dict[str, Any] = {"none": {}, "both": {"left": -7.0, "right": np.inf}, "period": {"period": 2.71}}[ends]
         compared(args, options, f"{args} {options}")
 
 
@@ -58,11 +59,11 @@ def test_complex_heights(ends: str, rng: np.random.Generator, wide: None) -> Non
         x, xp, re = points(rng, k % 2 == 1)
         fp = np.empty(re.size, np.complex128)
         fp.real, fp.imag = re, rng.permutation(re)
-        options: dict[str, Any] = {"none": {}, "both": {"left": 1 - 2j, "right": 3j}, "period": {"period": -2.75}}[ends]
+        options: dict[str, Any] = {"none": {}, "both": {"left": 1 - 2j, "right": 3j}, "period": {"period": -2.71}}[ends]
         compared((x, xp, fp), options, f"{x} {xp} {fp}")
 
 
-@pytest.mark.parametrize("period", [None, 2.75, -2.75, np.inf])
+@pytest.mark.parametrize("period", [None, 2.71, -2.71, np.inf])
 def test_infinite_places(period: float | None, rng: np.random.Generator, wide: None) -> None:
     """With a period they lie nowhere: NaN, and of complex heights 0 as the imaginary part."""
     for count in (1, 3):
