@@ -148,12 +148,12 @@ def _place(node: Node) -> Run | None:
 
 
 def _running(node: Node) -> Run | None:
-    """NumPy's, but for zeros, whose signs it does not order: a sum begins with 0."""
+    """NumPy's, but for extremes of zeros, whose signs it does not order."""
     axis, monoid, dtype = node.params["axis"], node.op.monoid, node.dtype
     if not node.size or dtype.narrow:
         return None
     accumulate, number, shape, nbytes = _JOINS[monoid].accumulate, dtype.numpy, node.shape, node.nbytes
-    signed, allocate, otherwise = dtype in FLOATS and monoid != "prod", execute.allocator(), _by_arrays(node)
+    signed, allocate, otherwise = dtype in FLOATS and monoid in _EXTREMES, execute.allocator(), _by_arrays(node)
 
     def run(buffers: Sequence[Any]) -> Any:
         out = allocate(nbytes)

@@ -168,6 +168,8 @@ def test_info_names_the_cards(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
     monkeypatch.setattr(cards.cards, "__defaults__", (load,))
     monkeypatch.setattr(cards.no_card, "__defaults__", (load, 0))
+    for part in ("no_triton", "no_bindings"):
+        monkeypatch.setattr(cards, part, lambda: None)
     monkeypatch.setenv("COLUMNS", "200")
     assert cli.main(["info"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

@@ -120,3 +120,27 @@ def test_keywords_of_creation() -> None:
         assert make(2, device="cpu").shape == (2,)
         with pytest.raises(ValueError, match=f"^{make.__name__}: no device 'tpu'; there are 'cpu', 'gpu-sim' and 'gpu'"):
             make(2, device="tpu")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])
+def test_running_folds_of_what_is_not_normal(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """Zeros of both signs, infinities, NaN, and numbers that leave the range on the way and would come back."""
+    values = np.array([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan, 60000.0, 2.0**-14], dtype)
+    ours, theirs = getattr(wf, name), getattr(np, name)
+    for shape, axis in (((1,), 0), ((40,), 0), ((5, 9), 1), ((9, 5), 0), ((2, 1, 4), 1)):
+        for some in (values, values[:4], values[-3:]):
+            x = rng.choice(some, shape)
+            with np.errstate(all="ignore"):
+                want = theirs.accumulate(x.astype("float32") if dtype == "float16" else x, axis).astype(dtype)
+            for f in (ours.accumulate, wf.jit(lambda x, axis=axis: ours.accumulate(x, axis))):
+                found = (f(wf.array(x), axis) if f is ours.accumulate else f(wf.array(x))).numpy()
+                np.testing.assert_array_equal(found, want)
+                if name in ("add", "multiply"):  # of extremes NumPy leaves signs of zeros open
+                    signed = ~np.isnan(want)
+                    np.testing.assert_array_equal(np.signbit(found)[signed], np.signbit(want)[signed])
+
+
+def test_reduceat_leaves_single_elements_as_they_are() -> None:
+    x = np.array([complex(np.inf, 0), 1 + 1j], np.complex64)
+    np.testing.assert_array_equal(wf.multiply.reduceat(wf.array(x), [0, 1]).numpy(), np.multiply.reduceat(x, [0, 1]))

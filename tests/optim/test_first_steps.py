@@ -94,6 +94,36 @@ def test_init_again_is_seen_by_jitted_steps() -> None:
             np.testing.assert_allclose(found[1][place], content, rtol=1e-5, err_msg=place)
 
 
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_init_again_is_a_write(transform: str) -> None:
+    """It begins anew where it stands, in loops at each step, compiles nothing, and is taken back where the function fails."""
+    run = TRANSFORMS[transform]
+    for name in ("SGD", "Adam", "SantaE"):
+        w, optimizer = made(name, "plain", False)
+        good(w, optimizer)
+        before = held(w, optimizer.arrays())
+
+        def failing(w: Any = w, o: Any = optimizer) -> None:
+            o.init(w)
+            raise KeyError
+
+        if transform != "eager":
+            with pytest.raises(KeyError):
+                run(failing)
+            after = held(w, optimizer.arrays())
+            assert list(before) == list(after) and all((before[k] == after[k]).all() for k in before)
+
+        def anew(w: Any = w, o: Any = optimizer) -> None:
+            o.init(w)
+            good(w, o)
+
+        for do in (run, TRANSFORMS["eager"], run):
+            do(anew)
+            assert int(optimizer.step_count) == 1
+        good(w, optimizer)
+        assert all(np.isfinite(x).all() for x in held(w, optimizer.arrays()).values())
+
+
 @pytest.mark.parametrize("name", ["SantaE", "SantaSSS"])
 def test_what_fails_draws_no_numbers(name: str) -> None:
     for failing in FAILING.values():

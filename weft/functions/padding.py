@@ -14,7 +14,7 @@ from weft.convert import number_node, numpy_node, warn_of_overflow
 from weft.errors import ShapeError
 from weft.formats import BOOL, FLOAT64, INEXACT, INTEGERS
 from weft.functions.averages import mean
-from weft.functions.common import Node, broadcast, cast, held, node, op, permuted, reduced, sliced, whole
+from weft.functions.common import Node, broadcast, cast, held, node, op, permuted, reduced, reshaped, sliced, whole
 from weft.functions.quantiles import median
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
@@ -174,7 +174,8 @@ def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
             known = np.asarray(fill).astype(value.dtype.numpy).item()
         return op("pad", value, low=low, high=high, value=known)
     inside = held(fill, value.dtype, "pad", "constant_values")
-    if inside.shape:
+    if inside.size != 1:
         raise ShapeError(f"pad: constant_values has shape {inside.shape}; one number is needed")
+    inside = reshaped(inside, ())
     mask = op("pad", broadcast(number_node(True, BOOL), value.shape), low=low, high=high, value=False)
     return op("where", mask, op("pad", value, low=low, high=high, value=0), inside)

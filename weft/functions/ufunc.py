@@ -177,6 +177,8 @@ def _monoid(operation: Operation, value: Node) -> str | None:
 
 def _folded(operation: Operation, value: Node, axes: Sequence[int]) -> Node:
     """The fold of axes, which have an element; by halves where no primitive does it."""
+    if all(value.shape[axis] == 1 for axis in axes):
+        return value
     monoid = _monoid(operation, value)
     if monoid is not None:
         return op(f"reduce_{monoid}", value, axes=tuple(axes), keepdims=True)

@@ -76,9 +76,7 @@ def running(flat: np.ndarray, monoid: str, accum: np.dtype) -> np.ndarray:
         negative = np.signbit(flat)
         met = np.logical_or.accumulate(negative if monoid == "min" else ~negative & (flat == 0), axis=-1)
         return signed_zero(monoid, found, ~met, met)
-    if monoid == "prod":
-        return np.multiply.accumulate(flat, axis=-1, dtype=accum)
-    return np.add.accumulate(flat, axis=-1, dtype=accum) + accum.type(0)
+    return (np.multiply if monoid == "prod" else np.add).accumulate(flat, axis=-1, dtype=accum)
 
 
 def signed_zero(op: str, found: Array, both: Array, one: Array) -> Array:

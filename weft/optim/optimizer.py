@@ -16,7 +16,7 @@ from weft.cell import LOCAL, place_of, seen_from
 from weft.errors import DTypeError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
-from weft.graph.node import Node
+from weft.graph.node import Node, Shape
 from weft.look import known
 from weft.optim.clipping import clip_by_norm, clip_by_value
 from weft.optim.given import fitting, named_arrays
@@ -81,6 +81,7 @@ class Optimizer:
     shared_start: dict[str, float] = {}  # numbers kept once for all parameters of a group: name and first value
     decoupled = False  # whether weight decay shrinks the parameter itself
     needs_loss = False
+    _renewed = 0  # how often other state took the place of state that was there
     by_element = True  # whether ``rule`` treats each element by itself, so that rows can be updated alone
 
     def __init__(
@@ -98,6 +99,7 @@ class Optimizer:
         self.step_count: Array | None = None
         self._rate: Array | None = None
         self._home = zeros(())  # belongs where the optimizer was made, and so does its state
+        self._kinds: dict[str, tuple[Shape, np.dtype]] = {}  # of the parameters that there is state for
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
         self._members: dict[tuple[str, ...], Optimizer] = {}
@@ -143,9 +145,9 @@ class Optimizer:
             structure_changed()
 
     def __structure__(self, key: Callable[[Any], Any]) -> Any:
-        """The options, which are constants of a jitted step, and whose the state is; ``key`` of each. Groups are fixed."""
+        """The options, which are constants of a jitted step, and which state it is; ``key`` of each. Groups are fixed."""
         options = [(n, v) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr", "groups")]
-        return key(self.step_count), *[(n, key(v)) for n, v in options]
+        return self._renewed, *[(n, key(v)) for n, v in options]
 
     def init(self, model: Any) -> Optimizer:
         """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.
@@ -155,14 +157,15 @@ class Optimizer:
         ValueError
             when a pattern of ``groups`` matches no parameter.
         """
-        if self.step_count is not None:
-            structure_changed()
-        self.step_count = zeros((), dtype="int32")
-        self._rate = full((), self.lr, dtype=FLOAT64)
-        self.state, self._keys = {}, {}
-        for member in (self, *self._members.values()):
-            member.shared = {}
-        self._grow(named_arrays(model))
+        parameters = named_arrays(model)
+        home = place_of(self._home._trace)
+        again = self._fits(parameters)
+        if not again:
+            with seen_from(home):
+                self._begin(parameters)
+            self._start_here(parameters)
+        if again or LOCAL.trace is not home:  # written, so a trace sees it, and a failure takes it back
+            write_together(self._beginnings(parameters))
         return self
 
     def update(
@@ -190,7 +193,7 @@ class Optimizer:
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         if self.step_count is None or any(name not in self._keys or self._lacks(name) for name in parameters):
             with seen_from(place_of(self._home._trace)):
-                self.init(model) if self.step_count is None else self._grow(parameters)
+                self._begin(parameters) if self.step_count is None else self._grow(parameters)
             self._start_here(parameters)
         for target, node in landed(self._stepped, (model, parameters, slopes, lr, loss), {}):
             target._set(node)
@@ -310,14 +313,46 @@ class Optimizer:
         member = self._member(self._keys[name])
         return bool(member.lr) and not set(member.slots) <= self.state[name].keys()
 
+    def _fits(self, parameters: dict[str, Array]) -> bool:
+        """Whether there is state for just these parameters, which outlives the traces that this thread is in."""
+        same = self.step_count is not None and {n: (p.shape, p.dtype) for n, p in parameters.items()} == self._kinds
+        return same and all(place_of(x._trace) is x._trace for x in self.arrays().values())
+
+    def _begin(self, parameters: dict[str, Array]) -> None:
+        """Make all state anew."""
+        self._need_matches(parameters)
+        if self.step_count is not None:
+            self._renewed += 1
+            structure_changed()
+        self.step_count = zeros((), dtype="int32")
+        self._rate = full((), self.lr, dtype=FLOAT64)
+        self.state, self._keys, self._kinds = {}, {}, {}
+        for member in (self, *self._members.values()):
+            member.shared = {}
+        self._grow(parameters)
+
+    def _beginnings(self, parameters: dict[str, Array]) -> Writes:
+        """What is in the state before the first step."""
+        assert self.step_count is not None and self._rate is not None
+        writes: Writes = [(self.step_count, 0), (self._rate, self.lr)]
+        for name, kept in self.state.items():
+            writes += [(x, self._member(self._keys[name]).start(slot, parameters[name])) for slot, x in kept.items()]
+        for member in (self, *self._members.values()):
+            writes += [(x, member.shared_start[number]) for number, x in member.shared.items()]
+        return writes
+
+    def _need_matches(self, parameters: dict[str, Array]) -> None:
+        for pattern in self.groups:
+            names = ", ".join(parameters)
+            known_one = any(matches(name, pattern) for name in parameters)
+            self._need(known_one, f"group {pattern!r} matches no parameter; there are {names}")
+
     def _grow(self, parameters: dict[str, Array]) -> None:
         """State that parameters need and have not."""
-        for pattern in self.groups:
-            if not any(matches(name, pattern) for name in parameters):
-                names = ", ".join(parameters)
-                raise ValueError(f"{type(self).__name__}: group {pattern!r} matches no parameter; there are {names}")
+        self._need_matches(parameters)
         for name, p in parameters.items():
             key = self._keys[name] = tuple(pattern for pattern in self.groups if matches(name, pattern))
+            self._kinds[name] = p.shape, p.dtype
             member, kept = self._member(key), self.state.setdefault(name, {})
             if not member.lr:
                 continue

@@ -15,8 +15,9 @@ from weft.optim.optimizer import Optimizer, state_dtype
 class SantaE(Optimizer):
     """Santa by Euler's scheme. Until step ``burnin`` it explores, with noise of temperature ``t**-anneal``; then it refines.
 
-    Noise comes from ``wf.random``'s state: ``wf.random.seed`` fixes it. The paper leaves the preconditioner before the
-    first step open; here it is that of the first step, so that nothing is thrown far away.
+    Noise and the first momentum come from ``wf.random``'s state: ``wf.random.seed`` fixes them. The momentum is drawn where the
+    state is made: by ``init``, or in front of all that a jitted function or a loop draws whose first step makes it. The paper
+    leaves the preconditioner before the first step open; here it is that of the first step, so that nothing is thrown far away.
 
     Parameters
     ----------

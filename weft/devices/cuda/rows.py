@@ -138,6 +138,8 @@ def gathered(r: Reduction) -> Format:
 
 def identity(r: Reduction) -> str:
     """What changes nothing."""
+    if r.running and r.monoid == "sum" and gathered(r) in FLOATS:
+        return "-0.0"  # 0 makes 0 of -0
     if r.monoid in ("sum", "dot", "prod"):
         return "1" if r.monoid == "prod" else "0"
     form = r.value.dtype if positional(r) else r.accum

@@ -30,6 +30,8 @@ def identity(r: Reduction, lanes: int | None) -> list[str]:
     """The starting state. The position of argmax starts beyond all others: see :func:`first_positions`."""
     dtype = accum_dtype(r)
     number: Any = {"sum": 0, "dot": 0, "prod": 1}.get(r.monoid)
+    if r.running and r.monoid == "sum" and dtype in FLOATS:
+        number = -0.0  # to which nothing is added without a trace: a running sum begins with its first element
     if number is None:
         number = dtype.greatest if r.monoid in ("min", "argmin") else dtype.least
     out = [splat_text(llvm_type(dtype), literal(dtype, number), lanes)]
