@@ -232,7 +232,7 @@ def _listed(x: Any) -> Any:
     if any([issubclass(kind, Cell) for kind in kinds]):
         if not foreign and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
             return _Varying(x)
-        nodes = items(*leaves(x))
+        nodes = _of_list(*leaves(x))
         return joined(x, nodes, nodes[0].dtype)
     array = from_list(x, given)
     weak_floats = array.dtype in (np.float64, np.complex128) and not foreign
@@ -301,9 +301,28 @@ def _rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
 def items(*xs: Any) -> tuple[Node, ...]:
     """The nodes of what is to lie in one array, in the dtype for all of them: Python's numbers count as what they are alone, as
     NumPy counts them, so an integer is int64 whatever lies beside it. None of them loses digits on the way."""
-    xs = tuple([as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs])
-    found, dtype = common(xs, promote, lambda kind, form: promote(form, spelled(kind)))
+    found, dtype = _read_items(xs)
     return tuple([in_dtype(x, dtype) for x in found])
+
+
+def _of_list(*xs: Any) -> tuple[Node, ...]:
+    """The same for a list, whose dtype NumPy finds from one item to the next: integers between floats make wider ones."""
+    found, dtype = _read_items(xs)
+    if DEFAULT.wide:
+        dtype = functools.reduce(promote, map(_own_dtype, found))
+    return tuple([in_dtype(x, dtype) for x in found])
+
+
+def _read_items(xs: Sequence[Any]) -> tuple[list[Any], Format]:
+    xs = [as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs]
+    return common(xs, promote, lambda kind, form: promote(form, spelled(kind)))
+
+
+def _own_dtype(x: Any) -> Format:
+    """The dtype of what :func:`common` has read, beside nothing else."""
+    if type(x) is Node:
+        return x.dtype
+    return spelled(type(x.value) if type(x) is Given else type(x) if type(x) in NUMBERS else float)
 
 
 def operands(*xs: Any) -> tuple[Node, ...]:
