@@ -19,6 +19,7 @@ from weft.ready import Run, ready
 from weft.recent import Recent
 
 WORK = 1 << 20  # steps of a product or a sum; beyond, compiled kernels and their threads are worth waiting for
+_WIDEST = 16  # bytes of an element
 _NOTHING: dict[str, Any] = {}
 _new = object.__new__
 
@@ -92,7 +93,7 @@ def large(node: Node) -> bool:
     op = node.op
     if op.kind == "elementwise":
         most = LOCAL.at_once
-        return any([i.nbytes > most for i in node.inputs])
+        return node.size * _WIDEST > most and any([i.nbytes > most for i in node.inputs])  # no operand has more elements
     if op.kind == "product":
         return op.cost is not None and op.cost(node).flops > 2 * WORK
     return op.kind in ("reduce", "running", "host") and bool(node.inputs) and node.inputs[0].size > WORK
