@@ -18,6 +18,7 @@ from handmade import F32, device, executable, scale_ir, scale_twice
 from tests import oracle
 from tests.cpu.test_primitives_native import PRIMITIVES, variants
 from weft import execute
+from weft.devices import get_device
 from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
@@ -32,6 +33,7 @@ X = np.random.default_rng(3).normal(size=4096).astype(np.float32)
 
 @pytest.fixture
 def be(tmp_path: Path) -> Iterator[CPUDevice]:
+    get_device().settle()  # tests patch functions that the device of the other tests would call from its thread
     made = device(tmp_path, threads=2)
     assert made.native
     yield made
@@ -194,7 +196,6 @@ def test_bits_are_equal(op: Primitive, rng: np.random.Generator, levelled: Calla
 @pytest.fixture
 def levelled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     """Compare a graph's results at both levels of code generation."""
-    from weft.devices import get_device
     from weft.devices.cpu.device import _generate
     from weft.devices.cpu.native.executable import CPUExecutable
     from weft.kernel.printer import kernel_key
