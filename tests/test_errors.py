@@ -158,7 +158,8 @@ def test_message_and_line(name: str) -> None:
     with pytest.raises(error, match=pattern) as caught:
         call()
     assert isinstance(caught.value, ValueError | TypeError | IndexError)
-    own = [f for f in traceback.extract_tb(caught.value.__traceback__) if "/weft/" not in f.filename]
+    package = Path(wf.__file__).parent
+    own = [f for f in traceback.extract_tb(caught.value.__traceback__) if package not in Path(f.filename).parents]
     assert own[-1].filename == __file__, "the last frame outside weft is the user's"
     assert any(f.lineno in call_lines(call) for f in own), "and its line is shown"
     assert not re.search(r"0x[0-9a-f]{6}", str(caught.value)), "no addresses"
@@ -259,3 +260,41 @@ def test_numbers_that_fit_are_not_warned_of() -> None:
             (H * number).numpy()
         (wf.ones(3) * 1e38).numpy()
         (wf.arange(3) + 100_000).numpy()
+
+
+BESIDE = """
+import weft as wf
+def refused():
+    return wf.add(wf.ones(3), wf.ones(4))
+def warned():
+    return wf.ones(3, dtype="float16") * 1e6
+def position():
+    return wf.jit(lambda a, i: a[i])(wf.ones(3), wf.array(9)).numpy()
+def place():
+    traced = []
+    def f(a):
+        traced.extend(((a + 1).node, wf.sum(a).node))
+        return a
+    wf.jit(f)(wf.ones(3))
+    return [node.where[0].co_filename for node in traced]
+def operand():
+    return wf.clip(wf.ones((3, 4)), wf.ones(3), 1)
+"""
+
+
+@pytest.mark.parametrize("name", ["_demo.py", "/../demo.py", "er/weft.py", ".py", "-demo/weft/weft/demo.py", "/../weft demo.py"])
+def test_only_files_in_the_packages_own_folder_are_its_own(name: str) -> None:
+    """A user's file beside the package, in a folder of the same beginning, or of the same name elsewhere, is the user's."""
+    file = str(Path(wf.__file__).parent) + name
+    user: dict[str, Callable[[], object]] = {}
+    exec(compile(BESIDE, file, "exec"), user)
+    with pytest.raises(ShapeError, match="^add: shapes do not broadcast"):
+        user["refused"]()
+    with pytest.raises(ShapeError, match=r"^clip: shapes do not broadcast: a \(3, 4\), min \(3,\)"):
+        user["operand"]()
+    with pytest.warns(RuntimeWarning, match="overflows float16") as found:
+        user["warned"]()
+    assert [w.filename for w in found] == [file]
+    with pytest.raises(IndexError, match=rf"\({re.escape(file)}:8\)$"):
+        user["position"]()
+    assert user["place"]() == [file, file]

@@ -2,20 +2,21 @@
 
 import contextlib
 import inspect
+import os
 import reprlib
 import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 __all__ = ["AxisError", "DTypeError", "DataError", "EmptyError", "LabelError", "ShapeError", "TraceError"]
 
-_PACKAGE = str(Path(__file__).parent)
-_FUNCTIONS = str(Path(__file__).parent / "functions")
-_OPERATORS = str(Path(__file__).parent / "array" / "operators.py")
+PACKAGE = os.path.join(os.path.dirname(__file__), "")  # ends in a separator: weft_demo.py beside the folder is the user's
+_OWN: dict[str, bool] = {}  # file name -> whether it lies in the package
+_FUNCTIONS = os.path.join(PACKAGE, "functions", "")
+_OPERATORS = os.path.join(PACKAGE, "array", "operators.py")
 
 
 class ShapeError(ValueError):
@@ -87,10 +88,18 @@ def out_of_bounds(index: int, axis: int, size: int, where: str = "", function: s
     return IndexError((f"{function}: " if function else "") + text + (f" ({where})" if where else ""))
 
 
+def is_own(file: str) -> bool:
+    """Return whether a code object's file lies in weft's own package, however the path to it is spelled."""
+    own = _OWN.get(file)
+    if own is None:
+        own = _OWN[file] = file.startswith(PACKAGE) and os.path.normpath(file).startswith(os.path.normpath(PACKAGE) + os.sep)
+    return own
+
+
 def _called(frame: Any) -> tuple[str, Any]:
     """The name of the function of weft that the user's line called, and its frame; empty where it has no name of its own."""
     called = None
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and is_own(frame.f_code.co_filename):
         called, frame = frame, frame.f_back
     if called is None or called.f_code.co_filename == _OPERATORS:  # a + b calls no function that has a name
         return "", None
@@ -158,10 +167,10 @@ def said_by(function: str) -> Iterator[None]:
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """A warning at the user's line."""
     frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and is_own(frame.f_code.co_filename):
         frame = frame.f_back
     where = frame.f_globals
     warnings.warn_explicit(
-        message, category, frame.f_code.co_filename, frame.f_lineno, where.get("__name__"),
+        message, category, frame.f_code.co_filename, frame.f_lineno, where.get("__name__") or "<string>",
         where.setdefault("__warningregistry__", {}),
     )

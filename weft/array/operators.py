@@ -18,11 +18,11 @@ from weft.array.products import matmul
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
-from weft.errors import DTypeError
+from weft.errors import PACKAGE, DTypeError
 from weft.formats import BOOL, FLOATS, FORMATS, INTEGERS, Format
 from weft.given import Given
 from weft.graph.node import Node, Primitive
-from weft.graph.origin import PACKAGE, user_frame
+from weft.graph.origin import user_frame
 from weft.graph.primitives.table import CONSTANT, TABLE, constant, scalar_leaf
 from weft.natively import Shaped, Short, asked_again, never
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.errors import is_own
+
 
 class _Origins(threading.local):
     """Where new nodes come from, in this thread.
@@ -22,8 +24,7 @@ class _Origins(threading.local):
 
 
 ORIGIN = _Origins()
-PACKAGE = __file__.rsplit("/", 2)[0] + "/"
-_NUMPY = (np.__file__ or "").rsplit("/", 1)[0] + "/"  # what it asks of weft, its caller has asked
+_NUMPY = os.path.join(os.path.dirname(np.__file__ or ""), "")  # what it asks of weft, its caller has asked
 _OURS: dict[str, bool] = {}  # file name -> is it weft's own or NumPy's; a look-up is cheaper than comparing the path's start
 _PARTS: dict[str, str] = {}  # folder of a package -> what its functions are to a user
 
@@ -50,7 +51,7 @@ def user_frame() -> Any:
         name = frame.f_code.co_filename
         ours = _OURS.get(name)
         if ours is None:
-            ours = _OURS[name] = name.startswith((PACKAGE, _NUMPY))
+            ours = _OURS[name] = is_own(name) or name.startswith(_NUMPY)
         if not ours:
             break
         frame = frame.f_back
@@ -64,7 +65,7 @@ def user_function(name: str) -> str:
     """The name of weft's function that the user called; ``name`` where that is an operator or some other way in."""
     frame: Any = sys._getframe(1)
     outermost, part = "_", ""
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and is_own(frame.f_code.co_filename):
         outermost, part = frame.f_code.co_name, _part(frame)
         frame = frame.f_back
     return outermost if part in ("function", "loss") and not outermost.startswith("_") else name
