@@ -96,10 +96,8 @@ class Public(SphinxDirective):
                 lines += [".. autosummary::", "   :nosignatures:", "", *(f"   ~{path}" for path in listed), ""]
             for name in names:
                 lines += rooms.entry(name, known)
-        holder = nodes.section()
-        holder.document = self.state.document
-        self.state.nested_parse(StringList(lines, source=self.env.docname), 0, holder, match_titles=True)
-        return holder.children
+        # with title styles of its own: a chapter lies below whatever section the directive stands in
+        return self.parse_text_to_nodes(StringList(lines, source=self.env.docname), allow_section_headings=True)
 
 
 _returns: dict[str, list[str]] = {}

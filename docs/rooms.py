@@ -122,7 +122,7 @@ def pages() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     """For each reference page what its ``public`` directives ask for: (room, modules; none for all, "rest" for what is left)."""
     out = {}
     for page in sorted(REFERENCE.glob("*.rst")):
-        found = re.findall(r"^\.\. public:: (\S+)(?:\n   :from: (.*))?$", page.read_text(), re.MULTILINE)
+        found = re.findall(r"^\.\. public:: (\S+)(?:\n   :from: (.*(?:\n {4,}.*)*))?$", page.read_text(), re.MULTILINE)
         out[page.stem] = [(room, tuple(modules.split())) for room, modules in found]
     return out
 
