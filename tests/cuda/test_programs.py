@@ -418,4 +418,10 @@ def test_a_learners_manager_runs_where_its_mode_says(monkeypatch: pytest.MonkeyP
         errors.append(lm.error())
         assert (device.launches > before) == (mode == "gpu-sim")
         assert {p.device for p in lm.net.parameters().values()} == {mode} and (wf.ones(3) * 2).device == "cpu"
-    assert errors[0] == pytest.approx(errors[1], rel=1e-4)
+        lm.forward(lm.x_train)
+        errors.append(lm[-1].get_error(lm.y_train))
+        lm.backward(lm.y_train)
+        lm.update()
+        assert lm.x_train.get().shape == (16, 1, 4, 4) and lm.predict(x=lm.x_train, y=lm.y_train).get().shape == (16,)
+        errors.append(lm.error())
+    assert errors[:3] == pytest.approx(errors[3:], rel=1e-4)

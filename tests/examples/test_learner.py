@@ -134,6 +134,101 @@ def test_steps_by_hand_are_the_gradient_of_the_error() -> None:
         np.testing.assert_allclose(p.numpy(), before[name] - 0.5 * slopes[name].numpy(), rtol=1e-4, atol=1e-6)
 
 
+def test_what_the_article_does_with_a_trained_net(capsys) -> None:
+    """Training, predictions of both sets, and each part of a step by hand, in the article's names and order."""
+    r = np.random.default_rng()
+    x, t = r.normal(size=(60, 2, 6, 5)), np.eye(3)[r.integers(0, 3, 60)]
+    lm = LayerManager((x[:40], x[40:]), (t[:40], t[40:]), mode="cpu")
+    assert lm.mode == "cpu" and lm.x_train.get().dtype == np.float32 and lm.y_test.shape == (20, 3)
+    opt_dic = {"eta": 1e-2}
+    lm.append(name="c", I_shape=(2, 6, 5), F_shape=(4, 3, 3), pad=1, wb_width=0.1, opt="AdaDelta", opt_dic=opt_dic)
+    lm.append(name="p", I_shape=lm[-1].O_shape, pool=2)
+    lm.append(name="m", n=8, wb_width=0.1, opt="AdaDelta", opt_dic=opt_dic)
+    lm.append(name="o", n=3, act="softmax", err_func="Cross", wb_width=0.1, opt="AdaDelta", opt_dic=opt_dic)
+    lm.training(3, 8, 0.0, show_train_error=True)
+    assert len(lm.error_list) == len(lm.train_error_list) == 3
+    y_pred = lm.predict(x=lm.x_train, y=lm.y_train).get()
+    assert isinstance(y_pred, np.ndarray) and y_pred.shape == (40,)
+    right = int((y_pred == lm.y_train.get().argmax(axis=1)).sum())
+    assert f"({right} of 40)" in capsys.readouterr().out and lm.predict().get().shape == (20,)
+
+    lm.forward(lm.x_train, train_flag=False)
+    assert lm[-1].get_error(lm.y_train) == pytest.approx(lm.error(lm.x_train, lm.t_train))
+    lm.forward(lm.x_train, lim_memory=1e-3)
+    assert lm[-1].y.shape == (40, 3) and lm[-1].get_error(lm.y_train) == pytest.approx(lm.train_error_list[-1])
+    with pytest.raises(ShapeError, match=r"middle: the gradient is \(40, 8\), but the result of the last forward was \(\d, 8\)"):
+        lm.backward(lm.y_train)
+
+    rand = r.permutation(40)[:8]
+    lm.forward(lm.x_train[rand])
+    lm.backward(lm.y_train[rand])
+    whole = lm[0].grad_x.numpy()
+    err3 = lm[3].backward(lm.y_train[rand])
+    err2 = lm[2].backward(err3)
+    err2 = err2.reshape(8, *lm[1].O_shape)
+    err1 = lm[1].backward(err2)
+    err0 = lm[0].backward(err1)
+    np.testing.assert_array_equal(err0, whole)
+    by_hand = (lm[3].y - lm.y_train[rand]) / 8
+    np.testing.assert_allclose(lm[3].grad_w, lm[3].x.T @ by_hand, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(lm[3].grad_b, by_hand.sum(axis=0), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(err3, by_hand @ lm[3].w.T, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(lm[3].x @ lm[3].w + lm[3].b, wf.log(lm[3].y) + wf.log(wf.exp(lm[3].x @ lm[3].w + lm[3].b).sum(
+        axis=1, keepdims=True)), rtol=1e-3, atol=1e-5)
+    assert lm[0].w.shape == lm[0].grad_w.shape == (18, 4) and lm[0].F_shape == (4, 2, 3, 3) and lm[1].w is lm[1].grad_b is None
+
+    C, O_h, O_w = lm[1].O_shape  # the pooling layer's gradient as it was meant: one place of each window has it
+    grad = err2.transpose(0, 2, 3, 1).reshape(-1, 1)
+    grad_x = wf.zeros((grad.size, lm[1].pool * lm[1].pool))
+    grad_x[wf.arange(grad.size), lm[1].max_index] = grad[:, 0]
+    grad_x = grad_x.reshape(8, O_h, O_w, C, 2, 2).transpose(0, 3, 1, 4, 2, 5).reshape(8, C, 2 * O_h, 2 * O_w)
+    np.testing.assert_array_equal(grad_x, err1[:, :, :2 * O_h, :2 * O_w])
+    before = [p.numpy().copy() for p in lm.net.parameters().values()]
+    lm.update()
+    for layer in lm:
+        layer.update()
+    assert all((p.numpy() != b).any() for p, b in zip(lm.net.parameters().values(), before, strict=True))
+
+
+@pytest.mark.parametrize("refused, error, message", [
+    (lambda lm: lm.predict(lm.x_train, lm.t_train, y=lm.t_train), TypeError, "t and y are two names of the targets"),
+    (lambda lm: lm[-1].get_error(lm.t_train), ValueError, "get_error needs a forward before it"),
+    (lambda lm: lm[-1].backward(lm.t_train), ValueError, "backward needs a forward before it"),
+    (lambda lm: (lm.forward(lm.x_train), lm[-1].backward(lm.t_train[:3])), ShapeError, r"\(3,\) .* each of the 30 samples"),
+    (lambda lm: (lm.forward(lm.x_train), lm[0].backward(np.ones((30, 8)))), ShapeError, r"\(30, 8\), but .* \(30, 9\)"),
+])
+def test_steps_by_hand_refuse(refused, error, message) -> None:
+    lm = LayerManager(*data())
+    lm.append(name="m", n=9)
+    lm.append(name="o", n=3)
+    with pytest.raises(error, match=message):
+        refused(lm)
+
+
+@pytest.mark.parametrize("pool, pad", [(2, 0), (3, 1), ((2, 3), (1, 0))])
+def test_max_index_is_where_the_windows_have_their_maximum(pool, pad) -> None:
+    lm = LayerManager(*data(images=True))
+    lm.append(name="p", I_shape=(2, 6, 5), pool=pool, pad=pad)
+    assert lm[0].max_index is None
+    y = lm[0].forward(lm.x_test).numpy()
+    height, width, top, left = *lm[0].inner.kernel_size, *lm[0].pad_state
+    x = np.pad(lm.x_test.get(), ((0, 0), (0, 0), (top, top), (left, left)), constant_values=-np.inf)
+    where = lm[0].max_index.numpy().reshape(len(y), *lm[0].O_shape[1:], 2).transpose(0, 3, 1, 2)
+    for at in np.ndindex(y.shape):
+        n, c, i, j = at
+        assert x[n, c, i * height + where[at] // width, j * width + where[at] % width] == y[at]
+
+
+def test_modes_of_one_device_are_one_mode() -> None:
+    lm, other = LayerManager(*data(), mode="cpu:0"), LayerManager(*data(), mode="cpu")
+    assert lm.mode == "cpu"
+    for mode in ("cpu", "cpu:0"):
+        lm.append(name="m", n=3, mode=mode)
+    other.append(name="m", n=7)
+    lm.extend(other)
+    assert len(lm) == 3
+
+
 def test_dropout_by_hand_has_one_mask_for_both_ways() -> None:
     lm = LayerManager(*data())
     lm.append(name="d", ratio=0.5)
@@ -225,7 +320,7 @@ X, T = (np.zeros((3, 2)), np.zeros((2, 2))), (np.zeros(3, int), np.zeros(2, int)
 
 
 @pytest.mark.parametrize("x, t, mode, error, pattern", [
-    (X, T, "gpu", ValueError, 'no GPU here: use mode="cpu"'), (X, T, "gpu:3", ValueError, 'no GPU here: use mode="cpu"'),
+    *[(X, T, mode, ValueError, 'cannot be used here: use mode="cpu"') for mode in ("gpu", "gpu:3")],
     *[(X, T, mode, ValueError, r'"cpu", "gpu" \("gpu:1", \.\.\.\), "gpu-sim" or "auto", not') for mode in ("tpu", "gpu:x", 3)],
     ((X[0], np.zeros((2, 3))), T, "cpu", ShapeError, r"x_train are \(2,\), of x_test"),
     (X, (np.zeros(4, int), T[1]), "cpu", ShapeError, "one for each of t_train"),

@@ -39,7 +39,7 @@ def test_learners_net_learns_digits(capsys) -> None:
     out = capsys.readouterr().out
     assert "conv1    conv(1x8x8 -> 10x8x8, 3x3, ReLU(), SAM)" in out and out.count("train error") == 3
     assert out.splitlines()[-1].startswith("accuracy: ")
-    with pytest.raises(ValueError, match="weft has no GPU here"):
+    with pytest.raises(ValueError, match="this device cannot be used here"):
         module.build(part(wf.data.load_digits(), 8), mode="gpu")
 
 

@@ -7,8 +7,10 @@ so a timing of them ends in ``wf.eval``. Where the time of a whole step goes, ``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import prod
+from math import inf, prod
 from typing import Any
+
+import numpy as np
 
 from learner.options import activation, error_function, optimizer
 from weft import nn
@@ -18,6 +20,7 @@ from weft.dtypes import is_float
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, ones_like
 from weft.functions.padding import pad as padded
+from weft.losses import check_labels
 from weft.nn.sizes import each, extents
 from weft.transforms.grad import vjp
 
@@ -26,8 +29,10 @@ class _Held:
     """What a step by hand keeps between ``forward``, ``backward`` and ``update``."""
 
     x: Array | None = None
+    y: Array | None = None
     pullback: Callable[[Any], tuple[Any, ...]] | None = None
     gradients: dict[str, Array] | None = None
+    grad_x: Array | None = None
     optimizer: Any = None
 
 
@@ -38,6 +43,8 @@ class Layer(nn.Module):
     ----------
     I_shape, O_shape : shapes of one sample at the input and at the result, (C, H, W) or (width,)
     prev, n : their numbers of elements
+    x, y, grad_x : input and result of the last forward, and the gradient that the last backward returned
+    w, b, grad_w, grad_b : weights as a matrix (inputs, outputs), biases, and their gradients of the last backward
     """
 
     kind = ""
@@ -53,42 +60,53 @@ class Layer(nn.Module):
     def compute(self, x: Array) -> Array:
         raise TypeError(f"{type(self).__name__} has no compute method")
 
-    def forward(self, x: Any) -> Array:
-        """The layer's result; outside of jit and grad the input is kept for :meth:`backward`.
+    def forward(self, x: Any, train_flag: bool | None = None) -> Array:
+        """Return the layer's result; outside of jit and grad the input is kept for :meth:`backward`.
 
         Parameters
         ----------
         x : (N, ...) with ``prev`` elements a sample
+        train_flag : whether dropout drops; by default as the layer was left by ``train()`` and ``eval()``
         """
         x = asarray(x)
         if x.ndim < 1 or prod(x.shape[1:]) != self.prev:
             raise ShapeError(f"{self.kind}: x must be (N, {', '.join(map(str, self.I_shape))}), not {x.shape}")
+        if train_flag is not None:
+            self.train(train_flag)
         if LOCAL.trace is not None or LOCAL.inside:
             return self.compute(x)
         held = self.held
         held.x = x if is_float(x.dtype) else x.astype("float32")
         if self.parameters():
-            y, held.pullback = vjp(lambda layer, x: layer.compute(x), self, held.x)
+            held.y, held.pullback = vjp(lambda layer, x: layer.compute(x), self, held.x)
         else:
-            y, held.pullback = vjp(self.compute, held.x)
-        return y
+            held.y, held.pullback = vjp(self.compute, held.x)
+        return held.y
 
     def backward(self, grad: Any) -> Array:
-        """The gradient at the input of the last :meth:`forward`; those of the weights are kept for :meth:`update`.
+        """Return the gradient at the input of the last :meth:`forward`; those of the weights are kept for :meth:`update`.
 
         Parameters
         ----------
-        grad : array of the shape of the result
+        grad : gradient of the result, (N, ...) with ``n`` elements a sample
 
         Raises
         ------
-        ValueError
-            when :meth:`forward` was not called before.
+        ValueError, ShapeError
+            when :meth:`forward` was not called before, or had another number of samples.
         """
         if self.held.pullback is None:
             raise ValueError(f"{self.kind}: backward needs a forward before it")
-        *layer, found = self.held.pullback(asarray(grad))
+        assert self.held.y is not None
+        grad, shape = asarray(grad), self.held.y.shape
+        if grad.shape[:1] != shape[:1] or grad.size != prod(shape):
+            raise ShapeError(f"{self.kind}: the gradient is {grad.shape}, but the result of the last forward was {shape}")
+        return self._backward(self.held.pullback, grad.reshape(shape))
+
+    def _backward(self, pullback: Callable[[Any], tuple[Any, ...]], grad: Array) -> Array:
+        *layer, found = pullback(grad)
         self.held.gradients = layer[0].parameters() if layer else {}
+        self.held.grad_x = found
         return found
 
     def update(self) -> None:
@@ -101,12 +119,26 @@ class Layer(nn.Module):
             self.held.optimizer = optimizer(self.opt, self.opt_dic)
         self.held.optimizer.update(self.parameters(), self.held.gradients)
 
+    x = property(lambda self: self.held.x)
+    y = property(lambda self: self.held.y)
+    grad_x = property(lambda self: self.held.grad_x)
+    w = property(lambda self: _matrix(self.parameters()))
+    b = property(lambda self: self.parameters().get("inner.bias"))
+    grad_w = property(lambda self: _matrix(self.held.gradients))
+    grad_b = property(lambda self: (self.held.gradients or {}).get("inner.bias"))
+
     def learns_by(self, opt: str, opt_dic: Mapping[str, Any] | None) -> None:
         optimizer(opt, opt_dic)  # a wrong name or option is told now, not when training begins
         self.opt, self.opt_dic = opt, dict(opt_dic or {})
 
     def __repr__(self) -> str:
         return f"{self.kind}({_text(self.I_shape)} -> {_text(self.O_shape)}{self.extra_repr()})"
+
+
+def _matrix(parameters: Mapping[str, Array] | None) -> Array | None:
+    """Return weights, or their gradient, as (inputs, outputs); None for layers without weights."""
+    weight = (parameters or {}).get("inner.weight")
+    return None if weight is None else weight.reshape(len(weight), -1).T
 
 
 def _text(shape: tuple[int, ...]) -> str:
@@ -165,13 +197,32 @@ class Output(Middle):
         """The error of scores; softmax with Cross and sigmoid with Binary have the gradient y - t, without a division."""
         return error_function(self.err_func)(self.act, scores, target)
 
-    def backward_error(self, target: Array) -> Array:
-        """:meth:`backward` from the error of the last result instead of a given gradient."""
-        assert self.held.x is not None
+    def backward(self, t: Any) -> Array:
+        """Return the gradient of the error of the last :meth:`forward` at its input, from targets in place of a gradient."""
+        if self.held.x is None:
+            raise ValueError(f"{self.kind}: backward needs a forward before it")
+        target = asarray(self.targets(t, len(self.held.x)))
         error, pullback = vjp(lambda layer, x: layer.error(layer.scores(x), target), self, self.held.x)
-        layer, found = pullback(ones_like(error))
-        self.held.gradients = layer.parameters()
-        return found
+        return self._backward(pullback, ones_like(error))
+
+    def get_error(self, t: Any) -> float:
+        """Return the mean error of the last :meth:`forward` against its targets."""
+        if self.held.x is None:
+            raise ValueError(f"{self.kind}: get_error needs a forward before it")
+        return float(self.error(self.scores(self.held.x), asarray(self.targets(t, len(self.held.x)))))
+
+    def targets(self, t: Any, count: int | None = None) -> np.ndarray:
+        """Return targets as (N, n); labels become one-hot rows. ``count``: how many there have to be."""
+        t = np.asarray(t)
+        if count is not None and t.shape[:1] != (count,):
+            raise ShapeError(f"{self.kind}: targets {t.shape} must be one for each of the {count} samples of the last forward")
+        if t.ndim == 1 and t.dtype.kind in "iu" and self.n > 1:
+            check_labels(t, self.n)
+            return np.eye(self.n, dtype=np.float32)[t]
+        t = t.reshape(len(t), -1).astype(np.float32)
+        if t.shape[1] != self.n:
+            raise ShapeError(f"LayerManager: targets have {t.shape[1]} numbers a sample, the output layer n={self.n}")
+        return t
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, {self.err_func}"
@@ -215,6 +266,7 @@ class Conv(Layer):
             pads = [(p, p) for p in each(pad, 2, "conv: pad")]
         O_shape = _sizes("conv", I_shape, window, steps, pads, "F_shape")
         super().__init__(I_shape, (filters, *O_shape))
+        self.F_shape, self.stride = (filters, I_shape[0], *window), stride
         even = all(before == after for before, after in pads)
         self.around = None if even else ((0, 0), (0, 0), *pads)
         within = tuple(before for before, _ in pads) if even else 0
@@ -240,10 +292,21 @@ class Pool(Layer):
         around = each(pad, 2, "pool: pad")
         O_shape = _sizes("pool", I_shape, window, window, [(p, p) for p in around], "pool")
         super().__init__(I_shape, (I_shape[0], *O_shape))
+        self.pool, self.pad_state = pool, around
         self.inner = nn.MaxPool2d(window, padding=around)
 
     def compute(self, x: Array) -> Array:
         return self.inner(x.reshape((x.shape[0], *self.I_shape)))
+
+    @property
+    def max_index(self) -> Array | None:
+        """Where each window of the last forward has its maximum; windows in the order sample, row, column, channel."""
+        if self.held.x is None:
+            return None
+        (C, rows, columns), (height, width), (top, left) = self.O_shape, self.inner.kernel_size, self.pad_state
+        x = padded(self.held.x.reshape((-1, *self.I_shape)), ((0, 0), (0, 0), (top, top), (left, left)), constant_values=-inf)
+        windows = x[:, :, :rows * height, :columns * width].reshape((-1, C, rows, height, columns, width))
+        return windows.transpose(0, 2, 4, 1, 3, 5).reshape((-1, height * width)).argmax(axis=1)
 
     def extra_repr(self) -> str:
         return f", {_text(self.inner.kernel_size)}"

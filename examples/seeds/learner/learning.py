@@ -115,9 +115,13 @@ def still(threshold: float) -> Callable[[State], None]:
     return on_epoch
 
 
-def train_error(error: Callable[[], float]) -> Callable[[State], None]:
-    """A callback that prints the error of all training data at the weights that the epoch ended with."""
-    return lambda state: print(f"epoch {state.epoch}: train error {error():.4f}", flush=True)
+def train_error(error: Callable[[], float], found: list[float]) -> Callable[[State], None]:
+    """Return a callback that prints the error of all training data after an epoch and appends it to ``found``."""
+    def on_epoch(state: State) -> None:
+        found.append(error())
+        print(f"epoch {state.epoch}: train error {found[-1]:.4f}", flush=True)
+
+    return on_epoch
 
 
 def report(last: Output, outputs: np.ndarray, t: np.ndarray | None, threshold: float, show: bool) -> np.ndarray:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from learner.layers import LAYERS, Conv, Layer, Middle, Output, Pool
 from learner.learning import PerLayer, Scores, prepared, report, still, train_error
 from weft import nn
 from weft.array import Array
+from weft.devices.names import named
 from weft.errors import ShapeError
 from weft.functions.creation import asarray
-from weft.losses import check_labels
+from weft.functions.joining import concatenate
+from weft.look import evaluate
 from weft.nn.sizes import each, extents
 from weft.optim import Optimizer
 from weft.train import History, fit
@@ -46,7 +46,7 @@ class LayerManager:
     Parameters
     ----------
     x : (x_train, x_test), samples along the first axis
-    t : (t_train, t_test), (N, outputs) numbers such as one-hot rows, or (N,) integer labels
+    t : (t_train, t_test), (N, outputs) numbers such as one-hot rows, or (N,) integer labels; also called y_train and y_test
     mode : "cpu", "gpu" where weft has a GPU ("gpu:1" and so on where it has several), "gpu-sim", or "auto": where training and
         prediction run
 
@@ -79,13 +79,18 @@ class LayerManager:
 
     def __init__(self, x: tuple[Any, Any], t: tuple[Any, Any], mode: str = "cpu") -> None:
         self.mode = _device(mode)
-        self.x_train, self.t_train = prepared("train", *_pairs(x, t, 0))
-        self.x_test, self.t_test = prepared("test", *_pairs(x, t, 1))
+        self.x_train, self.t_train = map(asarray, prepared("train", *_pairs(x, t, 0)))
+        self.x_test, self.t_test = map(asarray, prepared("test", *_pairs(x, t, 1)))
         for name, train, test in (("x", self.x_train, self.x_test), ("t", self.t_train, self.t_test)):
             if train.shape[1:] != test.shape[1:]:
                 raise ShapeError(f"LayerManager: samples of {name}_train are {train.shape[1:]}, of {name}_test {test.shape[1:]}")
         self.net = nn.Sequential()
         self._optimizer: tuple[Any, Optimizer] | None = None
+        self.error_list: list[float] = []
+        self.train_error_list: list[float] = []
+
+    y_train = property(lambda self: self.t_train)
+    y_test = property(lambda self: self.t_test)
 
     # the list
 
@@ -167,10 +172,10 @@ class LayerManager:
 
     @_there
     def training(
-        self, epoch: int, *, n_batch: int = 16, threshold: float = 1e-8, show_error: bool = True,
-        show_train_error: bool = False, seed: int = 0,
+        self, epoch: int, n_batch: int = 16, threshold: float = 1e-8, show_error: bool = True,
+        show_train_error: bool = False, *, seed: int = 0,
     ) -> History:
-        """Train; each step is one native call.
+        """Train; each step is one native call. ``error_list`` has the test error after each epoch.
 
         Parameters
         ----------
@@ -178,7 +183,8 @@ class LayerManager:
         n_batch : int, samples a step
         threshold : float; training ends when the test error changes by less from epoch to epoch
         show_error : a progress bar (in a terminal), a table (in a notebook) or a line an epoch, with the test error
-        show_train_error : after each epoch also compute and print the error of all training data
+        show_train_error : after each epoch also compute and print the error of all training data, and keep it in
+            ``train_error_list``
         seed : of the order of the samples
 
         Returns
@@ -194,17 +200,23 @@ class LayerManager:
         extents("training", epoch=epoch, n_batch=n_batch)
         if not threshold >= 0:
             raise ValueError(f"training: threshold must not be negative, not {threshold!r}")
+        last: Output = self.net[-1]
+        x, t = prepared("train", self.x_train, self.t_train)
+        x_test, t_test = prepared("test", self.x_test, self.t_test)
+        self.train_error_list = []
         callbacks = [still(threshold)]
         if show_train_error:
-            callbacks.append(train_error(lambda: self.error(self.x_train, self.t_train)))
-        return fit(
-            Scores(self.net), self.x_train, self._wide(self.t_train), epochs=epoch, batch_size=n_batch, loss=self.net[-1].error,
-            optimizer=self._optimizer_of_layers(), validation=(self.x_test, self._wide(self.t_test)), callbacks=callbacks,
+            callbacks.append(train_error(lambda: self.error(x, t), self.train_error_list))
+        history = fit(
+            Scores(self.net), x, last.targets(t), epochs=epoch, batch_size=n_batch, loss=last.error,
+            optimizer=self._optimizer_of_layers(), validation=(x_test, last.targets(t_test)), callbacks=callbacks,
             seed=seed, show=show_error,
         )
+        self.error_list = list(history["val_loss"])
+        return history
 
     @_there
-    def predict(self, x: Any = None, t: Any = None, *, threshold: float = 0.5, show: bool = True) -> np.ndarray:
+    def predict(self, x: Any = None, t: Any = None, threshold: float = 0.5, *, y: Any = None, show: bool = True) -> Array:
         """Predict the test data, or ``x``; with targets, print the first 16, the predictions and the accuracy.
 
         Parameters
@@ -212,6 +224,7 @@ class LayerManager:
         x : samples; default x_test
         t : their targets, optional; default t_test where ``x`` is not given
         threshold : float, where a sigmoid's output counts as 1
+        y : another name of ``t``
         show : whether to print
 
         Returns
@@ -219,36 +232,58 @@ class LayerManager:
         (N,) labels for softmax, (N, n) zeros and ones for sigmoid, else the outputs (N, n)
         """
         self._checked()
+        if y is not None and t is not None:
+            raise TypeError("predict: t and y are two names of the targets: give one of them")
+        t = y if t is None else t
         if x is None:
-            x, t = self.x_test, self.t_test
-        else:
-            x, t = prepared("predict", x, t)
-        return report(self.net[-1], outputs(self.net, x), None if t is None else self._wide(t), threshold, show)
+            x, t = self.x_test, self.t_test if t is None else t
+        x, t = prepared("predict", x, t)
+        last: Output = self.net[-1]
+        return asarray(report(last, outputs(self.net, x), None if t is None else last.targets(t), threshold, show))
 
     @_there
     def error(self, x: Any = None, t: Any = None) -> float:
         """The mean error of the test data, or of ``x`` and ``t``."""
         self._checked()
-        x, t = (self.x_test, self.t_test) if x is None else prepared("error", x, t)
-        return float(self.net[-1].error(asarray(outputs(Scores(self.net), x)), asarray(self._wide(t))))
+        x, t = prepared("error", *((self.x_test, self.t_test) if x is None else (x, t)))
+        last: Output = self.net[-1]
+        return float(last.error(asarray(outputs(Scores(self.net), x)), asarray(last.targets(t))))
 
     @_there
-    def forward(self, x: Any) -> Array:
-        """One step by hand: the output of the net; each layer keeps its input."""
+    def forward(self, x: Any, train_flag: bool = True, lim_memory: float = 10) -> Array:
+        """One step by hand: return the output of the net; each layer keeps its input for :meth:`backward`.
+
+        Parameters
+        ----------
+        x : samples. More than ``lim_memory`` MB of them run in pieces: the output layer then keeps all of its inputs, as
+            ``lm[-1].get_error`` needs them, and the layers before it those of the last piece.
+        train_flag : whether dropout drops
+        """
         self._checked()
-        self.net.train()
-        return self.net(asarray(x))
+        self.net.train(train_flag)
+        x = asarray(x)
+        if x.nbytes <= lim_memory * 2**20:
+            return self.net(x)
+        last, inputs, results = self.net[-1], [], []
+        count = max(1, int(lim_memory * 2**19) // max(1, x[0].nbytes))
+        for begin in range(0, len(x), count):
+            results.append(self.net(x[begin : begin + count]))
+            inputs.append(last.x)
+            evaluate((inputs[-1], results[-1]))
+        last.held.x, last.held.y = concatenate(inputs), concatenate(results)
+        return last.held.y
 
     @_there
     def backward(self, t: Any) -> None:
-        """One step by hand: the gradient of each layer, from the last :meth:`forward` and its targets."""
+        """One step by hand: the gradient of each layer, from the last :meth:`forward` and its targets.
+
+        Parameters
+        ----------
+        t : targets of all samples of that forward, which must not have run in pieces
+        """
         self._checked()
-        last: Output = self.net[-1]
-        if last.held.x is None:
-            raise ValueError("backward needs a forward before it")
-        target = asarray(self._wide(np.asarray(t)))
-        grad = last.backward_error(target)
-        for layer in reversed(list(self)[:-1]):
+        grad = t
+        for layer in reversed(list(self)):
             grad = layer.backward(grad)
 
     @_there
@@ -264,7 +299,7 @@ class LayerManager:
         if kind is None:
             raise ValueError(f"append: name={name!r} is no kind of layer; there are {_ALIASES}")
         mode = options.pop("mode", self.mode)
-        if mode != self.mode:
+        if _name(mode) != self.mode:
             raise ValueError(f"append: mode={mode!r}, but the manager's is {self.mode!r}: layers and data live on one device")
         before = self.net[position - 1].O_shape if position else self.x_train.shape[1:]
         shape = _input_shape(kind, before, options)
@@ -297,18 +332,7 @@ class LayerManager:
             if type(layer) is Output and layer is not self.net[-1]:
                 raise ValueError(f"LayerManager: {name} is an output layer and not the last")
             width, before = layer.n, name
-        self._wide(self.t_test[:1])
-
-    def _wide(self, t: np.ndarray) -> np.ndarray:
-        """Targets (N, n) for the output layer; labels become one-hot rows."""
-        n = self.net[-1].n
-        if t.ndim == 1 and t.dtype.kind in "iu" and n > 1:
-            check_labels(t, n)
-            return np.eye(n, dtype=np.float32)[t]
-        t = t.reshape(len(t), -1).astype(np.float32)
-        if t.shape[1] != n:
-            raise ShapeError(f"LayerManager: targets have {t.shape[1]} numbers a sample, the output layer n={n}")
-        return t
+        self.net[-1].targets(self.t_test[:1])
 
     def _optimizer_of_layers(self) -> Optimizer:
         """Kept from one training to the next, until layers or their settings change."""
@@ -319,14 +343,19 @@ class LayerManager:
         return self._optimizer[1]
 
 
+def _name(mode: Any) -> Any:
+    """Return a mode as the manager keeps it: "gpu:0" is "gpu"."""
+    return mode if mode == "auto" else named(mode)
+
+
 def _device(mode: str) -> str:
     try:
         with device(mode):
-            return mode
+            return _name(mode)
     except ValueError:
         raise ValueError(f'LayerManager: mode must be "cpu", "gpu" ("gpu:1", ...), "gpu-sim" or "auto", not {mode!r}') from None
     except RuntimeError as error:
-        raise ValueError(f'LayerManager: mode={mode!r}, but weft has no GPU here: use mode="cpu" ({error})') from None
+        raise ValueError(f'LayerManager: mode={mode!r}, but this device cannot be used here: use mode="cpu" ({error})') from None
 
 
 def _pairs(x: Any, t: Any, which: int) -> tuple[Any, Any]:
