@@ -54,6 +54,7 @@ TITLES = {  # chapters of the pages; a module that is not named here has the fir
     "weft.look": "Computing now",
     "weft.devices": "Threads and counters",
     "weft.tools.explain": "What will run",
+    "weft.tools.bench": "How fast it runs",
     "weft.nn.module": "The base class",
     "weft.nn.containers": "Layers made of layers",
     "weft.nn.activation_layers": "Activations as layers",

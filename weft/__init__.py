@@ -116,6 +116,7 @@ _NAMES: dict[str, str] = {
     "weft.transforms.device": "device set_device",
     "weft.transforms.tree": "tree_leaves tree_map",
     "weft.look": "eval",
+    "weft.tools.bench": "bench",
     "weft.tools.explain": "explain",
     "weft.tools.profile": "profile",
     "weft.devices": "counters get_num_threads set_num_threads",

@@ -197,6 +197,7 @@ from weft.transforms.precision import (
 from weft.transforms.device import device as device, set_device as set_device
 from weft.transforms.tree import tree_leaves as tree_leaves, tree_map as tree_map
 from weft.look import evaluate as _evaluate
+from weft.tools.bench import bench as bench
 from weft.tools.explain import explain as explain
 from weft.tools.profile import profile as profile
 from weft.devices import counters as counters, get_num_threads as get_num_threads, set_num_threads as set_num_threads

@@ -17,7 +17,7 @@ import pytest
 import weft as wf
 from weft.cell import LOCAL
 from weft.devices import get_device
-from weft.errors import DataError
+from weft.errors import DataError, DeviceError
 from weft.placement import choose
 
 pytest.importorskip("triton")
@@ -80,6 +80,23 @@ def test_cheaper_launches_turn_the_small_net(profile: Profile, rng: np.random.Ge
             assert {a.device for a in arrays} == {name}
             assert wf.explain(f, *arrays).placement.device == name
     assert found["cpu"] == 0 < found["gpu-sim"] == 3 * 50
+
+
+def test_bench_counts_on_a_device_without_figures_and_refuses_auto(profile: Profile, rng: np.random.Generator) -> None:
+    x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((20, 30), (30, 10)))
+
+    def product(x, w):
+        return wf.nn.relu(x @ w) * 2
+
+    with wf.device("gpu-sim"):
+        found = [wf.bench(f, wf.array(x), wf.array(w), repeat=2, show=False) for f in (product, wf.jit(product))]
+    assert {(b.device, b.flops, b.bytes, b.share) for b in found} == {
+        ("gpu-sim", 2 * 20 * 30 * 10 + 3 * 200, 4 * (600 + 300 + 200), None)
+    }
+    assert str(found[0]).endswith("B/s; gpu-sim")
+    profile(SLOW, gpu_sim=QUICK)
+    with wf.device("auto"), pytest.raises(DeviceError, match=r"bench: 'auto' may run .*wf.device\('cpu'\)"):
+        wf.bench(product, wf.array(x), wf.array(w))
 
 
 def test_large_programs_go_and_come_back_and_small_ones_stay(profile: Profile, rng: np.random.Generator) -> None:

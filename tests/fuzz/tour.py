@@ -31,7 +31,7 @@ NO_ARRAYS = {  # public names that programs need not call, and why
     **dict.fromkeys(("allclose", "array_equal", "array_equiv"), "give a Python bool: a look; they are isclose or equal, and all"),
     **dict.fromkeys(("grad", "value_and_grad", "vjp"), "the family of derivatives is made of them"),
     **dict.fromkeys(("jit", "eval", "counters", "get_num_threads", "set_num_threads"), "every program is run by them"),
-    **dict.fromkeys(("explain", "profile"), "they print, and compute nothing of their own"),
+    **dict.fromkeys(("bench", "explain", "profile"), "they print, and compute nothing of their own"),
     **dict.fromkeys(("tree_leaves", "tree_map"), "about trees; jit and grad flatten by the same functions"),
     "from_dlpack": "imports memory that is not weft's",
     "flush_denormals": "a context: other bits by design",

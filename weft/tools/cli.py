@@ -129,7 +129,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
-    from weft.tools.bench import convnets
+    from weft.tools.convnets import convnets
 
     return convnets(arguments)
 

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from weft.look import evaluate
 from weft.placement.machine import Machine, machine
 from weft.tools.profile_culprit import culprit_of
 from weft.tools.profile_figures import Figures
-from weft.tools.profile_measure import called, measured, reached
+from weft.tools.profile_measure import called, check_call, contents_kept, in_notebook, measured, name_of
 from weft.tools.profile_reasons import Reason, overhead, reason_of
 from weft.tools.profile_report import (
     PHASES,
@@ -143,30 +140,13 @@ def profile(f: Callable, *args: Any, repeat: int | None = None, show: bool = Tru
     >>> found.seconds >= found.inside > 0
     True
     """
-    if not callable(f):
-        raise TypeError(f"profile: {f!r} is not a function: give the function and its arguments, wf.profile(f, x)")
-    if repeat is not None and (isinstance(repeat, bool) or not isinstance(repeat, int | np.integer)):
-        raise TypeError(f"profile: repeat must be an integer, not {repeat!r}")
-    if repeat is not None and repeat < 1:
-        raise ValueError(f"profile: repeat must be at least 1, not {repeat}")
+    check_call("profile", f, repeat)
     with Session() as session:  # fails early where a profile cannot be
         pass
-    arrays = reached(f, args, kwargs)
-    evaluate(arrays)
-    kept = [(array, array._node) for array in arrays]
-    try:
-        called(f, args, kwargs, arrays)
-        made = reached(f, args, kwargs)
-        if not {id(a) for a in made} <= {id(a) for a in arrays}:  # an optimizer's state, say, that only this call could make
-            arrays = made
-            evaluate(arrays)
-            kept = [(array, array._node) for array in arrays]
+    with contents_kept(f, args, kwargs) as arrays:
         times = measured(session, functools.partial(called, f, args, kwargs, arrays), repeat, BUDGET)
-    finally:
-        for array, node in kept:
-            array._node = node
-    found = _found(_name(f), session, *times)
-    if show and not _in_notebook():
+    found = _found(name_of(f), session, *times)
+    if show and not in_notebook():
         print(found)
     return found
 
@@ -231,15 +211,3 @@ def _events(runs: Sequence[Run], place: Places) -> tuple[Event, ...]:
 def _hidden(file: str) -> bool:
     """Whether a file is none that a user wrote: the command itself, and what starts Python."""
     return file.startswith("<frozen") or os.path.basename(file) in ("weft", "weft.exe")
-
-
-def _name(f: Any) -> str:
-    while isinstance(f, functools.partial):
-        f = f.func
-    return getattr(f, "__name__", type(f).__name__)
-
-
-def _in_notebook() -> bool:
-    from rich.console import Console
-
-    return Console().is_jupyter

@@ -1,11 +1,12 @@
-"""Calls that are measured: what they can reach, how often they run, and how long they take."""
+"""Calls that are measured: what they can reach, what is refused, how often they run, and how long they take."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,52 @@ from weft.transforms.reach import cells_of, names_of
 
 SETTLE = 2  # calls before each round that are not counted: arrays change owners, caches fill
 MOST_OBJECTS = 100_000
+
+
+def check_call(tool: str, f: Any, repeat: Any) -> None:
+    """Refuse what ``profile`` and ``bench`` (``tool``) cannot call, or not so often."""
+    if not callable(f):
+        raise TypeError(f"{tool}: {f!r} is not a function: give the function and its arguments, wf.{tool}(f, x)")
+    if repeat is not None and (isinstance(repeat, bool) or not isinstance(repeat, int | np.integer)):
+        raise TypeError(f"{tool}: repeat must be an integer, not {repeat!r}")
+    if repeat is not None and repeat < 1:
+        raise ValueError(f"{tool}: repeat must be at least 1, not {repeat}")
+
+
+@contextlib.contextmanager
+def contents_kept(f: Callable, args: tuple, kwargs: dict[str, Any]) -> Iterator[list[Array]]:
+    """Call ``f`` once and yield the Arrays that its calls reach; afterwards these have the contents from before.
+
+    A first call that makes state (an optimizer's, say) counts: that state stays as this call left it.
+    """
+    arrays = reached(f, args, kwargs)
+    evaluate(arrays)
+    kept = [(array, array._node) for array in arrays]
+    try:
+        called(f, args, kwargs, arrays)
+        made = reached(f, args, kwargs)
+        if not {id(a) for a in made} <= {id(a) for a in arrays}:
+            arrays = made
+            evaluate(arrays)
+            kept = [(array, array._node) for array in arrays]
+        yield arrays
+    finally:
+        for array, node in kept:
+            array._node = node
+
+
+def name_of(f: Any) -> str:
+    """Return the name of a function, or of its class."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def in_notebook() -> bool:
+    """Whether a result is shown by itself."""
+    from rich.console import Console
+
+    return Console().is_jupyter
 
 
 def called(f: Callable, args: tuple, kwargs: dict[str, Any], reached: Sequence[Array]) -> int:

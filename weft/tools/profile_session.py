@@ -59,7 +59,7 @@ class Unit:
 
     program: Program
     fused: list[Fused]
-    run: Any  # TimedExecutable
+    run: Any  # TimedExecutable, or Executable where the session does not time
     jitted: str
 
 
@@ -72,9 +72,16 @@ class Run:
 
 
 class Session:
-    """Use with ``with``. ``runs`` grows while ``recording``."""
+    """Use with ``with``. ``runs`` grows while ``recording``.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    tool : the name of the function that errors name
+    timed : whether runs have the times of their steps, which only some devices can tell
+    """
+
+    def __init__(self, tool: str = "profile", timed: bool = True) -> None:
+        self.tool, self.timed = tool, timed
         self.units: dict[Any, Unit] = {}
         self.runs: list[Run] = []
         self.recording = False
@@ -88,8 +95,9 @@ class Session:
 
     def __enter__(self) -> Session:
         if LOCAL.inside or LOCAL.trace is not None or LOCAL.watch is not None or WATCH.watch is not None:
-            raise TraceError("profile: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
-        check_device()
+            raise TraceError(f"{self.tool}: not inside jit, grad, vmap, a model's summary or another profile; call it outside")
+        if self.timed:
+            check_device()
         _ONE.acquire()
         LOCAL.watch, WATCH.watch, ORIGIN.layer = self, self._module, ""
         mark_nodes(True)
@@ -110,7 +118,8 @@ class Session:
         if unit is None:
             device = execute.device()
             program, fused = built(resolved(graph), device.target)
-            run = _timing(device).compile_timed(program, flush_denormals=LOCAL.flush)
+            compiled = _timing(device).compile_timed if self.timed else device.compile
+            run = compiled(program, flush_denormals=LOCAL.flush)
             unit = self.units[key] = Unit(program, fused, run, self._tracing)
 
         def timed(inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
@@ -124,7 +133,7 @@ class Session:
                     raise
                 raise refused(error, error.step.where) from None
             if self.recording:
-                self.runs.append(Run(unit, unit.run.times()))
+                self.runs.append(Run(unit, unit.run.times() if self.timed else []))
             return out
 
         return timed
