@@ -4,14 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOC_STAMP := $(VENV)/.ready-for-docs
-# Whoever has another version of Triton to try names it: make test-gpu TRITON=3.6.0
+# Another version of Triton is tried by its name: make test-gpu TRITON=3.8.0
 TRITON ?= 3.9.0
+OLDEST_TRITON := 3.6.0
 GPU_VENV := .venv-gpu
 GPU_STAMP := $(GPU_VENV)/.ready-$(TRITON)
 
 unexport PYTHONDONTWRITEBYTECODE  # tests start hundreds of processes, which would compile all sources again each time
 
-.PHONY: demo test test-gpu lint types layers tests fuzz soak setup doc clean
+.PHONY: demo test test-gpu test-gpu-oldest lint types layers tests fuzz soak setup doc clean
 
 demo: $(STAMP)
 	@$(BIN)/weft train digits --epochs 30 --batch-size 8 --seed 0 --save out/digits.safetensors --plot out/digits.png
@@ -31,8 +32,9 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
+# Some of them: make tests TESTS='tests/nn tests/test_errors.py'
 tests: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0  # after a restart xdist 3.8 hangs (its issue 1323)
+	$(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0 $(TESTS)  # after a restart xdist 3.8 hangs (its issue 1323)
 
 # Random programs for MINUTES, at every level against the one above; SEED is today's unless given. Fails where two levels differ.
 MINUTES ?= 10
@@ -42,13 +44,20 @@ fuzz: $(STAMP)
 
 # The second device without a GPU, in an environment of its own (Triton takes 1 GB): the code for it is interpreted, and compiled
 # for cards that are not there. Fourteen to twenty-four minutes on two cores, by what runs beside it.
+GPU_TESTS ?= tests/cuda
 test-gpu: $(GPU_STAMP)
-	OPENBLAS_NUM_THREADS=1 $(GPU_VENV)/bin/python -m pytest -n auto tests/cuda
+	OPENBLAS_NUM_THREADS=1 $(GPU_VENV)/bin/python -m pytest -n auto $(GPU_TESTS)
+
+# The oldest Triton that weft takes, in three minutes: every primitive and program interpreted, each template compiled, and texts that
+# have every word of Triton's and every form of statement (test_every_text_compiles[cover]); the other 2,500 texts are left out.
+OLDEST := $(foreach name,primitives programs tf32 wide attention_launches walked tiles room compilers compile,tests/cuda/test_$(name).py)
+test-gpu-oldest:
+	@$(MAKE) test-gpu TRITON=$(OLDEST_TRITON) GPU_TESTS="$(OLDEST) -k 'not every_text or cover'"
 
 $(GPU_STAMP): pyproject.toml constraints.txt
 	@rm -rf $(GPU_VENV)
 	@echo 'Setting up $(GPU_VENV) (once, some minutes) ...'
-	@$(PYTHON) -m venv $(GPU_VENV)
+	@"$(PYTHON)" -m venv $(GPU_VENV)
 	@$(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt setuptools \
 			2>.setup.log \
 		&& $(GPU_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: --no-build-isolation \
@@ -75,13 +84,13 @@ $(DOC_STAMP): $(STAMP)
 	@touch $@
 
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| { echo 'weft needs Python 3.11 or newer: install it, or name one: make PYTHON=python3.12 demo'; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null \
 		|| { echo 'Python lacks venv: install it (Debian, Ubuntu: apt install python3-venv)'; exit 1; }
 	@rm -rf $(VENV)
 	@echo 'Setting up $(VENV) (once, about a minute) ...'
-	@$(PYTHON) -m venv $(VENV)
+	@"$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: -c constraints.txt setuptools 2>.setup.log \
 		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary=:all: --no-build-isolation -c constraints.txt \
 			-e '.[plot,data,dev]' 2>>.setup.log \
