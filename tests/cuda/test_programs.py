@@ -421,6 +421,10 @@ def test_a_learners_manager_runs_where_its_mode_says(monkeypatch: pytest.MonkeyP
         lm.forward(lm.x_train)
         errors.append(lm[-1].get_error(lm.y_train))
         lm.backward(lm.y_train)
+        before = device.launches
+        grad = lm[1].backward(lm.y_train)
+        wf.eval(grad, lm[0].backward(grad), lm[0].forward(lm.x_train))
+        assert (device.launches > before) == (mode == "gpu-sim") and grad.device == mode
         lm.update()
         assert lm.x_train.get().shape == (16, 1, 4, 4) and lm.predict(x=lm.x_train, y=lm.y_train).get().shape == (16,)
         errors.append(lm.error())

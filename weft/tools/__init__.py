@@ -1,4 +1,4 @@
-"""Tools for people: explain and profile, the command line, the convnet benchmark.
+"""Tools for people: explain, profile and bench, the command line, the convnet benchmark.
 
 They look at what the layers below have made (programs, kernels, times) and change nothing.
 """

@@ -6,6 +6,7 @@ so a timing of them ends in ``wf.eval``. Where the time of a whole step goes, ``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from math import inf, prod
 from typing import Any
@@ -20,9 +21,32 @@ from weft.dtypes import is_float
 from weft.errors import ShapeError
 from weft.functions.creation import asarray, ones_like
 from weft.functions.padding import pad as padded
+from weft.look import evaluate
 from weft.losses import check_labels
 from weft.nn.sizes import each, extents
+from weft.transforms.device import device
 from weft.transforms.grad import vjp
+
+
+def there(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a method of a manager or a layer run where its ``mode`` says.
+
+    Elsewhere than where the thread computes, results are computed at once: lazy ones would run where they are looked at.
+    """
+
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        is_there = LOCAL.place is LOCAL.device and self.mode == (LOCAL.device or "cpu")
+        if is_there or LOCAL.trace is not None or LOCAL.inside:
+            return method(self, *args, **kwargs)
+        with device(self.mode):
+            result = method(self, *args, **kwargs)
+            layers = [self] if isinstance(self, Layer) else list(self)
+            evaluate([(one.parameters(), one.held.y, one.held.grad_x, one.held.gradients) for one in layers])
+            evaluate(result if isinstance(result, Array) else None)
+        return result
+
+    return run
 
 
 class _Held:
@@ -43,11 +67,13 @@ class Layer(nn.Module):
     ----------
     I_shape, O_shape : shapes of one sample at the input and at the result, (C, H, W) or (width,)
     prev, n : their numbers of elements
+    mode : the manager's: where steps by hand run
     x, y, grad_x : input and result of the last forward, and the gradient that the last backward returned
     w, b, grad_w, grad_b : weights as a matrix (inputs, outputs), biases, and their gradients of the last backward
     """
 
     kind = ""
+    mode = "cpu"
 
     def __init__(self, I_shape: tuple[int, ...], O_shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -60,6 +86,7 @@ class Layer(nn.Module):
     def compute(self, x: Array) -> Array:
         raise TypeError(f"{type(self).__name__} has no compute method")
 
+    @there
     def forward(self, x: Any, train_flag: bool | None = None) -> Array:
         """Return the layer's result; outside of jit and grad the input is kept for :meth:`backward`.
 
@@ -83,6 +110,7 @@ class Layer(nn.Module):
             held.y, held.pullback = vjp(self.compute, held.x)
         return held.y
 
+    @there
     def backward(self, grad: Any) -> Array:
         """Return the gradient at the input of the last :meth:`forward`; those of the weights are kept for :meth:`update`.
 
@@ -109,6 +137,7 @@ class Layer(nn.Module):
         self.held.grad_x = found
         return found
 
+    @there
     def update(self) -> None:
         """One step of the layer's optimizer, in a state of its own, by the gradients of the last :meth:`backward`."""
         if self.opt is None:
@@ -197,6 +226,7 @@ class Output(Middle):
         """The error of scores; softmax with Cross and sigmoid with Binary have the gradient y - t, without a division."""
         return error_function(self.err_func)(self.act, scores, target)
 
+    @there
     def backward(self, t: Any) -> Array:
         """Return the gradient of the error of the last :meth:`forward` at its input, from targets in place of a gradient."""
         if self.held.x is None:
@@ -205,6 +235,7 @@ class Output(Middle):
         error, pullback = vjp(lambda layer, x: layer.error(layer.scores(x), target), self, self.held.x)
         return self._backward(pullback, ones_like(error))
 
+    @there
     def get_error(self, t: Any) -> float:
         """Return the mean error of the last :meth:`forward` against its targets."""
         if self.held.x is None:

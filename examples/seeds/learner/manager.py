@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from learner.layers import LAYERS, Conv, Layer, Middle, Output, Pool
+from learner.layers import LAYERS, Conv, Layer, Middle, Output, Pool, there
 from learner.learning import PerLayer, Scores, prepared, report, still, train_error
 from weft import nn
 from weft.array import Array
@@ -24,17 +23,6 @@ from weft.train import predict as outputs
 from weft.transforms.device import device
 
 _ALIASES = "m/mid/middle, o/out/output, d/drop/dropout, c/conv, p/pool"
-
-
-def _there(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a manager that runs where its mode says."""
-
-    @functools.wraps(method)
-    def run(self: LayerManager, *args: Any, **kwargs: Any) -> Any:
-        with device(self.mode):
-            return method(self, *args, **kwargs)
-
-    return run
 
 
 class LayerManager:
@@ -170,7 +158,7 @@ class LayerManager:
 
     # what it does
 
-    @_there
+    @there
     def training(
         self, epoch: int, n_batch: int = 16, threshold: float = 1e-8, show_error: bool = True,
         show_train_error: bool = False, *, seed: int = 0,
@@ -215,7 +203,7 @@ class LayerManager:
         self.error_list = list(history["val_loss"])
         return history
 
-    @_there
+    @there
     def predict(self, x: Any = None, t: Any = None, threshold: float = 0.5, *, y: Any = None, show: bool = True) -> Array:
         """Predict the test data, or ``x``; with targets, print the first 16, the predictions and the accuracy.
 
@@ -241,7 +229,7 @@ class LayerManager:
         last: Output = self.net[-1]
         return asarray(report(last, outputs(self.net, x), None if t is None else last.targets(t), threshold, show))
 
-    @_there
+    @there
     def error(self, x: Any = None, t: Any = None) -> float:
         """The mean error of the test data, or of ``x`` and ``t``."""
         self._checked()
@@ -249,7 +237,7 @@ class LayerManager:
         last: Output = self.net[-1]
         return float(last.error(asarray(outputs(Scores(self.net), x)), asarray(last.targets(t))))
 
-    @_there
+    @there
     def forward(self, x: Any, train_flag: bool = True, lim_memory: float = 10) -> Array:
         """One step by hand: return the output of the net; each layer keeps its input for :meth:`backward`.
 
@@ -273,7 +261,7 @@ class LayerManager:
         last.held.x, last.held.y = concatenate(inputs), concatenate(results)
         return last.held.y
 
-    @_there
+    @there
     def backward(self, t: Any) -> None:
         """One step by hand: the gradient of each layer, from the last :meth:`forward` and its targets.
 
@@ -286,7 +274,7 @@ class LayerManager:
         for layer in reversed(list(self)):
             grad = layer.backward(grad)
 
-    @_there
+    @there
     def update(self) -> None:
         """One step by hand: each layer's optimizer."""
         for layer in self:
@@ -311,7 +299,9 @@ class LayerManager:
         needed = {Middle: "n", Output: "n", Conv: "F_shape"}.get(kind)
         if needed is not None and needed not in options:
             raise TypeError(f"append: a {kind.kind} layer needs {needed}=")
-        return kind(shape, **options)
+        layer = kind(shape, **options)
+        layer.mode = self.mode
+        return layer
 
     def _insert_all(self, position: int, other: LayerManager) -> None:
         if not isinstance(other, LayerManager):
