@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -129,6 +130,28 @@ def test_an_entry_of_any_size_is_read_in_bounded_memory(tmp_path: Path, monkeypa
     assert cache.read("ab") is None
 
 
+def test_reading_an_entry_takes_memory_by_its_own_size(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.write("ab", {}, CODE)
+    tracemalloc.start()
+    try:
+        assert cache.read("ab") is not None
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("umask", [0, 0o22, 0o77])
+def test_the_folder_and_the_parents_it_needs_are_closed(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        assert Cache(tmp_path / "a" / "b" / "c").write("ab", {}, CODE)
+    finally:
+        os.umask(before)
+    for made in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / made).stat().st_mode & 0o777 == 0o700
+
+
 def test_a_folder_that_is_none_is_not_used(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("")
@@ -213,7 +236,8 @@ def _forged(meta: dict[str, object], code: bytes) -> list[tuple[dict[str, object
         for key in ("exports", "llvm", "symbol", "scratch", "worker_scratch", "parallel") if key in meta
         for value in (None, -1, 1.5, "no such thing", [], [3], {}, 1 << 70)
     ]
-    out += [({k: v for k, v in meta.items() if k != key}, code) for key in ("exports", "llvm")]
+    out += [({k: v for k, v in meta.items() if k != key}, code) for key in meta if key != "name"]
+    out.append(({**meta, "symbol": "other", "exports": [*meta["exports"], "other"]}, code))  # type: ignore[misc]
     out += [(meta, part) for part in (b"", code[:100], code[:-1], b"\x7fELF" + bytes(len(code)), bytes(64) + code)]
     for at in (0x28, 0x3A, 0x3C, 0x3E):  # where the sections are, how large, how many, which one holds their names
         out.append((meta, code[:at] + b"\xff\xff" + code[at + 2 :]))

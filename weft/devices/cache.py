@@ -99,7 +99,7 @@ class Cache:
         if not self.writable:
             return False
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_private(self.folder)
             self._checked = None
             if not self._private():
                 return False
@@ -172,6 +172,14 @@ class Cache:
             return []
 
 
+def _make_private(folder: Path) -> None:
+    """Make a folder and its missing parents, each for this user only: ``mkdir(parents=True)`` leaves parents to the umask."""
+    if not folder.is_dir():
+        if folder.parent != folder:
+            _make_private(folder.parent)
+        folder.mkdir(exist_ok=True, mode=0o700)
+
+
 def _ours(info: os.stat_result) -> bool:
     if not hasattr(os, "geteuid"):  # Windows: the user's cache folder is private by its access list
         return True
@@ -190,7 +198,7 @@ def _read_private(path: Path) -> bytes | None:
         if not stat.S_ISREG(info.st_mode) or not _ours(info) or info.st_size > LARGEST:
             return None
         with os.fdopen(os.dup(handle), "rb") as file:
-            return file.read(LARGEST + 1)
+            return file.read(info.st_size)  # read() allocates what it is asked for before it reads
     finally:
         os.close(handle)
 

@@ -140,7 +140,7 @@ class Compiler:
             if first is None or not self.again.possible:
                 us, first = us if self.again.possible else math.inf, generate
             keep = partial(self._as_kernel, generate, first is generate)
-            return self._object(name, lambda: _of_generated(first()), keep, us)
+            return self._object(name, lambda: _of_generated(first()), keep, us, kernel=True)
 
     def improve(self, kernels: Iterable[Loaded]) -> None:
         """Have better code made, in the background, for those that have none yet."""
@@ -217,10 +217,11 @@ class Compiler:
 
     def _object(
         self, name: str, make: Callable[[], tuple[str, dict[str, Any]]], keep: Callable[..., Any], us: float,
+        kernel: bool = False,
     ) -> Any:
         """From disk, or built: loaded, and handed to ``keep``. An entry that cannot be loaded, or not serve, counts as none."""
         entry = self.cache.read(name)
-        if entry is not None and _is_complete(entry.meta) and level_of(us, entry.meta["cost"]) <= entry.meta["level"]:
+        if entry is not None and _is_complete(entry.meta, kernel) and level_of(us, entry.meta["cost"]) <= entry.meta["level"]:
             try:
                 return self._loaded(name, entry.meta, None, entry.code, keep, hit=True)
             except (elf.UnsupportedObject, RuntimeError):
@@ -256,6 +257,10 @@ class Compiler:
         if meta["llvm"]:
             return self._load_llvm(name, code, meta["exports"])
         addresses, place = elf.load(code, self._resolve, self.memory)
+        missing = [symbol for symbol in meta["exports"] if symbol not in addresses]
+        if missing:
+            self.memory.give(place)
+            raise elf.UnsupportedObject(f"the object does not define {', '.join(missing)}")
         return addresses, partial(self.memory.give, place)
 
     def _resolve(self, name: str) -> int:
@@ -289,17 +294,17 @@ def emit_object(ir: str, level: int = HIGH) -> tuple[bytes, list[str]]:
         return emission.emitted(ir, host().features, level)
 
 
-def _is_complete(meta: dict[str, Any]) -> bool:
-    """Whether an entry says what loading it needs."""
+def _is_complete(meta: dict[str, Any], kernel: bool) -> bool:
+    """Return whether an entry's metadata has every field that loading a kernel, or else a module, reads."""
     exports = meta.get("exports")
     if not isinstance(exports, list) or not all(isinstance(name, str) for name in exports) or type(meta.get("llvm")) is not bool:
         return False
     if meta.get("level") not in (LOW, HIGH) or type(meta["level"]) is not int or type(meta.get("cost")) is not float:
         return False
-    if "symbol" not in meta:
+    if not kernel:
         return True
     sizes = (meta.get("scratch"), meta.get("worker_scratch"))
-    return meta["symbol"] in exports and type(meta.get("parallel")) is bool and all(
+    return meta.get("symbol") in exports and type(meta.get("parallel")) is bool and all(
         type(size) is int and 0 <= size < 1 << 48 for size in sizes
     )
 
