@@ -117,6 +117,7 @@ def _heaviside(operation: Operation, x: Any, y: Any) -> Node:
 def _spacing(operation: Operation, x: Any) -> Node:
     a = as_node(x)
     a = cast(a, operation.rule(operation.name, a.dtype)[1])
+    a = _op("stop_gradient", a)  # the distance is the same for a number and its neighbours
     low, high = constant(a.dtype.least, a.dtype), constant(a.dtype.greatest, a.dtype)
     sign = _op("where", _op("less", a, constant(0, a.dtype)), low, high)
     further = _op("subtract", _op("nextafter", a, sign), a)

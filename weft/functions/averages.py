@@ -28,6 +28,7 @@ from weft.functions.common import (
     freedom_lost,
     magnitude,
     node,
+    norm_root,
     number,
     op,
     permuted,
@@ -220,7 +221,7 @@ def std(
     2.0
     """
     value, result = _variance("std", a, axis, dtype, freedom_lost("std", ddof, correction), keepdims, where, out, mean)
-    return finish(cast(op("sqrt", value), result), out, "std")
+    return finish(cast(norm_root(value), result), out, "std")
 
 
 def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node:

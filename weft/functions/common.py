@@ -255,6 +255,28 @@ def reduced(name: str, node: Node, axes: tuple[int, ...], keepdims: bool = False
     return bind(TABLE[name], node, axes=axes, keepdims=keepdims) if axes else node
 
 
+def norm_root(total: Node, degree: float = 2) -> Node:
+    """Return ``total ** (1 / degree)`` of a sum of powers. Its derivative is 0 where the sum is 0, as in PyTorch."""
+    if degree == 2:
+        return op("root_of_squares", total)
+    return _flat_at_zero(total, 1 / degree)
+
+
+def powers(value: Node, degree: float) -> Node:
+    """Return ``abs(value) ** degree``, the terms of a norm, with derivatives of 0 at 0."""
+    if degree == 2:
+        return op("square", magnitude(value))
+    size = op("abs", value)
+    return op("pow", size, number(degree, size.dtype)) if degree > 2 else _flat_at_zero(size, degree)
+
+
+def _flat_at_zero(value: Node, exponent: float) -> Node:
+    """Return ``value ** exponent`` of numbers that are not negative, with a derivative of 0 where the value is 0."""
+    zero = op("equal", value, number(0, value.dtype))
+    power = op("pow", op("where", zero, number(1, value.dtype), value), number(exponent, value.dtype))
+    return op("where", zero, number(0.0 if exponent > 0 else math.inf, value.dtype), power)
+
+
 def extent_of(shape: Shape, axes: Sequence[int]) -> int:
     return math.prod(shape[a] for a in axes)
 

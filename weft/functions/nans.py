@@ -10,8 +10,8 @@ from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, FLOAT32, INEXACT
 from weft.functions.choosing import where as choose
-from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, held, magnitude, node, widened
-from weft.functions.elementwise import isnan, sqrt
+from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, held, magnitude, node, norm_root, op, widened
+from weft.functions.elementwise import isnan
 from weft.functions.products import cumprod, cumsum
 from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
 from weft.graph.primitives.rules import broadcast as two_shapes
@@ -379,4 +379,6 @@ def nanstd(
     2.0
     """
     less = freedom_lost("nanstd", ddof, correction)
-    return finish(sqrt(_moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean)).node, out, "nanstd")
+    square = _moments("nanstd", a, axis, dtype, less, keepdims, where, out, mean).node
+    root = norm_root(op("real", square) if square.dtype in COMPLEX else square)  # complex where dtype= says so
+    return finish(cast(root, square.dtype), out, "nanstd")

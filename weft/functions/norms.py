@@ -18,11 +18,12 @@ from weft.functions.common import (
     broadcast,
     cast,
     floating,
-    magnitude,
     node,
+    norm_root,
     number,
     op,
     permuted,
+    powers,
     reduced,
     reshaped,
 )
@@ -69,17 +70,13 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -> Node:
     if not isinstance(ord, int | float | np.number):
         raise ValueError(as_called(f"norm: ord={short(ord)} is not a norm of vectors"))
-    if ord == 2:
-        return op("sqrt", reduced("reduce_sum", op("square", magnitude(value)), axes, keepdims))
     if ord == 0:
         return reduced("reduce_sum", cast(op("not_equal", value, number(0, value.dtype)), value.dtype.part), axes, keepdims)
-    value = size = op("abs", value)
     if ord == 1:
-        return reduced("reduce_sum", size, axes, keepdims)
+        return reduced("reduce_sum", op("abs", value), axes, keepdims)
     if math.isinf(ord):
-        return _extreme(size, axes, keepdims, bool(ord > 0))
-    total = reduced("reduce_sum", op("pow", size, number(ord, value.dtype)), axes, keepdims)
-    return op("pow", total, number(1 / ord, value.dtype))
+        return _extreme(op("abs", value), axes, keepdims, bool(ord > 0))
+    return norm_root(reduced("reduce_sum", powers(value, ord), axes, keepdims), ord)
 
 
 def _extreme(sizes: Node, axes: tuple[int, ...], keepdims: bool, largest: bool) -> Node:

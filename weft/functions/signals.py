@@ -231,9 +231,17 @@ def sinc(x: Any) -> Array:
     """
     value = floating(node(x, "sinc"))
     angle = wrap(cast(value, value.dtype.computed)) * math.pi
-    zero = angle == 0
-    safe = where(zero, 1.0, angle)
-    return wrap(cast(where(zero, 1.0, sin(safe) / safe).node, value.dtype))
+    near = abs(angle) < 1  # there the quotient's derivatives would be differences of nearly equal numbers
+    square = where(near, angle, 0.0) ** 2
+    series: Any = 0.0
+    for k in reversed(range(_SINC_TERMS[value.dtype.part is FLOAT64])):
+        series = series * square + (-1) ** k / math.factorial(2 * k + 1)
+    far = where(near, 1.0, angle)
+    return wrap(cast(where(near, series, sin(far) / far).node, value.dtype))
+
+
+# terms of sin(t) / t for t below 1, so many that the second derivative of the rest is below a rounding of float32, float64
+_SINC_TERMS = 6, 10
 
 
 # Chebyshev's coefficients of exp(-x) I0(x) on [0, 8], and of sqrt(x) exp(-x) I0(x) behind it (S. L. Moshier, Cephes)
@@ -287,7 +295,8 @@ def i0(x: Any) -> Array:
     """
     (given,) = arrays("i0", x=x)
     value: Node = floating(given.node)
-    size = abs(wrap(cast(value, FLOAT64)))
+    wide = wrap(cast(value, FLOAT64))
+    size = where(wide < 0, -wide, wide)  # abs has no slope at 0, so the second derivative would be 0 there
     near = _chebyshev(where(size <= 8, size, 0.0) / 2.0 - 2.0, _I0_NEAR)
     far_size = where(size > 8, size, 8.0)
     far = _chebyshev(32.0 / far_size - 2.0, _I0_FAR) / sqrt(far_size)

@@ -11,7 +11,7 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.functions.choosing import where
+from weft.functions.common import norm_root, powers
 from weft.functions.creation import asarray
 from weft.functions.elementwise import abs as absolute
 from weft.functions.indexing import take
@@ -92,9 +92,7 @@ def lp_pool(
     if norm_type == 1:
         norm = _reduced(name, "sum", absolute(wide), places)
     else:
-        total = _reduced(name, "sum", wide * wide if norm_type == 2 else absolute(wide) ** float(norm_type), places)
-        empty = total == 0  # the root has no slope there: the gradient is taken as 0
-        norm = where(empty, 0, where(empty, 1, total) ** (1.0 / norm_type))
+        norm = wrap(norm_root(_reduced(name, "sum", wrap(powers(wide.node, norm_type)), places).node, norm_type))
     return narrowed(norm, x)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.functions.choosing import clip
-from weft.functions.elementwise import maximum, sqrt
+from weft.functions.common import norm_root
+from weft.functions.elementwise import maximum
 from weft.transforms.tree import flatten, is_container, unflatten
 
 
@@ -41,7 +42,7 @@ def global_norm(gradients: Any) -> Array:
             total = total + (wide * wide).sum()
     if not isinstance(total, Array):
         raise ValueError("global_norm: the gradients hold no array")
-    return sqrt(total)
+    return wrap(norm_root(total.node))
 
 
 def clip_by_norm(gradients: Any, max_norm: float) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.array import Array
+from weft.array import Array, wrap
 from weft.functions.choosing import where
+from weft.functions.common import norm_root
 from weft.functions.elementwise import sign, sqrt
 from weft.optim.adam import Adam
 from weft.optim.optimizer import debias
@@ -100,6 +101,6 @@ class LAMB(Adam):
         move = (correction / debias(self.betas[0], t)) * m / (sqrt(v) + self.eps * correction)
         if self.weight_decay:
             move = move + self.weight_decay * p
-        length, stride = sqrt((p * p).sum()), sqrt((move * move).sum())
+        length, stride = [wrap(norm_root((x * x).sum().node)) for x in (p, move)]
         trust = where((length > 0) & (stride > 0), length / stride, 1.0)
         return p - (lr * trust) * move, {"mean": m, "square": v}

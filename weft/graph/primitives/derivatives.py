@@ -90,14 +90,26 @@ def logaddexp(g: Node, out: Node, x: Node, y: Node) -> Two:
     return mul(part, call.where(first, one, e)), mul(part, call.where(first, e, one))
 
 
+def _guarded(denominator: Node) -> Node:
+    """Return a denominator with 1 in place of 0, so that a numerator of 0 gives 0 and not NaN, in derivatives of any order."""
+    return call.where(call.equal(denominator, number(0, denominator)), number(1, denominator), denominator)
+
+
 def atan2(g: Node, out: Node, y: Node, x: Node) -> Two:
-    part = div(g, plus(call.square(x), call.square(y)))
+    part = div(g, _guarded(plus(call.square(x), call.square(y))))
     return mul(part, x), neg(mul(part, y))
 
 
 def hypot(g: Node, out: Node, x: Node, y: Node) -> Two:
-    part = div(g, out)
-    return mul(part, x), mul(part, y)
+    """Both are 0 at the origin. Each operand is divided, not g: g / out is infinite where out is below the normal numbers."""
+    length = _guarded(out)
+    return mul(g, div(x, length)), mul(g, div(y, length))
+
+
+def root_of_squares(g: Node, out: Node, x: Node) -> One:
+    """The derivative of a root, and 0 at 0: that of a norm or a deviation whose every term is 0."""
+    zero = call.equal(out, number(0, out))
+    return (call.where(zero, number(0, g), div(mul(g, number(0.5, g)), _guarded(out))),)
 
 
 def copysign(g: Node, out: Node, x: Node, y: Node) -> Two:

@@ -84,6 +84,7 @@ def _table() -> None:
     entry("minimum", 2, ALL, np.minimum, f.minimum, d.minimum)
     entry("square", 1, NUMBERS, np.square, f.square, d.square)
     entry("sqrt", 1, FLOATS, np.sqrt, machine("sqrt"), d.sqrt, flops=4, domain=(0.2, 4.0))
+    entry("root_of_squares", 1, FLOATS, np.sqrt, machine("sqrt"), d.root_of_squares, flops=4, domain=(0.2, 4.0))
     entry("reciprocal", 1, FLOATS, np.reciprocal, f.reciprocal, d.reciprocal, domain=(0.4, 3.0))
     entry("floor", 1, NUMBERS, _kept(np.floor), f.only_floats("floor"), zero)
     entry("ceil", 1, NUMBERS, _kept(np.ceil), f.only_floats("ceil"), zero)
