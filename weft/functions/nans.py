@@ -10,7 +10,20 @@ from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import BOOL, COMPLEX, FLOAT32, INEXACT
 from weft.functions.choosing import where as choose
-from weft.functions.common import Axis, arrays, cast, finish, floating, freedom_lost, held, magnitude, node, norm_root, op, widened
+from weft.functions.common import (
+    Axis,
+    arrays,
+    cast,
+    finish,
+    floating,
+    freedom_lost,
+    held,
+    magnitude,
+    node,
+    norm_root,
+    op,
+    widened,
+)
 from weft.functions.elementwise import isnan
 from weft.functions.products import cumprod, cumsum
 from weft.functions.statistics import all, argmax, argmin, max, min, prod, sum
