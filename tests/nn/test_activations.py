@@ -33,6 +33,19 @@ def test_layers_say_their_settings(name: str) -> None:
     assert all(f"{value!r}" in repr(made) for value in settings)
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 2), (0,), (3, 0, 2), (0, 3, 0)])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_nothing_has_an_activation(name: str, shape: tuple[int, ...]) -> None:
+    """Of every shape without elements, along every axis, jitted and not."""
+    _, settings, layer = ACTIVATIONS[name]
+    made = [getattr(nn, layer)(*settings)]
+    if layer in ("Softmax", "Softmin", "LogSoftmax"):
+        made += [getattr(nn, layer)(dim) for dim in range(len(shape))]
+    for one in made:
+        for call in (one, wf.jit(one), wf.grad(lambda x, one=one: one(x).sum())):
+            assert call(wf.ones(shape)).shape == shape
+
+
 def test_gelu_by_tanh() -> None:
     def reference(x):
         return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))

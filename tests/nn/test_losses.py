@@ -34,6 +34,13 @@ def test_cross_entropy() -> None:
     check(lambda z: losses.cross_entropy(z, wf.array(Y), reduction="sum"), lambda z: _cross_entropy(z, Y).sum(), z)
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3), (0,)])
+def test_rows_of_no_classes_have_no_loss(shape: tuple[int, ...]) -> None:
+    x = wf.ones(shape)
+    assert losses.cross_entropy(x, x, reduction="sum").numpy() == 0
+    assert wf.grad(lambda x: losses.cross_entropy(x, x, reduction="sum"))(x).shape == shape
+
+
 def test_ignored_labels() -> None:
     z, y = rng.normal(size=(6, 4)), np.array([0, -100, 1, -100, 2, 3])
     kept = y >= 0

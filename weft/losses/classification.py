@@ -66,8 +66,11 @@ def cross_entropy(
     across = (-1,) + (1,) * (given.ndim - axis - 1)  # what goes along the classes, against the shape of the logits
     weight = None if weight is None else _class_weights(weight, given, axis).reshape(across)
     x = widened(given)
-    shifted = x - stop_gradient(x.max(axis=axis, keepdims=True))  # without a derivative: the shift cancels
-    total = log(exp(shifted).sum(axis=axis))
+    if given.shape[axis]:
+        shifted = x - stop_gradient(x.max(axis=axis, keepdims=True))  # without a derivative: the shift cancels
+        total = log(exp(shifted).sum(axis=axis))
+    else:  # no classes: there is no largest, and every sum is 0
+        shifted, total = x, x.sum(axis=axis)
     mass: Any = None  # what the target of a sample sums to, where it is not one
     if target.ndim == given.ndim:
         share = target if target.dtype == x.dtype else target.astype(x.dtype)

@@ -331,7 +331,7 @@ def acon_c(x: Any, beta: Any = 1.0, p1: Any = 1.0, p2: Any = 0.0) -> Array:
 def _shifted(x: Array, dim: int, name: str) -> Array:
     if not -x.ndim <= dim < x.ndim:
         raise AxisError(f"{name}: dim={dim}, but x has shape {x.shape}")
-    return x - stop_gradient(x.max(axis=dim, keepdims=True))
+    return x - stop_gradient(x.max(axis=dim, keepdims=True)) if x.shape[dim] else x
 
 
 @_activation("wf.array([0.0, 0.0])", "[0.5, 0.5]", "Bridle: Probabilistic interpretation of network outputs. 1990.")
