@@ -38,10 +38,8 @@ def test_layers_say_their_settings(name: str) -> None:
 def test_nothing_has_an_activation(name: str, shape: tuple[int, ...]) -> None:
     """Of every shape without elements, along every axis, jitted and not."""
     _, settings, layer = ACTIVATIONS[name]
-    made = [getattr(nn, layer)(*settings)]
-    if layer in ("Softmax", "Softmin", "LogSoftmax"):
-        made += [getattr(nn, layer)(dim) for dim in range(len(shape))]
-    for one in made:
+    along = layer in ("Softmax", "Softmin", "LogSoftmax")
+    for one in [getattr(nn, layer)(dim) for dim in range(len(shape))] if along else [getattr(nn, layer)(*settings)]:
         for call in (one, wf.jit(one), wf.grad(lambda x, one=one: one(x).sum())):
             assert call(wf.ones(shape)).shape == shape
 
