@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from layer_formulas import adaptive, windows
@@ -20,21 +22,107 @@ def _x(spatial: int) -> np.ndarray:
     return rng.permutation(np.linspace(-3, 3.1, int(np.prod(shape)))).reshape(shape)
 
 
-KINDS = {
-    "max": ((), lambda x: windows(x, 3, 2, 1, -np.inf).max(-1)),
-    "avg": ((), lambda x: windows(x, 3, 2, 1, 0).mean(-1)),
-    "lp": ((3.0,), lambda x: (np.abs(windows(x, 3, 2, 1, 0)) ** 3).sum(-1) ** (1 / 3)),
-}
+def _outputs(n: int, k: int, s: int, p: int, ceil: bool) -> int:
+    """PyTorch's ``pooling_output_shape``."""
+    count = (n + 2 * p - k + (s - 1 if ceil else 0)) // s + 1
+    return count - (ceil and (count - 1) * s >= n + p)
 
 
-@pytest.mark.parametrize("spatial", [1, 2, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_pooling(kind: str, spatial: int) -> None:
-    first, reference = KINDS[kind]
-    x = _x(spatial)
-    check(lambda x: getattr(nn, f"{kind}_pool{spatial}d")(x, *first, 3, 2, 1), reference, x)
-    layer = getattr(nn, f"{ {'max': 'Max', 'avg': 'Avg', 'lp': 'LP'}[kind]}Pool{spatial}d")(*first, 3, 2, 1)
-    np.testing.assert_allclose(layer(wf.array(x)).numpy(), reference(x), rtol=1e-10, atol=1e-12)
+def _pooled(x: np.ndarray, g: np.ndarray, fold: str, sizes: list[tuple[int, int, int]], ceil: bool) -> tuple:
+    """Value and gradient of pooling over the last dimensions, window by window, in float64."""
+    dims = len(sizes)
+    lead, size = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
+    out = tuple(_outputs(n, *at, ceil) for n, at in zip(size, sizes, strict=True))
+    y, dx = np.empty(lead + out), np.zeros_like(x)
+    for at in np.ndindex(*out):
+        first = [i * s - p for i, (_, s, p) in zip(at, sizes, strict=True)]
+        last = [a + k for a, (k, _, _) in zip(first, sizes, strict=True)]
+        inside = (..., *(slice(max(a, 0), min(b, n)) for a, b, n in zip(first, last, size, strict=True)))
+        padded = np.prod([min(b, n + p) - a for a, b, n, (_, _, p) in zip(first, last, size, sizes, strict=True)])
+        window = x[inside].reshape(*lead, -1)
+        if fold == "max":
+            y[(..., *at)], share = window.max(-1), np.arange(window.shape[-1]) == window.argmax(-1)[..., None]
+        elif fold.startswith("avg"):
+            count = padded if fold == "avg" else window.shape[-1]
+            y[(..., *at)], share = window.sum(-1) / count, np.full_like(window, 1 / count)
+        else:
+            power = float(fold[3:])
+            norm = (abs(window) ** power).sum(-1) ** (1 / power)
+            y[(..., *at)], share = norm, np.sign(window) * (abs(window) / np.where(norm == 0, 1, norm)[..., None]) ** (power - 1)
+        dx[inside] += (share * g[(..., *at)][..., None]).reshape(dx[inside].shape)
+    return y, dx
+
+
+def _function(fold: str, spatial: int) -> tuple:
+    """The function and the layer that fold windows so, as functions of sizes."""
+    kind = "lp" if fold.startswith("lp ") else fold[:3]
+    first = (float(fold[3:]),) if kind == "lp" else ()
+    more = {"count_include_pad": False} if fold == "avg inside" else {}
+    layer = getattr(nn, f"{ {'max': 'Max', 'avg': 'Avg', 'lp': 'LP'}[kind]}Pool{spatial}d")
+    function = getattr(nn, f"{kind}_pool{spatial}d")
+    return (lambda x, *at, **how: function(x, *first, *at, **how, **more)), lambda *at, **how: layer(*first, *at, **how, **more)
+
+
+@pytest.mark.parametrize("dtype,bound", [("float32", 2e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("fold", ["max", "avg", "avg inside", "lp 1", "lp 2", "lp 3", "lp 1.5"])
+def test_random_windows(fold: str, dtype: str, bound: float) -> None:
+    """Over one to three dimensions, with channels and without, overlapping, padded and sticking out; value and gradient."""
+    for _ in range(12):
+        spatial, channels, ceil = int(rng.integers(1, 4)), bool(rng.random() < 0.6), bool(rng.random() < 0.5)
+        sizes = []
+        for _ in range(spatial + channels):
+            k = int(rng.integers(1, 5))
+            sizes.append((k, int(rng.integers(1, k + 2)), int(rng.integers(0, k // 2 + 1))))
+        size = [int(rng.integers(1, 7)) for _ in sizes]
+        size = [n if _outputs(n, *at, ceil) > 0 else at[0] for n, at in zip(size, sizes, strict=True)]
+        shape = (*[int(n) for n in rng.integers(1, 4, 2 - channels)], *size)
+        x = rng.permutation(np.linspace(-3, 3.1, int(np.prod(shape)))).reshape(shape).astype(dtype)
+        x[x > 2.5] = 0  # equal ones: the first of the largest counts
+        function, layer = _function(fold, spatial)
+        k, s, p = (tuple(at) for at in zip(*sizes, strict=True))
+        if len(set(s)) == 1 and rng.random() < 0.5:
+            s = s[0]
+        if len(set(p)) == 1 and rng.random() < 0.5:
+            p = p[0]
+        found = function(wf.array(x), k, s, p, ceil_mode=ceil)
+        g = rng.normal(size=found.shape)
+        want, slope = _pooled(x.astype("float64"), g, fold, sizes, ceil)
+        np.testing.assert_allclose(found.numpy(), want, rtol=bound, atol=bound)
+        weights = wf.array(g.astype(dtype))
+        for form in (partial(function, kernel_size=k, stride=s, padding=p, ceil_mode=ceil), layer(k, s, p, ceil_mode=ceil)):
+            derivative = wf.grad(lambda x, weights, form=form: (form(x) * weights).sum())
+            for call in (derivative, wf.jit(derivative)):
+                np.testing.assert_allclose(call(wf.array(x), weights).numpy(), slope, rtol=4 * bound, atol=4 * bound)
+
+
+def test_numbers_of_windows_are_pytorchs() -> None:
+    for n, k, s in np.ndindex(7, 6, 6):
+        for p in range(k // 2 + 1 if k else 0):
+            for ceil in (False, True):
+                if s and _outputs(n, k, s, p, ceil) > 0 and n:
+                    got = nn.max_pool1d(wf.ones((1, 1, n)), k, s, p, ceil_mode=ceil)
+                    assert got.shape == (1, 1, _outputs(n, k, s, p, ceil)) and (got.numpy() == 1).all(), (n, k, s, p, ceil)
+                    mean = nn.avg_pool1d(wf.ones((1, 1, n)), k, s, p, False, ceil)
+                    np.testing.assert_allclose(mean.numpy(), 1, rtol=1e-6)
+                elif s and n:
+                    with pytest.raises(ShapeError, match="larger than x"):
+                        nn.max_pool1d(wf.ones((1, 1, n)), k, s, p, ceil_mode=ceil)
+
+
+def test_pooling_over_channels_as_maxout_and_as_a_volume() -> None:
+    x = wf.array(_x(2).repeat(2, axis=1))
+    np.testing.assert_array_equal(nn.max_pool2d(x, (3, 1, 1)).numpy(), nn.maxout(x, 3).numpy())
+    volume = nn.avg_pool3d(x[:, None], (3, 2, 3), (2, 1, 2), 1)
+    np.testing.assert_array_equal(nn.avg_pool2d(x, (3, 2, 3), (2, 1, 2), 1).numpy(), volume[:, 0].numpy())
+    assert "kernel_size=(3, 2, 3)" in repr(nn.AvgPool2d((3, 2, 3), (2, 1, 2), 1))
+    for wrong in ((1,), (1, 2, 3, 4)):
+        with pytest.raises(ShapeError, match="tuple of 2, or one of 3 whose first is for channels"):
+            nn.max_pool2d(x, wrong)
+    for name, value in (("stride", (2, 2)), ("padding", (0, 0)), ("kernel_size", (2, 2, 0))):
+        with pytest.raises(ShapeError, match=f"max_pool2d: {name} must be"):
+            nn.max_pool2d(x, **{"kernel_size": (2, 2, 2), name: value})
+    with pytest.raises(ShapeError, match="four ints"):
+        nn.max_pool3d(x[:, None], (1, 1, 1, 1), "ab")
 
 
 def test_padding_not_counted_and_other_norms() -> None:
@@ -55,6 +143,17 @@ def test_adaptive_pooling(out: tuple[int, int]) -> None:
     check(lambda x: nn.AdaptiveMaxPool2d(out)(x), lambda x: adaptive(x, out, np.max), x)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_regions(bad: float) -> None:
+    for spatial in (1, 2, 3):
+        x, size = _x(spatial), (4, 3, 2)[:spatial]
+        x[(0, 0, *(rng.integers(n) for n in x.shape[2:]))] = bad
+        with np.errstate(invalid="ignore"):
+            for name, fold in (("Avg", np.mean), ("Max", np.max)):
+                layer = getattr(nn, f"Adaptive{name}Pool{spatial}d")(size)
+                np.testing.assert_allclose(layer(wf.array(x)).numpy(), adaptive(x, size, fold), rtol=1e-10, atol=1e-12)
+
+
 def test_other_ranks_and_global_pooling() -> None:
     for spatial in (1, 3):
         x = _x(spatial)
@@ -69,34 +168,6 @@ def test_other_ranks_and_global_pooling() -> None:
     check(lambda x: nn.GlobalMaxPool2d()(x), lambda x: x.max((2, 3)), x)
     assert nn.GlobalAvgPool2d(keepdims=True)(wf.array(x)).shape == (2, 3, 1, 1)
     assert nn.AdaptiveAvgPool2d((None, 2))(wf.array(x)).shape == (2, 3, 6, 2)
-
-
-def _ceiled(x, k, s, p, fold):
-    """``fold(window, padded size)`` of windows cut at the end of the image with its padding."""
-    out = [-(-(n + 2 * p - k) // s) + 1 for n in x.shape[2:]]
-    out = [o - ((o - 1) * s >= n + p) for o, n in zip(out, x.shape[2:], strict=True)]
-    y = np.empty((*x.shape[:2], *out))
-    for at in np.ndindex(*out):
-        inside = [(max(i * s - p, 0), min(i * s - p + k, n)) for i, n in zip(at, x.shape[2:], strict=True)]
-        size = np.prod([min(i * s - p + k, n + p) - (i * s - p) for i, n in zip(at, x.shape[2:], strict=True)])
-        window = x[(..., *(slice(a, b) for a, b in inside))].reshape(*x.shape[:2], -1)
-        y[(..., *at)] = fold(window, size)
-    return y
-
-
-@pytest.mark.parametrize("spatial,k,s,p", [(1, 3, 2, 0), (1, 2, 3, 1), (2, 3, 2, 1), (2, 2, 3, 0), (3, 2, 2, 0)])
-def test_windows_that_stick_out(spatial: int, k: int, s: int, p: int) -> None:
-    x = _x(spatial)
-    kinds = {
-        "Max": ({}, lambda w, size: w.max(-1)), "Avg": ({}, lambda w, size: w.sum(-1) / size),
-        "LP": ({"norm_type": 2}, lambda w, size: np.sqrt((w**2).sum(-1))),
-    }
-    for kind, (settings, fold) in kinds.items():
-        layer = getattr(nn, f"{kind}Pool{spatial}d")(kernel_size=k, stride=s, padding=p, ceil_mode=True, **settings)
-        check(layer, lambda x, fold=fold: _ceiled(x, k, s, p, fold), x)
-    layer = getattr(nn, f"AvgPool{spatial}d")(k, s, p, count_include_pad=False, ceil_mode=True)
-    check(layer, lambda x: _ceiled(x, k, s, p, lambda w, size: w.mean(-1)), x)
-    assert "ceil_mode=True" in repr(layer) and "count_include_pad=False" in repr(layer)
 
 
 def test_large_numbers_in_float16() -> None:

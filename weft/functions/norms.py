@@ -76,7 +76,8 @@ def _vector_norm(value: Node, axes: tuple[int, ...], keepdims: bool, ord: Any) -
         return reduced("reduce_sum", op("abs", value), axes, keepdims)
     if math.isinf(ord):
         return _extreme(op("abs", value), axes, keepdims, bool(ord > 0))
-    return norm_root(reduced("reduce_sum", powers(value, ord), axes, keepdims), ord)
+    degree = float(ord)
+    return norm_root(reduced("reduce_sum", powers(value, degree), axes, keepdims), degree)
 
 
 def _extreme(sizes: Node, axes: tuple[int, ...], keepdims: bool, largest: bool) -> Node:

@@ -1,4 +1,7 @@
-"""Pooling over the last one to three dimensions, as functions. Images are (N, C, *spatial)."""
+"""Pooling over the last one to three dimensions and, where the window says so, over channels, as functions.
+
+Images are (N, C, *spatial).
+"""
 
 from __future__ import annotations
 
@@ -10,37 +13,52 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import as_node
-from weft.errors import DTypeError, ShapeError, renamed
+from weft.errors import DTypeError, ShapeError, renamed, short
+from weft.functions.choosing import where
 from weft.functions.common import norm_root, powers
 from weft.functions.creation import asarray
 from weft.functions.elementwise import abs as absolute
 from weft.functions.indexing import take
-from weft.functions.linalg import tensordot
-from weft.functions.manipulation import moveaxis
 from weft.functions.storage import narrowed, widened
 from weft.graph.primitives import TABLE
 from weft.nn.sizes import each, images, whole
 
-Places = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]
+Ints = tuple[int, ...]
+Places = tuple[Ints, Ints, tuple[tuple[int, int], ...]]
+
+
+def window_sizes(name: str, spatial: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[Ints, Ints, Ints]:
+    """Return window, stride and padding of each dimension: the spatial ones, after the channels if the window has one more."""
+    count = len(kernel_size) if isinstance(kernel_size, tuple | list) else spatial
+    if count not in (spatial, spatial + 1):
+        raise ShapeError(
+            f"{name}: kernel_size must be an int, a tuple of {spatial}, or one of {spatial + 1} whose first is for channels, not "
+            f"{short(kernel_size)}"
+        )
+    k = each(kernel_size, count, f"{name}: kernel_size", 1)
+    s = k if stride is None else each(stride, count, f"{name}: stride", 1)
+    p = each(padding, count, f"{name}: padding")
+    return k, s, p
 
 
 def _places(name: str, spatial: int, x: Array, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool) -> Places:
-    """Window, stride and padding (low, high) of each dimension."""
+    """Return window, stride and padding (low, high) of each dimension that the window runs along."""
     images(name, x.shape, spatial)
-    k = each(kernel_size, spatial, f"{name}: kernel_size", 1)
-    s = k if stride is None else each(stride, spatial, f"{name}: stride", 1)
-    p = each(padding, spatial, f"{name}: padding")
+    k, s, p = window_sizes(name, spatial, kernel_size, stride, padding)
     if any(2 * a > b for a, b in zip(p, k, strict=True)):
         raise ShapeError(f"{name}: padding {p} is more than half the window {k}")
-    rest = [_rest(*at) if ceil_mode else 0 for at in zip(x.shape[2:], k, s, p, strict=True)]
+    rest = [_rest(*at) if ceil_mode else 0 for at in zip(x.shape[-len(k):], k, s, p, strict=True)]
     return k, s, tuple((a, a + b) for a, b in zip(p, rest, strict=True))
 
 
 def _rest(n: int, k: int, s: int, p: int) -> int:
-    """How far a last window sticks out that begins inside the image or the padding before it."""
+    """Return how far the last window sticks out: one that begins inside the image or the padding before it, as in PyTorch.
+
+    A window larger than the padded image sticks out, too, by less than a stride.
+    """
     over = n + 2 * p - k
     start = -(-over // s) * s
-    return start - over if over >= 0 and start < n + p else 0
+    return start - over if 0 <= start < n + p else 0
 
 
 def _reduced(name: str, kind: str, x: Array, places: Places) -> Array:
@@ -67,12 +85,13 @@ def avg_pool(
     x, name = asarray(x), f"avg_pool{spatial}d"
     places = k, s, p = _places(name, spatial, x, kernel_size, stride, padding, ceil_mode)
     total = _reduced(name, "sum", widened(x), places)
-    counts: Any = np.ones((1,) * spatial)
-    for d, (n, size, step, (low, _)) in enumerate(zip(x.shape[2:], k, s, p, strict=True)):
-        first = np.arange(total.shape[2 + d]) * step - low
+    counts: Any = np.ones((1,) * len(k))
+    dims = len(k)
+    for d, (n, size, step, (low, _)) in enumerate(zip(x.shape[-dims:], k, s, p, strict=True)):
+        first = np.arange(total.shape[d - dims]) * step - low
         begin, end = (-low, n + low) if count_include_pad else (0, n)  # what ceil_mode adds at the end never counts
         inside = np.minimum(first + size, end) - np.maximum(first, begin)
-        counts = counts * inside.reshape([-1 if a == d else 1 for a in range(spatial)])
+        counts = counts * inside.reshape([-1 if a == d else 1 for a in range(dims)])
     if (counts == math.prod(k)).all():
         return narrowed(total / float(math.prod(k)), x)
     return narrowed(total * asarray((1.0 / counts).astype(total.dtype)), x)
@@ -102,12 +121,16 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     Parameters
     ----------
     x : (N, C, H, W)
-    kernel_size, stride, padding : int or pair; stride defaults to kernel_size
+    kernel_size : int, pair, or triple
+        A triple is a window over channels, too: (3, 1, 1) gives the largest of three neighbouring channels.
+    stride, padding : int, or as many ints as ``kernel_size`` has
+        An int holds for every dimension of the window. ``stride`` defaults to ``kernel_size``.
     ceil_mode : bool, whether a last window that sticks out of the image counts too, if it begins inside
 
     Returns
     -------
-    (N, C, (H + 2 * padding - kernel_size) // stride + 1, ...), with ``ceil_mode`` rounded up
+    (N, C, (H + 2 * padding - kernel_size) // stride + 1, ...), with ``ceil_mode`` rounded up; C becomes less in the same way
+    where the window has channels
 
     Raises
     ------
@@ -119,6 +142,8 @@ def max_pool2d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     >>> import weft as wf
     >>> wf.nn.max_pool2d(wf.ones((2, 3, 8, 8)), 2).shape
     (2, 3, 4, 4)
+    >>> wf.nn.max_pool2d(wf.ones((2, 6, 8, 8)), (3, 2, 2), stride=(2, 2, 2), padding=(1, 0, 0)).shape
+    (2, 3, 4, 4)
     """
     return max_pool(2, x, kernel_size, stride, padding, ceil_mode)
 
@@ -129,7 +154,7 @@ def max_pool1d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     Parameters
     ----------
     x : (N, C, L)
-    kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`, for one dimension
+    kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`, for one dimension, or for channels and one
 
     Returns
     -------
@@ -155,7 +180,7 @@ def max_pool3d(x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, c
     Parameters
     ----------
     x : (N, C, D, H, W)
-    kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`, for three dimensions
+    kernel_size, stride, padding, ceil_mode : as in :func:`max_pool2d`, for three dimensions, or for channels and three
 
     Returns
     -------
@@ -367,6 +392,16 @@ def _regions(n: int, out: int) -> tuple[np.ndarray, np.ndarray]:
     return i * n // out, -(-(i + 1) * n // out)
 
 
+def _gathered(x: Array, axis: int, out: int) -> tuple[Array, Array, Array]:
+    """Return the elements of each region along an axis, which of them do not repeat the last one, and their number."""
+    first, last = _regions(x.shape[axis], out)
+    at = first[:, None] + np.arange((last - first).max())
+    along = [-1 if a == axis else 1 for a in range(x.ndim)]
+    inside = (at < last[:, None]).reshape([*along[:axis], *at.shape, *along[axis + 1 :]])
+    rows = take(x, asarray(np.minimum(at, last[:, None] - 1)), axis=axis)
+    return rows, asarray(inside), asarray((last - first).reshape(along), dtype=x.dtype)
+
+
 def _even(x: Array, out: tuple[int, ...]) -> tuple[int, ...] | None:
     """The window, where all regions have one size."""
     pairs = list(zip(x.shape[2:], out, strict=True))
@@ -383,11 +418,9 @@ def adaptive_avg_pool(spatial: int, x: Any, output_size: Any) -> Array:
     if window is not None:
         return avg_pool(spatial, x, window)
     mean = widened(x)
-    for axis, o in enumerate(out, 2):  # a product with the regions' shares, one axis after the other
-        first, last = _regions(x.shape[axis], o)
-        at = np.arange(x.shape[axis])[:, None]
-        shares = ((at >= first) & (at < last)) / (last - first)
-        mean = moveaxis(tensordot(mean, asarray(shares.astype(mean.dtype)), ((axis,), (0,))), -1, axis)
+    for axis, o in enumerate(out, 2):  # not a product with 0 and 1: NaNs and infinities would spread to all regions
+        rows, inside, size = _gathered(mean, axis, o)
+        mean = where(inside, rows, 0).sum(axis=axis + 1) / size
     return narrowed(mean, x)
 
 
@@ -399,9 +432,7 @@ def adaptive_max_pool(spatial: int, x: Any, output_size: Any) -> Array:
     if window is not None:
         return max_pool(spatial, x, window)
     for axis, o in enumerate(out, 2):
-        first, last = _regions(x.shape[axis], o)
-        places = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)  # the last one repeated
-        x = take(x, asarray(places), axis=axis).max(axis=axis + 1)
+        x = _gathered(x, axis, o)[0].max(axis=axis + 1)
     return x
 
 

@@ -9,7 +9,7 @@ from weft.array import Array
 from weft.functions.creation import asarray
 from weft.nn import pooling as P
 from weft.nn.module import Module
-from weft.nn.sizes import NAMES, each, extents, images
+from weft.nn.sizes import NAMES, extents, images
 
 
 class _Pool(Module):
@@ -18,9 +18,7 @@ class _Pool(Module):
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False) -> None:
         super().__init__()
         name = type(self).__name__
-        self.kernel_size = each(kernel_size, self.spatial, f"{name}: kernel_size", 1)
-        self.stride = self.kernel_size if stride is None else each(stride, self.spatial, f"{name}: stride", 1)
-        self.padding = each(padding, self.spatial, f"{name}: padding")
+        self.kernel_size, self.stride, self.padding = P.window_sizes(name, self.spatial, kernel_size, stride, padding)
         self.ceil_mode = bool(ceil_mode)
 
     def extra_repr(self) -> str:

@@ -26,7 +26,7 @@ def each(value: Any, count: int, name: str, least: int = 0) -> tuple[int, ...]:
     given = tuple(value) if isinstance(value, tuple | list) else (value,) * count
     found = tuple(n for n in map(whole, given) if n is not None)
     if not len(found) == len(given) == count:
-        many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints"}[count]
+        many = {1: "a tuple of one", 2: "a pair of ints", 3: "a triple of ints", 4: "a tuple of four ints"}[count]
         raise ShapeError(f"{name} must be an int or {many}, not {short(value)}")
     if min(found) < least:
         raise ShapeError(f"{name} must be at least {least}, not {short(value)}")
