@@ -22,7 +22,7 @@ from weft.devices import get_device
 from weft.devices.cache import decode
 from weft.devices.cpu.device import CPUDevice
 from weft.devices.cpu.emit.generated import Generated
-from weft.devices.cpu.native import again, emission, levels
+from weft.devices.cpu.native import again, emission, levels, sized
 from weft.devices.cpu.native.compile import emit_object
 from weft.graph.node import Graph, Primitive
 from weft.graph.primitives import bind, input_leaf
@@ -80,7 +80,7 @@ def test_one_call_asks_for_nothing_and_counts_decide(be: CPUDevice) -> None:
     ex = be.compile(build(_product(24)))
     a = [be.upload(np.ones((24, 24), np.float32))] * 2
     asked = []
-    be.compiler.again.add = lambda jobs: asked.append(len(jobs))
+    be.compiler.again.add = lambda jobs, patience: asked.append(len(jobs))
     for run in range(1, ex._hot.runs + 3):
         ex(a)
         assert asked == ([1] if run >= ex._hot.runs else [])
@@ -108,6 +108,31 @@ def test_an_entry_of_lesser_code_serves_until_better_code_is_asked_for(be: CPUDe
     well = device(tmp_path, threads=1)
     assert well.native and well.compiler.kernel("m", lambda: Generated("m", scale_ir("m", 256, 16), 0, 64)).later is None
     assert well.counters()["compiles"] == 1
+
+
+def _multiply(be: CPUDevice) -> np.ndarray:
+    """By the function of any size, whose code is there when the first is asked for."""
+    x, out = X.reshape(64, 64), np.empty((64, 64), np.float32)
+    be.sized.product(F32, x.ctypes.data, x.ctypes.data, out.ctypes.data, 64, 64, 64, 64, 1, 64, 1)
+    return out
+
+
+def test_what_a_short_process_left_on_disk_gets_better_code_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first process ends before better code is there; a later one, which compiles nothing, has it made."""
+    monkeypatch.setattr(again, "_start", lambda: (_ for _ in ()).throw(OSError("it ends first")))
+    short = device(tmp_path, threads=1)
+    first = _multiply(short)
+    short.compiler.again.end()
+    monkeypatch.undo()
+    monkeypatch.setattr(sized, "FROM_DISK", 0.0)
+    later = device(tmp_path, threads=1)
+    assert np.array_equal(_multiply(later), first) and later.counters()["compiles"] == 0
+    with later.compiler.again.state:  # nobody calls settle
+        assert later.compiler.again.state.wait_for(lambda: later.compiler.again._thread is None, 120)
+    assert later.counters()["improved"] > 0
+    third = device(tmp_path, threads=1)
+    assert np.array_equal(_multiply(third), first) and third.counters()["compiles"] == 0
+    assert third.compiler.again._thread is None and all(k.later is None for k in third.sized._held)
 
 
 def test_the_second_process_makes_what_this_one_would(be: CPUDevice, tmp_path: Path) -> None:

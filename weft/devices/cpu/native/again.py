@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from weft.signals import uninterrupted
 
 TRIES = 3  # processes that end by themselves before no more are started
 PATIENCE = 0.1  # seconds before the first process is started: what ends sooner pays for none
+FROM_DISK = 0.5  # the same for code that this process found on disk: most processes that compile nothing are short
 LINGER = 0.5  # seconds that the second process waits for more: it takes 0.1 to start
 
 
@@ -45,11 +48,14 @@ class Again:
         self._process: Any = None
         self._hurry = False
         self._failed = 0
+        self._begins = math.inf  # by the monotonic clock, while the thread waits for it
 
-    def add(self, jobs: Iterable[Job]) -> None:
-        """Returns at once."""
+    def add(self, jobs: Iterable[Job], patience: float = PATIENCE) -> None:
+        """Queue jobs and return at once. ``patience``: seconds before a process is started for them."""
         with uninterrupted(), self.state:
             self._waiting.extend(jobs)
+            if self._waiting:
+                self._begins = min(self._begins, time.monotonic() + patience)
             if self._thread is None and self._waiting:
                 thread = threading.Thread(target=self._work, name="weft compiles again", daemon=True)
                 try:
@@ -90,15 +96,15 @@ class Again:
 
     def _work(self) -> None:
         with self.state:
-            if not self._hurry:
-                self.state.wait_for(lambda: self._hurry, PATIENCE)
+            while not self._hurry and (left := self._begins - time.monotonic()) > 0:
+                self.state.wait(left)
         while True:
             with self.state:
                 if not self._waiting and not self._hurry:
                     self.state.wait(LINGER)
                 if not self._waiting:
                     self._stop()
-                    self._thread = None
+                    self._thread, self._begins = None, math.inf
                     self.state.notify_all()
                     return
                 self._now = job = self._waiting.popleft()

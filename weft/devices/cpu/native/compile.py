@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from weft.devices.cache import Cache
 from weft.devices.cpu.native import elf, emission
-from weft.devices.cpu.native.again import Again, Job
+from weft.devices.cpu.native.again import PATIENCE, Again, Job
 from weft.devices.cpu.native.code_memory import CodeMemory
 from weft.devices.cpu.native.emission import HIGH, LOW
 from weft.devices.cpu.native.identity import name_of, sources_unchanged
@@ -142,9 +142,10 @@ class Compiler:
             keep = partial(self._as_kernel, generate, first is generate)
             return self._object(name, lambda: _of_generated(first()), keep, us, kernel=True)
 
-    def improve(self, kernels: Iterable[Loaded]) -> None:
-        """Have better code made, in the background, for those that have none yet."""
-        self.again.add([Job(k.later.text, partial(self._improved, k.later)) for k in dict.fromkeys(kernels) if k.later])
+    def improve(self, kernels: Iterable[Loaded], patience: float = PATIENCE) -> None:
+        """Have better code made, in the background, for those that have none yet; see :meth:`Again.add`."""
+        jobs = [Job(k.later.text, partial(self._improved, k.later)) for k in dict.fromkeys(kernels) if k.later]
+        self.again.add(jobs, patience)
 
     def settle(self, kernels: Iterable[Loaded] | None = None) -> None:
         """Wait until these kernels, or all in memory, have the best code."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from weft.devices.cpu.native.again import FROM_DISK, PATIENCE
 from weft.devices.cpu.native.allocator import Allocator
 from weft.devices.cpu.native.call import builtin
 from weft.devices.cpu.native.compile import Compiler, Loaded
@@ -33,7 +34,6 @@ class CPUSized:
         self._functions: dict[tuple, Callable[..., None]] = {}
         self._words: Callable[..., None] | None = None
         self._held: list[Loaded] = []
-        self._lesser: list[Loaded] = []  # for which better code has not been asked for
 
     def product(
         self, dtype: Format, a: int, b: int, out: int, m: int, n: int, k: int, a_m: int, a_k: int, b_k: int, b_n: int,
@@ -124,7 +124,10 @@ class CPUSized:
     def _made(
         self, what: str, symbol: str, text: Callable[[], str], quick: Callable[[], str] | None = None,
     ) -> Callable[..., None]:
-        """Compiled quickly, and again, better, while it is used. A process that finds all code on disk leaves LLVM shut."""
+        """Return the function, compiled quickly at first.
+
+        Better code is asked for at once, of code from disk too: the process that compiled it may have ended too soon.
+        """
         def generated(text: Callable[[], str]) -> Generated:
             from weft.devices.cpu.emit.generated import Generated
 
@@ -133,10 +136,7 @@ class CPUSized:
         shorter = None if quick is None else partial(generated, quick)
         loaded = self._compiler.kernel(what, partial(generated, text), 0.0, shorter)
         self._held.append(loaded)
-        self._lesser.append(loaded)
-        if self._compiler.counts.compiles:
-            self._compiler.improve(self._lesser)
-            self._lesser = []
+        self._compiler.improve([loaded], PATIENCE if self._compiler.counts.compiles else FROM_DISK)
         made: Callable[..., None] = builtin("weft_apply", self._apply, loaded.cell)
         return made
 
