@@ -20,8 +20,9 @@ from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look, materialise, one
 from weft.natively import ELEMENTS
-from weft.views import Path, inverse, reshape_step
+from weft.views import Path, follow, inverse, put, reshape_step
 
+SMALLER = 4  # times smaller than the array, at least, is what is written into it by itself and not with its slice
 _PLAIN = frozenset((int, type(None)))
 _BASIC = frozenset((int, bool, slice, type(None), type(Ellipsis)))
 
@@ -217,14 +218,38 @@ def refuse_rows(value: Any) -> None:
         raise ValueError(f"an element is set with one number, not with {what}; array[index, ...] = value takes it")
 
 
-def scattered(view: Node, chosen: Selection, value: Node, mode: str = "set") -> Node:
-    """The view with ``value`` (broadcast) where the selection leads."""
+def scattered(node: Node, chosen: Selection, value: Node, mode: str = "set") -> Node:
+    """Return ``node`` with ``value`` (broadcast) where the selection leads."""
+    view = follow(node, chosen.path)
     target = bind(TABLE["gather"], view, *chosen.indices, axes=chosen.axes).shape
     shown = target if chosen.order is None else tuple(target[a] for a in chosen.order)
     value = fitted(value, shown)
     if chosen.order is not None:
         value = bind(TABLE["permute"], value, axes=inverse(chosen.order))
-    return bind(TABLE["scatter"], view, value, *chosen.indices, axes=chosen.axes, mode=mode)
+    if len(chosen.path) == 1 and chosen.path[0][0] == "slice" and SMALLER * value.size <= node.size:
+        indices, rest = _sliced(node.shape, chosen)
+        return bind(TABLE["scatter"], node, value, *indices, axes=(*chosen.axes, *rest), mode=mode)
+    fresh = bind(TABLE["scatter"], view, value, *chosen.indices, axes=chosen.axes, mode=mode)
+    return put(node, chosen.path, fresh) if chosen.path else fresh
+
+
+def _sliced(shape: Shape, chosen: Selection) -> tuple[list[Node], list[int]]:
+    """Return indices for all axes of an array of which index arrays choose some and slices the rest, and these other axes.
+
+    So a part of a row is one write into the array. Through the slice it would be a write into all rows of the slice.
+    """
+    cut = chosen.path[0][1]
+    rest = [d for d in range(len(shape)) if d not in chosen.axes]
+    lead = max([len(i.shape) for i in chosen.indices])
+    indices = [
+        bind(TABLE["reshape"], i, shape=(*(1,) * (lead - len(i.shape)), *i.shape, *(1,) * len(rest))) for i in chosen.indices
+    ]
+    for k, d in enumerate(rest):
+        line = bind(TABLE["iota"], shape=(shape[d],), dtype=INT64, axis=0)
+        line = bind(TABLE["slice"], line, start=(cut["start"][d],), step=(cut["step"][d],), shape=(cut["shape"][d],))
+        along = tuple([cut["shape"][d] if j == lead + k else 1 for j in range(lead + len(rest))])
+        indices.append(bind(TABLE["reshape"], line, shape=along))
+    return indices, rest
 
 
 def fitted(value: Node, shape: Shape) -> Node:

@@ -32,7 +32,8 @@ STEPS: Table = [
     (2.0, moving.padded), (0.5, moving.triangle), (2.0, moving.written), (1.0, moving.gathered), (0.6, moving.along),
     (1.0, moving.scattered), (0.8, moving.fancy), (3.0, layers.product), (0.8, layers.batched), (1.5, layers.contraction),
     (3.0, layers.convolution), (3.0, layers.pooling), (3.0, layers.normalised), (2.0, layers.smooth_activation),
-    (1.0, layers.layer), (0.8, layers.loss), (1.0, layers.loop), (0.7, layers.mapped), (0.4, layers.slope), (0.3, layers.state),
+    (1.0, layers.layer), (0.8, layers.loss), (1.0, layers.loop), (0.7, layers.mapped), (0.4, layers.slope),
+    (0.3, layers.state), (0.3, layers.table),
 ]
 MODES = (("grad", 5), ("value_and_grad", 1), ("vjp", 2), ("second", 4))
 

@@ -236,6 +236,32 @@ def state(g: Growth) -> str | None:
     return g.line(text, name)
 
 
+def table(g: Growth) -> str | None:
+    """A loop that reads and writes parts of one array, at places that its counter says."""
+    r, x = g.r, g.float(1, 2)
+    shape = g.shape(x)
+    if 0 in shape or shape[0] < 4:
+        return None
+    name, y, n = g.fresh(), g.fresh(), shape[0]
+    one = ("i", "i - 1", "i + 1", f"i * 3 % {n}", "0", "-1", f"wf.maximum(i - 2, 0) - {n}")
+    two = ("wf.stack([i, i - 1])", "i + wf.arange(2)", f"wf.arange(2) * 2 - {n}", "slice(1, 3)")
+    if len(shape) == 2:
+        wide = [f"({at}, slice({part}))" for at in one[:4] for part in ("1, None", "None, -1", "None, None, -1")]
+        columns = [f"({at}, {c})" for at in one for c in (0, -1)]
+    written = []
+    for _ in range(r.choice((1, 1, 2, 3))):
+        kinds = [(one, one), (two, (*two, "0"))]
+        if len(shape) == 2:
+            kinds += [(columns, columns), ([p for p in wide if "None, None" not in p], columns), (one, [*columns, *one])]
+            kinds += [([p for p in wide if "1, None" in p], [p for p in wide if "None, -1" in p and "None, None" not in p])]
+        places, read = r.choice(kinds)
+        other = f" + {name}[{r.choice(read)}]" if r.random() < 0.4 else ""
+        written.append(f"{name}.__setitem__({r.choice(places)}, {name}[{r.choice(read)}] * 0.5{other} + 1)")
+    body = f"({', '.join(written)}, h * 0.5 + {name}[i].sum())[-1]"
+    text = f"{name} = {x} * 1; {y} = wf.fori_loop(1, {n - 1}, lambda i, h: {body}, {x}.sum() * 0); {name} = {name} + {y}"
+    return g.line(text, name)
+
+
 def mapped(g: Growth) -> str:
     """vmap of a small function over the rows of a value."""
     r, x = g.r, g.float(2, 3)
@@ -277,7 +303,7 @@ NETS = [
     (2.5, normalised),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
-LOOPS = [(2.0, loop), (0.7, state), (2.0, mapped), (1.5, slope)]
+LOOPS = [(2.0, loop), (0.7, state), (1.0, table), (2.0, mapped), (1.5, slope)]
 
 
 # layers with parameters drawn from the hidden random state, which a line seeds before

@@ -150,6 +150,14 @@ def in_place() -> tuple[Case, Case]:
     return ([x, u, i], [op("exp", added)]), ([x, u, i], [before])
 
 
+def read_first() -> tuple[Case, Case]:
+    x, i, j = leaf(64), leaf(1, dtype=INT32), leaf(1, dtype=INT32)
+    held, second = op("exp", op("gather", x, i, axes=(0,))), op("exp", op("gather", x, j, axes=(0,)))
+    written = op("scatter", x, second, i, axes=(0,), mode="set")
+    swapped = op("scatter", written, held, j, axes=(0,), mode="set")
+    return ([x, i, j], [swapped]), ([x, i, j], [op("scatter", x, second, i, axes=(0,), mode="set")])
+
+
 def host() -> tuple[Case, Case]:
     x = leaf(4, 6)
     return ([x], [op("argsort", op("exp", x), axis=1)]), ([x], [op("argmax", op("exp", x), axes=(1,), keepdims=False)])
@@ -179,7 +187,7 @@ CASES = {
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
     "TOO_LARGE": too_large, "GATHERED": gathered, "ROWS": rows, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
     "MOVED": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
-    "CHAINED": chained,
+    "CHAINED": chained, "READ_FIRST": read_first,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 

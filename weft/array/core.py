@@ -316,16 +316,16 @@ class Array(Habits):
             self._set(bind(TABLE["where"], fitted(mask, node.shape), one, node))
             return
         chosen = chosen or select(index, node.shape)
-        view = follow(node, chosen.path)
         if chosen.axes:
             refuse_at_once(chosen.indices)
-            fresh = scattered(view, chosen, given)
-        else:
-            fresh = fitted(given, view.shape)
-            del node, view  # nobody but the cell holds its content
-            if at_once.written(self.cell, self._onward(chosen.path), fresh):
-                return
-            node = self.node
+            self._set(scattered(node, chosen, given))
+            return
+        view = follow(node, chosen.path)
+        fresh = fitted(given, view.shape)
+        del node, view  # nobody but the cell holds its content
+        if at_once.written(self.cell, self._onward(chosen.path), fresh):
+            return
+        node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
 
     def __iter__(self) -> Iterator[Array]:

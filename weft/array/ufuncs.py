@@ -159,14 +159,14 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)
-        view = follow(node, chosen.path)
         if chosen.axes:
             refuse_at_once(chosen.indices)
             wide = INT32 if node.dtype is BOOL else node.dtype  # the sum of bools: whether any is true
-            fresh = cast(scattered(cast(view, wide), chosen, cast(given, wide), adding(wide)), node.dtype)
+            fresh = cast(scattered(cast(node, wide), chosen, cast(given, wide), adding(wide)), node.dtype)
         else:
-            fresh = bind(TABLE["add"], view, fitted(given, view.shape))
-        target._in_place(put(node, chosen.path, fresh) if chosen.path else fresh, f"{ufunc.__name__}.at")
+            view = follow(node, chosen.path)
+            fresh = put(node, chosen.path, bind(TABLE["add"], view, fitted(given, view.shape)))
+        target._in_place(fresh, f"{ufunc.__name__}.at")
         return
     content = np.array(target.numpy())
     plain = [x.numpy() if isinstance(x, Array) else x for x in values]

@@ -90,13 +90,28 @@ def _order_of(kernel: Kernel, read: _Read, write: _Write) -> str | None:
         return None
     flat, aim, p = read.access.flat(), write.access.flat(), write.phase
     if read.stage == write.stage:
-        return ELEMENTS if flat == aim and read.when <= write.number and not write.again else None
+        same = flat == aim and not write.again or _own_iteration(kernel.phases[p], read, write)
+        return ELEMENTS if same and read.when <= write.number else None
     if read.stage > write.stage or not kernel.phases[p].axes:
         return None
     shared = {a.id for a in kernel.phases[p].axes}
     if flat.gather and _within_row(kernel, p, write.access, shared, read.access):
         return ITERATIONS
     return ITERATIONS if _only(flat, shared) == _only(aim, shared) and _same_row(kernel, p, aim, shared, flat) else None
+
+
+def _own_iteration(phase: Phase, read: _Read, write: _Write) -> bool:
+    """Whether an element that is read can be written in the same iteration only, whatever gathered indices hold.
+
+    So it is where each loop of several turns runs along a dimension of its own in which both indices are the same: rows of a
+    table that are read and written at other places, column by column. A stage of one iteration has no such loop.
+    """
+    stage, a, b = phase.stages[write.stage], read.access, write.access
+    if not isinstance(stage, Stage) or (a.buffer.shape, a.buffer.order) != (b.buffer.shape, b.buffer.order):
+        return False
+    alike = [i for i, j in zip(a.index, b.index, strict=True) if i == j and not i.gather]
+    apart = {i.terms[0][0] for i in alike if len(i.terms) == 1}
+    return all(x.extent <= 1 or x.id in apart for x in (*phase.axes, *stage.axes))
 
 
 def copies(kernel: Kernel) -> dict[tuple[int, int], int]:

@@ -81,6 +81,7 @@ class Target:
     channels_last : from so many channels on, images between convolutions of 16-bit formats lie channels last; 0: none do
     relaying : bytes of memory's traffic that laying a program's weights anew has to save, for it is one more launch
     chains : which products of products it has kernels for, whose middle is not stored (``ir.Chain``)
+    skips_copies : whether a phase that only copies an array is left out where the copy lies on the array
     """
 
     name: str = "cpu"
@@ -92,6 +93,7 @@ class Target:
     channels_last: int = 0
     relaying: int = 0
     chains: Chaining = Chaining()
+    skips_copies: bool = True
 
 
 CPU = Target()

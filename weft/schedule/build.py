@@ -184,21 +184,33 @@ class _Slots:
                 root = slot.of if slot.kind == "alias" else i
                 if self.slots[root].kind == "arena":
                     lives[root] = (lives[root][0] if root in lives else k, k)
-        merged = self._merged(steps, fused, lives)
+        merged, ends = self._merged(steps, fused, lives)
         roots = list(lives)
         sizes = [self._nbytes(self.slots[r]) for r in roots]
         offsets, size = arena(sizes, [lives[r] for r in roots])
         place = dict(zip(roots, offsets, strict=True))
-        return tuple([
-            replace(s, offset=place.get(merged.get(s.id, s.id), 0)) if s.kind == "arena" else s for s in self.slots
-        ]), size
+        table = []
+        for s in self.slots:
+            root = s.of if s.kind == "alias" else s.id
+            root = merged.get(root, root)
+            if root in ends:
+                s = replace(s, kind="alias", of=ends[root])
+            elif s.kind == "arena":
+                s = replace(s, offset=place.get(root, 0))
+            table.append(s)
+        return tuple(table), size
 
-    def _merged(self, steps: list[Step], fused: list[Fused], lives: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """Temporaries that lie where one lay that their kernel reads last: slot -> the first that lay there.
+    def _merged(
+        self, steps: list[Step], fused: list[Fused], lives: dict[int, tuple[int, int]]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Map temporaries to the first that lies where they lie, and these to the output that they become.
 
-        ``lives`` then holds the first ones only, with the life of all that lie there.
+        A temporary lies where one lay that its kernel reads last. So several writes to one array, one after the other, change
+        one memory; where the last of them gives an output, that is the output's. ``lives`` then holds the first ones alone,
+        with the life of all that lie there, and none that lie in an output.
         """
         first: dict[int, int] = {}
+        ends: dict[int, int] = {}
         for k, (step, f) in enumerate(zip(steps, fused, strict=False)):  # copies at the end are of no kernel
             if not isinstance(step, Call):
                 continue
@@ -208,13 +220,19 @@ class _Slots:
             for i, o in f.pairs:
                 a, b = given[i], given[count + o]
                 here = first.get(a, a)
-                if here not in lives or b not in lives or given.count(a) > 1 or taken & {a, b}:
+                if here not in lives or given.count(a) > 1 or taken & {a, b} or lives[here][1] != k:
                     continue
-                if lives[here][1] == k == lives[b][0] and self._nbytes(self.slots[a]) == self._nbytes(self.slots[b]):
+                if self._nbytes(self.slots[a]) != self._nbytes(self.slots[b]):
+                    continue
+                if b in lives and lives[b][0] == k:
                     first[b] = here
                     lives[here] = lives[here][0], lives.pop(b)[1]
                     taken |= {a, b}
-        return first
+                elif self.slots[b].kind == "output" and b not in ends.values():
+                    ends[here] = b
+                    del lives[here]
+                    taken |= {a, b}
+        return first, ends
 
     @staticmethod
     def _nbytes(slot: Slot) -> int:
@@ -233,7 +251,10 @@ def _donations(
         return slots[slots[i].of] if slots[i].kind == "alias" else slots[i]
 
     last: dict[int, int] = {}
+    begun: dict[int, int] = {}  # the step that first writes to a memory
     for k, step in enumerate(steps):
+        for i in _written(step):
+            begun.setdefault(root(i).id, k)
         ids = step.args if isinstance(step, (Call, Host)) else step.reads if isinstance(step, Loop) else (step.source,)
         for i in ids:
             if root(i).kind == "input":
@@ -245,7 +266,7 @@ def _donations(
             for c in step.in_place:
                 source, target = root(step.carries[c].init), root(step.carries[c].last)
                 once = sum(root(i).id == source.id for i in step.reads) == 1
-                if source.kind == "input" and target.kind == "output" and last[source.position] == k and once:
+                if source.kind == "input" and target.kind == "output" and last[source.position] == k == begun[target.id] and once:
                     pairs.append((1, source.position, target.position))
                     changed.append((k, c, c))
         if not isinstance(step, Call):
@@ -254,7 +275,7 @@ def _donations(
         found: dict[int, list[tuple[int, int]]] = {}  # output of the kernel -> (its input, the Program's)
         for i, o in f.pairs:
             source, target = root(step.args[i]), root(step.args[count + o])
-            if source.kind != "input" or target.kind != "output" or last[source.position] != k:
+            if source.kind != "input" or target.kind != "output" or not last[source.position] == k == begun[target.id]:
                 continue
             twice = sum(root(a).id == source.id for a in step.args[:count]) > 1
             if not twice:
@@ -267,6 +288,13 @@ def _donations(
     if not inside:
         pairs = [p for p, fine in zip(pairs, checks.safe(steps, fused, changed), strict=True) if fine]
     return tuple([(i, o) for _, i, o in sorted(pairs)])
+
+
+def _written(step: Step) -> tuple[int, ...]:
+    """Return the slots that a step writes."""
+    if isinstance(step, Call):
+        return step.args[len(step.kernel.inputs):]
+    return step.writes if isinstance(step, Loop) else (step.out,) if isinstance(step, Host) else (step.target,)
 
 
 def _distances(node: Node, sources: set[Node]) -> dict[Node, int]:

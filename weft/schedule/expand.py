@@ -167,6 +167,8 @@ class Expander:
         value = self.counted(operand, index, guards, extent)
         if not self._inside(value, extent):
             value = m.min(m.max(value, m.const(0, INT64)), m.const(extent - 1, INT64))
+        elif value.op == "index":  # positions that count are no gathered ones
+            return value.attr  # type: ignore[no-any-return]
         return Affine(value.attr) if value.op == "const" else Affine(0, (), ((value, 1),))
 
     def counted(self, operand: Node, index: Index, guards: tuple[Guard, ...], extent: int) -> Value:

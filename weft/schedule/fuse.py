@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from weft.graph.node import Graph, Node, Shape
 from weft.kernel.ir import Kernel
 from weft.kernel.target import CPU, Target
+from weft.schedule import reasons
 from weft.schedule.forms import Forms
 from weft.schedule.groups import Group, Grouping, Refusal
+from weft.schedule.lower_index import SMALLER
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 
@@ -68,7 +70,7 @@ _DEEP = _Deep()
 
 
 def _fuse(view: View) -> tuple[View, list[Fused]]:
-    banned: dict[tuple[Node, Node], str] = {}
+    banned = _read_first(view)
     forms = Forms(view)
     while True:
         grouping = Grouping(view, forms, banned)
@@ -83,6 +85,48 @@ def _fuse(view: View) -> tuple[View, list[Fused]]:
             return view, out
         except _Unbuilt as failed:
             banned.update(_cut(view, failed.nodes, failed.reason, banned))
+
+
+def _read_first(view: View) -> dict[tuple[Node, Node], str]:
+    """Return edges to keep apart, so that a small write can be made in place: from what reads a few elements of its array to
+    what rests on the write.
+
+    ``t[i], t[j] = t[j], t[i]``: if the element that was read first were read by the kernel of the second write, then the first
+    write would have to leave the array as it was, and copy it.
+    """
+    bases: dict[Node, list[Node]] = {}
+    for node in view.real:
+        if node.op.kind in ("scatter", "write") and SMALLER * node.inputs[1].size <= node.size:
+            base = view.memory(node.inputs[0])
+            if base is not None and view.readers[node]:
+                bases.setdefault(base, []).append(node)
+    banned: dict[tuple[Node, Node], str] = {}
+    if not bases:
+        return banned
+    after: dict[Node, set[Node]] = {}
+    for node in view.real:
+        for base in view.memory_below(node) & bases.keys():
+            for write in bases[base]:
+                if node is write:
+                    continue
+                if write not in after:
+                    after[write] = _resting(view, write)
+                late = after[write]
+                if node not in late:
+                    edges = [(a, b) for a in _resting(view, node) - late for b in view.readers[a] if b in late]
+                    if all(SMALLER * a.size <= base.size for a, _ in edges):
+                        banned.update(dict.fromkeys(edges, reasons.READ_FIRST))
+    return banned
+
+
+def _resting(view: View, node: Node) -> set[Node]:
+    """Return the real nodes that rest on a node."""
+    found, stack = {node}, [node]
+    while stack:
+        fresh = [n for n in view.readers[stack.pop()] if n not in found]
+        found.update(fresh)
+        stack += fresh
+    return found
 
 
 class _Unbuilt(Exception):

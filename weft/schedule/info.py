@@ -73,6 +73,6 @@ def _idle(program: Program, step: Call, pairs: set[tuple[int, int]]) -> frozense
     idle = set()
     for (i, o), phase in copies(step.kernel).items():
         source, target = slots[i], slots[count + o]
-        if (source.kind, target.kind) == ("input", "output") and (source.position, target.position) in pairs:
+        if source is target or (source.kind, target.kind) == ("input", "output") and (source.position, target.position) in pairs:
             idle.add(phase)
     return frozenset(idle)

@@ -59,6 +59,8 @@ def lower(view: View, structure: Structure) -> Lowered[Node]:
         phases = lower_attention.phases(x, structure)
     elif any(ends_kernel(n) for n in structure.nodes):
         phases = lower_index.phases(x, structure)
+    elif writes := lower_index.small_writes(structure):
+        phases = lower_index.written(x, writes)
     else:
         phases = []
         for p in range(1 + max(f.full for f in structure.facts.values())):
@@ -91,6 +93,8 @@ def _finish(x: Expander, structure: Structure, phases: list[Phase]) -> Lowered[N
         tuple([n.dtype for n in x.scalars]), tuple(x.scratch),
     )
     pairs = tuple(in_place(kernel, x.view.target.keeps))
+    if x.view.target.skips_copies:
+        kernel, pairs = lower_index.updates_first(kernel, pairs, x.view.target)
     return Lowered(
         kernel, tuple(x.inputs), outputs, tuple(x.scalars), tuple(x.sites), frozenset(x.covered), pairs, traffic(kernel)
     )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
 
 from weft.graph.node import Node
 from weft.graph.primitives.meeting import ADD, UNORDERED
+from weft.kernel.hazards import copies, in_place
 from weft.kernel.index import ZERO, Index, broadcast
-from weft.kernel.ir import Access, Affine, Axis, Buffer, Phase, Reduction, Stage, Store, along
+from weft.kernel.ir import Access, Affine, Axis, Buffer, Kernel, Phase, Reduction, Stage, Store, along, size_of
 from weft.kernel.summation import reduction_order
-from weft.kernel.target import Order
-from weft.kernel.values import INT64
+from weft.kernel.target import Order, Target
+from weft.kernel.values import INT64, Machine
 from weft.schedule.expand import Expander, Scope
-from weft.schedule.facts import ends_kernel
+from weft.schedule.facts import ends_kernel, reduces
 from weft.schedule.pending import Pending
 from weft.schedule.structure import Structure
 
+Pairs = tuple[tuple[int, int], ...]
+SMALLER = 4  # times smaller than the array, at least, is an update that is kept in scratch
 
 def phases(x: Expander, st: Structure) -> list[Phase]:
     node = next(n for n in st.nodes if ends_kernel(n))
@@ -29,7 +34,66 @@ def _scattered(x: Expander, st: Structure, node: Node) -> list[Phase]:
 
 
 def _written(x: Expander, st: Structure, node: Node) -> list[Phase]:
-    return [_copy(x, node, node.inputs[0]), _write(x, node)]
+    return [_copy(x, node, node.inputs[0]), _write(x, node, node)]
+
+
+def small_writes(st: Structure) -> list[Node]:
+    """Return the writes that a group ends in, in order, if they change few elements of an array in memory; else none.
+
+    They are a copy of the array and then the writes, as scatters are: where the result lies on the array the copy is left out.
+    """
+    if not st.view.target.skips_copies or len(st.stored) != 1:
+        return []
+    if st.product is not None or st.splits or any(map(reduces, st.nodes)):
+        return []
+    base, out = st.stored[0], []
+    while base in st.members and base.op.kind == "write":
+        out.append(base)
+        base = base.inputs[0]
+    stored = base not in st.members and (st.view.is_real(base) or st.view.stored(base))
+    return out[::-1] if stored and SMALLER * sum(n.inputs[1].size for n in out) <= base.size else []
+
+
+def written(x: Expander, writes: Sequence[Node]) -> list[Phase]:
+    """Lower writes of static parts of one array, each of which may read what the array held before any of them."""
+    last = writes[-1]
+    return [_copy(x, last, writes[0].inputs[0]), *[_write(x, node, last) for node in writes if node.inputs[1].size]]
+
+
+def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel, Pairs]:
+    """Compute what a kernel writes before it writes, in scratch, where that lets the result lie on the array that it changes.
+
+    A loop that reads and writes one array then changes a few elements a turn, and copies nothing. An update is worth its scratch
+    if it is much smaller than the array.
+    """
+    copied = {pair: p for pair, p in copies(kernel).items() if pair not in pairs}
+    first = 1 + max(copied.values(), default=len(kernel.phases))
+    writing = kernel.phases[first:]
+    if not writing or any(not isinstance(s, Stage) or s.reductions for phase in writing for s in phase.stages):
+        return kernel, pairs
+    least = min(prod(kernel.inputs[i].shape) for i, _ in copied)
+    if SMALLER * sum(size_of((*phase.axes, *stage.axes)) for phase in writing for stage in phase.stages) > least:
+        return kernel, pairs
+    m, scratch = Machine(), list(kernel.scratch)
+    before: list[Phase] = []
+
+    def kept(axes: tuple[Axis, ...], store: Store) -> Store:
+        if store.value.op == "const":
+            return store
+        buffer = Buffer(len(scratch), store.value.dtype, tuple([a.extent for a in axes]), "kernel")
+        place = Access(buffer, tuple([along(a) if a.extent != 1 else ZERO for a in axes]))
+        scratch.append(buffer)
+        before.append(Phase(axes, (Stage((), (), (Store(place, store.value),)),)))
+        return replace(store, value=m.load(place))
+
+    after = [
+        replace(phase, stages=tuple([
+            replace(s, stores=tuple([kept((*phase.axes, *s.axes), store) for store in s.stores])) for s in phase.stages  # type: ignore
+        ])) for phase in writing
+    ]
+    made = replace(kernel, phases=(*kernel.phases[:first], *before, *after), scratch=tuple(scratch))
+    found = tuple(in_place(made, target.keeps))
+    return (made, found) if set(copied) & set(found) else (kernel, pairs)
 
 
 def _checks(x: Expander, indices: Sequence[Node]) -> list[Phase]:
@@ -123,12 +187,13 @@ def _last_equal(x: Expander, st: Structure, node: Node) -> list[Phase]:
     return phases
 
 
-def _write(x: Expander, node: Node) -> Phase:
+def _write(x: Expander, node: Node, stored: Node) -> Phase:
+    """Lower one write, into the buffer of ``stored``."""
     new = node.inputs[1]
     x.scope = Scope()
     axes, at = _loops(x, new.shape)
     where = tuple([Affine(s).plus(i, t) for i, s, t in zip(at, node.params["start"], node.params["step"], strict=True)])
-    return Phase(axes, (Stage((), (), (Pending(node, where, (), x.at(new, at)),)),))  # type: ignore[arg-type]
+    return Phase(axes, (Stage((), (), (Pending(stored, where, (), x.at(new, at)),)),))  # type: ignore[arg-type]
 
 
 def _running(x: Expander, st: Structure, node: Node) -> list[Phase]:

@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Collection
 
 from weft.graph.node import Node
+from weft.kernel.hazards import copies
 from weft.schedule.fuse import Fused
 from weft.schedule.view import View, strip
 
@@ -89,16 +90,25 @@ def _bits(numbers: Collection[int]) -> int:
     return mask
 
 
+def _copies(f: Fused) -> list[tuple[int, int]]:
+    """Return the (input, output) pairs that may be one memory, and of which the output is a copy that is then changed."""
+    assert f.kernel is not None
+    return [pair for pair in copies(f.kernel) if pair in f.pairs] if f.pairs else []
+
+
 def _updates(view: View, fused: list[Fused], ancestors: list[int]) -> dict[int, set[int]]:
     """The kernels that may write over an input and should be the last of its readers, with these.
 
     Of each input it is the first that gives a result of the input's shape and dtype and before which all other readers can run.
+    The same holds of a temporary that a kernel copies and then changes.
     """
+    copying = {(strip(f.inputs[i][0]), k) for k, f in enumerate(fused) if f.kernel for i, o in _copies(f)}
+    copied = {base for base, _ in copying}
     readers: dict[Node, list[int]] = {}
     for k, f in enumerate(fused):
         for n, _ in f.inputs:
             base = strip(n)
-            if base in view.given:
+            if base in view.given or base in copied:
                 readers.setdefault(base, []).append(k)
     outputs = {strip(o) for o in view.graph.outputs}
     found: dict[int, set[int]] = {}
@@ -108,7 +118,7 @@ def _updates(view: View, fused: list[Fused], ancestors: list[int]) -> dict[int, 
             inside |= ancestors[r]
         for u in who:
             same = any(n in outputs and n.shape == base.shape and n.dtype == base.dtype for n in fused[u].outputs)
-            if same and not inside >> u & 1:
+            if ((same and base in view.given) or (base, u) in copying) and not inside >> u & 1:
                 found.setdefault(u, set()).update(who)
                 break
     return found

@@ -19,6 +19,7 @@ MOVED = "it would be computed again at too many positions, so it is stored first
 SINGLE = "it is one number that several kernels read, so it is computed once"
 SPLITTING = "it needs two ways of splitting one axis"
 IN_PLACE = "a scatter or a partial write ends its kernel"
+READ_FIRST = "it reads an array before a part of that is written, so that the write need not copy the array"
 HOST = "it runs in NumPy"
 LOOP = "a loop is a step of its own: what it reads and what it gives lies in memory"
 CHAINED = "attention's kernel ends with it: what reads its result is another one"

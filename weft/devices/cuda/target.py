@@ -7,5 +7,5 @@ from weft.kernel.target import Chaining, Target
 # 8 channels of 16 bits are 16 bytes, the widest load; in the 2 us of a launch a card moves some MB
 GPU = Target(
     "gpu", precisions=frozenset(("tf32", "tf32x3")), unordered=True, channels_last=8, relaying=4 << 20,
-    chains=Chaining(widest=128, bits=32, least=16),
+    chains=Chaining(widest=128, bits=32, least=16), skips_copies=False,
 )
