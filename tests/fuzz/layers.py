@@ -122,12 +122,29 @@ def pooling(g: Growth) -> str:
     k, s = r.choice((2, 2, 3)), r.choice((1, 2, 2, 3))
     p, ceil = r.choice((0, 0, 1)), r.choice(("", ", ceil_mode=True"))
     kind = r.choice(("max", "max", "avg", "lp"))
+    if r.random() < 0.3:  # over channels, too
+        k = (r.choice((1, 2, 3)), *(k,) * d)
     if kind == "lp":
         return f"wf.nn.lp_pool{d}d({x}, {r.choice((1, 2, 3))}, {k}, {s}, {p}{ceil})"
     return r.choice((f"wf.nn.{kind}_pool{d}d({x}, {k}, {s}, padding={p}{ceil})", f"wf.nn.GlobalAvgPool{d}d()({x})",
                      f"wf.nn.AdaptiveAvgPool{d}d(2)({x})", f"wf.nn.AdaptiveMaxPool{d}d(2)({x})",
                      f"wf.nn.GlobalMaxPool{d}d()({x})",
                      f"wf.nn.{kind}_pool{d}d({x}, {k}, {s}, padding={p}{ceil})"))
+
+
+def pooled_norm(g: Growth) -> str:
+    """The gradient of windows over what is normalised: of whole groups, which reductions of other axes read."""
+    r = g.r
+    x, d, _ = _images(g)
+    norm = r.choice(("wf.nn.group_norm(t, 1)", "wf.nn.instance_norm(t)", "wf.nn.batch_norm(t, None, None)", "t * wf.sin(t)",
+                     "wf.nn.local_response_norm(t, 3)"))
+    inner = r.choice((f"wf.nn.relu({norm})", norm, f"wf.nn.relu({norm}) + t"))
+    k, s = r.choice(((2, 2), (2, 2), (3, 2), (3, 3), (2, 1)))
+    pool = r.choice((f"wf.nn.max_pool{d}d({inner}, {k}, {s})", f"wf.nn.avg_pool{d}d({inner}, {k}, {s})",
+                     f"wf.nn.lp_pool{d}d({inner}, 2, {k}, {s})", f"wf.nn.max_pool{d}d({inner}, {k}, {s}, 1)"))
+    end = r.choice((".mean()", ".sum(axis=0).max()", " ** 2).sum()"))
+    body = f"({pool}{end}" if end.endswith("2).sum()") else pool + end
+    return f"wf.grad(lambda t: {body})({x})"
 
 
 def normalised(g: Growth) -> str:
@@ -300,7 +317,7 @@ def slope(g: Growth) -> str:
 
 NETS = [
     (4.0, product), (1.5, batched), (2.0, contraction), (0.7, integer_product), (2.5, convolution), (2.0, pooling),
-    (2.5, normalised),
+    (2.5, normalised), (1.0, pooled_norm),
     (2.5, activation), (1.5, layer), (1.0, loss),
 ]
 LOOPS = [(2.0, loop), (0.7, state), (1.0, table), (2.0, mapped), (1.5, slope)]

@@ -150,6 +150,12 @@ def in_place() -> tuple[Case, Case]:
     return ([x, u, i], [op("exp", added)]), ([x, u, i], [before])
 
 
+def unpooled() -> tuple[Case, Case]:
+    g = leaf(2, 4, 4)
+    wide = op("exp", op("window_gather", g, size=(8, 8), window=(2, 2), stride=(2, 2), padding=((0, 0), (0, 0))))
+    return ([g], [wide, op("sin", wide)]), ([g], [op("sin", wide)])
+
+
 def read_first() -> tuple[Case, Case]:
     x, i, j = leaf(64), leaf(1, dtype=INT32), leaf(1, dtype=INT32)
     held, second = op("exp", op("gather", x, i, axes=(0,))), op("exp", op("gather", x, j, axes=(0,)))
@@ -187,7 +193,7 @@ CASES = {
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
     "TOO_LARGE": too_large, "GATHERED": gathered, "ROWS": rows, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
     "MOVED": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
-    "CHAINED": chained, "READ_FIRST": read_first,
+    "CHAINED": chained, "READ_FIRST": read_first, "UNPOOLED": unpooled,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 

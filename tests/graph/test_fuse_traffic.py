@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import weft as wf
 from tests.graph.fusing import check, kernels, leaf, number, op, run
 from weft.formats import INT64
 from weft.graph.gradient import backward
 from weft.graph.node import Node
 from weft.kernel.hazards import in_place
 from weft.kernel.ir import Contraction
+from weft.schedule.build import build
 from weft.spelling import spelled
 
 
@@ -165,3 +167,17 @@ def test_temporaries_lie_where_their_operands_lay() -> None:
     assert program.arena <= 8 * 9 * 4 + 63
     kept = check([x, w], [op("dot_general", op("add", shares, scores), w, contract=((1,), (1,)), batch=((), ())), scores])
     assert kept.arena
+
+
+@pytest.mark.parametrize("pool", ["max_pool2d(t, 2)", "avg_pool2d(t, 2)", "max_pool2d(t, 3, 2, 1)", "avg_pool2d(t, 3, 2, 1)"])
+@pytest.mark.parametrize("norm", ["batch_norm(t, None, None)", "group_norm(t, 4)", "instance_norm(t)"])
+def test_the_gradient_of_windows_is_stored_once(norm: str, pool: str) -> None:
+    """Behind a norm: its gradient's reductions read it, and do not have a kernel of windows store what each of them reads."""
+    def loss(x, w):
+        t = wf.nn.relu(eval(f"wf.nn.{norm}", {"wf": wf, "t": x * w}))
+        return eval(f"wf.nn.{pool}", {"wf": wf, "t": t}).mean()
+
+    program = build(wf.jit(wf.grad(loss, argnums=(0, 1))).trace(wf.zeros((8, 16, 16, 16)), wf.ones((1, 16, 1, 1))).graph)
+    stored = [len(k.outputs) for k in kernels(program) if "unpool" in k.name]
+    assert stored == [1]
+    assert sum(info.bytes for info in program.info) <= 16.1 * 8 * 16 * 16 * 16 * 4

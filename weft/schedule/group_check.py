@@ -85,6 +85,12 @@ def _check_product(st: Structure) -> None:
 
 
 def _check_splits(st: Structure) -> None:
+    """A kernel of split axes stores one array: reductions cannot join it, and would read each of several from memory.
+
+    Of a batch norm's gradient behind pooling it would store four arrays, at strides.
+    """
+    if sum(any(t and st.split_of(t) for t in st.tokens(n)) for n in st.stored) > 1:
+        raise Boundary(reasons.UNPOOLED)
     seen: dict[int, tuple[int, int]] = {}
     for token, split in st.splits.items():
         if seen.setdefault(st.find(token), split) != split:

@@ -18,6 +18,7 @@ RECOMPUTE = "it is costly and would be computed again for every element it is br
 MOVED = "it would be computed again at too many positions, so it is stored first"
 SINGLE = "it is one number that several kernels read, so it is computed once"
 SPLITTING = "it needs two ways of splitting one axis"
+UNPOOLED = "it reads the gradient of windows, which others read too and which is stored once: its loops hold no reductions"
 IN_PLACE = "a scatter or a partial write ends its kernel"
 READ_FIRST = "it reads an array before a part of that is written, so that the write need not copy the array"
 HOST = "it runs in NumPy"
