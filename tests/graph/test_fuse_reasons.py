@@ -156,6 +156,13 @@ def unpooled() -> tuple[Case, Case]:
     return ([g], [wide, op("sin", wide)]), ([g], [op("sin", wide)])
 
 
+def beside() -> tuple[Case, Case]:
+    x, y, z = leaf(40, 6), leaf(40, 6), leaf(40, 6)
+    rows = [op("reduce_sum", a, axes=(0,), keepdims=True) for a in (x, y)]
+    together = op("add", op("reduce_sum", z, axes=(0,), keepdims=True), op("reduce_max", z, axes=(0,), keepdims=True))
+    return ([x, y], [op("concat", *rows, axis=0)]), ([z], [together])
+
+
 def read_first() -> tuple[Case, Case]:
     x, i, j = leaf(64), leaf(1, dtype=INT32), leaf(1, dtype=INT32)
     held, second = op("exp", op("gather", x, i, axes=(0,))), op("exp", op("gather", x, j, axes=(0,)))
@@ -193,7 +200,7 @@ CASES = {
     "PRODUCT_REDUCED": product_reduced, "PRODUCT_DOMAIN": product_domain, "CYCLE": cycle, "REDUCE_AXES": reduce_axes,
     "TOO_LARGE": too_large, "GATHERED": gathered, "ROWS": rows, "WINDOWED": windowed, "RECOMPUTE": recompute, "SINGLE": single,
     "MOVED": moved, "SPLITTING": splitting, "IN_PLACE": in_place, "HOST": host, "RUNNING": running, "STORED": stored,
-    "CHAINED": chained, "READ_FIRST": read_first, "UNPOOLED": unpooled,
+    "CHAINED": chained, "READ_FIRST": read_first, "UNPOOLED": unpooled, "BESIDE": beside,
 }
 WITHOUT_A_KERNEL = {"HOST": 1}  # kernels beside the step that is none
 

@@ -19,6 +19,7 @@ MOVED = "it would be computed again at too many positions, so it is stored first
 SINGLE = "it is one number that several kernels read, so it is computed once"
 SPLITTING = "it needs two ways of splitting one axis"
 UNPOOLED = "it reads the gradient of windows, which others read too and which is stored once: its loops hold no reductions"
+BESIDE = "a reduction of many rows is quicker alone than beside what reads other arrays, and its result is small"
 IN_PLACE = "a scatter or a partial write ends its kernel"
 READ_FIRST = "it reads an array before a part of that is written, so that the write need not copy the array"
 HOST = "it runs in NumPy"

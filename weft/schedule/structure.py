@@ -16,6 +16,8 @@ from weft.schedule.facts import Dims, Facts, ends_kernel, reduces
 from weft.schedule.reasons import Boundary
 from weft.schedule.view import View
 
+TALL = 16  # rows for a column, from which on a reduction is tall: what it gives is little beside what it reads
+
 
 class Structure:
     """The analysis of one group, node by node; raises Boundary where one of them cannot join. See structure_of for the whole."""
@@ -34,6 +36,7 @@ class Structure:
         self.kept: list[Dims] = []
         self.product: Node | None = None
         self.asked = False  # whether a node's place rests on which nodes are stored
+        self._tall: dict[Node, dict[Node, tuple[frozenset[Node], bool]]] = {}
         self._add(nodes)
 
     def extended(self, nodes: Sequence[Node], stored: Sequence[Node]) -> Structure:
@@ -42,7 +45,7 @@ class Structure:
         more.stored = stored
         more.nodes, more.kept, more.parent = self.nodes.copy(), self.kept.copy(), self.parent.copy()
         more.splits, more.facts = self.splits.copy(), self.facts.copy()
-        more._virtual, more._siblings = self._virtual.copy(), self._siblings.copy()
+        more._virtual, more._siblings, more._tall = self._virtual.copy(), self._siblings.copy(), self._tall.copy()
         more._add(nodes)
         return more
 
@@ -129,6 +132,8 @@ class Structure:
                     raise Boundary(reasons.OTHER_INDEX)
             dims = known[0].dims
         facts = self._joined(dims, known)
+        if node.op.moves and len(node.inputs) > 1 and facts.needs:
+            self._beside(node, join=True)
         if node.op.moves and (len(node.inputs) > 1 or node.op.reads > 1):
             facts.views = node.op.reads * sum(f.views for f in known)
             if facts.views > self.limits.views:
@@ -150,6 +155,49 @@ class Structure:
                         self._unite((dims[d],), (token,))
                     dims[d] = dims[d] or token
         return tuple([t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, node.shape, strict=True)])
+
+    def _beside(self, node: Node, join: bool) -> None:
+        """Refuse reductions of many rows beside what reads none of their arrays, where one kernel of both would be slower.
+
+        A join's kernel stores more than the reductions' columns, so it cannot share their rows among the cores. Sums of products
+        read each array again and again, which leaves the cache where several take turns.
+        """
+        tall = [self._tall_below(i) for i in node.inputs]
+        for k, reductions in enumerate(tall):
+            for memory, product in reductions.values():
+                for j, other in enumerate(node.inputs):
+                    if j != k and (join or product and any(p for _, p in tall[j].values())):
+                        if not memory & self._memory(other):
+                            raise Boundary(reasons.BESIDE)
+
+    def _tall_below(self, node: Node) -> dict[Node, tuple[frozenset[Node], bool]]:
+        """Map the reductions of many rows that this group makes a value of to their memory, and whether each is a product's."""
+        found = self._tall.get(node)
+        if found is None:
+            found = {}
+            if node in self.members and reduces(node):
+                operand = node.inputs[0]
+                if self.facts[node].needs and _is_tall(node):
+                    memory = self._memory(operand)
+                    found[node] = memory, operand.size > 2 * max([m.size for m in memory], default=0)
+            elif node in self.members or not (self.view.is_real(node) or self.view.leaf(node)):
+                for i in node.inputs:
+                    found |= self._tall_below(i)
+            self._tall[node] = found
+        return found
+
+    def _memory(self, node: Node) -> frozenset[Node]:
+        """Return the arrays that this group reads for a value."""
+        out: set[Node] = set()
+        stack, seen = [node], {node}
+        while stack:
+            n = stack.pop()
+            if self.view.stored(n) or (self.view.is_real(n) and n not in self.members):
+                out.add(n)
+            else:
+                stack += [i for i in n.inputs if i not in seen]
+                seen.update(n.inputs)
+        return frozenset(out)
 
     def _joined(self, dims: Dims, known: Sequence[Facts], heavy: bool = False) -> Facts:
         if len(known) == 1:
@@ -201,6 +249,8 @@ class Structure:
         if 0 in dims:
             dims = [t or (0 if n == 1 else self.fresh()) for t, n in zip(dims, shape, strict=True)]
         facts = self._joined(tuple(dims), known, node.op.heavy)
+        if facts.needs and len(known) > 1:
+            self._beside(node, join=False)
         moved = {i: self._virtual.get(i) for i in node.inputs if i.op.moves and i not in self.facts}
         if moved:
             still = [f for i, f in ((i, self.facts.get(i)) for i in node.inputs) if f is not None]
@@ -339,6 +389,15 @@ class Structure:
         if any(self.read(i) is not None for i in node.inputs):
             raise Boundary(reasons.PRODUCT_OPERAND)
         return Facts(self._new(node.shape))
+
+
+def _is_tall(node: Node) -> bool:
+    """Whether a reduction goes down the columns of an array, of at least 16 rows for a column."""
+    operand = node.inputs[0]
+    if node.op.kind != "reduce" or operand.size < TALL * node.size:
+        return False
+    last = max(d for d, n in enumerate(operand.shape) if n != 1)
+    return last not in node.params["axes"]
 
 
 _VISITS: dict[str, Callable[[Structure, Node], Facts]] = {
