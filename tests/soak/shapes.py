@@ -44,7 +44,20 @@ def shapes(count: int, kind: str = "lazy", tell: Callable[[str], None] = lambda 
             used = get_device().compiler.memory.used()
             tell(f"{n} shapes, {time.monotonic() - start:.0f} s: {found[-1][0]} mappings, {found[-1][1] / 1024:.0f} MB resident, "
                  f"{used / 1e6:.1f} MB of code, {counters()['loads']} kernels loaded")
+    if count >= 15_000:
+        growing(found, (count - first) // 10)
     return found
+
+
+def growing(found: list[tuple[int, int]], step: int) -> None:
+    """Refuse memory that grows once caches are full.
+
+    2 KB of each compilation are never freed by llvmlite; what weft keeps of a small program is 4 KB or more.
+    """
+    for last in (2, 5, 10):
+        grown = 1024 * (found[last][1] - found[0][1]) / (last * step)
+        assert grown < 3500, f"{grown:.0f} bytes a shape, {found[0][1]} to {found[last][1]} kB"
+    assert found[10][0] - found[0][0] < 100, "mappings pile up"
 
 
 if __name__ == "__main__":

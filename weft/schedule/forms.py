@@ -21,11 +21,12 @@ from weft.schedule.view import View
 
 Form = tuple[int, ...]
 
-# fuse() uses them under its lock. A node takes some 500 bytes of a kernel and 400 as a word, so these are 40 MB at most; a
-# graph of 2,000 nodes needs half a MB
-_WORDS = Recent(10e3)  # what a form says of a node by itself -> a number for it
-_VERDICTS = Recent(5e5)  # form -> why no kernel can hold the group; "" where one can. In numbers of forms
-_KERNELS = Recent(20e3)  # form -> Lowered of places in the form. In nodes
+# fuse() uses them under its lock. Weights are bytes, and two generations of all three are 22 MB at most: a process of ever new
+# shapes fills them, which took 65 MB where small forms weighed no more than their numbers. A graph of 2,000 nodes needs half a MB
+_WORDS = Recent(2e6)  # what a form says of a node by itself -> a number for it
+_VERDICTS = Recent(4e6)  # form -> why no kernel can hold the group; "" where one can
+_KERNELS = Recent(5e6)  # form -> Lowered of places in the form
+_WORD, _FORM, _NUMBER_OF_FORM, _NODE = 300, 300, 8, 600  # bytes: a word, a form and each of its numbers, a node of a kernel
 _NUMBER = count()
 
 
@@ -51,7 +52,7 @@ class Forms:
                 found = ""
             except Boundary as boundary:
                 found = boundary.reason
-            _VERDICTS.put(form, found, len(form))
+            _VERDICTS.put(form, found, _FORM + _NUMBER_OF_FORM * len(form))
         return found or None
 
     def _known(self, nodes: list[Node]) -> Structure | None:
@@ -65,7 +66,7 @@ class Forms:
         found = _KERNELS.get(form)
         if found is None:
             made = lower(self.view, structure_of(self.view, nodes, stored))
-            _KERNELS.put(form, made.renamed(places.__getitem__), len(places))
+            _KERNELS.put(form, made.renamed(places.__getitem__), _FORM + _NODE * len(places))
             return made
         return found.renamed(list(places).__getitem__)
 
@@ -107,5 +108,5 @@ def _number(word: object) -> int:
     found = _WORDS.get(word)
     if found is None:
         found = next(_NUMBER)
-        _WORDS.put(word, found)
+        _WORDS.put(word, found, _WORD)
     return found
