@@ -67,12 +67,17 @@ def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel,
     if it is much smaller than the array.
     """
     copied = {pair: p for pair, p in copies(kernel).items() if pair not in pairs}
-    first = 1 + max(copied.values(), default=len(kernel.phases))
-    writing = kernel.phases[first:]
-    if not writing or any(not isinstance(s, Stage) or s.reductions for phase in writing for s in phase.stages):
+    if not copied:
         return kernel, pairs
-    least = min(prod(kernel.inputs[i].shape) for i, _ in copied)
-    if SMALLER * sum(size_of((*phase.axes, *stage.axes)) for phase in writing for stage in phase.stages) > least:
+    first = 1 + max(copied.values())
+    writing: list[tuple[Phase, Stage]] = []
+    for phase in kernel.phases[first:]:
+        for stage in phase.stages:
+            if not isinstance(stage, Stage) or stage.reductions or len(phase.stages) > 1:
+                return kernel, pairs
+            writing.append((phase, stage))
+    least = min([prod(kernel.inputs[i].shape) for i, _ in copied])
+    if not writing or SMALLER * sum(size_of((*phase.axes, *stage.axes)) for phase, stage in writing) > least:
         return kernel, pairs
     m, scratch = Machine(), list(kernel.scratch)
     before: list[Phase] = []
@@ -87,9 +92,8 @@ def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel,
         return replace(store, value=m.load(place))
 
     after = [
-        replace(phase, stages=tuple([
-            replace(s, stores=tuple([kept((*phase.axes, *s.axes), store) for store in s.stores])) for s in phase.stages  # type: ignore
-        ])) for phase in writing
+        Phase(phase.axes, (replace(s, stores=tuple([kept((*phase.axes, *s.axes), store) for store in s.stores])),))
+        for phase, s in writing
     ]
     made = replace(kernel, phases=(*kernel.phases[:first], *before, *after), scratch=tuple(scratch))
     found = tuple(in_place(made, target.keeps))
