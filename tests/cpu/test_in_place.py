@@ -122,3 +122,53 @@ def test_reductions_in_another_order_come_before_the_stores(rng):
     assert int(out[1]) == int(np.argmax(x.T))
     assert (0, 0) in _pairs(kernel)
     check_in_place(compiled, [x], (), (0, 0), out, evaluate(kernel, [x])[0])
+
+
+_ROWS, _EDGE = 6, Value("const", (), INT64, 0)
+
+
+def _row(buffer: Buffer, *axes: Axis) -> Affine:
+    """A row that an index array says."""
+    at = Value("load", (), INT64, Access(buffer, tuple(Affine(0, ((a.id, 1),)) for a in axes)))
+    last = Value("const", (), INT64, _ROWS - 1)
+    return Affine(0, (), ((Value("min", (Value("max", (at, _EDGE), INT64), last), INT64), 1),))
+
+
+def _moving(columns: int, read: str, times: int) -> Kernel:
+    """A copy of a table, and then a row of it written, as often as ``times`` says, with what another row holds."""
+    b0, b3 = Buffer(0, F32, (_ROWS, columns)), Buffer(3, F32, (_ROWS, columns))
+    b1, b2 = (Buffer(k, INT64, (times,) if times > 1 else ()) for k in (1, 2))
+    a, c, i, j = Axis(0, _ROWS), Axis(1, columns), Axis(2, times), Axis(3, columns)
+    copy = Store(Access(b3, (Affine(0, ((0, 1),)), Affine(0, ((1, 1),)))), load(b0, a, c))
+    own = Affine(0, ((3, 1),)) if columns > 1 else Affine()
+    column = {"same": own, "turned": Affine(columns - 1, ((3, -1),)) if columns > 1 else own, "first": Affine()}[read]
+    loops = (*((i,) if times > 1 else ()), *((j,) if columns > 1 else ()))
+    outer = (i,) if times > 1 else ()
+    value = op("mul", Value("load", (), F32, Access(b0, (_row(b1, *outer), column))), Value("const", (), F32, 2.0))
+    write = Store(Access(b3, (_row(b2, *outer), own)), value)
+    phases = (Phase((a, c), (Stage((), (), (copy,)),)), Phase((), (Stage(loops, (), (write,)),)))
+    return Kernel("moving", phases, (b0, b1, b2), (b3,))
+
+
+@pytest.mark.parametrize("columns", [1, 2, 5, 16, 37, 200])
+@pytest.mark.parametrize("read", ["same", "turned", "first"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_row_is_made_of_another_in_place_where_columns_stay(columns: int, read: str, times: int, rng) -> None:
+    """Whatever rows the index arrays say. Turned columns, or a second row in the same loop, may read what was written."""
+    kernel = _moving(columns, read, times)
+    fits = times == 1 and (read == "same" or columns == 1)
+    assert ((0, 0) in _pairs(kernel)) == fits
+    verify(kernel)
+    compiled = compile_kernel(kernel)
+    for _ in range(6):
+        x = rng.normal(size=(_ROWS, columns)).astype(np.float32)
+        rows = [np.asarray(rng.integers(0, _ROWS, (times,) if times > 1 else ())) for _ in range(2)]
+        out = [fresh(b.dtype, b.shape) for b in kernel.outputs]
+        compiled([x, *rows], out)
+        want = x.copy()
+        for k in range(times):
+            source = x[rows[0].reshape(-1)[k]] * 2
+            want[rows[1].reshape(-1)[k]] = source if read == "same" else source[::-1] if read == "turned" else source[0]
+        assert out[0].tobytes() == want.tobytes()
+        if fits:
+            check_in_place(compiled, [x, *rows], (), (0, 0), out, evaluate(kernel, [x, *rows])[0])
