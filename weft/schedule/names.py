@@ -13,7 +13,8 @@ _SHORT = {
     "cumulative_prod": "cumprod", "cumulative_max": "cummax", "cumulative_min": "cummin",
     "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "equal": "eq", "not_equal": "ne",
     "broadcast_to": "broadcast", "random_bits": "random", "floor_divide": "floordiv", "remainder": "rem",
-    "slice_set": "write", "reciprocal": "recip", "logical_and": "and", "logical_or": "or", "logical_not": "not",
+    "slice_set": "write", "root_of_squares": "sqrt", "reciprocal": "recip",
+    "logical_and": "and", "logical_or": "or", "logical_not": "not",
 }
 _LONGEST = 5
 
