@@ -87,7 +87,7 @@ def test_each_statement(shape: tuple[int, ...], line: str, dtype: str) -> None:
 def test_random_turns() -> None:
     """Several statements after one another, which read and write what the others do."""
     r = random.Random()
-    for _ in range(40):
+    for _ in range(60):
         shape = r.choice(list(SHAPES))
         lines = [r.choice(SHAPES[shape]) for _ in range(r.choice((2, 2, 3)))]
         start = np.random.default_rng(r.getrandbits(32)).integers(-4, 5, shape).astype("int64")

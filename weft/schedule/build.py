@@ -13,6 +13,7 @@ from weft.graph.node import Graph, Node, Shape
 from weft.graph.primitives.table import SCALAR
 from weft.graph.ranges import without_sure_checks
 from weft.graph.simplify import simplify
+from weft.kernel.hazards import copies
 from weft.kernel.target import CPU, Target
 from weft.schedule import checks
 from weft.schedule.fuse import Fused, fuse
@@ -206,7 +207,8 @@ class _Slots:
         """Map temporaries to the first that lies where they lie, and these to the output that they become.
 
         A temporary lies where one lay that its kernel reads last. So several writes to one array, one after the other, change
-        one memory; where the last of them gives an output, that is the output's. ``lives`` then holds the first ones alone,
+        one memory; where the last of them gives an output, that is the output's. Of what is no copy of the temporary an output
+        keeps its memory, which an input may have given it. ``lives`` then holds the first ones alone,
         with the life of all that lie there, and none that lie in an output.
         """
         first: dict[int, int] = {}
@@ -228,7 +230,7 @@ class _Slots:
                     first[b] = here
                     lives[here] = lives[here][0], lives.pop(b)[1]
                     taken |= {a, b}
-                elif self.slots[b].kind == "output" and b not in ends.values():
+                elif self.slots[b].kind == "output" and b not in ends.values() and (i, o) in copies(step.kernel):
                     ends[here] = b
                     del lives[here]
                     taken |= {a, b}

@@ -30,11 +30,13 @@ def phases(x: Expander, st: Structure) -> list[Phase]:
 def _scattered(x: Expander, st: Structure, node: Node) -> list[Phase]:
     if node.params["mode"] == "own":
         return _rows(x, st)
-    return [*_checks(x, node.inputs[2:]), _copy(x, node, node.inputs[0]), _scatter(x, node)]
+    base = node.inputs[0]
+    return [*_checks(x, node.inputs[2:]), *_changed(x, node, _small_chain(st, base), base), _scatter(x, node)]
 
 
 def _written(x: Expander, st: Structure, node: Node) -> list[Phase]:
-    return [_copy(x, node, node.inputs[0]), _write(x, node, node)]
+    base = node.inputs[0]
+    return [*_changed(x, node, _small_chain(st, base), base), _write(x, node, node)]
 
 
 def small_writes(st: Structure) -> list[Node]:
@@ -42,11 +44,14 @@ def small_writes(st: Structure) -> list[Node]:
 
     They are a copy of the array and then the writes, as scatters are: where the result lies on the array the copy is left out.
     """
-    if not st.view.target.skips_copies or len(st.stored) != 1:
+    return _small_chain(st, st.stored[0]) if len(st.stored) == 1 else []
+
+
+def _small_chain(st: Structure, base: Node) -> list[Node]:
+    """Return the small writes that a value is, one after the other, of an array in memory; none where it is anything else."""
+    if not st.view.target.skips_copies or st.product is not None or st.splits or any(map(reduces, st.nodes)):
         return []
-    if st.product is not None or st.splits or any(map(reduces, st.nodes)):
-        return []
-    base, out = st.stored[0], []
+    out = []
     while base in st.members and base.op.kind == "write":
         out.append(base)
         base = base.inputs[0]
@@ -56,8 +61,13 @@ def small_writes(st: Structure) -> list[Node]:
 
 def written(x: Expander, writes: Sequence[Node]) -> list[Phase]:
     """Lower writes of static parts of one array, each of which may read what the array held before any of them."""
-    last = writes[-1]
-    return [_copy(x, last, writes[0].inputs[0]), *[_write(x, node, last) for node in writes if node.inputs[1].size]]
+    return _changed(x, writes[-1], writes, writes[-1])
+
+
+def _changed(x: Expander, stored: Node, writes: Sequence[Node], base: Node) -> list[Phase]:
+    """Copy an array into the buffer of ``stored`` and make writes there; without writes it is ``base`` that is copied."""
+    bottom = writes[0].inputs[0] if writes else base
+    return [_copy(x, stored, bottom), *[_write(x, node, stored) for node in writes if node.inputs[1].size]]
 
 
 def updates_first(kernel: Kernel, pairs: Pairs, target: Target) -> tuple[Kernel, Pairs]:
