@@ -88,10 +88,10 @@ def _alone(x: bool | int | float | complex) -> Format:
 
 
 def given_node(x: Given, dtype: Format) -> Node:
-    """The same of an int of which only the call tells the value: an argument, too, where ``dtype`` holds it."""
+    """The same of a number of which only the call tells the value: an argument, too, where ``dtype`` holds it."""
     if dtype in COMPLEX:
         return cast(given_node(x, dtype.part), dtype)
-    if x.tape.over or not fits(x.value, dtype):
+    if not x.tape.open or not fits(x.value, dtype):
         return number_node(x.here(), dtype)
     return x.tape.node(x, dtype)
 

@@ -1,6 +1,6 @@
-"""Given: an int that a traced function is given, whose value each call tells anew.
+"""Given: a number that a traced function is given or finds in an object, whose value each call tells anew.
 
-It behaves as the int it stands for, to the last digit: what is computed of it beside Python's other numbers is noted on the
+It behaves as the number it stands for, to the last digit: what is computed of it beside Python's other numbers is noted on the
 trace's tape and computed by Python again at each call, without bounds and with Python's own errors; where it meets an array,
 that result becomes a run-time number of the Program. Whoever needs the value itself (a shape, an index, ``range``, a format)
 gets it: then the argument is static, as it was before there was a tape. A condition only has to come out as it did.
@@ -14,9 +14,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.cell import Cell
+from weft.cell import Cell, traces
 from weft.formats import FLOATS, Format
 from weft.graph.node import Node
+from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import scalar_leaf
 
 MOST = 4096  # steps: what computes more than so many numbers in Python is static
@@ -25,23 +26,31 @@ Step = tuple[Callable[..., Any], tuple[int, ...], type, Any]  # what computes it
 
 
 class Tape:
-    """What a trace computes of the ints it is given. Slots hold numbers: the leaves of the arguments, then one for each step.
+    """What a trace computes of the numbers it is given. Slots hold numbers: the leaves of the arguments, numbers of objects, then
+    one for each step.
 
-    nodes: slot and the ``scalar`` leaf that it is given to. static: leaves of which the value was asked for. conditions: those
-    behind steps that must come out as they did. over: the trace is, so what is left of it are plain numbers.
+    nodes: slot and the ``scalar`` leaf that it is given to. static: leaves of which the value was asked for, each with the user's
+    line that asked first. conditions: those behind steps that must come out as they did, with such lines. over: the trace is,
+    so what is left of it are plain numbers; they are so outside of the trace, in other threads for example, all the time.
     """
 
-    __slots__ = ("_made", "_nodes", "_roots", "conditions", "nodes", "over", "static", "steps")
+    __slots__ = ("_made", "_nodes", "_roots", "_steps", "conditions", "nodes", "over", "static", "steps")
 
     def __init__(self, leaves: int) -> None:
         self._made: list[weakref.ref] = []
         self._nodes: dict[tuple[int, Format], Node] = {}
+        self._steps: dict[Any, int] = {}  # what was computed before: by function and operands, its slot
         self._roots: list[frozenset[int]] = [frozenset((k,)) for k in range(leaves)]  # of each slot: the leaves behind it
         self.nodes: list[tuple[int, Node]] = []
-        self.static: set[int] = set()
+        self.static: dict[int, str] = {}
         self.steps: list[Step] = []
-        self.conditions: set[int] = set()
+        self.conditions: dict[int, str] = {}
         self.over = False
+
+    @property
+    def open(self) -> bool:
+        """Whether this thread is in the trace."""
+        return not self.over and any([trace.tape is self for trace in traces()])
 
     def number(self, value: Any, slot: int) -> Given:
         out = object.__new__(Given)
@@ -53,21 +62,26 @@ class Tape:
         """Note a step; the slot of its result."""
         mine = [k for k, x in enumerate(operands) if type(x) is Given and x.tape is self]
         slots = tuple([operands[k].slot for k in mine])
+        key = (function, slots, wanted is _ANY, *[None if k in mine else _described(x) for k, x in enumerate(operands)])
+        known = self._steps.get(key)
+        if known is not None:
+            return known
         if len(mine) < len(operands):
             function = _with(function, [_plain(x) for x in operands], mine)
         self.steps.append((function, slots, type(result), wanted))
         self._roots.append(frozenset().union(*[self._roots[s] for s in slots]))
-        return len(self._roots) - 1
+        self._steps[key] = slot = len(self._roots) - 1
+        return slot
 
     def guard(self, number: Given) -> None:
         """The program is right only where this number is what it is now."""
-        self.conditions |= self._roots[number.slot]
+        self.conditions |= dict.fromkeys(self._roots[number.slot] - self.conditions.keys(), user_line(user_frame()))
         self.apply(_itself, (number,), number.value, number.value)
 
     def pin(self, number: Given) -> None:
         """The leaves behind a number are static."""
         self.guard(number)
-        self.static |= self._roots[number.slot]
+        self.static |= dict.fromkeys(self._roots[number.slot] - self.static.keys(), user_line(user_frame()))
 
     def node(self, number: Given, dtype: Format) -> Node:
         """The run-time number in ``dtype``, which holds it."""
@@ -122,6 +136,12 @@ def _with(function: Callable[..., Any], operands: list[Any], places: list[int]) 
     return of_some
 
 
+def _described(x: Any) -> Any:
+    """A number or a setting, so that equal ones give equal results."""
+    x = _plain(x)
+    return type(x), repr(x) if type(x) is float else x
+
+
 def _itself(x: Any) -> Any:
     return x
 
@@ -160,10 +180,10 @@ def _plain(x: Any) -> Any:
     return x.value if type(x) is Given else x
 
 
-def _computed(function: Callable[..., Any], *operands: Any) -> Any:
-    """What Python gives, as a number that the tape computes again."""
+def computed(function: Callable[..., Any], *operands: Any) -> Any:
+    """Return ``function(*operands)``, as a number that each call computes again where an operand is one."""
     result = function(*map(_plain, operands))
-    tape = next((x.tape for x in operands if type(x) is Given and not x.tape.over), None)
+    tape = next((x.tape for x in operands if type(x) is Given and x.tape.open), None)
     if tape is None:
         return result
     if type(result) in (int, float, bool) and len(tape.steps) < MOST:
@@ -172,7 +192,7 @@ def _computed(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 class Given:
-    """An int argument of a traced function, or what Python computes of some."""
+    """An int argument of a traced function, a number of an object, or what Python computes of some."""
 
     __slots__ = ("__weakref__", "slot", "tape", "value")
 
@@ -186,18 +206,18 @@ class Given:
 
     def told(self) -> Any:
         """The value itself; the argument becomes static."""
-        if not self.tape.over:
+        if self.tape.open:
             self.tape.pin(self)
         return self.value
 
     def here(self) -> Any:
         """The value itself, for a program that is right for no other."""
-        if not self.tape.over:
+        if self.tape.open:
             self.tape.guard(self)
         return self.value
 
     def __bool__(self) -> bool:
-        truth: Any = self if type(self.value) is bool else _computed(operator.truth, self)
+        truth: Any = self if type(self.value) is bool else computed(operator.truth, self)
         return truth.here() if type(truth) is Given else truth
 
     def __getattr__(self, name: str) -> Any:
@@ -252,7 +272,7 @@ class Given:
         return other // self, other % self
 
     def __round__(self, digits: Any = None) -> Any:
-        return _computed(round, self) if digits is None else _computed(round, self, asked(digits))
+        return computed(round, self) if digits is None else computed(round, self, asked(digits))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         import numpy as np
@@ -277,7 +297,7 @@ _NUMBERS = (int, float, bool, Given)
 
 def _joined(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any) -> Any:
     if type(other) in _NUMBERS:
-        return _computed(function, x, y)
+        return computed(function, x, y)
     if isinstance(other, Cell):
         return NotImplemented  # it knows what a number beside it means
     return function(asked(x), asked(y))
@@ -285,7 +305,7 @@ def _joined(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any
 
 def _install() -> None:
     def unary(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda self: _computed(function, self)
+        return lambda self: computed(function, self)
 
     def forward(function: Callable[..., Any]) -> Callable[..., Any]:
         return lambda self, other: _joined(function, self, other, self, other)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft.transforms import ints as how_ints_move
+from weft.transforms.ints import numbers_of
 from weft.transforms.jit import VARIANTS
 
 VALUES = [3, 4, 0, -1, 1, 7, 127, 128, -128, -129, 255, 256, 1000, 65504, 70000, 2**24 + 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1,
@@ -460,7 +460,7 @@ def test_the_record_depends_on_no_shape():
     from weft.recent import Recent
 
     known = Recent(8)
-    first = how_ints_move.ints_of(known, 2, [wf.ones(2), 5])
-    assert how_ints_move.ints_of(known, 2, [wf.ones(3), 6]) is first and first.moving == {1}
-    assert how_ints_move.ints_of(known, 2, [wf.ones(3), 2.5]) is not first
-    assert not how_ints_move.ints_of(known, 2, [wf.ones(3), True]).moving
+    first = numbers_of(known, 2, [wf.ones(2), 5], (), ())
+    assert numbers_of(known, 2, [wf.ones(3), 6], (), ()) is first and first.moving == {1}
+    assert numbers_of(known, 2, [wf.ones(3), 2.5], (), ()) is not first
+    assert not numbers_of(known, 2, [wf.ones(3), True], (), ()).moving

@@ -326,5 +326,6 @@ def test_layers_of_weft_hold_nothing_that_changes_unseen():
         wf.nn.MaxPool2d(2), wf.nn.Embedding(3, 2), wf.nn.LayerNorm(2), wf.nn.MultiHeadAttention(4, 2), wf.optim.Adam(1e-3),
     ):
         content = Content()
-        content.key(layer)
-        assert not content.watched, layer
+        content.of(layer)
+        content.close()
+        assert all(record.told for record in content.records), layer

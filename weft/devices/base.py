@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from weft.devices.small import Prepared, SmallWork, Surroundings
-from weft.devices.warm import WarmTable, World
+from weft.devices.warm import WarmTable, Watched, World
 from weft.formats import Format
 
 if TYPE_CHECKING:  # importing weft need not import its compiler
@@ -132,8 +132,8 @@ class WarmCalls(Protocol):
     def install_warm_calls(self, cls: type, table: str, world: World) -> None: ...
 
     def warm_table(
-        self, run: Run, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
-        array: tuple[type, dict[str, Any]],
+        self, run: Run, structures: int, watch: Sequence[Watched], arguments: Sequence[tuple], inputs: Sequence[tuple],
+        node: dict[str, Any], array: tuple[type, dict[str, Any]],
     ) -> WarmTable: ...
 
 

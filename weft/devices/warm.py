@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+Watched = tuple[str, Any, Any, Any]
+
 
 class World(NamedTuple):
     """What every warm call asks for. ``inside``, ``counter``: names of attributes that must be 0 and unchanged.

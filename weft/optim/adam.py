@@ -49,7 +49,7 @@ class Adam(Optimizer):
 
     def _need_betas(self, count: int) -> None:
         fine = len(self.betas) == count and all(0.0 <= b < 1.0 for b in self.betas)
-        self._need(fine, f"betas must be {count} numbers in [0, 1), not {self.betas}")
+        self._need(fine, "betas must be {} numbers in [0, 1), not {}", count, self.betas)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         m, v = self._means(g, state)

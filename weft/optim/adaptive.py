@@ -46,7 +46,7 @@ class AdaGrad(Optimizer):
 
     def check(self) -> None:
         first = self.initial_accumulator_value
-        self._need(first >= 0, f"initial_accumulator_value must not be negative, not {first}")
+        self._need(first >= 0, "initial_accumulator_value must not be negative, not {}", first)
 
     def start(self, slot: str, p: Array) -> Array:
         return full(p.shape, self.initial_accumulator_value, dtype=state_dtype(p.dtype))
@@ -194,7 +194,7 @@ class AdaDelta(Optimizer):
 
     def check(self) -> None:
         self._need_fractions(rho=self.rho)
-        self._need(self.eps > 0, f"eps must be positive, not {self.eps}: the first steps grow from it")
+        self._need(self.eps > 0, "eps must be positive, not {}: the first steps grow from it", self.eps)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         square = self.rho * state["square"] + (1 - self.rho) * (g * g)

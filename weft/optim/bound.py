@@ -49,8 +49,8 @@ class AdaBound(Adam):
 
     def check(self) -> None:
         super().check()
-        self._need(self.final_lr > 0, f"final_lr must be positive, not {self.final_lr}")
-        self._need(0 < self.gamma < 1, f"gamma must lie in (0, 1), not {self.gamma}")
+        self._need(self.final_lr > 0, "final_lr must be positive, not {}", self.final_lr)
+        self._need(0 < self.gamma < 1, "gamma must lie in (0, 1), not {}", self.gamma)
 
     def _move(self, m: Array, v: Array, lr, t: Array) -> Array:
         final = self.final_lr / self._first_lr * lr

@@ -57,7 +57,7 @@ class Eve(Adam):
 
     def check(self) -> None:
         self._need_betas(3)
-        self._need(self.c > 1, f"c must be above 1, not {self.c}")
+        self._need(self.c > 1, "c must be above 1, not {}", self.c)
 
     def numbers(self, shared: dict[str, Array], t: Array, loss: Array | None) -> dict[str, Array]:
         assert loss is not None

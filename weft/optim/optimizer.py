@@ -16,6 +16,7 @@ from weft.cell import LOCAL, place_of, seen_from
 from weft.errors import DTypeError, short
 from weft.functions.creation import full, zeros
 from weft.functions.elementwise import expm1
+from weft.given import computed
 from weft.graph.node import Node, Shape
 from weft.look import known
 from weft.optim.clipping import clip_by_norm, clip_by_value
@@ -35,8 +36,8 @@ class Optimizer:
     """Base of the optimizers: subclasses give ``slots`` (names of the state) and ``rule``.
 
     ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state. Options may be
-    set between steps (``optimizer.weight_decay = 0``); inside ``wf.jit`` they are constants of the compiled step, which is
-    then compiled anew. ``lr`` is none: it is read when the step runs, as are ``update``'s ``lr`` and a schedule.
+    set between steps (``optimizer.weight_decay = 0``), inside ``wf.jit`` too. A jitted step reads ``lr``, ``update``'s ``lr`` and
+    a schedule when it runs; another option is a constant until it changes for the first time, and then read, too.
 
     Parameters
     ----------
@@ -47,8 +48,9 @@ class Optimizer:
     clip_norm : float, all gradients together are then scaled down to this norm
     groups : dict from a pattern to options of the parameters it matches. A pattern is a layer ("0", "encoder.1") or a
         name with wildcards ("0.*", "*.bias"); options are any of this class but schedule and clipping. Where several
-        patterns match, later ones win. ``{"lr": 0}`` leaves parameters as they are, ``{"sparse": True}`` updates them as
-        those of ``wf.nn.Embedding(..., sparse=True)``.
+        patterns match, later ones win. ``{"lr": 0}`` leaves parameters and their state as they are, ``{"sparse": True}``
+        updates them as those of ``wf.nn.Embedding(..., sparse=True)``. (Where the optimizer's own ``lr`` is 0, parameters stay,
+        and the state moves on.)
 
     Raises
     ------
@@ -81,7 +83,7 @@ class Optimizer:
     shared_start: dict[str, float] = {}  # numbers kept once for all parameters of a group: name and first value
     decoupled = False  # whether weight decay shrinks the parameter itself
     needs_loss = False
-    _renewed = 0  # how often other state took the place of state that was there
+    __run_time__ = ("lr",)  # numbers that a jitted step reads when it runs, from the first one on
     by_element = True  # whether ``rule`` treats each element by itself, so that rows can be updated alone
 
     def __init__(
@@ -97,37 +99,26 @@ class Optimizer:
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
-        self._rate: Array | None = None
         self._home = zeros(())  # belongs where the optimizer was made, and so does its state
         self._kinds: dict[str, tuple[Shape, np.dtype]] = {}  # of the parameters that there is state for
+        self._renewed = object()  # another one for other state in the place of state that was there
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
         self._members: dict[tuple[str, ...], Optimizer] = {}
-        self._need(lr > 0, f"lr must be positive, not {lr}")
+        self._need(lr > 0, "lr must be positive, not {}", lr)
         for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
-            self._need(limit is None or limit > 0, f"{name} must be positive, not {limit}")
+            self._need(limit is None or limit > 0, "{} must be positive, not {}", name, limit)
         self._checked()
         for pattern in self.groups:
             self._member((pattern,))
-
-    @property
-    def lr(self) -> float:
-        """The learning rate. Setting it compiles nothing new: a jitted step reads it when it runs."""
-        return vars(self)["lr"]
-
-    @lr.setter
-    def lr(self, value: float) -> None:
-        self._need_numbers(lr=value)
-        vars(self)["lr"] = value
-        rate = vars(self).get("_rate")  # none before init
-        if rate is not None:
-            rate[...] = value
 
     def __setattr__(self, name: str, value: Any) -> None:
         """An option that is set later counts for groups without one of their own, and jitted functions look again."""
         made = "_members" in vars(self)
         if made and name == "groups":
             raise ValueError(f"{type(self).__name__}: groups are fixed when the optimizer is made; make another one")
+        if name == "lr" and (type(value) is int or isinstance(value, np.integer | np.floating)):
+            value = float(value)  # one kind of number, so that a jitted step is traced once
         before = vars(self).get(name)
         object.__setattr__(self, name, value)
         if name[0] == "_" or name in _STATE:
@@ -141,13 +132,15 @@ class Optimizer:
             for key, member in self._members.items():
                 if not any(name in self.groups[pattern] for pattern in key):
                     setattr(member, name, value)
-        if name != "lr":
-            structure_changed()
+        structure_changed()
 
-    def __structure__(self, key: Callable[[Any], Any]) -> Any:
-        """The options, which are constants of a jitted step, and which state it is; ``key`` of each. Groups are fixed."""
-        options = [(n, v) for n, v in vars(self).items() if n[0] != "_" and n not in (*_STATE, "lr", "groups")]
-        return self._renewed, *[(n, key(v)) for n, v in options]
+    def __structure__(self) -> tuple[str, ...]:
+        """The attributes that a jitted step depends on: the options, and which state it is. Groups are fixed."""
+        return tuple([n for n in vars(self) if n == "_renewed" or (n[0] != "_" and n not in (*_STATE, "groups"))])
+
+    def __parts__(self) -> tuple[Optimizer, ...]:
+        """The optimizers of the groups, which have a structure of their own."""
+        return tuple(vars(self).get("_members", {}).values())
 
     def init(self, model: Any) -> Optimizer:
         """Make the state for ``model`` (a Module, or a dict of Arrays); returns itself.
@@ -204,7 +197,7 @@ class Optimizer:
         """What a step writes when it is over. What it does on its way (numbers are drawn, a schedule may keep something) is taken
         back where it fails."""
         assert self.step_count is not None
-        moving = {name: p for name, p in parameters.items() if self._member(self._keys[name]).lr}
+        moving = {name: p for name, p in parameters.items() if not self._frozen(self._keys[name])}
         rows: dict[str, Node | None] = {}  # of sparse parameters: the numbers of the rows that their slopes are, if known
         for name in self._sparse(model, moving):
             touched = touched_rows(slopes[name], state_dtype(moving[name].dtype))
@@ -225,7 +218,7 @@ class Optimizer:
             if key not in steps:
                 wide = any(q.dtype == FLOAT64 for other, q in moving.items() if self._keys[other] == key)
                 t = count.astype(FLOAT64 if wide else FLOAT32)
-                rate = self._rate_of(key, lr, t.dtype)
+                rate = member.lr if lr is None or self._own_rate(key) else lr
                 numbers = member.numbers(member.shared, t, loss)
                 writes += [(kept, numbers[number]) for number, kept in member.shared.items()]
                 steps[key] = _Step(rate if self.schedule is None else rate * factor, t, numbers)
@@ -261,9 +254,9 @@ class Optimizer:
         shown = {k: v for k, v in vars(self).items() if k not in hidden and k[0] != "_" and v is not None and v != {}}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
-    def _need(self, fine: bool, message: str) -> None:
+    def _need(self, fine: bool, message: str, *values: Any) -> None:
         if not fine:
-            raise ValueError(f"{type(self).__name__}: {message}")
+            raise ValueError(f"{type(self).__name__}: {message.format(*values)}")
 
     def _need_numbers(self, **named: Any) -> None:
         for name, value in named.items():
@@ -273,12 +266,12 @@ class Optimizer:
     def _need_fractions(self, **named: float) -> None:
         self._need_numbers(**named)
         for name, value in named.items():
-            self._need(0.0 <= value < 1.0, f"{name} must lie in [0, 1), not {value}")
+            self._need(0.0 <= value < 1.0, "{} must lie in [0, 1), not {}", name, value)
 
     def _checked(self) -> None:
         self._need_numbers(lr=self.lr, weight_decay=self.weight_decay)
-        self._need(self.lr >= 0, f"lr must not be negative, not {self.lr}")
-        self._need(self.weight_decay >= 0, f"weight_decay must not be negative, not {self.weight_decay}")
+        self._need(self.lr >= 0, "lr must not be negative, not {}", self.lr)
+        self._need(self.weight_decay >= 0, "weight_decay must not be negative, not {}", self.weight_decay)
         self.check()
 
     def _member(self, key: tuple[str, ...]) -> Optimizer:
@@ -288,30 +281,32 @@ class Optimizer:
         if key not in self._members:
             member = copy.copy(self)
             own: dict[str, Any] = {
-                "groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None, "_rate": None,
+                "groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None,
             }
             allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE]
             for pattern in key:
                 for option, value in self.groups[pattern].items():
-                    self._need(option in allowed, f"group {pattern!r}: no option {option!r}; there are {', '.join(allowed)}")
+                    self._need(option in allowed, "group {!r}: no option {!r}; there are {}", pattern, option, ', '.join(allowed))
                     own[option] = value
             own["_first_lr"] = own.get("lr", self._first_lr)
             vars(member).update(own)
             member._checked()
             self._members[key] = member
+            structure_changed()
         return self._members[key]
 
-    def _rate_of(self, key: tuple[str, ...], lr: float | Array | None, dtype: np.dtype) -> Any:
-        """The learning rate of a group: its own, or what was given for this step, or the optimizer's when the step runs."""
-        if any("lr" in self.groups[pattern] for pattern in key):
-            return self._member(key).lr
-        assert self._rate is not None
-        return self._rate.astype(dtype) if lr is None else lr
+    def _own_rate(self, key: tuple[str, ...]) -> bool:
+        """Whether a group has a learning rate of its own."""
+        return any("lr" in self.groups[pattern] for pattern in key)
+
+    def _frozen(self, key: tuple[str, ...]) -> bool:
+        """Whether a group stays as it is."""
+        return self._own_rate(key) and not self._member(key).lr
 
     def _lacks(self, name: str) -> bool:
         """Whether a parameter needs state that it has not."""
-        member = self._member(self._keys[name])
-        return bool(member.lr) and not set(member.slots) <= self.state[name].keys()
+        key = self._keys[name]
+        return not self._frozen(key) and not set(self._member(key).slots) <= self.state[name].keys()
 
     def _fits(self, parameters: dict[str, Array]) -> bool:
         """Whether there is state for just these parameters, which outlives the traces that this thread is in."""
@@ -322,10 +317,9 @@ class Optimizer:
         """Make all state anew."""
         self._need_matches(parameters)
         if self.step_count is not None:
-            self._renewed += 1
+            self._renewed = object()
             structure_changed()
         self.step_count = zeros((), dtype="int32")
-        self._rate = full((), self.lr, dtype=FLOAT64)
         self.state, self._keys, self._kinds = {}, {}, {}
         for member in (self, *self._members.values()):
             member.shared = {}
@@ -333,8 +327,8 @@ class Optimizer:
 
     def _beginnings(self, parameters: dict[str, Array]) -> Writes:
         """What is in the state before the first step."""
-        assert self.step_count is not None and self._rate is not None
-        writes: Writes = [(self.step_count, 0), (self._rate, self.lr)]
+        assert self.step_count is not None
+        writes: Writes = [(self.step_count, 0)]
         for name, kept in self.state.items():
             writes += [(x, self._member(self._keys[name]).start(slot, parameters[name])) for slot, x in kept.items()]
         for member in (self, *self._members.values()):
@@ -345,7 +339,7 @@ class Optimizer:
         for pattern in self.groups:
             names = ", ".join(parameters)
             known_one = any(matches(name, pattern) for name in parameters)
-            self._need(known_one, f"group {pattern!r} matches no parameter; there are {names}")
+            self._need(known_one, "group {!r} matches no parameter; there are {}", pattern, names)
 
     def _grow(self, parameters: dict[str, Array]) -> None:
         """State that parameters need and have not."""
@@ -354,7 +348,7 @@ class Optimizer:
             key = self._keys[name] = tuple(pattern for pattern in self.groups if matches(name, pattern))
             self._kinds[name] = p.shape, p.dtype
             member, kept = self._member(key), self.state.setdefault(name, {})
-            if not member.lr:
+            if self._frozen(key):
                 continue
             for slot in member.slots:
                 if slot not in kept:
@@ -425,4 +419,4 @@ def state_dtype(dtype: np.dtype) -> np.dtype:
 
 def debias(beta: float, t: Array) -> Array | float:
     """``1 - beta**t``, exact to the last bits where the power is near 1; a number of the step, computed once."""
-    return -expm1(math.log(beta) * t) if beta else 1.0
+    return -expm1(computed(math.log, beta) * t) if beta else 1.0

@@ -51,7 +51,7 @@ class SAM(Optimizer):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"SAM: optimizer must be an Optimizer, not {type(optimizer).__name__}")
         self.optimizer, self.rho, self.adaptive = optimizer, rho, adaptive
-        self._need(rho > 0, f"rho must be positive, not {rho}")
+        self._need(rho > 0, "rho must be positive, not {}", rho)
 
     @property
     def lr(self) -> float:  # type: ignore[override]

@@ -63,15 +63,15 @@ class SantaE(Optimizer):
 
     def check(self) -> None:
         self._need_fractions(sigma=self.sigma)
-        self._need(self.eps > 0, f"eps must be positive, not {self.eps}")
-        self._need(self.n > 0, f"n must be positive, not {self.n}")
-        self._need(self.burnin >= 0, f"burnin must not be negative, not {self.burnin}")
+        self._need(self.eps > 0, "eps must be positive, not {}", self.eps)
+        self._need(self.n > 0, "n must be positive, not {}", self.n)
+        self._need(self.burnin >= 0, "burnin must not be negative, not {}", self.burnin)
 
     def start(self, slot: str, p: Array) -> Array:
-        dtype = state_dtype(p.dtype)
+        dtype, lr = state_dtype(p.dtype), self.lr or self._first_lr  # a momentum of 0 would be divided by
         if slot == "momentum":
-            return normal(0.0, self.lr**0.5, p.shape, dtype=dtype)
-        return full(p.shape, self.c * self.lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
+            return normal(0.0, lr**0.5, p.shape, dtype=dtype)
+        return full(p.shape, self.c * lr**0.5 if slot == "friction" else 0.0, dtype=dtype)
 
     def rule(self, p: Array, g: Array, state: dict[str, Array], lr, t: Array) -> tuple[Array, dict[str, Array]]:
         u, a = state["momentum"], state["friction"]

@@ -15,7 +15,7 @@ from weft.array import Array
 from weft.look import evaluate
 from weft.tools.profile_session import Run, Session
 from weft.transforms.jit import Jitted
-from weft.transforms.reach import cells_of, names_of
+from weft.transforms.reach import contents_of, names_in
 
 SETTLE = 2  # calls before each round that are not counted: arrays change owners, caches fill
 MOST_OBJECTS = 100_000
@@ -119,9 +119,9 @@ def reached(*roots: Any) -> list[Array]:
         if isinstance(item, Array):
             found[id(item.cell)] = item.cell
         elif isinstance(item, types.FunctionType):
-            stack += [*cells_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
+            stack += [*contents_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()]
             if not (item.__module__ or "").startswith("weft."):
-                stack += [item.__globals__[n] for n in names_of(item.__code__) if n in item.__globals__]
+                stack += [item.__globals__[n] for n in names_in(item.__code__).variables if n in item.__globals__]
         elif isinstance(item, types.MethodType):
             stack += [item.__func__, item.__self__]
         elif isinstance(item, functools.partial):

@@ -1,74 +1,129 @@
-"""What an object holds, as a hashable key: same key, same trace. And whether it still holds that.
+"""What functions and objects hold beside arrays that they are given: as a key, constants, and records of what may change.
 
-Modules say when an attribute is set (``Structure.count``). Lists, dicts, sets, NumPy arrays and plain objects do not: what was
-in them when a key was made is remembered item by item, so that a warm call can see whether it is as it was.
+Equal keys mean one structure: the same arrays, functions, names and containers. Constants (numbers, strings and the like in
+attributes, items and variables) are apart from the key, in the order in which they were found, so that equal keys have
+constants that correspond to each other.
+
+Modules and optimizers count the changes of their attributes (``Structure.count``). Lists, dicts, sets, NumPy arrays, plain
+objects and variables do not: records of them are compared at each call.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import sys
 import types
-from collections import deque
-from collections.abc import Iterable
-from operator import is_
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
-from weft.transforms.tree import is_module
+from weft.devices.warm import Watched
+from weft.transforms.reach import contents_of, is_library, methods_named, names_in
+from weft.transforms.records import (
+    CONSTANTS,
+    MISSING,
+    CellsRecord,
+    ClassRecord,
+    DictRecord,
+    Form,
+    ListRecord,
+    ModuleRecord,
+    ObjectRecord,
+    OptimizerRecord,
+    Path,
+    Record,
+    VariablesRecord,
+    form_of,
+    record_for,
+    slots_of,
+    ways_into,
+)
+from weft.transforms.tree import Structure, is_module
 
-Watched = tuple[Any, tuple[str, ...], tuple]  # what may change by itself, the names of its slots, and what was in it
 LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
-_CONSTANT = (int, str, bytes, bool, type(None))
+MANY = 1000  # items: the constants in longer containers are compared as a whole
+FEW = 100  # items: longer containers that are variables are compared by identity
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 
 class Content:
-    """Makes keys. ``held``: what they name by number, which somebody has to keep; ``watched``: what may change by itself."""
+    """Makes keys of what it is given with :meth:`of`; :meth:`close` follows the variables that functions name.
 
-    __slots__ = ("_seen", "held", "watched")
+    skipped : containers (by id) that are variables and whose content does not count
+    package : the name of the jitted function's Python module; functions of this package are looked into even if it is installed
+    held : what the keys name by number, which somebody has to keep
+    key : of all that was found beside what :meth:`of` has returned
+    records : of what may change
+    constants : the values of all constants in the records
+    moving : numbers of the constants that are run-time numbers from the first call on
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_cells", "_classes", "_owners", "_package", "_seen", "_skipped", "_untold", "_words",
+        "constants", "count", "held", "key", "moving", "records",
+    )
+
+    def __init__(self, skipped: Collection[int] = (), package: Any = "") -> None:
         self.held: list[Any] = []
-        self.watched: list[Watched] = []
+        self.key: Any = ()
+        self.records: list[Record] = []
+        self.constants: tuple[Any, ...] = ()
+        self.moving: frozenset[int] = frozenset()
+        self.count = Structure.count
+        self._untold: list[Record] = []
+        self._skipped = skipped
+        self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {}  # for cycles, and what is held twice
+        self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
+        self._owners: dict[int, tuple[Record, dict[str, None]]] = {}  # of variables: an empty record, and their names
+        self._classes: dict[type, None] = {}
+        self._words: set[str] = set()
 
-    def key(self, x: Any) -> Any:
-        """The key of ``x``: numbers and strings by value, Arrays and functions by identity, objects by identity and content."""
+    def of(self, x: Any, deep: bool = True) -> Any:
+        """Return the key of ``x``: constants by value, Arrays by identity, functions by their code, objects by identity and
+        structure.
+
+        deep : whether ``x`` belongs to an object. Of containers that are variables, long ones and NumPy arrays are not read
+        """
         kind = type(x)
-        if kind in _CONSTANT:
-            return (kind, x)
-        if kind is float or kind is complex:
-            return (kind, repr(x))  # -0.0 is not 0.0
+        if kind in CONSTANTS:
+            return (kind, repr(x) if kind is float or kind is complex else x)  # -0.0 is not 0.0
         if isinstance(x, tuple | frozenset):
-            return (kind, *map(self.key, x))
+            return (kind, *[self.of(item, deep) for item in x])
         if isinstance(x, Array):
             return (self._named(x), x.shape, x.dtype)
         if id(x) in self._seen:
             return (Content, self._seen[id(x)])
         self._seen[id(x)] = len(self._seen)
         if is_module(x):
-            return (self._named(x), *[(n, self.key(v)) for n, v in vars(x).items()])
+            self._classes[kind] = None
+            return (self._named(x), *self._recorded(ModuleRecord(x)))
         if hasattr(kind, "__structure__"):
-            return (self._named(x), x.__structure__(self.key))
+            self._classes[kind] = None
+            return (self._named(x), *self._recorded(OptimizerRecord(x)), *map(self.of, x.__parts__()))
         if isinstance(x, functools.partial):
-            return (self._named(x), self.key(x.func), self.key(x.args), self.key(x.keywords))
+            return (kind, self.of(x.func, deep), self.of(x.args, deep), self.of(x.keywords, deep))
         if isinstance(x, types.MethodType):
-            return (kind, self.key(x.__func__), self.key(x.__self__))
-        if isinstance(x, np.ndarray):
-            if x.nbytes > LARGE:
-                return (self._named(x), x.shape, x.dtype)
-            return (kind, x.shape, x.dtype, *(map(self.key, self._watch(x)) if x.dtype.hasobject else self._watch(x)))
-        if isinstance(x, bytearray):
-            return (kind, *self._watch(x))
-        if isinstance(x, dict | list | set | deque):
-            return (kind, *map(self.key, self._watch(x)))
+            return (kind, self.of(x.__func__), self.of(x.__self__))
+        if isinstance(x, types.FunctionType):
+            return self._function(x)
+        if isinstance(x, type):
+            if not self._is_library(x.__module__):
+                self._classes[x] = None
+            return (kind, x)
+        container = record_for(x)
+        if container is not None:
+            return self._container(x, container, deep)
         if has_content(x):
-            return (self._named(x), *map(self.key, self._watch(x)))
+            self._classes[kind] = None
+            value = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+            return (kind if value else self._named(x), *self._recorded(ObjectRecord(x)))
+        inner = getattr(x, "__wrapped__", None)
+        if inner is not None and callable(x):
+            return (self._named(x), self.of(inner, deep))
         try:
             hash(x)
         except TypeError:
@@ -79,11 +134,156 @@ class Content:
         self.held.append(x)
         return id(x)
 
-    def _watch(self, x: Any) -> tuple:
-        slots = _slots(type(x))
-        items = _items(x, slots)
-        self.watched.append((x, slots, items))
-        return items
+    def _recorded(self, record: Record, deep: bool = True, whole: bool = False) -> list[Any]:
+        """Take the record down and return the key of its structure; ``whole``: its constants are part of that."""
+        record.deep = deep
+        record.names, record.values = record.read()
+        parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
+        paths: list[Path] = []
+        for k, value in enumerate(record.values):
+            part, ways = (self.of(value, deep), ()) if whole else self._part(value, deep)
+            parts.append(part)
+            paths += [(k, way) for way in ways]
+        record.paths = tuple(paths)
+        self.records.append(record)
+        return parts
+
+    def _part(self, value: Any, deep: bool) -> tuple[Any, tuple[tuple[int, ...], ...]]:
+        """Return the key of a value of a record, and the ways to the constants in it."""
+        form: Form | None = form_of(value)
+        return (self.of(value, deep), ()) if form is None else (form, tuple(ways_into(form)))
+
+    def _container(self, x: Any, kind: type[Record], deep: bool) -> Any:
+        if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
+            return (self._named(x), x.shape, x.dtype)
+        if not deep and (id(x) in self._skipped or len(x) > FEW):
+            return self._named(x)
+        whole = kind not in (DictRecord, ListRecord) or len(x) > MANY
+        about = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
+        return (type(x), *about, *self._recorded(kind(x), deep, whole))
+
+    def _function(self, f: types.FunctionType) -> Any:
+        self.held.append(f)
+        parts: list[Any] = [types.FunctionType, id(f.__code__)]
+        parts += [self.of(x, deep=False) for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
+        if self._is_library(f.__globals__.get("__name__")):
+            return (*parts, *[self.of(x, deep=False) for x in contents_of(f)])
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            parts.append(self._cells.setdefault(id(cell), (len(self._cells), name, cell))[0])
+        found = names_in(f.__code__)
+        self._words |= found.words
+        for name in found.variables:
+            self._variable(VariablesRecord(f.__globals__), name, f.__globals__.get(name, MISSING))
+        for name, attribute in found.attributes:
+            owner = f.__globals__.get(name, MISSING)
+            if isinstance(owner, types.ModuleType) and not self._is_library(owner.__name__):
+                self._variable(VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, MISSING))
+            elif isinstance(owner, type) and not self._is_library(owner.__module__):
+                value = next((vars(base)[attribute] for base in owner.__mro__ if attribute in vars(base)), MISSING)
+                if not hasattr(type(value), "__get__"):  # no method, which ``methods_named`` finds
+                    self._variable(ClassRecord(owner), attribute, value)
+        if f.__dict__.keys() - {"__wrapped__"}:
+            parts += self._recorded(DictRecord(f.__dict__), deep=False)
+        return tuple(parts)
+
+    def _variable(self, owner: Record, name: str, value: Any) -> None:
+        """Note a variable, if it may be bound to something else: what was imported stays what it is."""
+        if value is MISSING or isinstance(value, types.ModuleType):
+            return
+        if isinstance(value, _THEMSELVES) and getattr(value, "__name__", "") == name:
+            module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else value.__module__
+            if isinstance(value, types.BuiltinFunctionType | np.ufunc) or self._is_library(module):
+                return
+        self._owners.setdefault(id(owner.owner), (owner, {}))[1][name] = None
+
+    def _is_library(self, module: Any) -> bool:
+        return is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
+
+    def close(self) -> Content:
+        """Follow the variables and the methods that functions name, and complete the key and the constants."""
+        cells: dict[int, tuple[Any, Any]] = {}  # value, and what ``_part`` says of it
+        variables: dict[tuple[int, str], tuple[Any, Any]] = {}
+        methods: dict[int, Any] = {}
+        while self._follow(cells, variables, methods):
+            pass
+        parts = list(methods.values())
+        for key, (owner, names) in self._owners.items():
+            found = [variables[key, name] for name in names]
+            parts.append((key, tuple(names), self._joined(type(owner)(owner.owner, tuple(names)), found)))
+        if cells:
+            _, of_cells, owners = zip(*self._cells.values(), strict=True)
+            parts.append(self._joined(CellsRecord(owners, of_cells), list(cells.values())))
+        self.key = tuple(parts)
+        self._settle()
+        start = 0
+        for record in self.records:
+            chosen = getattr(type(record.owner), "__run_time__", ())
+            self.moving |= {start + n for n, (k, _) in enumerate(record.paths) if chosen and record.names[k] in chosen}
+            start += len(record.paths)
+        return self
+
+    def _follow(self, cells: dict[int, Any], variables: dict[tuple[int, str], Any], methods: dict[int, Any]) -> bool:
+        """Look at the variables and methods that were named since; whether there were any."""
+        before = len(cells) + len(variables) + len(methods)
+        for key, (_, _, cell) in list(self._cells.items()):
+            if key not in cells:
+                value = CellsRecord((cell,)).read()[1][0]
+                cells[key] = value, self._part(value, deep=False)
+        for key, (owner, names) in list(self._owners.items()):
+            for name in list(names):
+                if (key, name) not in variables:
+                    value = type(owner)(owner.owner, (name,)).read()[1][0]
+                    variables[key, name] = value, self._part(value, deep=False)
+        for cls in list(self._classes):
+            for method in methods_named(cls, self._words):
+                if id(method) not in methods:
+                    methods[id(method)] = self.of(method)
+        return len(cells) + len(variables) + len(methods) > before
+
+    def _joined(self, record: Record, found: list[tuple[Any, Any]]) -> tuple[Any, ...]:
+        """Take down a record of variables whose values have been looked at."""
+        record.values = tuple([value for value, _ in found])
+        record.paths = tuple([(k, way) for k, (_, (_, ways)) in enumerate(found) for way in ways])
+        self.records.append(record)
+        return tuple([part for _, (part, _) in found])
+
+    def _settle(self) -> None:
+        """Note what the records say; the constants first, for another thread may be reading."""
+        self.constants = tuple([x for record in self.records for x in record.constants()])
+        self._untold = [record for record in self.records if not record.told]
+
+    def checks(self) -> Iterator[Callable[[], bool]]:
+        """Yield what says whether something that does not tell of its changes holds the very things that it held."""
+        for record in self._untold:
+            yield record.unchanged
+
+    def refresh(self) -> bool:
+        """Read the constants again where something has changed. Return False if more than constants has."""
+        count = Structure.count
+        records = self.records.copy()
+        for k, record in enumerate(records):
+            if record.told and count == self.count or record.unchanged():
+                continue
+            renewed = record.renewed()
+            if renewed is None:
+                return False
+            records[k] = renewed
+        if any(new is not old for new, old in zip(records, self.records, strict=True)):
+            self.records = records
+            self._settle()
+        self.count = count
+        return True
+
+    def watch(self) -> Iterator[list[Watched] | None]:
+        """Yield what native code has to compare to see that nothing has changed; None where it cannot."""
+        for record in self._untold:
+            yield record.watch()
+
+    def places(self) -> Iterator[tuple[Record, int, tuple[int, ...]]]:
+        """Yield, for each constant, its record, the number of the value, and the way into that."""
+        for record in self.records:
+            for k, way in record.paths:
+                yield record, k, way
 
 
 def has_content(x: Any) -> bool:
@@ -92,40 +292,9 @@ def has_content(x: Any) -> bool:
     Those of the standard library (files, loggers, locks) and of weft (loaders, jitted functions) are what they are.
     """
     kind = type(x)
-    if isinstance(x, _THEMSELVES) or not (hasattr(x, "__dict__") or _slots(kind)):
+    if isinstance(x, _THEMSELVES) or not (hasattr(x, "__dict__") or slots_of(kind)):
         return False
     if kind.__hash__ is None or dataclasses.is_dataclass(kind):
         return True
     library = kind.__module__.partition(".")[0]
     return kind.__hash__ is object.__hash__ and library != "weft" and library not in sys.stdlib_module_names
-
-
-def unchanged(watched: Iterable[Watched]) -> bool:
-    """Whether everything holds the very things that it held."""
-    for x, slots, before in watched:
-        now = _items(x, slots)
-        if len(now) != len(before) or not all(map(is_, now, before)):
-            digest = isinstance(x, bytearray) or isinstance(x, np.ndarray) and not x.dtype.hasobject
-            if not digest or now != before:
-                return False
-    return True
-
-
-def _items(x: Any, slots: tuple[str, ...]) -> tuple:
-    """What is in ``x``, one by one; of buffers a digest."""
-    if isinstance(x, dict):
-        return (*x, *x.values())
-    if isinstance(x, list | set | deque):
-        return tuple(x)
-    if isinstance(x, np.ndarray):
-        return tuple(x.ravel().tolist()) if x.dtype.hasobject else (hashlib.sha1(x.tobytes()).digest(),)
-    if isinstance(x, bytearray):
-        return (bytes(x),)
-    attributes = getattr(x, "__dict__", {})
-    slots = tuple([n for n in slots if hasattr(x, n)])
-    return (*attributes, *slots, *attributes.values(), *[getattr(x, n) for n in slots])
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    """The names of the attributes that a class keeps in slots."""
-    return tuple([n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)])

@@ -8,7 +8,7 @@ Each node has a buffer of its own, so whoever keeps a content keeps its node, an
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_
 from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
@@ -23,6 +23,9 @@ from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.placed import Placed
 from weft.transforms import warm
+from weft.transforms.content import Content
+from weft.transforms.object_numbers import write
+from weft.transforms.records import same_constant
 from weft.transforms.results import End
 from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import unflatten
@@ -57,18 +60,20 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    place: where it runs, as ``LOCAL`` says it. lands: the arguments that the function writes. held: what its key names by
-    number. watched: what has to hold what it held, see ``content.py``, for ``fast`` to be right.
+    place: where it runs, as ``LOCAL`` says it. settings: see ``jit.py``. lands: the arguments that the function writes.
+    contents: what the function and its arguments hold beside arrays; ``fast`` is right where :meth:`holds` says so.
     """
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
-        # whether a call is of this kind: its tree and leaves, what must still hold, and who keeps alive what the key names
-        "tree", "_specs", "quick", "place", "watched", "held", "_ints", "_tape",
+        # whether a call is of this kind: its tree and leaves, and what function and arguments hold
+        "tree", "_specs", "quick", "place", "settings", "contents", "_constants", "_seen", "_checks", "_static",
+        # the numbers that are no arguments of a plain call
+        "_moving", "_numbers", "_ints", "_tape", "_set", "_played",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
         # the run; the cells that it changes, and whether their memory is free for it
-        "_run", "_warm", "_state", "_states", "_held", "_own", "_expected", "_followed", "_free",
+        "_run", "_warm", "_watched", "_state", "_states", "_held", "_own", "_expected", "_followed", "_free",
         "_tail",
         # its results, as the caller gets them
         "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
@@ -78,11 +83,20 @@ class Entry:
 
     def __init__(
         self, traced: Traced, leaves: Sequence[Any], run: Run | Placed, structure: Any, moving: Collection[int] = (),
+        contents: Sequence[Content] = (),
     ) -> None:
+        """moving : numbers of leaves, and behind them of the constants in ``contents``, that each call tells"""
         graph = traced.graph
         self.place = LOCAL.place
+        self.settings: Any = None
         self._tape = traced.tape
-        self._ints = bool(moving or traced.tape)
+        self._set = traced.numbers
+        self._ints = any([k < len(leaves) for k in moving])
+        self._moving = traced.moving
+        still = {k - len(leaves) for k in moving}
+        self._static = [k for k in range(sum([len(c.constants) for c in contents])) if k not in still]
+        self._played: tuple[Any, Any] = (None, None)  # constants, and the numbers of the tape for them
+        self.take(contents)
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
@@ -117,9 +131,9 @@ class Entry:
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
-        self.held: tuple[Any, ...] = ()
-        self.watched: tuple[Any, ...] = ()
-        self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
+        self._watched: list[Any] = []  # the records that ``_warm`` was made of
+        alters = self._writes or self._survivors or self._set
+        self._pure = self._single and self._inputs == len(self._arrays) and not alters
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
         specs: dict[int, Any] = {
@@ -128,7 +142,7 @@ class Entry:
         }
         given: list[Any] = []
         for k, leaf in enumerate(leaves):
-            number = (_FLOAT, None) if type(leaf) is float else (_INT, None) if k in moving else None
+            number = (_FLOAT, None) if type(leaf) is float else (_INT, None) if k in moving and type(leaf) is int else None
             given.append(number or ((_SAME, leaf) if is_static(leaf) else specs.get(k)))
         self._specs = tuple(given)
 
@@ -160,23 +174,60 @@ class Entry:
         if any([node.op is CONSTANT for node in self._own]):
             self._followed = -1
 
+    def take(self, contents: Sequence[Content]) -> None:
+        """What the function and its arguments hold is this now."""
+        self.contents = tuple(contents)
+        self._seen = [c.constants for c in contents]
+        self._checks = [unchanged for c in contents for unchanged in c.checks()]
+        self._constants = constants = [x for c in contents for x in c.constants]
+        self._numbers = [constants[k] for k in self._moving]
+
+    def holds(self, counted: bool) -> bool:
+        """Whether function and arguments hold what this entry was made for, but for numbers that move; these are read.
+
+        counted : whether ``Structure.count`` says that no module has changed
+        """
+        contents = self.contents
+        if counted and contents[0].constants is self._seen[0]:  # other calls may have refreshed it
+            for unchanged in self._checks:
+                if not unchanged():
+                    break
+            else:
+                return True
+        for content in contents:
+            if not content.refresh():
+                return False
+        before = self._constants
+        now = [x for c in contents for x in c.constants]
+        if not all([same_constant(before[k], now[k]) for k in self._static]):
+            return False
+        if not all([type(before[k]) is type(now[k]) for k in self._moving]):
+            return False
+        self.take(contents)
+        return True
+
     def warm(self, structures: int) -> Any:
         """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
-        if self._ints or not self._single or self.tree is not None or not self.quick or self.watched:
+        if self._ints or self._tape or self._set or not self._single or self.tree is not None or not self.quick:
             return None
         if self._writes or self._survivors or self._shown:
+            return None
+        found = [rows for c in self.contents for rows in c.watch()]
+        if None in found:
             return None
         run = self._run.staying() if isinstance(self._run, Placed) else self._run
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
-        known = self._warm
-        if known is None or not known.serves(program, structures, self._nodes):
+        known, records = self._warm, [c.records for c in self.contents]
+        if known is None or not known.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
+            watch = [row for rows in found for row in rows or ()]
             specs = [None if s[0] is _FLOAT else (s[1],) if s[0] is _SAME else s for s in self._specs]
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
-            self._warm = known = warm.table(run, structures, specs, places, cells, self._fixed, result)
+            self._watched = records
+            self._warm = known = warm.table(run, structures, watch, specs, places, cells, self._fixed, result)
         return known
 
     def fast(self, args: Sequence[Any]) -> Any:
@@ -206,8 +257,8 @@ class Entry:
             return MISS  # what is written through one argument would have to show in another
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in a captured cell
-        if self._tape is not None:
-            numbers = self._tape.played(args)
+        if self._tape is not None or self._moving:
+            numbers = self._all_numbers(args)
             if numbers is None:
                 return MISS
             args = numbers
@@ -223,19 +274,39 @@ class Entry:
         if self._fixed:
             inputs += self._fixed
         if self._writes or self._survivors:
-            return self._stateful(run, inputs, args, args)
-        outputs = run(inputs)
-        if self._single:
+            out = self._stateful(run, inputs, args, args)
+        elif self._single:
             _, k, shape, dtype = self._results[0]
-            return holding(outputs[k], shape, dtype, self._kinds[0])
-        return self._pack(outputs, args, self._unchanged(inputs, args), {})
+            out = holding(run(inputs)[k], shape, dtype, self._kinds[0])
+        else:
+            out = self._pack(run(inputs), args, self._unchanged(inputs, args), {})
+        if self._set:
+            write(self._set, self.contents, args)
+        return out
 
-    def run_with(self, leaves: Sequence[Any]) -> Any:
+    def _all_numbers(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """The leaves, behind them the run-time numbers of objects, and what the tape computes of these; None if a condition on
+        them does not come out as it did."""
+        numbers = [*leaves, *self._numbers]
+        if self._tape is None:
+            return numbers
+        if self._ints:
+            return self._tape.played(numbers)
+        constants, steps = self._played
+        if constants is not self._numbers:
+            played = self._tape.played(numbers)
+            if played is None:
+                return None
+            constants, steps = self._played = self._numbers, played[len(numbers):]
+        return [*numbers, *steps]
+
+    def run_with(self, leaves: Sequence[Any], contents: Sequence[Content] = ()) -> Any:
         """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
         if not self._renew():
             return MISS
-        if self._tape is not None:
-            numbers = self._tape.played(leaves)
+        self.take(contents)
+        if self._tape is not None or self._moving:
+            numbers = self._all_numbers(leaves)
             if numbers is None:
                 return MISS
             leaves = numbers
@@ -250,8 +321,12 @@ class Entry:
         inputs += self._values
         inputs += self._fixed
         if self._writes or self._survivors:
-            return self._stateful(run, inputs, leaves, cells)
-        return self._pack(run(inputs), leaves, self._unchanged(inputs, cells), {})
+            out = self._stateful(run, inputs, leaves, cells)
+        else:
+            out = self._pack(run(inputs), leaves, self._unchanged(inputs, cells), {})
+        if self._set:
+            write(self._set, contents, leaves)
+        return out
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
         """Bring all that the Program reads to the device where it is to run: what runs it there."""

@@ -1,74 +1,63 @@
-"""Which int arguments of a jitted function are run-time numbers, see ``weft/given.py``.
+"""Which int arguments of a jitted function, and which numbers of objects, are run-time numbers: see ``weft/given.py``.
 
-An int is part of the key, and a constant of the program, until it comes with a second value: most never do, and constants
-are what programs are fastest with. Then it is a number that each call tells; where the function turns out to need its value
-(as a shape, an index, a format) it is part of the key again, for good.
+Such a number is part of the key, and a constant of the program, until it comes with a second value: most never do, and constants
+are what programs are fastest with. From then on each call tells its value; where the function turns out to need the value
+itself (as a shape, in a format) it is part of the key again, for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from weft.recent import Recent
-from weft.transforms.traced import Traced, trace
+from weft.transforms.records import same_constant
+
+_NUMBERS = (int, float)
 
 
-class Ints:
-    """The int leaves of one kind of arguments.
+class Numbers:
+    """The int arguments, and the numbers of objects, of one kind of call. The leaves of the arguments come first, then constants.
 
-    values: of those that have been the same so far. moving: those that each call tells. The rest is static.
+    values : of those that have been the same so far
+    moving : those that each call tells. The rest is static
     """
 
     __slots__ = ("moving", "values")
 
-    def __init__(self, values: dict[int, int]) -> None:
+    def __init__(self, values: dict[int, Any], moving: frozenset[int] = frozenset()) -> None:
         self.values = values
-        self.moving: frozenset[int] = frozenset()
+        self.moving = moving
 
-    def see(self, leaves: Sequence[Any]) -> None:
-        changed = [k for k, value in self.values.items() if leaves[k] != value]
-        if changed:
-            self.values = {k: value for k, value in self.values.items() if k not in changed}
-            self.moving = self.moving.union(changed)
+    def see(self, numbers: Sequence[Any]) -> None:
+        for k, value in list(self.values.items()):
+            new = numbers[k]
+            if same_constant(value, new):
+                continue
+            if type(new) is type(value) and type(new) in _NUMBERS:
+                del self.values[k]
+                self.moving |= {k}
+            else:
+                self.values[k] = new
 
-    def pin(self, leaves: Collection[int]) -> None:
+    def pin(self, numbers: Collection[int]) -> None:
         """These are part of the key from now on."""
-        self.moving = self.moving.difference(leaves)
+        self.moving = self.moving.difference(numbers)
 
 
-_NONE = Ints({})
+def numbers_of(known: Recent, kind: Any, leaves: Sequence[Any], constants: Sequence[Any], moving: Collection[int]) -> Numbers:
+    """What ``known`` says of the numbers of a kind of call, now that they have been seen. It depends on no shape.
 
-
-def ints_of(known: Recent, structure: Any, leaves: Sequence[Any]) -> Ints:
-    """What ``known`` says of the ints among some leaves, now that they have been seen. It depends on no shape."""
-    if int not in map(type, leaves):
-        return _NONE
-    kind = (structure, *map(type, leaves))
+    moving : constants that are run-time numbers from the first call on
+    """
+    kind = (kind, *map(type, leaves))
+    first = len(leaves)
     found = known.get(kind)
     if found is None:
-        found = Ints({k: x for k, x in enumerate(leaves) if type(x) is int})
+        values = {k: x for k, x in enumerate(leaves) if type(x) is int}
+        values |= {first + k: x for k, x in enumerate(constants) if k not in moving}
+        found = Numbers(values, frozenset([first + k for k in moving if type(constants[k]) in _NUMBERS]))
         known.put(kind, found)
     else:
-        found.see(leaves)
+        found.see([*leaves, *constants])
     return found
-
-
-def traced_with(
-    moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool,
-) -> tuple[Traced, frozenset[int], bool]:
-    """:func:`trace` with ints that move, those that still do, and whether it took one more: what refuses a number that is no int
-    to C (a JSON encoder, ``type(i) is int``) gets ints, and has them from then on."""
-    if moving:
-        try:
-            traced = trace(f, leaves, rebuild, states, together, collect, moving)
-        except Exception:
-            pass  # an error of the function's own comes again, and is no consequence of this one
-        else:
-            still = moving.difference(traced.tape.static if traced.tape else ())
-            made = any(kind == "leaf" and k >= len(leaves) for kind, k in traced.results)
-            if not still and not made and traced.tape and not traced.tape.nodes:
-                traced.tape = None  # it would find what the key has told
-            return traced, still, False
-    return trace(f, leaves, rebuild, states, together, collect), frozenset(), bool(moving)

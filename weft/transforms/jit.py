@@ -28,17 +28,17 @@ from weft.placed import Placed
 from weft.recent import Recent
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
-from weft.transforms.content import Content, has_content, unchanged
+from weft.transforms.content import Content, has_content
 from weft.transforms.entry import MISS, Entry
-from weft.transforms.ints import Ints, ints_of, traced_with
+from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.landing import landed
-from weft.transforms.reach import modules_of
-from weft.transforms.traced import Traced, concrete, is_static, trace
+from weft.transforms.records import DictRecord, ListRecord
+from weft.transforms.traced import Traced, concrete, is_static, numbered, trace, traced_with
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
 
 _PLAIN = (int, bool, str, bytes, type(None))
-ALIKE = 64  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
-VARIANTS = 8  # programs kept that differ only in conditions on ints: one more, and those are part of the key
+ALIKE = 16  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
+VARIANTS = 8  # programs kept that differ only in conditions on numbers: one more, and those are part of the key
 KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
 
 
@@ -59,24 +59,27 @@ class Jitted:
         self._entries = Recent(KINDS)  # lists of Entry
         self._last: Entry | None = None
         self._structures = -1
-        self._modules: tuple[Any, ...] | None = None
-        self._module_key: Any = ()
-        self._module_content = Content()
+        self._reached: Content | None = None  # what the function reaches without being given it
+        self._keys = Recent(KINDS)  # a number for each key of what is reached
+        self._counted = 0
+        self._skipped: dict[int, Any] = {}  # by id: lists and dicts that are variables and grow while the function is traced
         self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
         self._warned = False
         self._alike = Recent(KINDS)  # by kind of arguments: keys that differ in what objects hold
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
         self._alive: list[Any] = []  # these cells: no other object may get their numbers
         self._writing = Recent(KINDS)  # by key: the arguments that are written
-        self._ints = Recent(KINDS)  # by types of arguments: Ints
+        self._numbers = Recent(KINDS)  # by kind of arguments: Numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
-        entry = self._last
+        entry, count = self._last, Structure.count
         if (
-            entry is not None and not LOCAL.inside and Structure.count == self._structures and entry.place == LOCAL.place
-            and (not entry.watched or unchanged(entry.watched))
+            entry is not None and not LOCAL.inside and entry.place == LOCAL.place
+            and (count == self._structures or entry.settings == _settings())
+            and entry.holds(count == self._structures)
         ):
+            self._structures = count
             if entry.tree is None:
                 out = MISS if kwargs else entry.fast(args)
                 if out is not MISS:
@@ -101,40 +104,32 @@ class Jitted:
             return landed(self.f, args, kwargs)
         if LOCAL.watch is not None:
             self = LOCAL.watch.twin(self)
-        content = Content()
-        given, rebuild, structure = self._flat(args, kwargs, content)
-        leaves = [leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in given]
-        ints = ints_of(self._ints, structure, leaves)
-        moving = ints.moving
-        where = (LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value)
-        key = (structure, self._key_of_modules(), where, *_keys(leaves, self._states, content, moving))
+        call = _Call(self, args, kwargs)
+        numbers = numbers_of(self._numbers, call.kind, call.leaves, call.constants, call.moving)
+        key = call.key(self._states, numbers.moving)
         full = key
         written = self._writing.get(key)
         if written is not None:
-            full = (*key, *shared_key(leaves, shared(leaves, written, self._states)))
+            full = (*key, *shared_key(call.leaves, shared(call.leaves, written, self._states)))
         for entry in self._entries.get(full) or ():
-            check_writes(given, entry.lands, self.f)
-            out = entry.run_with(leaves)
+            check_writes(call.given, entry.lands, self.f)
+            out = entry.run_with(call.leaves, call.contents)
             if out is not MISS:
                 if entry.quick:
-                    entry.watched = (*self._module_content.watched, *content.watched)
                     self._last = entry
-                write_back(given, leaves, entry.lands)
+                write_back(call.given, call.leaves, entry.lands)
                 return out
-        return self._first(key, given, leaves, rebuild, structure, content, ints, moving)
+        return self._first(call, key, numbers)
 
-    def _first(
-        self, key: Any, given: list[Any], leaves: list[Any], rebuild: Callable, structure: Any, content: Content, ints: Ints,
-        moving: frozenset[int],
-    ) -> Any:
+    def _first(self, call: _Call, key: Any, numbers: Numbers) -> Any:
         self.traces += 1
-        count, modules = Structure.count, self._module_content
+        leaves, moving = call.leaves, numbers.moving
         states, written = self._states, self._writing.get(key) or frozenset()
         together = shared(leaves, written, states)
-        kind = _kind(key, leaves)
-        leaks = self._leaky.get(kind) or 0
+        like = call.like(states)
+        leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # not for ever: it takes its time
-        traced, still, more = traced_with(moving, self.f, leaves, rebuild, states, together, collect)
+        traced, still, more = traced_with(moving, self.f, leaves, call.rebuild, states, together, collect, call.contents)
         self.traces += more
         captured = {*map(id, traced.captured)} if traced.writes else set()
         if not together:
@@ -143,53 +138,69 @@ class Jitted:
         # one content by two ways, an argument and a captured cell or two arguments: what is written shows in both
         if together and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
             states = states | captured
-            key = (*key[:3], *_keys(leaves, states, content, moving, key[3:]))
             together = shared(leaves, written, states)
-            traced, still, _ = traced_with(still, self.f, leaves, rebuild, states, together, collect)
+            traced, still, _ = traced_with(still, self.f, leaves, call.rebuild, states, together, collect, call.contents)
         if still != moving:
-            ints.pin(moving - still)
-            key = (*key[:3], *_keys(leaves, states, content, still, key[3:]))
+            numbers.pin(moving - still)
+        if self._grown(call):
+            call, still = self._without_grown(call, still)
+        key = call.key(states, still)
         if written:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, together))
         _materialise_cells(traced.captured)
         run = _run_of(traced)
-        entry = Entry(traced, leaves, run, structure, still)
+        entry = Entry(traced, leaves, run, call.structure, still, call.contents)
+        entry.settings = _settings()
         warm.install(Jitted, _slow)
-        check_writes(given, entry.lands, self.f)
-        out = entry.run_with(leaves)
+        check_writes(call.given, entry.lands, self.f)
+        out = entry.run_with(leaves, call.contents)
         assert out is not MISS
-        write_back(given, leaves, entry.lands)
+        write_back(call.given, leaves, entry.lands)
         if traced.survivors or traced.once:  # only the next tracing knows what will hold the arrays then
-            self._leaky.put(kind, leaks + 1)
+            self._leaky.put(like, leaks + 1)
             if leaks >= 2 and not self._warned:
                 self._warned = True
                 warn(_LEFT.format(getattr(self.f, "__name__", type(self.f).__name__)))
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
-        entry.held = (modules.held, content.held)
-        entry.watched = (*modules.watched, *content.watched)
-        if self._keep(kind, key, entry) > VARIANTS and traced.tape:
-            ints.pin(traced.tape.conditions)
-        same_still = Structure.count == count and unchanged(entry.watched)  # else the next call looks what it is now
-        self._last = entry if entry.quick and same_still else None
+        if self._keep(like, key, entry) > VARIANTS and traced.tape:
+            numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
+        self._last = entry if entry.quick else None
         return out
 
-    def _keep(self, kind: Any, key: Any, entry: Entry) -> int:
+    def _keep(self, like: Any, key: Any, entry: Entry) -> int:
         """How many there are of this key now."""
         same = self._entries.get(key)
         if same:
             same.append(entry)
             return len(same)
         self._entries.put(key, [entry])
-        if entry.watched:
-            alike = self._alike.get(kind) or []
+        if any([content.records for content in entry.contents]):
+            alike = self._alike.get(like) or []
             alike.append(key)
-            self._alike.put(kind, alike)
+            self._alike.put(like, alike)
             if len(alike) > ALIKE:
                 self._entries.put(alike.pop(0), [])
         return 1
+
+    def _grown(self, call: _Call) -> list[Any]:
+        """Lists and dicts that are variables, and to which the function has added something, or from which it took something,
+        while it was traced."""
+        records = [record for content in call.contents for record in content.records if not record.deep]
+        return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
+
+    def _without_grown(self, call: _Call, still: frozenset[int]) -> tuple[_Call, frozenset[int]]:
+        """What such lists and dicts hold does not count: it is read while the function is traced, and then only."""
+        self._skipped |= {id(x): x for x in self._grown(call)}
+        before = call.named()
+        self._reached = None
+        call = _Call(self, call.args, call.kwargs, call)
+        first = len(call.leaves)
+        places = {name: first + k for k, name in enumerate(call.named())}
+        moved = {k: places.get(before[k - first]) if k >= first else k for k in still}
+        return call, frozenset([k for k in moved.values() if k is not None])
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
@@ -220,18 +231,81 @@ class Jitted:
 
         return leaves, rebuild, (structure, tuple((k, _static_key(v, content)) for k, v in held.items()))
 
-    def _key_of_modules(self) -> Any:
-        """What the modules and plain objects hold that the function reaches without being given them."""
-        if self._modules is None:
-            self._modules = modules_of(self.f)
-        if self._structures != Structure.count or not unchanged(self._module_content.watched):
-            self._structures, content = Structure.count, Content()
-            self._module_key = tuple(map(content.key, self._modules))
-            self._module_content = content
-        return self._module_key
+    def _number(self, key: Any) -> int:
+        """A number for a key of what is reached, which is long."""
+        found = self._keys.get(key)
+        if found is None:
+            found = self._counted = self._counted + 1
+            self._keys.put(key, found)
+        return found
+
+    def _reach(self) -> Content:
+        """What modules, objects and variables hold that the function reaches without being given them."""
+        reached = self._reached
+        if reached is None or not reached.refresh():
+            self._reached = reached = Content(self._skipped, getattr(self.f, "__module__", ""))
+            reached.key = (reached.of(self.f), reached.close().key)
+        return reached
+
+
+class _Call:
+    """One call: its arguments taken apart, and what they and the function hold.
+
+    given, leaves : the leaves of the arguments, as they are and with a content
+    structure : of the arguments. statics : the key of each leaf that is static
+    contents : of the function, and of the arguments; constants : in these; moving : those that are so from the first call on
+    kind : what the numbers of different calls are compared by
+    """
+
+    __slots__ = (
+        "args", "constants", "contents", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure",
+    )
+
+    def __init__(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any], known: _Call | None = None) -> None:
+        """known : the same call, whose arguments have been computed"""
+        self.args, self.kwargs = args, kwargs
+        content = Content(jitted._skipped, getattr(jitted.f, "__module__", ""))
+        self.given, self.rebuild, self.structure = jitted._flat(args, kwargs, content)
+        self.leaves: list[Any] = known.leaves if known else [
+            leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in self.given
+        ]
+        reached = jitted._reach()
+        jitted._structures = Structure.count
+        self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
+        content.close()
+        self.contents = (reached, content) if content.records else (reached,)
+        self.constants = reached.constants + content.constants
+        self.moving = reached.moving | {len(reached.constants) + k for k in content.moving}
+        objects = tuple([None if type(key) is tuple and key[0] is int else key for key in self.statics])
+        self.kind = (jitted._number(reached.key), self.structure, objects, content.key)
+
+    def key(self, states: set[int], moving: Collection[int]) -> Any:
+        """What a program is found by. moving: ints and constants that each call tells."""
+        constants: list[Any] = []
+        for k, x in enumerate(self.constants, len(self.leaves)):
+            kind = type(x)
+            if k in moving and (kind is float or kind is int):
+                constants.append(kind)
+            else:
+                constants.append((kind, repr(x) if kind is float or kind is complex else x))
+        return (*self.kind, _settings(), *_keys(self.leaves, self.statics, states, moving), *constants)
+
+    def like(self, states: set[int]) -> Any:
+        """What calls have in common whose objects differ."""
+        keys = zip(self.leaves, _keys(self.leaves, self.statics, states, ()), strict=True)
+        return (self.structure, *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else key for x, key in keys])
+
+    def named(self) -> list[Any]:
+        """A name for each constant."""
+        return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
 
 
 _slow = Jitted.__call__
+
+
+def _settings() -> tuple[Any, ...]:
+    """What programs depend on beside functions and arguments. A profile puts another function in the place of each."""
+    return LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value, LOCAL.watch is None
 
 
 def _run_of(traced: Traced) -> Run | Placed:
@@ -248,12 +322,6 @@ _LEFT = (
     "{} leaves arrays behind at each call (in an attribute, a global, a list or a dict): it is traced again each time, which is "
     "slow. Return them, or write into an array that exists, with `a[...] = value`; attributes of a Module are written so"
 )
-
-
-def _kind(key: Any, leaves: Sequence[Any]) -> Any:
-    """The kind of arguments, for which it does not matter what objects hold."""
-    keys = zip(leaves, key[3:], strict=False)
-    return (key[0], *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else k for x, k in keys])
 
 
 class _State:
@@ -274,10 +342,8 @@ def _as_array(x: Any) -> Array:
     return x if isinstance(x, Array) else concrete(x)
 
 
-def _keys(
-    leaves: list[Any], states: set[int], content: Content, moving: Collection[int], static: Sequence[Any] = (),
-) -> list[Any]:
-    """The key of each leaf. ``moving``: ints that each call tells. ``static``: where those of static leaves are known."""
+def _keys(leaves: list[Any], statics: list[Any], states: set[int], moving: Collection[int]) -> list[Any]:
+    """The key of each leaf. statics : of those that are static. moving : ints that each call tells."""
     seen: dict[int, int] = {}
     keys: list[Any] = []
     for k, leaf in enumerate(leaves):
@@ -287,10 +353,8 @@ def _keys(
             first = seen.setdefault(id(leaf), k)
             node = leaf.node
             keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
-        elif type(leaf) is float or k in moving:
-            keys.append(type(leaf))
         else:
-            keys.append(static[k] if static and static[k] is not int else _static_key(leaf, content))
+            keys.append(type(leaf) if type(leaf) is float or k in moving else statics[k])
     return keys
 
 
@@ -307,7 +371,7 @@ def _static_key(x: Any, content: Content) -> Any:
                 f"jit: an argument holds {short(x)} of type {type(x).__name__}: arguments are arrays, numbers, str, None, "
                 "modules, and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
             ) from None
-    return content.key(x)
+    return content.of(x)
 
 
 def jit(

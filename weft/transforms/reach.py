@@ -1,51 +1,58 @@
-"""Which modules and plain objects a function reaches without being given them: closures, defaults, globals it names, ``self``."""
+"""What the code of a function names: global variables, attributes of Python modules and classes, methods."""
 
 from __future__ import annotations
 
+import dis
 import functools
+import sys
 import types
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from weft.transforms.content import has_content
-from weft.transforms.tree import has_structure
+_GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
+_ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
+_SILENT = frozenset(("__new__", "__repr__", "__str__", "__del__", "__reduce__", "__getstate__", "__setstate__"))
 
 
-def modules_of(f: Any) -> tuple[Any, ...]:
-    """The modules and plain objects, in the order they are found."""
-    found: dict[int, Any] = {}
-    seen: set[int] = set()
-    stack = [f]
-    while stack:
-        item = stack.pop()
-        if id(item) in seen or isinstance(item, int | float | str | bytes | type | types.ModuleType | None):
+class Names(NamedTuple):
+    """What a code object and the functions defined in it name.
+
+    variables: global variables. attributes: pairs (global variable, attribute that is read of it directly). words: all names
+    of attributes and methods.
+    """
+
+    variables: tuple[str, ...]
+    attributes: tuple[tuple[str, str], ...]
+    words: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def names_in(code: types.CodeType) -> Names:
+    """Read the instructions of ``code`` and of the functions defined in it."""
+    variables: dict[str, None] = {}
+    attributes: dict[tuple[str, str], None] = {}
+    words = set(code.co_names)
+    owner = ""
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name in _GLOBAL:
+            owner = str(instruction.argval)
+            variables[owner] = None
             continue
-        seen.add(id(item))
-        if has_structure(item) or has_content(item):
-            found[id(item)] = item
-            if hasattr(item, "__wrapped__"):
-                stack.append(item.__wrapped__)
-            elif item is getattr(f, "__self__", None):  # what is called through it
-                stack.extend(vars(item).values() if hasattr(item, "__dict__") else ())
-        elif isinstance(item, types.FunctionType):
-            stack.extend((*cells_of(item), *(item.__defaults__ or ()), *(item.__kwdefaults__ or {}).values()))
-            if not (item.__module__ or "").startswith("weft."):
-                stack.extend(item.__globals__[n] for n in names_of(item.__code__) if n in item.__globals__)
-        elif isinstance(item, types.MethodType):
-            stack.extend((item.__func__, item.__self__))
-        elif isinstance(item, functools.partial):
-            stack.extend((item.func, *item.args, *item.keywords.values()))
-        elif isinstance(item, list | tuple):
-            stack.extend(item[:100])
-        elif isinstance(item, dict):
-            stack.extend(list(item.values())[:100])
-        elif hasattr(item, "__wrapped__"):
-            stack.append(item.__wrapped__)
-        elif hasattr(item, "__dict__") and len(seen) < 1000 and item is getattr(f, "__self__", None):
-            stack.extend(vars(item).values())
-    return tuple(found.values())
+        if owner and name in _ATTRIBUTE:
+            attributes[owner, str(instruction.argval)] = None
+        owner = ""
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner = names_in(constant)
+            variables |= dict.fromkeys(inner.variables)
+            attributes |= dict.fromkeys(inner.attributes)
+            words |= inner.words
+    return Names(tuple(variables), tuple(attributes), frozenset(words))
 
 
-def cells_of(f: types.FunctionType) -> list[Any]:
+def contents_of(f: types.FunctionType) -> list[Any]:
+    """Return what the closure of ``f`` holds; cells without a content are left out."""
     out = []
     for cell in f.__closure__ or ():
         try:
@@ -55,9 +62,31 @@ def cells_of(f: types.FunctionType) -> list[Any]:
     return out
 
 
-def names_of(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            names |= names_of(const)
-    return names
+def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types.FunctionType]:
+    """Yield the methods of ``cls`` that code which names ``words`` may call: those, special methods, and ``forward``.
+
+    Classes of libraries are left out.
+    """
+    for base in cls.__mro__:
+        if is_library(base.__module__):
+            continue
+        for name, value in vars(base).items():
+            special = name[:2] == "__" == name[-2:] and name not in _SILENT
+            if not (special or name in words or name == "forward"):
+                continue
+            for part in (value.fget, value.fset) if isinstance(value, property) else (getattr(value, "__func__", value),):
+                part = getattr(part, "__wrapped__", part)
+                if isinstance(part, types.FunctionType):
+                    yield part
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library(name: Any) -> bool:
+    """Whether the module of this name belongs to Python, weft, or an installed package: its variables stay what they are."""
+    top = name.partition(".")[0] if isinstance(name, str) else ""
+    if top in sys.stdlib_module_names:
+        return top != "__main__"
+    if top in ("weft", "numpy"):
+        return True
+    path = getattr(sys.modules.get(top), "__file__", None) or ""
+    return "site-packages" in path or "dist-packages" in path

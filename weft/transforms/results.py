@@ -78,7 +78,7 @@ def _end(
         if isinstance(result, np.ndarray):
             node = as_node(result)
             return ("node", node), node
-        if type(result) is Given and not result.tape.over:
+        if type(result) is Given and result.tape.open:
             return ("leaf", result.slot), result.value  # computed by Python at each call
         return ("static", result), result
     if id(result) in handles and not result.weak:

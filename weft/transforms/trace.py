@@ -22,6 +22,7 @@ class Trace:
 
     looks = ""
     fixes_numbers = False
+    tape: Any = None  # of the numbers that each call tells
 
     def __init__(self) -> None:
         self.parent: Trace | None = None
@@ -89,6 +90,8 @@ class JitTrace(Trace):
 
     looks = "a function traced by wf.jit"
     fixes_numbers = True
+
+    tape: Tape
 
     def __init__(self, leaves: int) -> None:
         super().__init__()

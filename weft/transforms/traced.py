@@ -22,6 +22,8 @@ from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
 from weft.spelling import of_any_order
+from weft.transforms.content import Content
+from weft.transforms.object_numbers import Write, swapped
 from weft.transforms.results import End, ends_of
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten, is_container, is_module
@@ -51,8 +53,10 @@ class Traced:
     structure: Any
     writes: tuple[tuple[str, Any, End], ...]  # ("leaf", number | "cell", Array, source)
     survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # the result that each is, or -1
-    tape: Tape | None = None  # what is computed of int arguments at each call
+    tape: Tape | None = None  # what is computed of run-time numbers at each call
     once: bool = False  # whether it is for this call alone
+    numbers: list[Write] = field(default_factory=list)  # constants of objects that the function sets
+    moving: tuple[int, ...] = ()  # the constants that the tape has slots for, behind those of the leaves
 
 
 def _kind(result: Any) -> type:
@@ -66,7 +70,7 @@ def is_static(leaf: Any) -> bool:
 
 def trace(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int] = (),
-    together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (),
+    together: Sequence[Sequence[int]] = (), collect: bool = True, moving: Collection[int] = (), contents: Sequence[Content] = (),
 ) -> Traced:
     """Call ``f`` with placeholders for the Array and float leaves of its arguments. Writes to cells from outside are recorded,
     not done.
@@ -74,11 +78,39 @@ def trace(
     rebuild : makes (args, kwargs) of leaves
     states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
     together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
-    moving : numbers of int leaves of which each call tells the value, see ``weft/given.py``; other ints are static
+    moving : numbers of int leaves of which each call tells the value, see ``weft/given.py``; other ints are static. Behind the
+        numbers of leaves come those of the constants in ``contents``
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
+    contents : what the function and its arguments hold
     """
     with _set_aside(collect):
-        return _traced(f, leaves, rebuild, states, together, collect, moving)
+        return _traced(f, leaves, rebuild, states, together, collect, moving, contents)
+
+
+def traced_with(
+    moving: frozenset[int], f: Callable, leaves: list[Any], rebuild: Callable, states: Collection[int],
+    together: Sequence[Sequence[int]], collect: bool, contents: Sequence[Content],
+) -> tuple[Traced, frozenset[int], bool]:
+    """:func:`trace` with numbers that move, those that still do, and whether it took one more: what refuses a number that is no
+    int to C (a JSON encoder, ``type(i) is int``) gets ints, and has them from then on."""
+    if moving:
+        try:
+            traced = trace(f, leaves, rebuild, states, together, collect, moving, contents)
+        except Exception:
+            pass  # an error of the function's own comes again, and is no consequence of this one
+        else:
+            tape = traced.tape
+            still = moving.difference(numbered(tape.static, len(leaves), traced.moving) if tape else ())
+            made = any(kind == "leaf" and k >= len(leaves) for kind, k in traced.results)
+            if not still and not made and tape and not tape.nodes and not traced.numbers:
+                traced.tape = None  # it would find what the key has told
+            return traced, still, False
+    return trace(f, leaves, rebuild, states, together, collect, (), contents), frozenset(), bool(moving)
+
+
+def numbered(slots: Collection[int], leaves: int, moving: Sequence[int]) -> list[int]:
+    """Return the numbers of leaves and constants for the first slots of a tape."""
+    return [slot if slot < leaves else leaves + moving[slot - leaves] for slot in slots]
 
 
 @contextmanager
@@ -96,9 +128,10 @@ def _set_aside(collect: bool) -> Iterator[None]:
 
 def _traced(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, moving: Collection[int],
+    together: Sequence[Sequence[int]], collect: bool, moving: Collection[int], contents: Sequence[Content],
 ) -> Traced:
-    inner = JitTrace(len(leaves))
+    chosen = tuple(sorted([k - len(leaves) for k in moving if k >= len(leaves)]))
+    inner = JitTrace(len(leaves) + len(chosen))
     handles: list[Any] = []
     places: dict[int, Node] = {}  # leaf number -> placeholder
     cells: dict[int, Array] = {}  # leaf number -> the Array whose content the placeholder is
@@ -108,7 +141,7 @@ def _traced(
     forms = [None if f else (tuple(x.shape), of_any_order(x.dtype), lies(x)) for x, f in zip(leaves, free, strict=True)]
     group = {k: numbers[0] for numbers in together for k in numbers}
     wholes = {numbers[0]: leaves[numbers[0]].cell.node for numbers in together}
-    with inner:
+    with inner, swapped(contents, chosen, inner.tape, len(leaves)) as swap:
         for k, node in wholes.items():
             places[k] = input_leaf(node.shape, node.dtype)
             cells[k] = own(places[k])
@@ -147,13 +180,16 @@ def _traced(
         writes += [
             ("cell", cell, inner.nodes[key]) for key, cell in inner.written.items() if inner.nodes[key] is not before.get(key)
         ]
+        swap.end(done=True)
         del handles, cells, seen, results, out
         alive = _alive(inner, collect)
         inner.tape.close()
         ends, places_of = found.settled(alive)
         kinds += [ndarray] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
-    return _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
+    traced = _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
+    traced.numbers, traced.moving = swap.writes, chosen
+    return traced
 
 
 def _alive(inner: JitTrace, collect: bool) -> dict[int, Array]:

@@ -13,7 +13,7 @@ from weft import execute
 from weft.array import Array, Scalar, ndarray
 from weft.cell import LOCAL
 from weft.devices.base import Run, WarmCalls
-from weft.devices.warm import WarmTable, World
+from weft.devices.warm import WarmTable, Watched, World
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
 from weft.transforms.tree import Structure
@@ -32,7 +32,7 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
 
 
 def table(
-    run: Run, structures: int, specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
+    run: Run, structures: int, watch: Sequence[Watched], specs: Sequence[Any], places: tuple[Sequence[int], Sequence[int]],
     cells: Sequence[tuple[Array, Node]], fixed: Sequence[Any], result: tuple[Any, Any, type],
 ) -> WarmTable | None:
     """A table for one kind of call, None where the device makes no warm calls.
@@ -58,4 +58,4 @@ def table(
     ]
     shape, dtype, kind = result
     node = {"op": INPUT, "inputs": (), "params": _NOTHING, "shape": shape, "dtype": dtype, "where": None, "holder": None}
-    return device.warm_table(run, structures, arguments, inputs, node, (kind, {"_base": None, "_trace": None}))
+    return device.warm_table(run, structures, watch, arguments, inputs, node, (kind, {"_base": None, "_trace": None}))

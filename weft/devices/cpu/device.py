@@ -27,7 +27,7 @@ from weft.devices.cpu.native.sized import CPUSized
 from weft.devices.cpu.native.threads import Pool, permanent, pool_text
 from weft.devices.faults import IndexFault
 from weft.devices.small import Surroundings
-from weft.devices.warm import World
+from weft.devices.warm import Watched, World
 from weft.formats import Format
 from weft.kernel.target import CPU
 
@@ -129,12 +129,12 @@ class CPUDevice:
         warm.install(cls, table, world, self.native["weft_warm"], self.warm_state)
 
     def warm_table(
-        self, run: Any, structures: int, arguments: Sequence[tuple], inputs: Sequence[tuple], node: dict[str, Any],
-        array: tuple[type, dict[str, Any]],
+        self, run: Any, structures: int, watch: Sequence[Watched], arguments: Sequence[tuple], inputs: Sequence[tuple],
+        node: dict[str, Any], array: tuple[type, dict[str, Any]],
     ) -> warm.WarmTable:
         """See ``weft.devices.warm``. node, array : the slots of the fresh Node and of the fresh array, which is of the class."""
         kind, slots = array
-        return warm.WarmTable(self._world.node, kind, run, structures, arguments, inputs, node, slots)
+        return warm.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
 
     @_Once
     def allocator(self) -> Allocator:

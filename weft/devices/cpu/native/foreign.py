@@ -8,6 +8,7 @@ OBJECT_SIZE = object.__basicsize__  # object.h, PyObject: the count of reference
 OBJECT = {"count": (OBJECT_SIZE - 16, "i32"), "type": (OBJECT_SIZE - 8, "ptr")}
 WEAKREF = {"target": (OBJECT_SIZE, "ptr")}  # weakrefobject.h, PyWeakReference: what it refers to
 TUPLE = {"length": (OBJECT_SIZE, "i64"), "items": (tuple.__basicsize__, "ptr")}  # tupleobject.h: where the items begin
+CLOSURE = {"content": (OBJECT_SIZE, "ptr")}  # cellobject.h, PyCellObject: a variable of a closure
 PY_EQ = 2  # object.h: == for PyObject_RichCompareBool
 BF_GETBUFFER, BF_RELEASEBUFFER, TP_DEALLOC, TP_MEMBERS = 1, 2, 52, 72  # typeslots.h: what a slot of a type's description is
 T_PYSSIZET, T_LONGLONG, READONLY = 19, 17, 1  # structmember.h: the type of a member, and that Python does not set it
@@ -43,6 +44,7 @@ ptr PyBool_FromLong(i64)
 ptr PyTuple_GetItem(ptr, i64)
 i64 PyDict_Size(ptr)
 i32 PyDict_Contains(ptr, ptr)
+i32 PyDict_Next(ptr, ptr, ptr, ptr)
 ptr PyDict_GetItemWithError(ptr, ptr)
 i32 PyObject_IsTrue(ptr)
 ptr PyObject_GetAttr(ptr, ptr)

@@ -94,12 +94,14 @@ WARM_STATE = _words(
     "table address local inside zero structure count slow array scalar_type base content value dtype shape op scalar",
     pointers="local inside zero structure count slow array scalar_type scalar",
 )
-# of one warm call; behind it the arguments, the inputs, and the slots of a fresh Node and of a fresh Array
+# of one warm call; behind it the arguments, what is watched, the inputs, and the slots of a fresh Node and of a fresh Array
 WARM_TABLE = _words(
-    "program arguments structures inputs node node_slots result array_slots", pointers="program structures node result",
+    "program arguments structures watch inputs node node_slots result array_slots", pointers="program structures node result",
 )
 WARM_ROW = _words("kind first second", pointers="first second")  # an argument: (kind, shape or object, dtype)
 ARRAY, FLOAT, SAME, VALUE = range(4)  # what an argument must be
+WATCH_ROW = _words("kind container key value", pointers="container value")  # key: an object, an index, or a length
+VARIABLE, CELL, ITEMS, ITEM, KEYS, NEXT = range(6)  # what must be as it was: see ``weft.devices.warm``
 WARM_INPUT = _words("kind place node", pointers="node")  # place: among the arguments, or the object
 OF_ARRAY, OF_NUMBER, OF_CELL, FIXED = range(4)  # where an input is found
 

@@ -15,12 +15,16 @@ import numpy as np
 from weft.devices.cpu.native import layouts
 from weft.devices.cpu.native.call import MethodDef
 from weft.devices.cpu.native.foreign import METH_FASTCALL, METH_KEYWORDS
-from weft.devices.warm import World
+from weft.devices.warm import Watched, World
 
 Row = tuple[str, Any, Any]
 
 
 _ARGUMENT = {"array": layouts.ARRAY, "value": layouts.VALUE, "float": layouts.FLOAT, "same": layouts.SAME}
+_WATCH = {
+    "variable": layouts.VARIABLE, "cell": layouts.CELL, "items": layouts.ITEMS, "item": layouts.ITEM, "keys": layouts.KEYS,
+    "next": layouts.NEXT,
+}
 _INPUT = {"array": layouts.OF_ARRAY, "number": layouts.OF_NUMBER, "cell": layouts.OF_CELL, "fixed": layouts.FIXED}
 
 
@@ -33,22 +37,25 @@ class WarmTable:
     __slots__ = ("address", "cells", "held", "program", "structures", "words")
 
     def __init__(
-        self, node_type: type, array_type: type, run: Any, structures: int, arguments: Sequence[Row],
+        self, node_type: type, array_type: type, run: Any, structures: int, watch: Sequence[Watched], arguments: Sequence[Row],
         inputs: Sequence[Row], node: dict[str, Any], array: dict[str, Any],
     ) -> None:
         program = run.direct()
-        self.held = (run, arguments, inputs, node, array)
+        self.held = (run, watch, arguments, inputs, node, array)
         self.program, self.structures = program, structures
         self.cells = [y for kind, _, y in inputs if kind == "cell"]
         node_slots = [(offset_in(node_type, name), id(x)) for name, x in node.items()]
         array_slots = [(offset_in(array_type, name), id(x)) for name, x in array.items()]
         head = {
-            "program": program, "arguments": len(arguments), "structures": id(structures), "inputs": len(inputs),
+            "program": program, "arguments": len(arguments), "structures": id(structures), "watch": len(watch),
+            "inputs": len(inputs),
             "node": id(node_type), "node_slots": len(node_slots), "result": id(array_type), "array_slots": len(array_slots),
         }
         words = layouts.filled(layouts.WARM_TABLE, head)
         for kind, x, y in arguments:
             words += [_ARGUMENT[kind], id(x), id(y)]
+        for name, container, key, value in watch:
+            words += [_WATCH[name], id(container), key if name in ("items", "item", "keys") else id(key), id(value)]
         for kind, x, y in inputs:
             words += [_INPUT[kind], x if kind in ("array", "number") else id(x), id(y)]
         for pair in (*node_slots, *array_slots):

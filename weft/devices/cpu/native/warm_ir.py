@@ -9,23 +9,30 @@ The object of the table is held while the Program runs: it holds what runs, and 
 
 from __future__ import annotations
 
-from weft.devices.cpu.native.foreign import OBJECT, PY_EQ
+from weft.devices.cpu.native.foreign import CLOSURE, OBJECT, PY_EQ
 from weft.devices.cpu.native.layouts import (
     ALLOCATOR,
     ARRAY,
     BUFFER,
     CALL,
+    CELL,
     FLOAT,
     HEADER,
+    ITEM,
+    ITEMS,
+    KEYS,
+    NEXT,
     OF_ARRAY,
     OF_CELL,
     OF_NUMBER,
     POOL,
     VALUE,
+    VARIABLE,
     WARM_INPUT,
     WARM_ROW,
     WARM_STATE,
     WARM_TABLE,
+    WATCH_ROW,
 )
 from weft.devices.cpu.native.memory_ir import block, give, make
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
@@ -63,10 +70,13 @@ def warm(f: Body, self: Value, args: Value, nargs: Value, names: Value) -> None:
     rows = f.array(table).part(len(WARM_TABLE))
     with f.each(nargs) as k:
         unless_as_known(f.call(agrees, f.array(args, "ptr")[k], rows.at(k * len(WARM_ROW))))
+    rows = rows.part(nargs * len(WARM_ROW))
+    watch = call["watch"]
+    unless_as_known(f.call(unchanged, rows.pointer, watch))
+    rows = rows.part(watch * len(WATCH_ROW))
     inputs = call["inputs"]
     slots = f.room("i64", program["total"])
     objects = f.room("ptr", inputs)
-    rows = rows.part(nargs * len(WARM_ROW))
     with f.each(inputs) as k:  # what the Program is given, each with a reference while it runs
         object_ = f.call(found, args, rows.at(k * len(WARM_INPUT)))
         with f.when(object_.null):
@@ -120,6 +130,38 @@ def agrees(f: Body, argument: Value, row_: Value) -> None:
     with f.when(kind == FLOAT):
         f.ret(f.record(argument, OBJECT)["type"] == f.symbol("PyFloat_Type"))
     f.ret(argument == row["first"])
+
+
+@routine("i1 weft_unchanged(ptr rows, i64 count)")
+def unchanged(f: Body, rows: Value, count: Value) -> None:
+    """Whether variables, and the items of lists and dicts, are the very objects that the table names."""
+    place, key, value = f.fixed_room("i64"), f.fixed_room("ptr"), f.fixed_room("ptr")  # where PyDict_Next is
+    with f.each(count) as k:
+        row = f.record(f.array(rows).at(k * len(WATCH_ROW)), WATCH_ROW)
+        kind, container = row["kind"], row["container"]
+        found = f.variable("ptr", row["value"])
+        with f.when(kind == VARIABLE):
+            found.now = f.call("PyDict_GetItemWithError", container, row["key"].to("ptr"))
+        with f.when(kind == CELL):
+            found.now = f.record(container, CLOSURE)["content"]
+        with f.when(kind == ITEMS):
+            with f.unless(f.call("PyList_Size", container) == row["key"]):
+                f.ret(False)
+        with f.when(kind == ITEM):
+            found.now = f.call("PyList_GetItem", container, row["key"])
+        with f.when(kind == KEYS):
+            f.array(place)[0] = 0
+            with f.unless(f.call("PyDict_Size", container) == row["key"]):
+                f.ret(False)
+        with f.when(kind == NEXT):
+            with f.when(f.call("PyDict_Next", container, place, key, value) == 0):
+                f.ret(False)
+            with f.unless(f.array(key, "ptr")[0] == row["key"].to("ptr")):
+                f.ret(False)
+            found.now = f.array(value, "ptr")[0]
+        with f.unless(found.now == row["value"]):
+            f.ret(False)
+    f.ret(True)
 
 
 @routine("i1 weft_fits(ptr array, ptr wanted, ptr shape, ptr dtype)")
@@ -223,4 +265,4 @@ def drop(f: Body, objects: Value, count: Value) -> None:
         f.call("Py_DecRef", f.array(objects, "ptr")[k])
 
 
-ROUTINES = (warm, slow, attribute_is, agrees, fits, found, ran, filled, drop)
+ROUTINES = (warm, slow, attribute_is, agrees, unchanged, fits, found, ran, filled, drop)

@@ -1,0 +1,345 @@
+"""Records: what an object, a container or the variables of functions held, and whether they still hold it.
+
+A record has an owner, names and, for each name, a value. Numbers, strings and the like among the values, and those in tuples
+among them, are its *constants*: ``paths`` says where each is. A record whose constants alone have changed is renewed; any
+other change is one of structure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections import deque
+from collections.abc import Iterable, Sequence
+from operator import attrgetter, is_
+from typing import Any, ClassVar
+
+import numpy as np
+
+from weft.devices.warm import Watched
+from weft.given import Given
+
+MISSING: Any = object()  # the value of a variable that is not bound
+CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None)))
+LONGEST = 16  # constants in a tuple; a longer tuple is compared as a whole
+_content = attrgetter("cell_contents")
+
+Form = Any  # True for a constant; (type of tuple, forms of its items) for a tuple of constants
+Path = tuple[int, tuple[int, ...]]  # number of the value, and the way into its tuples
+
+
+def form_of(value: Any) -> Form | None:
+    """Return the form of a constant or of a tuple of constants, None of anything else."""
+    kind = type(value)
+    if kind in CONSTANTS or kind is Given:
+        return True
+    if not issubclass(kind, tuple) or not 0 < len(value) <= LONGEST:
+        return None
+    parts = tuple(map(form_of, value))
+    return None if None in parts else (kind, parts)
+
+
+def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
+    """Yield the way to each constant of a form."""
+    if form is True:
+        yield ()
+        return
+    for k, part in enumerate(form[1]):
+        for way in ways_into(part):
+            yield (k, *way)
+
+
+def at(value: Any, way: tuple[int, ...]) -> Any:
+    """Return the constant to which ``way`` leads; another thread may be tracing with a run-time number in its place."""
+    for k in way:
+        value = value[k]
+    return value.value if type(value) is Given else value
+
+
+def same_constant(a: Any, b: Any) -> bool:
+    """Whether two constants are one and the same to a program: there are two zeros, and NaN."""
+    return a is b or (type(a) is type(b) and (repr(a) == repr(b) if type(a) is float or type(a) is complex else a == b))
+
+
+def replaced(value: Any, changes: dict[tuple[int, ...], Any], way: tuple[int, ...] = ()) -> Any:
+    """Return ``value`` with other constants where the ways lead."""
+    if way in changes:
+        return changes[way]
+    if not isinstance(value, tuple):
+        return value
+    parts = [replaced(part, changes, (*way, k)) for k, part in enumerate(value)]
+    return tuple_of(type(value), parts)
+
+
+def tuple_of(kind: Any, parts: Sequence[Any]) -> Any:
+    """Return a tuple, or a named one, of these parts."""
+    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+
+
+class Record:
+    """What one owner held. Subclasses say how its names and values are read, and how a value is set.
+
+    paths : where its constants are
+    deep : whether it belongs to an object, and not to variables
+    """
+
+    told: ClassVar[bool] = False  # whether the owner counts its changes in ``Structure.count``
+    writable: ClassVar[bool] = True  # whether single values can be set
+    __slots__ = ("deep", "names", "owner", "paths", "values")
+
+    def __init__(
+        self, owner: Any, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = (), deep: bool = True,
+    ) -> None:
+        self.owner, self.names, self.values, self.paths, self.deep = owner, names, values, paths, deep
+
+    def read(self) -> tuple[tuple, tuple]:
+        """Return the names and the values that the owner has now."""
+        raise NotImplementedError
+
+    def put(self, k: int, value: Any) -> None:
+        """Set the value of number ``k``."""
+        raise NotImplementedError
+
+    def place(self, k: int) -> tuple[int, Any]:
+        """Return what tells the value of number ``k`` from all others."""
+        return id(self.owner), self.names[k] if self.names else k
+
+    def unchanged(self) -> bool:
+        """Whether the owner holds the very things that it held."""
+        names, values = self.read()
+        return _alike(names, self.names) and _alike(values, self.values)
+
+    def constants(self) -> list[Any]:
+        return [at(self.values[k], way) for k, way in self.paths]
+
+    def renewed(self) -> Record | None:
+        """Return a record of what the owner holds now, None if more than constants has changed."""
+        names, values = self.read()
+        if not _alike(names, self.names) or len(values) != len(self.values):
+            return None
+        places = {k for k, _ in self.paths}
+        for k, (old, new) in enumerate(zip(self.values, values, strict=True)):
+            if old is not new and (k not in places or form_of(new) != form_of(old)):
+                return None
+        return type(self)(self.owner, names, values, self.paths, self.deep)
+
+    def watch(self) -> list[Watched] | None:
+        """Return rows by which a device sees in a warm call that nothing has changed (see ``weft.devices.warm``), None if there
+        are none such."""
+        return None
+
+
+class DictRecord(Record):
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        return tuple(self.owner), tuple(self.owner.values())
+
+    def unchanged(self) -> bool:
+        x = self.owner
+        return len(x) == len(self.names) and all(map(is_, x, self.names)) and all(map(is_, x.values(), self.values))
+
+    def put(self, k: int, value: Any) -> None:
+        self.owner[self.names[k]] = value
+
+    def watch(self) -> list[Watched] | None:
+        return _rows_of_dict(self.owner, self.names, self.values)
+
+
+class ListRecord(Record):
+    """A list or a deque."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        return (), tuple(self.owner)
+
+    def unchanged(self) -> bool:
+        return len(self.owner) == len(self.values) and all(map(is_, self.owner, self.values))
+
+    def put(self, k: int, value: Any) -> None:
+        self.owner[k] = value
+
+    def watch(self) -> list[Watched] | None:
+        if type(self.owner) is not list:
+            return None
+        rows: list[Watched] = [("items", self.owner, len(self.values), None)]
+        return rows + [("item", self.owner, k, value) for k, value in enumerate(self.values)]
+
+
+class SetRecord(Record):
+    """A set: what is in it is no constant, for nothing can take its place."""
+
+    writable = False
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        return (), tuple(self.owner)
+
+
+class BufferRecord(Record):
+    """A NumPy array or a bytearray: a digest of its bytes."""
+
+    writable = False
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        x = self.owner
+        return (), (bytes(x) if isinstance(x, bytearray) else hashlib.sha1(x.tobytes()).digest(),)
+
+    def unchanged(self) -> bool:
+        return self.read()[1] == self.values
+
+    def renewed(self) -> Record | None:
+        return self if self.unchanged() else None
+
+
+class ItemsRecord(Record):
+    """A NumPy array of Python objects."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        return (), tuple(self.owner.ravel().tolist())
+
+    def put(self, k: int, value: Any) -> None:
+        self.owner.flat[k] = value
+
+
+class ObjectRecord(Record):
+    """The attributes of an object, those in slots too."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        x = self.owner
+        attributes = getattr(x, "__dict__", {})
+        slots = [name for name in slots_of(type(x)) if hasattr(x, name)]
+        return (*attributes, *slots), (*attributes.values(), *[getattr(x, name) for name in slots])
+
+    def put(self, k: int, value: Any) -> None:
+        name, attributes = self.names[k], getattr(self.owner, "__dict__", {})
+        if name in attributes:
+            attributes[name] = value
+        else:
+            object.__setattr__(self.owner, name, value)
+
+    def watch(self) -> list[Watched] | None:
+        if slots_of(type(self.owner)):
+            return None
+        return _rows_of_dict(vars(self.owner), self.names, self.values)
+
+
+class ModuleRecord(Record):
+    """The attributes of a module, which counts the changes of its attributes."""
+
+    told = True
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        attributes = vars(self.owner)
+        return tuple(attributes), tuple(attributes.values())
+
+    def put(self, k: int, value: Any) -> None:
+        vars(self.owner)[self.names[k]] = value
+
+
+class OptimizerRecord(ModuleRecord):
+    """Those attributes of an object that its method ``__structure__`` names; it counts their changes, too."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        attributes, names = vars(self.owner), self.owner.__structure__()
+        return names, tuple([attributes[name] for name in names])
+
+
+class CellsRecord(Record):
+    """The variables of closures: ``owner`` is a tuple of cells, ``names`` their names."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        return self.names, tuple(map(_held_by, self.owner))
+
+    def unchanged(self) -> bool:
+        try:
+            return all(map(is_, map(_content, self.owner), self.values))
+        except ValueError:  # a cell without a content
+            return all(map(is_, map(_held_by, self.owner), self.values))
+
+    def place(self, k: int) -> tuple[int, Any]:
+        return id(self.owner[k]), None
+
+    def put(self, k: int, value: Any) -> None:
+        self.owner[k].cell_contents = value
+
+    def watch(self) -> list[Watched] | None:
+        if any([value is MISSING for value in self.values]):
+            return None
+        return [("cell", cell, None, value) for cell, value in zip(self.owner, self.values, strict=True)]
+
+
+def _held_by(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+class VariablesRecord(Record):
+    """Global variables: ``owner`` is the dict of a Python module, ``names`` are those that functions name."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        get = self.owner.get
+        return self.names, tuple([get(name, MISSING) for name in self.names])
+
+    def unchanged(self) -> bool:
+        return all(map(is_, map(self.owner.get, self.names), self.values))
+
+    def put(self, k: int, value: Any) -> None:
+        self.owner[self.names[k]] = value
+
+    def watch(self) -> list[Watched] | None:
+        return [("variable", self.owner, name, value) for name, value in zip(self.names, self.values, strict=True)]
+
+
+class ClassRecord(Record):
+    """Attributes of a class that functions read through its name."""
+
+    __slots__ = ()
+
+    def read(self) -> tuple[tuple, tuple]:
+        return self.names, tuple([getattr(self.owner, name, MISSING) for name in self.names])
+
+    def put(self, k: int, value: Any) -> None:
+        setattr(self.owner, self.names[k], value)
+
+
+def _alike(now: Sequence[Any], before: Sequence[Any]) -> bool:
+    return len(now) == len(before) and all(map(is_, now, before))
+
+
+def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[Watched]:
+    rows: list[Watched] = [("keys", x, len(names), None)]
+    return rows + [("next", x, name, value) for name, value in zip(names, values, strict=True)]
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    """Return the names of the attributes that a class keeps in slots."""
+    return tuple([n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)])
+
+
+def record_for(x: Any) -> type[Record] | None:
+    """Return the kind of record that a container has, None of what is no container."""
+    if isinstance(x, dict):
+        return DictRecord
+    if isinstance(x, list | deque):
+        return ListRecord
+    if isinstance(x, set):
+        return SetRecord
+    if isinstance(x, np.ndarray):
+        return ItemsRecord if x.dtype.hasobject else BufferRecord
+    return BufferRecord if isinstance(x, bytearray) else None
