@@ -224,24 +224,42 @@ def test_every_change_shows_in_a_warm_function(read, closure):
     assert (f.traces, g.traces) == traces  # what did not change is not traced again
 
 
-def test_state_that_is_rebound_inside_is_right_at_every_call_and_warned_of_once():
-    class Mean:
-        def __init__(self):
-            self.v = wf.zeros(2)
+class Mean:
+    def __init__(self):
+        self.v = wf.zeros(2)
+        self.all = []
 
-        @wf.jit
-        def step(self, x):
-            self.v = 0.9 * self.v + x
-            return self.v.sum()
+    @wf.jit
+    def step(self, x):
+        self.v = 0.9 * self.v + x
+        return self.v.sum()
 
+    @wf.jit
+    def noted(self, x):
+        self.all.append(x * 2)
+        return self.all[-1].sum()
+
+
+def test_state_that_is_rebound_inside_is_set_at_every_call():
     m, want = Mean(), 0.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(6):
+            want, before = 0.9 * want + 1, m.v
+            assert float(m.step(wf.ones(2))) == pytest.approx(2 * want, rel=1e-6)
+            assert m.v is not before and m.v.tolist() == pytest.approx([want, want])
+    assert Mean.step.traces == 1
+
+
+def test_a_list_that_grows_is_right_at_every_call_and_warned_of_once():
+    m = Mean()
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        for _ in range(6):
-            want = 0.9 * want + 1
-            assert float(m.step(wf.ones(2))) == pytest.approx(2 * want, rel=1e-6)
+        for k in range(6):
+            assert float(m.noted(wf.full(2, float(k)))) == 4 * k
+    assert [a.tolist() for a in m.all] == [[2.0 * k] * 2 for k in range(6)]
     assert [w.category for w in seen] == [RuntimeWarning]
-    assert seen[0].filename == __file__ and "step leaves arrays behind" in str(seen[0].message)
+    assert seen[0].filename == __file__ and "noted leaves arrays behind" in str(seen[0].message)
 
 
 def test_what_is_made_once_and_kept_and_cycles_of_garbage_are_no_state():

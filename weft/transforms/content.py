@@ -1,8 +1,8 @@
-"""What functions and objects hold beside arrays that they are given: as a key, constants, and records of what may change.
+"""What functions and objects hold beside what they are given: as a key, values, and records of what may change.
 
-Equal keys mean one structure: the same arrays, functions, names and containers. Constants (numbers, strings and the like in
-attributes, items and variables) are apart from the key, in the order in which they were found, so that equal keys have
-constants that correspond to each other.
+Equal keys mean one structure: the same code, classes, names and containers. Arrays and constants (numbers, strings and the like)
+in attributes, items and variables are its values. They are apart from the key, in the order in which they were found, so equal
+keys have values that correspond to each other.
 
 Modules and optimizers count the changes of their attributes (``Structure.count``). Lists, dicts, sets, NumPy arrays, plain
 objects and variables do not: records of them are compared at each call.
@@ -38,10 +38,9 @@ from weft.transforms.records import (
     VariablesRecord,
     form_of,
     record_for,
-    slots_of,
     ways_into,
 )
-from weft.transforms.tree import Structure, is_module
+from weft.transforms.tree import Structure, is_module, slots_of
 
 LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
 MANY = 1000  # items: the constants in longer containers are compared as a whole
@@ -57,34 +56,35 @@ class Content:
     held : what the keys name by number, which somebody has to keep
     key : of all that was found beside what :meth:`of` has returned
     records : of what may change
-    constants : the values of all constants in the records
+    values : arrays and constants in the records
     moving : numbers of the constants that are run-time numbers from the first call on
     """
 
     __slots__ = (
         "_cells", "_classes", "_owners", "_package", "_seen", "_skipped", "_untold", "_words",
-        "constants", "count", "held", "key", "moving", "records",
+        "count", "held", "key", "moving", "records", "values",
     )
 
-    def __init__(self, skipped: Collection[int] = (), package: Any = "") -> None:
+    def __init__(self, skipped: Collection[int] = (), package: Any = "", beside: Content | None = None) -> None:
+        """beside : what was looked at before, and is known by number where it is met again"""
         self.held: list[Any] = []
         self.key: Any = ()
         self.records: list[Record] = []
-        self.constants: tuple[Any, ...] = ()
+        self.values: tuple[Any, ...] = ()
         self.moving: frozenset[int] = frozenset()
         self.count = Structure.count
         self._untold: list[Record] = []
         self._skipped = skipped
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
-        self._seen: dict[int, int] = {}  # for cycles, and what is held twice
+        self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # for cycles, and what is held twice
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
         self._owners: dict[int, tuple[Record, dict[str, None]]] = {}  # of variables: an empty record, and their names
         self._classes: dict[type, None] = {}
         self._words: set[str] = set()
 
     def of(self, x: Any, deep: bool = True) -> Any:
-        """Return the key of ``x``: constants by value, Arrays by identity, functions by their code, objects by identity and
-        structure.
+        """Return the key of ``x``: constants by value, functions by their code, objects by class and structure. Here Arrays are
+        known by identity; those in records are values.
 
         deep : whether ``x`` belongs to an object. Of containers that are variables, long ones and NumPy arrays are not read
         """
@@ -97,13 +97,13 @@ class Content:
             return (self._named(x), x.shape, x.dtype)
         if id(x) in self._seen:
             return (Content, self._seen[id(x)])
-        self._seen[id(x)] = len(self._seen)
+        self._seen[self._named(x)] = len(self._seen)
         if is_module(x):
             self._classes[kind] = None
-            return (self._named(x), *self._recorded(ModuleRecord(x)))
+            return (kind if kind.__new__ is object.__new__ else id(x), *self._recorded(ModuleRecord(x)))
         if hasattr(kind, "__structure__"):
             self._classes[kind] = None
-            return (self._named(x), *self._recorded(OptimizerRecord(x)), *map(self.of, x.__parts__()))
+            return (id(x), *self._recorded(OptimizerRecord(x)), *map(self.of, x.__parts__()))
         if isinstance(x, functools.partial):
             return (kind, self.of(x.func, deep), self.of(x.args, deep), self.of(x.keywords, deep))
         if isinstance(x, types.MethodType):
@@ -119,15 +119,14 @@ class Content:
             return self._container(x, container, deep)
         if has_content(x):
             self._classes[kind] = None
-            value = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-            return (kind if value else self._named(x), *self._recorded(ObjectRecord(x)))
+            return (kind if kind.__new__ is object.__new__ else id(x), *self._recorded(ObjectRecord(x)))
         inner = getattr(x, "__wrapped__", None)
         if inner is not None and callable(x):
-            return (self._named(x), self.of(inner, deep))
+            return (id(x), self.of(inner, deep))
         try:
             hash(x)
         except TypeError:
-            return self._named(x)
+            return id(x)
         return (kind, x)
 
     def _named(self, x: Any) -> int:
@@ -141,7 +140,8 @@ class Content:
         parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
         paths: list[Path] = []
         for k, value in enumerate(record.values):
-            part, ways = (self.of(value, deep), ()) if whole else self._part(value, deep)
+            by_value = whole and (not record.writable or not isinstance(value, Array))
+            part, ways = (self.of(value, deep), ()) if by_value else self._part(value, deep)
             parts.append(part)
             paths += [(k, way) for way in ways]
         record.paths = tuple(paths)
@@ -155,15 +155,14 @@ class Content:
 
     def _container(self, x: Any, kind: type[Record], deep: bool) -> Any:
         if isinstance(x, np.ndarray) and (not deep or x.nbytes > LARGE):
-            return (self._named(x), x.shape, x.dtype)
+            return (id(x), x.shape, x.dtype)
         if not deep and (id(x) in self._skipped or len(x) > FEW):
-            return self._named(x)
+            return id(x)
         whole = kind not in (DictRecord, ListRecord) or len(x) > MANY
         about = (x.shape, x.dtype) if isinstance(x, np.ndarray) else ()
         return (type(x), *about, *self._recorded(kind(x), deep, whole))
 
     def _function(self, f: types.FunctionType) -> Any:
-        self.held.append(f)
         parts: list[Any] = [types.FunctionType, id(f.__code__)]
         parts += [self.of(x, deep=False) for x in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values())]
         if self._is_library(f.__globals__.get("__name__")):
@@ -200,7 +199,7 @@ class Content:
         return is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
     def close(self) -> Content:
-        """Follow the variables and the methods that functions name, and complete the key and the constants."""
+        """Follow the variables and the methods that functions name, and complete the key and the values."""
         cells: dict[int, tuple[Any, Any]] = {}  # value, and what ``_part`` says of it
         variables: dict[tuple[int, str], tuple[Any, Any]] = {}
         methods: dict[int, Any] = {}
@@ -248,8 +247,8 @@ class Content:
         return tuple([part for _, (part, _) in found])
 
     def _settle(self) -> None:
-        """Note what the records say; the constants first, for another thread may be reading."""
-        self.constants = tuple([x for record in self.records for x in record.constants()])
+        """Note what the records say; the values first, for another thread may be reading."""
+        self.values = tuple([x for record in self.records for x in record.leaves()])
         self._untold = [record for record in self.records if not record.told]
 
     def checks(self) -> Iterator[Callable[[], bool]]:
@@ -258,7 +257,7 @@ class Content:
             yield record.unchanged
 
     def refresh(self) -> bool:
-        """Read the constants again where something has changed. Return False if more than constants has."""
+        """Read the values again where something has changed. Return False if the structure has."""
         count = Structure.count
         records = self.records.copy()
         for k, record in enumerate(records):
@@ -280,7 +279,7 @@ class Content:
             yield record.watch()
 
     def places(self) -> Iterator[tuple[Record, int, tuple[int, ...]]]:
-        """Yield, for each constant, its record, the number of the value, and the way into that."""
+        """Yield, for each value, its record, the number of the value, and the way into that."""
         for record in self.records:
             for k, way in record.paths:
                 yield record, k, way

@@ -20,8 +20,9 @@ from weft.graph.primitives.shape import IOTA
 from weft.graph.primitives.table import CONSTANT, TABLE, bind, constant, input_leaf
 from weft.indexing import as_ints
 from weft.look import proven
+from weft.transforms.results import is_made_in
 from weft.transforms.trace import Trace
-from weft.transforms.tree import flatten, is_container, unflatten
+from weft.transforms.tree import flatten, flatten_results, is_container, unflatten
 
 
 class _LoopTrace(Trace):
@@ -214,7 +215,7 @@ def _called(
         if structure != c_tree:
             raise TypeError(f"scan: a step changes the structure of the carry from {_named(c_tree)} to {_named(structure)}")
         after = [as_node(x) for x in leaves]
-        outs, y_tree = _taken(y)
+        outs, y_tree = ([], "none") if y is None else flatten_results(y, is_made_in(trace), modules=True)
         nodes = [as_node(x) for x in outs]
         left = [trace.nodes[id(array)] for array, _ in state]
         known = {id(array) for array, _ in state}

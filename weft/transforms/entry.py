@@ -24,11 +24,10 @@ from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.placed import Placed
 from weft.transforms import warm
 from weft.transforms.content import Content
-from weft.transforms.object_numbers import write
-from weft.transforms.records import same_constant
+from weft.transforms.object_state import Held
 from weft.transforms.results import End
 from weft.transforms.traced import Traced, concrete, is_static
-from weft.transforms.tree import unflatten
+from weft.transforms.tree import structure_changed, unflatten
 
 MISS = object()
 # what a result is, see ``results.py``: an output, an input's content, or what exists already (the object, or the leaf's number);
@@ -61,14 +60,14 @@ class Entry:
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
     place: where it runs, as ``LOCAL`` says it. settings: see ``jit.py``. lands: the arguments that the function writes.
-    contents: what the function and its arguments hold beside arrays; ``fast`` is right where :meth:`holds` says so.
+    held: what function and arguments hold; ``fast`` is right where :meth:`holds` says so.
     """
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, and what function and arguments hold
-        "tree", "_specs", "quick", "place", "settings", "contents", "_constants", "_seen", "_checks", "_static",
-        # the numbers that are no arguments of a plain call
-        "_moving", "_numbers", "_ints", "_tape", "_set", "_played",
+        "tree", "_specs", "quick", "place", "settings", "held", "_ints", "_tape", "_more", "_played",
+        # where among the values of ``held`` captured cells and written ones are, and what exists already among the results
+        "_of_cells", "_of_writes", "_of_results", "_of_views",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
         "_arrays", "_bases", "_scalars", "_scalar_dtypes", "_start", "_cells", "_nodes", "_values", "_fixed_nodes", "_fixed",
         "_inputs",
@@ -78,25 +77,25 @@ class Entry:
         # its results, as the caller gets them
         "_results", "_kinds", "_made", "_later", "_shown", "_visible", "_structure", "_single", "_pure",
         # what is written when it has run
-        "_writes", "lands", "_survivors",
+        "_writes", "lands", "_survivors", "_sets",
     )
 
     def __init__(
         self, traced: Traced, leaves: Sequence[Any], run: Run | Placed, structure: Any, moving: Collection[int] = (),
         contents: Sequence[Content] = (),
     ) -> None:
-        """moving : numbers of leaves, and behind them of the constants in ``contents``, that each call tells"""
+        """moving : numbers of leaves, and behind them of the values in ``contents``, that each call tells"""
         graph = traced.graph
+        self._nodes: list[Node] = []
+        self._values: list[Any] = []
         self.place = LOCAL.place
         self.settings: Any = None
         self._tape = traced.tape
-        self._set = traced.numbers
+        self._sets = traced.sets
         self._ints = any([k < len(leaves) for k in moving])
-        self._moving = traced.moving
-        still = {k - len(leaves) for k in moving}
-        self._static = [k for k in range(sum([len(c.constants) for c in contents])) if k not in still]
-        self._played: tuple[Any, Any] = (None, None)  # constants, and the numbers of the tape for them
-        self.take(contents)
+        self._more = self._tape is not None or any([kind == "leaf" and k >= len(leaves) for kind, k in traced.results])
+        self._played: tuple[Any, Any] = (None, None)  # numbers of objects, and what the tape makes of them
+        self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
         self._arrays = traced.arrays
         self._bases = traced.bases
@@ -120,7 +119,7 @@ class Entry:
         self._visible = len(traced.shows)
         late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
         self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
-        alone = len(self._results) == 1 and self._structure is None
+        alone = len(self._results) == 1 and self._structure is None and not self._sets
         self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
@@ -132,8 +131,56 @@ class Entry:
         self._prepare_state(traced)
         self._warm: Any = None
         self._watched: list[Any] = []  # the records that ``_warm`` was made of
-        alters = self._writes or self._survivors or self._set
-        self._pure = self._single and self._inputs == len(self._arrays) and not alters
+        self._pure = self._single and self._inputs == len(self._arrays) and not self._writes and not self._survivors
+        self._find()
+
+    def _find(self) -> None:
+        """Note which cells and results are values and objects in what is held: in other calls these may be others."""
+        values, records = self.held.values, self.held.records()
+        cells: dict[int, int] = {}
+        same: dict[int, tuple[bool, int]] = {id(record.owner): (False, n) for n, record in enumerate(records)}
+        for k, x in enumerate(values):
+            if isinstance(x, Array):
+                cells.setdefault(id(x.cell), k)
+                same.setdefault(id(x), (True, k))
+        self._of_cells = [cells.get(id(cell), -1) for cell in self._cells]
+        self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
+        exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
+        self._of_results = [(j, *same[id(k)]) for j, k in exist if id(k) in same]
+        views = [(n, what[0][1]) for n, (same, _, what) in enumerate(self._later) if not same and what[0][0] == "static"]
+        self._of_views = [(n, cells[id(base)]) for n, base in views if id(base) in cells]
+
+    def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
+        """This entry for what ``contents`` hold: itself, or where objects and arrays are others a copy."""
+        held = self.held
+        if held.same(contents):
+            held.take(contents)
+            return self
+        out: Entry = object.__new__(Entry)
+        for name in Entry.__slots__:
+            setattr(out, name, getattr(self, name))
+        out.held = held.of(contents)
+        specs = zip(self._specs, leaves, strict=True)
+        out._specs = tuple([(_SAME, x) if spec is not None and spec[0] is _SAME else spec for spec, x in specs])
+        out._bind()
+        return out
+
+    def _bind(self) -> None:
+        """Take cells, and results that exist already, from what is held."""
+        values, records = self.held.values, self.held.records() if self._of_results else []
+        cells = zip(self._cells, self._of_cells, strict=True)
+        self._cells = [values[k].cell if k >= 0 else cell for cell, k in cells]
+        writes = zip(self._writes, self._of_writes, strict=True)
+        self._writes = [(values[k].cell, *row[1:]) if k >= 0 else row for row, k in writes]
+        self._nodes, self._values = list(self._nodes), list(self._values)
+        self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
+        self._followed, self._warm = -1, None
+        self._made, self._later = self._made.copy(), self._later.copy()
+        for j, is_value, k in self._of_results:
+            self._made[j] = (STATIC, values[k] if is_value else records[k].owner, *self._made[j][2:])
+        for n, k in self._of_views:
+            same, j, ((kind, _), path) = self._later[n]
+            self._later[n] = (same, j, ((kind, values[k].cell), path))
 
     def _guard(self, inputs: Sequence[Node], leaves: Sequence[Any], moving: Collection[int]) -> None:
         specs: dict[int, Any] = {
@@ -148,8 +195,8 @@ class Entry:
 
     def _prepare_state(self, traced: Traced) -> None:
         """The captured cells that the Program writes, in the order of their outputs."""
-        self._nodes: list[Node] = [cell._node for cell in self._cells]
-        self._values: list[Any] = [n.value for n in self._nodes]
+        self._nodes = [cell._node for cell in self._cells]
+        self._values = [n.value for n in self._nodes]
         sources = [s for s in (*traced.results, *(w[2] for w in traced.writes), *(s for _, s, _ in traced.survivors))]
         self._shown = shown = frozenset(k for kind, k in sources if kind == "in")  # inputs that are results too
         self._state = [(i, k) for _, kind, k, _, _, i in self._writes if kind == OUT and i >= 0 and i + self._start not in shown]
@@ -174,52 +221,40 @@ class Entry:
         if any([node.op is CONSTANT for node in self._own]):
             self._followed = -1
 
-    def take(self, contents: Sequence[Content]) -> None:
-        """What the function and its arguments hold is this now."""
-        self.contents = tuple(contents)
-        self._seen = [c.constants for c in contents]
-        self._checks = [unchanged for c in contents for unchanged in c.checks()]
-        self._constants = constants = [x for c in contents for x in c.constants]
-        self._numbers = [constants[k] for k in self._moving]
-
     def holds(self, counted: bool) -> bool:
-        """Whether function and arguments hold what this entry was made for, but for numbers that move; these are read.
+        """Whether function and arguments hold what this entry was made for, but for numbers and arrays that others have replaced;
+        these are read.
 
         counted : whether ``Structure.count`` says that no module has changed
         """
-        contents = self.contents
-        if counted and contents[0].constants is self._seen[0]:  # other calls may have refreshed it
-            for unchanged in self._checks:
+        held = self.held
+        if counted and held.reached.values is held.seen:
+            for unchanged in held.checks:
                 if not unchanged():
                     break
             else:
                 return True
-        for content in contents:
-            if not content.refresh():
-                return False
-        before = self._constants
-        now = [x for c in contents for x in c.constants]
-        if not all([same_constant(before[k], now[k]) for k in self._static]):
+        before = held.values
+        if not held.refresh():
             return False
-        if not all([type(before[k]) is type(now[k]) for k in self._moving]):
-            return False
-        self.take(contents)
+        if held.rebound(before):
+            self._bind()
         return True
 
     def warm(self, structures: int) -> Any:
         """A table for warm calls (see ``weft.devices.warm``), None where they need Python."""
-        if self._ints or self._tape or self._set or not self._single or self.tree is not None or not self.quick:
+        if self._ints or self._tape or not self._single or self.tree is not None or not self.quick:
             return None
         if self._writes or self._survivors or self._shown:
             return None
-        found = [rows for c in self.contents for rows in c.watch()]
+        found = [rows for c in self.held.contents for rows in c.watch()]
         if None in found:
             return None
         run = self._run.staying() if isinstance(self._run, Placed) else self._run
         program = 0 if run is None else run.direct()
         if run is None or not program:
             return None
-        known, records = self._warm, [c.records for c in self.contents]
+        known, records = self._warm, [c.records for c in self.held.contents]
         if known is None or not known.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
             watch = [row for rows in found for row in rows or ()]
             specs = [None if s[0] is _FLOAT else (s[1],) if s[0] is _SAME else s for s in self._specs]
@@ -257,7 +292,7 @@ class Entry:
             return MISS  # what is written through one argument would have to show in another
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in a captured cell
-        if self._tape is not None or self._moving:
+        if self._more:
             numbers = self._all_numbers(args)
             if numbers is None:
                 return MISS
@@ -268,44 +303,41 @@ class Entry:
         for k in self._scalars:
             inputs.append(args[k])
         if self._cells:
-            if list(map(_node_of, self._cells)) != self._nodes:
+            if list(map(_node_of, self._cells)) != self._nodes and not self._renew():
                 return MISS
             inputs += self._values
         if self._fixed:
             inputs += self._fixed
         if self._writes or self._survivors:
-            out = self._stateful(run, inputs, args, args)
-        elif self._single:
+            return self._stateful(run, inputs, args, args)
+        outputs = run(inputs)
+        if self._single:
             _, k, shape, dtype = self._results[0]
-            out = holding(run(inputs)[k], shape, dtype, self._kinds[0])
-        else:
-            out = self._pack(run(inputs), args, self._unchanged(inputs, args), {})
-        if self._set:
-            write(self._set, self.contents, args)
-        return out
+            return holding(outputs[k], shape, dtype, self._kinds[0])
+        return self._pack(outputs, args, self._unchanged(inputs, args), {})
 
     def _all_numbers(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """The leaves, behind them the run-time numbers of objects, and what the tape computes of these; None if a condition on
         them does not come out as it did."""
-        numbers = [*leaves, *self._numbers]
+        known = self.held.numbers
         if self._tape is None:
-            return numbers
+            return [*leaves, *known]
         if self._ints:
-            return self._tape.played(numbers)
-        constants, steps = self._played
-        if constants is not self._numbers:
-            played = self._tape.played(numbers)
+            return self._tape.played([*leaves, *known])
+        before, numbers = self._played
+        if before is not known:
+            played = self._tape.played([*leaves, *known])
             if played is None:
                 return None
-            constants, steps = self._played = self._numbers, played[len(numbers):]
-        return [*numbers, *steps]
+            numbers = played[len(leaves):]
+            self._played = known, numbers
+        return [*leaves, *numbers]
 
-    def run_with(self, leaves: Sequence[Any], contents: Sequence[Content] = ()) -> Any:
+    def run_with(self, leaves: Sequence[Any]) -> Any:
         """Run with concrete leaves, or MISS where a captured cell has another shape or dtype now."""
         if not self._renew():
             return MISS
-        self.take(contents)
-        if self._tape is not None or self._moving:
+        if self._more:
             numbers = self._all_numbers(leaves)
             if numbers is None:
                 return MISS
@@ -321,12 +353,8 @@ class Entry:
         inputs += self._values
         inputs += self._fixed
         if self._writes or self._survivors:
-            out = self._stateful(run, inputs, leaves, cells)
-        else:
-            out = self._pack(run(inputs), leaves, self._unchanged(inputs, cells), {})
-        if self._set:
-            write(self._set, contents, leaves)
-        return out
+            return self._stateful(run, inputs, leaves, cells)
+        return self._pack(run(inputs), leaves, self._unchanged(inputs, cells), {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
         """Bring all that the Program reads to the device where it is to run: what runs it there."""
@@ -427,8 +455,20 @@ class Entry:
                 out.append(leaves[k] if kind == LEAF else k)
         for same, j, what in self._later:
             out[j] = out[what] if same else _owner(what[0], leaves, out)._view(what[1])
+        if self._sets:
+            self._set(out)
         del out[self._visible :]
         return out[0] if self._structure is None else unflatten(self._structure, out)
+
+
+    def _set(self, out: list[Any]) -> None:
+        """Set in objects what the function sets there."""
+        records = self.held.records()
+        for n, place, structure, first, count in self._sets:
+            record = records[n]
+            record.put(place, out[first] if structure is None else unflatten(structure, out[first : first + count]))
+            if record.told:
+                structure_changed()
 
 
 def _owner(end: End, leaves: Sequence[Any], out: list[Any]) -> Array:

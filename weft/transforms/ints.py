@@ -17,47 +17,54 @@ _NUMBERS = (int, float)
 
 
 class Numbers:
-    """The int arguments, and the numbers of objects, of one kind of call. The leaves of the arguments come first, then constants.
+    """The int arguments, and the numbers of objects, of one kind of call. The leaves of the arguments come first, then the values
+    of objects.
 
-    values : of those that have been the same so far
-    moving : those that each call tells. The rest is static
+    values : of numbers that have been the same so far
+    moving : those that each call tells
+    pinned : those that were such, and are part of the key now
     """
 
-    __slots__ = ("moving", "values")
+    __slots__ = ("first", "moving", "pinned", "values")
 
-    def __init__(self, values: dict[int, Any], moving: frozenset[int] = frozenset()) -> None:
-        self.values = values
-        self.moving = moving
+    def __init__(self, first: int, moving: frozenset[int]) -> None:
+        self.first, self.moving, self.pinned = first, moving, frozenset[int]()
+        self.values: dict[int, Any] = {}
 
-    def see(self, numbers: Sequence[Any]) -> None:
-        for k, value in list(self.values.items()):
-            new = numbers[k]
-            if same_constant(value, new):
-                continue
-            if type(new) is type(value) and type(new) in _NUMBERS:
-                del self.values[k]
-                self.moving |= {k}
-            else:
-                self.values[k] = new
+    def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
+        for k, new in enumerate(leaves):
+            if type(new) is int:
+                self._see(k, new)
+        for k, new in enumerate(values, self.first):
+            if type(new) is int or type(new) is float:
+                self._see(k, new)
+
+    def _see(self, k: int, new: Any) -> None:
+        if k in self.moving or k in self.pinned:
+            return
+        old = self.values.get(k)
+        if type(old) is type(new) and not same_constant(old, new):
+            del self.values[k]
+            self.moving |= {k}
+        else:
+            self.values[k] = new
 
     def pin(self, numbers: Collection[int]) -> None:
         """These are part of the key from now on."""
+        self.pinned |= self.moving.intersection(numbers)
         self.moving = self.moving.difference(numbers)
 
 
-def numbers_of(known: Recent, kind: Any, leaves: Sequence[Any], constants: Sequence[Any], moving: Collection[int]) -> Numbers:
+def numbers_of(known: Recent, kind: Any, leaves: Sequence[Any], values: Sequence[Any], moving: Collection[int]) -> Numbers:
     """What ``known`` says of the numbers of a kind of call, now that they have been seen. It depends on no shape.
 
-    moving : constants that are run-time numbers from the first call on
+    moving : values that are run-time numbers from the first call on
     """
     kind = (kind, *map(type, leaves))
     first = len(leaves)
     found = known.get(kind)
     if found is None:
-        values = {k: x for k, x in enumerate(leaves) if type(x) is int}
-        values |= {first + k: x for k, x in enumerate(constants) if k not in moving}
-        found = Numbers(values, frozenset([first + k for k in moving if type(constants[k]) in _NUMBERS]))
+        found = Numbers(first, frozenset([first + k for k in moving if type(values[k]) in _NUMBERS]))
         known.put(kind, found)
-    else:
-        found.see([*leaves, *constants])
+    found.see(leaves, values)
     return found

@@ -8,7 +8,7 @@ optimizer state, random state) are Cells: they become inputs and outputs of the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from weft.transforms.content import Content, has_content
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.landing import landed
+from weft.transforms.object_state import key_of
 from weft.transforms.records import DictRecord, ListRecord
 from weft.transforms.traced import Traced, concrete, is_static, numbered, trace, traced_with
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
@@ -105,15 +106,16 @@ class Jitted:
         if LOCAL.watch is not None:
             self = LOCAL.watch.twin(self)
         call = _Call(self, args, kwargs)
-        numbers = numbers_of(self._numbers, call.kind, call.leaves, call.constants, call.moving)
+        numbers = numbers_of(self._numbers, call.kind, call.leaves, call.values, call.moving)
         key = call.key(self._states, numbers.moving)
         full = key
         written = self._writing.get(key)
         if written is not None:
-            full = (*key, *shared_key(call.leaves, shared(call.leaves, written, self._states)))
+            full = (*key, *shared_key(call.leaves, shared(call.leaves, written, call.states(self._states))))
         for entry in self._entries.get(full) or ():
             check_writes(call.given, entry.lands, self.f)
-            out = entry.run_with(call.leaves, call.contents)
+            entry = entry.bound(call.leaves, call.contents)
+            out = entry.run_with(call.leaves)
             if out is not MISS:
                 if entry.quick:
                     self._last = entry
@@ -124,14 +126,14 @@ class Jitted:
     def _first(self, call: _Call, key: Any, numbers: Numbers) -> Any:
         self.traces += 1
         leaves, moving = call.leaves, numbers.moving
-        states, written = self._states, self._writing.get(key) or frozenset()
+        states, written = call.states(self._states), self._writing.get(key) or frozenset()
         together = shared(leaves, written, states)
-        like = call.like(states)
+        like = call.like(self._states)
         leaks = self._leaky.get(like) or 0
         collect = leaks < 3  # not for ever: it takes its time
         traced, still, more = traced_with(moving, self.f, leaves, call.rebuild, states, together, collect, call.contents)
         self.traces += more
-        captured = {*map(id, traced.captured)} if traced.writes else set()
+        captured = {*map(id, traced.captured)} - call.cells.keys() if traced.writes else set()
         if not together:
             written = frozenset([target for kind, target, _ in traced.writes if kind == "leaf"])
             together = shared(leaves, written, states | captured)
@@ -144,7 +146,7 @@ class Jitted:
             numbers.pin(moving - still)
         if self._grown(call):
             call, still = self._without_grown(call, still)
-        key = call.key(states, still)
+        key = call.key(states - call.cells.keys(), still)
         if written:
             self._writing.put(key, written)
             key = (*key, *shared_key(leaves, together))
@@ -154,7 +156,7 @@ class Jitted:
         entry.settings = _settings()
         warm.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
-        out = entry.run_with(leaves, call.contents)
+        out = entry.run_with(leaves)
         assert out is not MISS
         write_back(call.given, leaves, entry.lands)
         if traced.survivors or traced.once:  # only the next tracing knows what will hold the arrays then
@@ -177,7 +179,7 @@ class Jitted:
             same.append(entry)
             return len(same)
         self._entries.put(key, [entry])
-        if any([content.records for content in entry.contents]):
+        if any([content.records for content in entry.held.contents]):
             alike = self._alike.get(like) or []
             alike.append(key)
             self._alike.put(like, alike)
@@ -253,50 +255,60 @@ class _Call:
 
     given, leaves : the leaves of the arguments, as they are and with a content
     structure : of the arguments. statics : the key of each leaf that is static
-    contents : of the function, and of the arguments; constants : in these; moving : those that are so from the first call on
+    contents : of the function, and of the arguments; values : in these; moving : those that are run-time numbers from the first
+        call on; cells : those that arrays among them show (by id), each with the number of the first
     kind : what the numbers of different calls are compared by
     """
 
     __slots__ = (
-        "args", "constants", "contents", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure",
+        "args", "cells", "contents", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure", "values",
     )
 
     def __init__(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any], known: _Call | None = None) -> None:
         """known : the same call, whose arguments have been computed"""
         self.args, self.kwargs = args, kwargs
-        content = Content(jitted._skipped, getattr(jitted.f, "__module__", ""))
+        jitted._structures = Structure.count
+        reached = jitted._reach()
+        content = Content(jitted._skipped, getattr(jitted.f, "__module__", ""), reached)
         self.given, self.rebuild, self.structure = jitted._flat(args, kwargs, content)
         self.leaves: list[Any] = known.leaves if known else [
             leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in self.given
         ]
-        reached = jitted._reach()
-        jitted._structures = Structure.count
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         content.close()
         self.contents = (reached, content) if content.records else (reached,)
-        self.constants = reached.constants + content.constants
-        self.moving = reached.moving | {len(reached.constants) + k for k in content.moving}
+        self.values = reached.values + content.values
+        self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
+        self.cells = {id(x.cell): k for k, x in reversed([*enumerate(self.values)]) if isinstance(x, Array)}
         objects = tuple([None if type(key) is tuple and key[0] is int else key for key in self.statics])
         self.kind = (jitted._number(reached.key), self.structure, objects, content.key)
 
+    def states(self, more: set[int]) -> set[int]:
+        """Cells (by id) that the trace knows by themselves, so that arguments which show them are no inputs."""
+        return more | self.cells.keys()
+
     def key(self, states: set[int], moving: Collection[int]) -> Any:
-        """What a program is found by. moving: ints and constants that each call tells."""
-        constants: list[Any] = []
-        for k, x in enumerate(self.constants, len(self.leaves)):
+        """What a program is found by. states: cells that are no values. moving: ints and constants that each call tells."""
+        values: list[Any] = []
+        same: dict[int, int] = {}
+        for k, x in enumerate(self.values):
             kind = type(x)
-            if k in moving and (kind is float or kind is int):
-                constants.append(kind)
+            if isinstance(x, Array):
+                first, cell = same.setdefault(id(x), k), self.cells[id(x.cell)]
+                values.append(first if first < k else (key_of(x), cell if cell < k else None))
+            elif k + len(self.leaves) in moving and (kind is float or kind is int):
+                values.append(kind)
             else:
-                constants.append((kind, repr(x) if kind is float or kind is complex else x))
-        return (*self.kind, _settings(), *_keys(self.leaves, self.statics, states, moving), *constants)
+                values.append((kind, repr(x) if kind is float or kind is complex else x))
+        return (*self.kind, _settings(), *_keys(self.leaves, self.statics, self.cells, states, moving), *values)
 
     def like(self, states: set[int]) -> Any:
         """What calls have in common whose objects differ."""
-        keys = zip(self.leaves, _keys(self.leaves, self.statics, states, ()), strict=True)
+        keys = zip(self.leaves, _keys(self.leaves, self.statics, self.cells, states, ()), strict=True)
         return (self.structure, *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else key for x, key in keys])
 
     def named(self) -> list[Any]:
-        """A name for each constant."""
+        """A name for each value."""
         return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
 
 
@@ -342,13 +354,15 @@ def _as_array(x: Any) -> Array:
     return x if isinstance(x, Array) else concrete(x)
 
 
-def _keys(leaves: list[Any], statics: list[Any], states: set[int], moving: Collection[int]) -> list[Any]:
+def _keys(
+    leaves: list[Any], statics: list[Any], cells: Mapping[int, int], states: set[int], moving: Collection[int],
+) -> list[Any]:
     """The key of each leaf. statics : of those that are static. moving : ints that each call tells."""
     seen: dict[int, int] = {}
     keys: list[Any] = []
     for k, leaf in enumerate(leaves):
-        if isinstance(leaf, Array) and id(leaf.cell) in states:
-            keys.append((_State, id(leaf.cell), path_key(leaf)))
+        if isinstance(leaf, Array) and (id(leaf.cell) in cells or id(leaf.cell) in states):
+            keys.append((_State, cells.get(id(leaf.cell), id(leaf.cell)), path_key(leaf), type(leaf)))
         elif isinstance(leaf, Array):
             first = seen.setdefault(id(leaf), k)
             node = leaf.node

@@ -1,8 +1,8 @@
 """Records: what an object, a container or the variables of functions held, and whether they still hold it.
 
-A record has an owner, names and, for each name, a value. Numbers, strings and the like among the values, and those in tuples
-among them, are its *constants*: ``paths`` says where each is. A record whose constants alone have changed is renewed; any
-other change is one of structure.
+A record has an owner, names and, for each name, a value. Arrays and constants (numbers, strings and the like) among the values,
+and those in tuples among them, are its *leaves*: ``paths`` says where each is. A record whose leaves alone have changed is
+renewed; any other change is one of structure.
 """
 
 from __future__ import annotations
@@ -11,27 +11,29 @@ import hashlib
 import types
 from collections import deque
 from collections.abc import Iterable, Sequence
-from operator import attrgetter, is_
+from operator import attrgetter, is_, itemgetter
 from typing import Any, ClassVar
 
 import numpy as np
 
+from weft.array import Array
 from weft.devices.warm import Watched
 from weft.given import Given
+from weft.transforms.tree import attributes_of, slots_of
 
 MISSING: Any = object()  # the value of a variable that is not bound
 CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None)))
-LONGEST = 16  # constants in a tuple; a longer tuple is compared as a whole
+LONGEST = 16  # leaves in a tuple; a longer tuple is compared as a whole
 _content = attrgetter("cell_contents")
 
-Form = Any  # True for a constant; (type of tuple, forms of its items) for a tuple of constants
+Form = Any  # True for a leaf; (type of tuple, forms of its items) for a tuple of leaves
 Path = tuple[int, tuple[int, ...]]  # number of the value, and the way into its tuples
 
 
 def form_of(value: Any) -> Form | None:
-    """Return the form of a constant or of a tuple of constants, None of anything else."""
+    """Return the form of a leaf or of a tuple of leaves, None of anything else."""
     kind = type(value)
-    if kind in CONSTANTS or kind is Given:
+    if kind in CONSTANTS or kind is Given or isinstance(value, Array):
         return True
     if not issubclass(kind, tuple) or not 0 < len(value) <= LONGEST:
         return None
@@ -40,7 +42,7 @@ def form_of(value: Any) -> Form | None:
 
 
 def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
-    """Yield the way to each constant of a form."""
+    """Yield the way to each leaf of a form."""
     if form is True:
         yield ()
         return
@@ -50,19 +52,27 @@ def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
 
 
 def at(value: Any, way: tuple[int, ...]) -> Any:
-    """Return the constant to which ``way`` leads; another thread may be tracing with a run-time number in its place."""
+    """Return the leaf to which ``way`` leads; another thread may be tracing with a run-time number in its place."""
     for k in way:
         value = value[k]
     return value.value if type(value) is Given else value
 
 
 def same_constant(a: Any, b: Any) -> bool:
-    """Whether two constants are one and the same to a program: there are two zeros, and NaN."""
-    return a is b or (type(a) is type(b) and (repr(a) == repr(b) if type(a) is float or type(a) is complex else a == b))
+    """Whether two leaves are one and the same to a program: there are two zeros, and NaN."""
+    if a is b:
+        return True
+    kind = type(a)
+    return kind is type(b) and kind in CONSTANTS and (repr(a) == repr(b) if kind is float or kind is complex else a == b)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether there are no run-time numbers in a leaf or a tuple of leaves."""
+    return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) is not Given
 
 
 def replaced(value: Any, changes: dict[tuple[int, ...], Any], way: tuple[int, ...] = ()) -> Any:
-    """Return ``value`` with other constants where the ways lead."""
+    """Return ``value`` with other leaves where the ways lead."""
     if way in changes:
         return changes[way]
     if not isinstance(value, tuple):
@@ -79,7 +89,7 @@ def tuple_of(kind: Any, parts: Sequence[Any]) -> Any:
 class Record:
     """What one owner held. Subclasses say how its names and values are read, and how a value is set.
 
-    paths : where its constants are
+    paths : where its leaves are
     deep : whether it belongs to an object, and not to variables
     """
 
@@ -98,7 +108,7 @@ class Record:
 
     def put(self, k: int, value: Any) -> None:
         """Set the value of number ``k``."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} sets no values")
 
     def place(self, k: int) -> tuple[int, Any]:
         """Return what tells the value of number ``k`` from all others."""
@@ -109,11 +119,11 @@ class Record:
         names, values = self.read()
         return _alike(names, self.names) and _alike(values, self.values)
 
-    def constants(self) -> list[Any]:
+    def leaves(self) -> list[Any]:
         return [at(self.values[k], way) for k, way in self.paths]
 
     def renewed(self) -> Record | None:
-        """Return a record of what the owner holds now, None if more than constants has changed."""
+        """Return a record of what the owner holds now, None if more than leaves has changed."""
         names, values = self.read()
         if not _alike(names, self.names) or len(values) != len(self.values):
             return None
@@ -212,10 +222,8 @@ class ObjectRecord(Record):
     __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
-        x = self.owner
-        attributes = getattr(x, "__dict__", {})
-        slots = [name for name in slots_of(type(x)) if hasattr(x, name)]
-        return (*attributes, *slots), (*attributes.values(), *[getattr(x, name) for name in slots])
+        attributes = attributes_of(self.owner)
+        return tuple(attributes), tuple(attributes.values())
 
     def put(self, k: int, value: Any) -> None:
         name, attributes = self.names[k], getattr(self.owner, "__dict__", {})
@@ -290,14 +298,23 @@ def _held_by(cell: types.CellType) -> Any:
 class VariablesRecord(Record):
     """Global variables: ``owner`` is the dict of a Python module, ``names`` are those that functions name."""
 
-    __slots__ = ()
+    __slots__ = ("_getter",)
+
+    _getter: Any
 
     def read(self) -> tuple[tuple, tuple]:
         get = self.owner.get
         return self.names, tuple([get(name, MISSING) for name in self.names])
 
     def unchanged(self) -> bool:
-        return all(map(is_, map(self.owner.get, self.names), self.values))
+        try:
+            found = self._getter(self.owner)
+        except AttributeError:
+            self._getter = itemgetter(*self.names, self.names[0])  # of one name alone it would give no tuple
+            return self.unchanged()
+        except KeyError:
+            return False
+        return all(map(is_, found, self.values))
 
     def put(self, k: int, value: Any) -> None:
         self.owner[self.names[k]] = value
@@ -325,11 +342,6 @@ def _alike(now: Sequence[Any], before: Sequence[Any]) -> bool:
 def _rows_of_dict(x: dict, names: tuple, values: tuple) -> list[Watched]:
     rows: list[Watched] = [("keys", x, len(names), None)]
     return rows + [("next", x, name, value) for name, value in zip(names, values, strict=True)]
-
-
-def slots_of(kind: type) -> tuple[str, ...]:
-    """Return the names of the attributes that a class keeps in slots."""
-    return tuple([n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)])
 
 
 def record_for(x: Any) -> type[Record] | None:

@@ -11,7 +11,8 @@ leaf, static, same, or base (k): the cell of which an argument is a view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,9 @@ from weft.array import Array
 from weft.convert import as_node
 from weft.given import Given
 from weft.graph.node import Node
+from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
+from weft.transforms.tree import attributes_of, has_structure, is_module
 from weft.views import Path, overlap
 
 End = tuple[str, Any]
@@ -55,6 +58,30 @@ class Ends:
             for k, path in views:
                 ends[k] = ("view", (("same", at[key]), path))
         return ends, {key: at[key] for key in alive if key in at}
+
+
+def is_made_in(trace: Trace, known: Collection[int] = ()) -> Callable[[Any], bool]:
+    """Return what says whether an object was made in a trace: it holds something of the trace, and is none that was ``known`` (by
+    id) before. Dataclasses are trees, and no such objects."""
+
+    def holds(x: Any, seen: set[int]) -> bool:
+        if isinstance(x, Array):
+            return trace.owns(x.cell)
+        if type(x) is Given:
+            return x.tape.open
+        if id(x) in seen or id(x) in known:
+            return False
+        seen.add(id(x))
+        parts: Iterable[Any] = x.values() if isinstance(x, dict) else x if isinstance(x, list | tuple) else ()
+        if _is_object(x) or dataclasses.is_dataclass(x):
+            parts = attributes_of(x).values()
+        return any([holds(part, seen) for part in parts])
+
+    return lambda x: id(x) not in known and not isinstance(x, Array) and _is_object(x) and holds(x, set())
+
+
+def _is_object(x: Any) -> bool:
+    return is_module(x) or (not dataclasses.is_dataclass(x) and (has_structure(x) or has_content(x)))
 
 
 def ends_of(results: Sequence[Any], handles: Mapping[int, int], owners: Mapping[int, End], inner: Trace) -> Ends:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,20 @@ from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholde
 from weft.look import materialise
 from weft.spelling import of_any_order
 from weft.transforms.content import Content
-from weft.transforms.object_numbers import Write, swapped
-from weft.transforms.results import End, ends_of
+from weft.transforms.object_state import swapped
+from weft.transforms.results import End, ends_of, is_made_in
 from weft.transforms.trace import JitTrace
-from weft.transforms.tree import flatten, is_container, is_module
+from weft.transforms.tree import flatten_results
+
+
+class Setting(NamedTuple):
+    """Something that a function sets: the numbers of a record and of its value, and the results that the value is made of."""
+
+    record: int
+    place: int
+    structure: Any
+    first: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -55,8 +65,8 @@ class Traced:
     survivors: list[tuple[Array, End, int]] = field(default_factory=list)  # the result that each is, or -1
     tape: Tape | None = None  # what is computed of run-time numbers at each call
     once: bool = False  # whether it is for this call alone
-    numbers: list[Write] = field(default_factory=list)  # constants of objects that the function sets
-    moving: tuple[int, ...] = ()  # the constants that the tape has slots for, behind those of the leaves
+    moving: tuple[int, ...] = ()  # the values of objects that the tape has slots for, behind those of the leaves
+    sets: tuple[Setting, ...] = ()  # what the function sets in objects; made of results behind those of the function
 
 
 def _kind(result: Any) -> type:
@@ -79,7 +89,7 @@ def trace(
     states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
     together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
     moving : numbers of int leaves of which each call tells the value, see ``weft/given.py``; other ints are static. Behind the
-        numbers of leaves come those of the constants in ``contents``
+        numbers of leaves come those of the values in ``contents``
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     contents : what the function and its arguments hold
     """
@@ -102,14 +112,14 @@ def traced_with(
             tape = traced.tape
             still = moving.difference(numbered(tape.static, len(leaves), traced.moving) if tape else ())
             made = any(kind == "leaf" and k >= len(leaves) for kind, k in traced.results)
-            if not still and not made and tape and not tape.nodes and not traced.numbers:
+            if not still and not made and tape and not tape.nodes:
                 traced.tape = None  # it would find what the key has told
             return traced, still, False
     return trace(f, leaves, rebuild, states, together, collect, (), contents), frozenset(), bool(moving)
 
 
 def numbered(slots: Collection[int], leaves: int, moving: Sequence[int]) -> list[int]:
-    """Return the numbers of leaves and constants for the first slots of a tape."""
+    """Return the numbers of leaves and values for the first slots of a tape."""
     return [slot if slot < leaves else leaves + moving[slot - leaves] for slot in slots]
 
 
@@ -168,7 +178,15 @@ def _traced(
         args, kwargs = rebuild(handles)
         out = f(*args, **kwargs)
         del args, kwargs
-        results, structure = flatten(out, modules=False) if is_container(out) and not is_module(out) else ([out], None)
+        known = {id(record.owner) for content in contents for record in content.records}
+        is_made = is_made_in(inner, known)
+        results, structure = flatten_results(out, is_made)
+        visible, sets = len(results), []
+        for record, place, value in swap.changes():
+            parts, shape = flatten_results(value, is_made)
+            sets.append(Setting(record, place, shape, len(results), len(parts)))
+            results += parts
+            del parts, value
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if isinstance(h, Array) and not h.weak}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
         found = ends_of(results, numbers, owners, inner)
@@ -180,15 +198,15 @@ def _traced(
         writes += [
             ("cell", cell, inner.nodes[key]) for key, cell in inner.written.items() if inner.nodes[key] is not before.get(key)
         ]
-        swap.end(done=True)
+        swap.restore(done=True)
         del handles, cells, seen, results, out
         alive = _alive(inner, collect)
         inner.tape.close()
         ends, places_of = found.settled(alive)
         kinds += [ndarray] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
-    traced = _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
-    traced.numbers, traced.moving = swap.writes, chosen
+    traced = _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows[:visible], structure, writes, survivors)
+    traced.moving, traced.sets = chosen, tuple(sets)
     return traced
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from weft.array import Array
 from weft.formats import INEXACT
+from weft.given import Given
 from weft.signals import uninterrupted
 
 _MODULES: set[type] = set()
@@ -71,8 +75,9 @@ def _holds_arrays(value: Any) -> bool:
 class _Rest:
     """What of a module is not a leaf. Equal for equal classes and attribute names."""
 
-    def __init__(self, cls: type, names: tuple[str, ...], others: dict[str, Any]) -> None:
-        self.cls, self.names, self.others = cls, names, others
+    def __init__(self, cls: type, names: tuple[str, ...], others: dict[str, Any], order: tuple[str, ...]) -> None:
+        """names : of the leaves. order : of all attributes"""
+        self.cls, self.names, self.others, self.order = cls, names, others, order
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Rest) and (self.cls, self.names) == (other.cls, other.names)
@@ -92,13 +97,13 @@ def _flatten_module(module: Any) -> tuple[list[Any], _Rest, tuple[str, ...]]:
         into = children if name not in buffers and _holds_arrays(value) else others
         into[name] = value
     names = tuple(children)
-    return [*children.values()], _Rest(type(module), names, others), names
+    return [*children.values()], _Rest(type(module), names, others, tuple(module.__dict__)), names
 
 
 def _unflatten_module(rest: Any, children: Any) -> Any:
     module: Any = object.__new__(rest.cls)
-    module.__dict__.update(rest.others)
-    module.__dict__.update(zip(rest.names, children, strict=True))
+    held = rest.others | dict(zip(rest.names, children, strict=True))
+    module.__dict__.update({name: held[name] for name in rest.order})
     return module
 
 
@@ -156,8 +161,109 @@ def flatten(tree: Any, modules: bool = True, ordered: bool = False) -> tuple[lis
 
 
 def unflatten(structure: Any, leaves: list[Any]) -> Any:
-    """The tree that :func:`flatten` took apart, with other leaves."""
-    return _optree().tree_unflatten(structure, leaves)
+    """The tree that :func:`flatten` or :func:`flatten_results` took apart, with other leaves."""
+    return structure.unflatten(leaves)
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    """Return the names of the attributes that a class keeps in slots."""
+    return tuple([n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)])
+
+
+def attributes_of(x: Any) -> dict[str, Any]:
+    """Return the attributes of an object, those in slots too."""
+    return getattr(x, "__dict__", {}) | {name: getattr(x, name) for name in slots_of(type(x)) if hasattr(x, name)}
+
+
+_LEAF = object()
+
+
+class _Made:
+    """An object of a result: its class and number, and a part for each attribute. A part is a leaf, a :class:`_Constant`, a tuple
+    (structure, parts) of a container, a number of an object that is there already, or an object."""
+
+    __slots__ = ("kind", "number", "parts")
+
+    def __init__(self, kind: type, number: int) -> None:
+        self.kind, self.number = kind, number
+        self.parts: dict[str, Any] = {}
+
+
+class _Constant:
+    """What an attribute holds that is no leaf."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Results:
+    """The structure of results in which there are objects that a function has made."""
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+    def unflatten(self, leaves: Iterable[Any]) -> Any:
+        return _built(self.part, iter(leaves), {})
+
+
+def _built(part: Any, leaves: Iterator[Any], made: dict[int, Any]) -> Any:
+    if part is _LEAF:
+        return next(leaves)
+    if type(part) is _Constant:
+        return part.value
+    if type(part) is tuple:
+        structure, parts = part
+        return structure.unflatten([_built(p, leaves, made) for p in parts])
+    if type(part) is int:
+        return made[part]
+    out: Any = object.__new__(part.kind)
+    made[part.number] = out
+    for name, inner in part.parts.items():
+        value = _built(inner, leaves, made)
+        if hasattr(out, "__dict__"):
+            out.__dict__[name] = value
+        else:
+            object.__setattr__(out, name, value)
+    return out
+
+
+def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = False) -> tuple[list[Any], Any]:
+    """As :func:`flatten` of what a function gives, but objects that it has made (``is_made``) are taken apart, too: all arrays,
+    objects and containers in their attributes are in the tree.
+
+    modules : whether other modules are trees of their float Arrays; else they are leaves, and so are run-time numbers
+    """
+    if not (is_container(tree) and (modules or not is_module(tree))) and not is_made(tree):
+        return [tree], None
+    leaves: list[Any] = []
+    numbers: dict[int, int] = {}
+    kept: list[Any] = []
+
+    def part_of(x: Any, inside: bool) -> Any:
+        if id(x) in numbers:
+            return numbers[id(x)]
+        if is_made(x):
+            made = _Made(type(x), len(numbers))
+            numbers[id(x)] = made.number
+            kept.append(x)
+            made.parts = {name: part_of(value, True) for name, value in attributes_of(x).items()}
+            return made
+        if is_container(x) and (modules or not is_module(x)):
+            found, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
+            return structure, [part_of(item, inside) for item in found]
+        if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) is not Given):
+            return _Constant(x)
+        leaves.append(x)
+        return _LEAF
+
+    part = part_of(tree, False)
+    if kept:
+        return leaves, Results(part)
+    return flatten(tree, modules=modules)
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:

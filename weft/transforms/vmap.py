@@ -21,8 +21,9 @@ from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import TABLE, bind, input_leaf
 from weft.look import look, proven
 from weft.transforms.aliases import check_writable, touch
+from weft.transforms.results import is_made_in
 from weft.transforms.trace import VmapTrace
-from weft.transforms.tree import flatten, is_container, is_module, unflatten
+from weft.transforms.tree import flatten, flatten_results, is_container, is_module, unflatten
 
 
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
@@ -77,7 +78,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]
             for m in given:
                 m.handle._trace = trace
             out = f(*called, **named)
-            leaves, structure = flatten(out) if is_container(out) else ([out], None)
+            leaves, structure = flatten_results(out, is_made_in(trace), modules=True)
             nodes = [as_node(leaf) for leaf in leaves if leaf is not None]
         places = _spread(out_axes, out, leaves, structure, f"vmap of {name}: out_axes")
         writes = [(cell, trace.nodes[key]) for key, cell in trace.written.items() if trace.nodes[key] is not trace.outer(cell)]

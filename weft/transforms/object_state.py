@@ -1,0 +1,193 @@
+"""What objects, containers and variables hold, as inputs and outputs of a traced function.
+
+While the function is traced, run-time numbers take the place of constants; what the function sets is noted and put back. Each
+call of the program then reads numbers and arrays where they are, and sets what the function sets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft.array import Array
+from weft.array.shapes import lies
+from weft.given import Given, Tape
+from weft.transforms.aliases import path_key
+from weft.transforms.content import Content
+from weft.transforms.records import Record, form_of, is_plain, replaced, same_constant, tuple_of
+
+_SWAPPING = threading.RLock()  # two traces must not find each other's numbers in one object
+
+
+class Swap:
+    """Run-time numbers in the place of constants, for the time of a trace."""
+
+    def __init__(self, contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> None:
+        """moving : numbers of values. first : the tape's slot for the first of them."""
+        self.records: list[Record] = [record for content in contents for record in content.records]
+        self._placed: dict[tuple[int, int], Any] = {}
+        slots = {k: first + n for n, k in enumerate(moving)}
+        changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
+        k = 0
+        for n, record in enumerate(self.records):
+            for at, (place, way) in enumerate(record.paths, k):
+                if at in slots:
+                    changes.setdefault((n, place), {})[way] = tape.number(_part(record.values[place], way), slots[at])
+            k += len(record.paths)
+        for (n, place), ways in changes.items():
+            value = replaced(self.records[n].values[place], ways)
+            self._placed[n, place] = value
+            self.records[n].put(place, value)
+
+    def changes(self) -> Iterator[tuple[int, int, Any]]:
+        """Yield what the function has set: the numbers of a record and of its value, and the value."""
+        for n, record in self._changed():
+            names, values = record.read()
+            if not record.names and len(values) != len(record.values):
+                continue  # a list that has grown: it is read while the function is traced, and then only
+            now = dict(zip(names or range(len(values)), values, strict=True))
+            for place, name in enumerate(record.names or range(len(record.values))):
+                value = now.get(name, record.values[place])
+                if value is not record.values[place] and value is not self._placed.get((n, place)):
+                    yield n, place, value
+
+    def restore(self, done: bool) -> None:
+        """Put back what was there; ``done``: the function has returned. What it has added stays, as plain numbers."""
+        for n, record in self._changed():
+            names, values = record.read()
+            fresh = type(record)(record.owner, names, values)
+            places = dict(zip(record.names or range(len(record.values)), range(len(record.values)), strict=True))
+            grown = not record.names and len(values) != len(record.values)
+            for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
+                place = places.get(name)
+                ours = place is not None and value is self._placed.get((n, place))
+                if place is not None and (ours or (done and not grown)):
+                    if value is not record.values[place]:
+                        record.put(place, record.values[place])
+                elif form_of(value) is not None and not is_plain(value):
+                    fresh.put(k, _plain(value))
+        self._placed.clear()
+
+    def _changed(self) -> Iterator[tuple[int, Record]]:
+        return ((n, record) for n, record in enumerate(self.records) if record.writable and not record.unchanged())
+
+
+def _part(value: Any, way: tuple[int, ...]) -> Any:
+    for k in way:
+        value = value[k]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    """A constant, or a tuple of constants, without run-time numbers; those that it held are static."""
+    if isinstance(value, tuple):
+        return tuple_of(type(value), [_plain(part) for part in value])
+    return value.told() if type(value) is Given else value
+
+
+@contextmanager
+def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
+    """Trace with run-time numbers in the place of the constants ``moving``."""
+    if moving:
+        _SWAPPING.acquire()
+    swap = None
+    try:
+        swap = Swap(contents, moving, tape, first)
+        yield swap
+    except BaseException:
+        if swap is not None:
+            swap.restore(done=False)
+        raise
+    finally:
+        if moving:
+            _SWAPPING.release()
+
+
+class Held:
+    """What a program was made for, beside arguments, and what that is now.
+
+    values : constants and arrays of objects, in the order of ``contents``
+    numbers : those of them that are run-time numbers
+    reached, seen : the first of ``contents``, which other calls may refresh, and its values
+    checks : what says of each record whether it is as it was
+    """
+
+    __slots__ = ("_aliases", "_arrays", "_moving", "_static", "checks", "contents", "numbers", "reached", "seen", "values")
+
+    def __init__(self, contents: Sequence[Content], moving: Sequence[int], still: Collection[int]) -> None:
+        """moving : numbers of values that the program reads. still : of values that may change, the program reads them or not"""
+        values = [x for content in contents for x in content.values]
+        self._moving = moving
+        self._arrays = [k for k, x in enumerate(values) if isinstance(x, Array)]
+        self._static = [k for k, x in enumerate(values) if k not in still and not isinstance(x, Array)]
+        self._aliases = aliases_of([values[k] for k in self._arrays])
+        self.take(contents)
+
+    def take(self, contents: Sequence[Content]) -> None:
+        """These are what function and arguments hold now."""
+        self.contents = tuple(contents)
+        self.reached, self.seen = contents[0], contents[0].values
+        self.checks = [unchanged for content in contents for unchanged in content.checks()]
+        self.values = values = [x for content in contents for x in content.values]
+        self.numbers = [values[k] for k in self._moving]
+
+    def refresh(self) -> bool:
+        """Read again what has changed. Return False where that needs another program."""
+        contents, before = self.contents, self.values
+        for content in contents:
+            if not content.refresh():
+                return False
+        now = [x for content in contents for x in content.values]
+        if not all([same_constant(before[k], now[k]) for k in self._static]):
+            return False
+        if not all([type(before[k]) is type(now[k]) for k in self._moving]):
+            return False
+        changed = [k for k in self._arrays if before[k] is not now[k]]
+        if changed:
+            if not all([_alike(before[k], now[k]) for k in changed]):
+                return False
+            if aliases_of([now[k] for k in self._arrays]) != self._aliases:
+                return False
+        self.take(contents)
+        return True
+
+    def rebound(self, before: Sequence[Any]) -> bool:
+        """Whether an array is another than among the values ``before``."""
+        return any([before[k] is not self.values[k] for k in self._arrays])
+
+    def same(self, contents: Sequence[Content]) -> bool:
+        """Whether these are contents of the same objects, with the same arrays."""
+        for mine, other in zip(self.contents, contents, strict=True):
+            if mine is not other and any([a.owner is not b.owner for a, b in zip(mine.records, other.records, strict=True)]):
+                return False
+        return not self.rebound([x for content in contents for x in content.values])
+
+    def of(self, contents: Sequence[Content]) -> Held:
+        """The same for other objects."""
+        out: Held = object.__new__(Held)
+        out._moving, out._arrays, out._static, out._aliases = self._moving, self._arrays, self._static, self._aliases
+        out.take(contents)
+        return out
+
+    def records(self) -> list[Record]:
+        return [record for content in self.contents for record in content.records]
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether one array may take the place of another."""
+    return type(a) is type(b) and a._base is None and b._base is None and key_of(a) == key_of(b)
+
+
+def key_of(x: Array) -> tuple[Any, ...]:
+    """What a program depends on of an array that an object holds."""
+    cell = x.cell
+    return (type(x), cell.shape, cell.dtype, lies(x), path_key(x))
+
+
+def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:
+    """For each array the numbers of the first that is the same, and of the first that shows the same cell."""
+    same: dict[int, int] = {}
+    cells: dict[int, int] = {}
+    return [(same.setdefault(id(x), k), cells.setdefault(id(x.cell), k)) for k, x in enumerate(arrays)]
