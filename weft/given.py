@@ -12,13 +12,13 @@ import math
 import operator
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.cell import Cell, traces
 from weft.formats import FLOATS, Format
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
-from weft.graph.primitives.table import scalar_leaf
+from weft.graph.primitives.table import constant, scalar_leaf
 
 MOST = 4096  # steps: what computes more than so many numbers in Python is static
 _ANY = object()
@@ -204,6 +204,10 @@ class Given:
     def __class__(self) -> type:  # so isinstance(i, int) is what it is without jit
         return type(self.value)
 
+    def node(self, dtype: Format) -> Node:
+        """The number as a node, which ``dtype`` can hold; outside of its trace a constant."""
+        return self.tape.node(self, dtype) if self.tape.open else constant(self.value, dtype)
+
     def told(self) -> Any:
         """The value itself; the argument becomes static."""
         if self.tape.open:
@@ -283,6 +287,12 @@ class Given:
         if any(isinstance(x, Cell) for x in (*inputs, *options.get("out", ()))):
             return NotImplemented  # weft's arrays answer
         return getattr(ufunc, method)(*map(asked, inputs), **{k: asked(v) for k, v in options.items()})
+
+
+class Slot(NamedTuple):
+    """A number that a tape gives, in what outlives its trace."""
+
+    slot: int
 
 
 def asked(x: Any) -> Any:

@@ -13,6 +13,7 @@ from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node
 from weft.errors import ShapeError, as_called, out_of_bounds, told
 from weft.formats import BOOL, INT64, INTEGERS
+from weft.given import Given, asked, computed, is_int
 from weft.graph.node import Node, Shape, topological
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
@@ -75,16 +76,13 @@ def select(index: Any, shape: Shape) -> Selection:
             continue
         n = shape[dim]
         if isinstance(item, slice):
-            first, stop, by = item.indices(n)
-            count = len(range(first, stop, by))
-            start.append(first if count else 0)
+            first, count, by = _span(item, n)
+            start.append(first)
             step.append(by)
             extent.append(count)
             final.append(count)
         elif plain:
-            if not -n <= item < n:
-                raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
-            start.append(item % n)
+            start.append(_position(item, n, dim, shape))
             step.append(1)
             extent.append(1)
         else:
@@ -103,7 +101,7 @@ def select(index: Any, shape: Shape) -> Selection:
     if tuple(final) != tuple(extent):
         path += (reshape_step(tuple(final)),)
     if plain:
-        return Selection(path, element=not final and all([type(i) is int for i in given]))
+        return Selection(path, element=not final and all(map(is_int, given)))
     axes = tuple(a for a, _ in advanced)
     indices = tuple(i for _, i in advanced)
     together: Shape | None = ()
@@ -118,6 +116,33 @@ def select(index: Any, shape: Shape) -> Selection:
         rest = len(final) - len(axes)
         order = (*range(lead, lead + first), *range(lead), *range(lead + first, lead + rest))
     return Selection(path, axes, indices, order)
+
+
+def _begin(a: Any, by: Any, n: int) -> int:
+    return slice(a, None, by).indices(n)[0]
+
+
+def _count(a: Any, b: Any, by: Any, n: int) -> int:
+    return len(range(*slice(a, b, by).indices(n)))
+
+
+def _span(item: slice, n: int) -> tuple[int, int, int]:
+    """Where a slice of ``n`` elements begins, how many it has, and its step. The beginning may be a run-time number."""
+    a, b, by = item.start, item.stop, asked(item.step)
+    if type(a) is Given or type(b) is Given:
+        count: Any = computed(_count, a, b, by, n)
+        count = count.here() if type(count) is Given else count
+        return computed(_begin, a, by, n) if count else 0, count, 1 if by is None else by
+    first, stop, by = slice(a, b, by).indices(n)
+    count = len(range(first, stop, by))
+    return first if count else 0, count, by
+
+
+def _place(k: int, n: int) -> int:
+    """A position counted from the front; where there is none, a call is traced again, and refused at the user's line."""
+    if not -n <= k < n:
+        raise IndexError
+    return k % n
 
 
 def as_ints(index: Any) -> Any:
@@ -164,7 +189,17 @@ def _known(node: Node) -> Any:
 def plain(index: Any, shape: Shape) -> Selection | None:
     """As :func:`select`, of an index of integers and slices, which is read once for each shape; None of another one."""
     parts = _parts(index)
-    return None if parts is None else _at(parts, shape)
+    if parts is not None:
+        return _at(parts, shape)
+    if LOCAL.trace is None or not _has_run_time_numbers(index):
+        return None
+    chosen = select(index, shape)
+    return None if chosen.axes else chosen
+
+
+def _has_run_time_numbers(index: Any) -> bool:
+    items = index if type(index) is tuple else (index,)
+    return any([Given in map(type, (x.start, x.stop) if type(x) is slice else (x,)) for x in items])
 
 
 def _parts(index: Any) -> tuple | None:
@@ -281,7 +316,7 @@ def mask_of(index: Any, shape: Shape) -> Node | None:
 
 def _item(item: Any) -> Any:
     """One part of an index: None, Ellipsis, slice, int, or an integer or boolean array."""
-    if item is None or item is Ellipsis or type(item) is int or isinstance(item, Cell | Node):
+    if item is None or item is Ellipsis or is_int(item) or isinstance(item, Cell | Node):
         return item
     if isinstance(item, slice):
         return slice(*(None if p is None else _bound(p) for p in (item.start, item.stop, item.step)))
@@ -303,6 +338,8 @@ def _item(item: Any) -> Any:
 
 
 def _bound(part: Any) -> int:
+    if is_int(part):
+        return part
     try:
         return operator.index(part)
     except TypeError:
@@ -358,12 +395,18 @@ def _positions(mask: Any, shape: Shape, dim: int) -> tuple[np.ndarray, ...]:
     return np.nonzero(look(mask.node) if isinstance(mask, Cell) else mask)  # type: ignore[attr-defined]
 
 
+def _position(item: Any, n: int, dim: int, shape: Shape) -> Any:
+    """The place of an integer among ``n``, a run-time number of one that is such."""
+    if not -n <= (item.value if type(item) is Given else item) < n:
+        raise IndexError(f"index {asked(item)} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
+    return computed(_place, item, n)
+
+
 def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
     """An index array as a node; positions out of range are refused: at once where they are at hand, else by who reads them."""
     if isinstance(item, int):
-        if not -n <= item < n:
-            raise IndexError(f"index {item} is out of bounds for axis {dim} with size {n} (array of shape {shape})")
-        return constant(item % n, INT64)
+        place = _position(item, n, dim, shape)
+        return place.node(INT64) if type(place) is Given else constant(place, INT64)
     if isinstance(item, Cell | Node):
         node = item if isinstance(item, Node) else item.node  # type: ignore[attr-defined]
         if node.dtype not in INTEGERS:

@@ -2,11 +2,13 @@
 
 Other readings are the real and the imaginary parts of complex numbers, and the bytes as another dtype. Reading follows the path
 forwards; writing goes back along it, each step put back functionally.
+
+Inside a jitted function a slice may begin at a run-time number (``Given``). It is read by a gather and written by a scatter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -16,7 +18,8 @@ from weft import execute, small
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
-from weft.formats import COMPLEX, Format
+from weft.formats import COMPLEX, INT64, Format
+from weft.given import Given, Slot
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
@@ -27,12 +30,17 @@ Path = tuple[ViewStep, ...]
 REAL: Path = (("real", {}),)
 IMAG: Path = (("imag", {}),)
 NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
+_RUN_TIME = frozenset((Given, Slot))  # what a slice may begin at beside ints
 _OTHER = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to what is not there
 
 
 def follow(node: Node, path: Path) -> Node:
     """What the path shows of ``node``. Its steps fit each other, so no rule is asked."""
     if not path:
+        return node
+    if _starts_at_run_time(path):
+        for step in path:
+            node = _shown(node, step)
         return node
     if small.wanted():
         if node.value is None and _part(node, path):
@@ -55,6 +63,8 @@ def follow(node: Node, path: Path) -> Node:
 def _shown(node: Node, step: ViewStep) -> Node:
     """What one step shows of ``node``."""
     name, params = step
+    if name == "slice" and _starts_at_run_time((step,)):
+        return _Window(node, params).read()
     if name == "view":
         return _viewed(node, params["dtype"], params["shape"])
     if name == "none":
@@ -126,7 +136,9 @@ def put(node: Node, path: Path, value: Node) -> Node:
     for step in path[:-1]:
         seen.append(_shown(seen[-1], step))
     for (name, params), behind in zip(reversed(path), reversed(seen), strict=True):
-        if name == "slice":
+        if name == "slice" and _starts_at_run_time(((name, params),)):
+            value = _Window(behind, params).written(value)
+        elif name == "slice":
             value = bind(TABLE["slice_set"], behind, value, start=params["start"], step=params["step"])
         elif name == "reshape":
             value = bind(TABLE["reshape"], value, shape=behind.shape)
@@ -141,6 +153,77 @@ def put(node: Node, path: Path, value: Node) -> Node:
         else:
             value = bind(TABLE["permute"], value, axes=inverse(params["axes"]))
     return value
+
+
+def _starts_at_run_time(path: Path) -> bool:
+    return any([name == "slice" and not _RUN_TIME.isdisjoint(map(type, params["start"])) for name, params in path])
+
+
+def with_starts(path: Path, start: Callable[[Any], Any]) -> Path:
+    """The path with ``start`` of what its slices begin at, where that is a run-time number."""
+    if not _starts_at_run_time(path):
+        return path
+    out = []
+    for name, params in path:
+        if name == "slice":
+            params = {**params, "start": tuple([start(s) if type(s) in _RUN_TIME else s for s in params["start"]])}
+        out.append((name, params))
+    return tuple(out)
+
+
+class _Window:
+    """A slice that begins at run-time numbers along some axes; along the others it has been taken."""
+
+    def __init__(self, node: Node, params: dict[str, Any]) -> None:
+        self.shape, self.step = params["shape"], params["step"]
+        starts = params["start"]
+        self.axes = tuple([axis for axis, start in enumerate(starts) if type(start) is Given])
+        self.long = [axis for axis in self.axes if self.shape[axis] != 1]
+        self.node = node
+        self.rest = {
+            "start": tuple([0 if axis in self.axes else start for axis, start in enumerate(starts)]),
+            "step": tuple([1 if axis in self.axes else step for axis, step in enumerate(self.step)]),
+            "shape": tuple([node.shape[axis] if axis in self.axes else n for axis, n in enumerate(self.shape)]),
+        }
+        self.inner = node if self.rest["shape"] == node.shape else bind(TABLE["slice"], node, **self.rest)
+        self.indices = [self._index(axis, starts[axis]) for axis in self.axes]
+
+    def _index(self, axis: int, start: Given) -> Node:
+        first = start.node(INT64)
+        if axis not in self.long:
+            return first
+        count = self.shape[axis]
+        along = bind(TABLE["iota"], shape=(count,), dtype=INT64, axis=0)
+        if self.step[axis] != 1:
+            along = bind(TABLE["multiply"], along, constant(self.step[axis], INT64))
+        behind = len(self.long) - 1 - self.long.index(axis)
+        return bind(TABLE["reshape"], bind(TABLE["add"], along, first), shape=(count, *(1,) * behind))
+
+    def read(self) -> Node:
+        out = bind(TABLE["gather"], self.inner, *self.indices, axes=self.axes)
+        order = inverse(self._order())
+        if order != tuple(range(len(order))):
+            out = bind(TABLE["permute"], out, axes=order)
+        return out if out.shape == self.shape else bind(TABLE["reshape"], out, shape=self.shape)
+
+    def written(self, value: Node) -> Node:
+        """The node with ``value`` in this place."""
+        order = self._order()
+        kept = tuple([self.shape[axis] for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long])
+        if value.shape != kept:
+            value = bind(TABLE["reshape"], value, shape=kept)
+        if order != tuple(range(len(order))):
+            value = bind(TABLE["permute"], value, axes=order)
+        mode = "own" if self.long else "set"  # nothing is written twice
+        out = bind(TABLE["scatter"], self.inner, value, *self.indices, axes=self.axes, mode=mode)
+        if self.inner is self.node:
+            return out
+        return bind(TABLE["slice_set"], self.node, out, start=self.rest["start"], step=self.rest["step"])
+
+    def _order(self) -> tuple[int, ...]:
+        """The axes that are left, those of the gather in front: numbers among the axes that are left as the user sees them."""
+        left = [axis for axis in range(len(self.shape)) if axis not in self.axes or axis in self.long]
+        return tuple([left.index(axis) for axis in (*self.long, *[axis for axis in left if axis not in self.axes])])
 
 
 def inverse(axes: Sequence[int]) -> tuple[int, ...]:
@@ -265,6 +348,8 @@ def overlap(shape: Shape, dtype: Format, first: Path, second: Path) -> bool:
 
 def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
     """What the path shows, as NumPy's view of ``memory``; None where NumPy would have to copy (the cell lies otherwise)."""
+    if _starts_at_run_time(path):
+        return None
     for name, params in path:
         if name == "slice":
             places = zip(params["start"], params["step"], params["shape"], strict=True)

@@ -25,9 +25,10 @@ from weft.placed import Placed
 from weft.transforms import warm
 from weft.transforms.content import Content
 from weft.transforms.object_state import Held
-from weft.transforms.results import End
+from weft.transforms.results import End, needs_numbers
 from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import structure_changed, unflatten
+from weft.views import Path, with_starts
 
 MISS = object()
 # what a result is, see ``results.py``: an output, an input's content, or what exists already (the object, or the leaf's number);
@@ -93,7 +94,7 @@ class Entry:
         self._tape = traced.tape
         self._sets = traced.sets
         self._ints = any([k < len(leaves) for k in moving])
-        self._more = self._tape is not None or any([kind == "leaf" and k >= len(leaves) for kind, k in traced.results])
+        self._more = self._tape is not None or needs_numbers(traced.results, len(leaves))
         self._played: tuple[Any, Any] = (None, None)  # numbers of objects, and what the tape makes of them
         self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
         self._run = run
@@ -454,7 +455,7 @@ class Entry:
             else:
                 out.append(leaves[k] if kind == LEAF else k)
         for same, j, what in self._later:
-            out[j] = out[what] if same else _owner(what[0], leaves, out)._view(what[1])
+            out[j] = out[what] if same else _owner(what[0], leaves, out)._view(_told(what[1], leaves))
         if self._sets:
             self._set(out)
         del out[self._visible :]
@@ -479,6 +480,11 @@ def _owner(end: End, leaves: Sequence[Any], out: list[Any]) -> Array:
     if kind == "static":
         return k
     return leaves[k] if kind == "leaf" else leaves[k].cell
+
+
+def _told(path: Path, numbers: Sequence[Any]) -> Path:
+    """A path whose slices begin where the numbers of this call say."""
+    return with_starts(path, lambda number: numbers[number.slot])
 
 
 def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:

@@ -20,12 +20,12 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import as_node
-from weft.given import Given
+from weft.given import Given, Slot
 from weft.graph.node import Node
 from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
 from weft.transforms.tree import attributes_of, has_structure, is_module
-from weft.views import Path, overlap
+from weft.views import Path, overlap, with_starts
 
 End = tuple[str, Any]
 
@@ -58,6 +58,13 @@ class Ends:
             for k, path in views:
                 ends[k] = ("view", (("same", at[key]), path))
         return ends, {key: at[key] for key in alive if key in at}
+
+
+def needs_numbers(ends: Sequence[End], leaves: int) -> bool:
+    """Whether results are made of run-time numbers, beside int arguments that are returned."""
+    views = [what[1] for kind, what in ends if kind == "view"]
+    starts = [start for path in views for name, params in path if name == "slice" for start in params["start"]]
+    return any([type(start) is Slot for start in starts]) or any([kind == "leaf" and what >= leaves for kind, what in ends])
 
 
 def is_made_in(trace: Trace, known: Collection[int] = ()) -> Callable[[Any], bool]:
@@ -114,6 +121,7 @@ def _end(
     if first != k:
         return ("same", first), result.node
     base = result._base
+    path = () if base is None else with_starts(result._path, lambda x: Slot(x.slot) if x.tape.open else x.value)
     if base is None:
         if result.weak:  # the float64 number it is
             return ("node", result._node), result._node
@@ -121,10 +129,10 @@ def _end(
             return ("node", result.node), result.node
         return ("static", result), result
     if id(base) in owners:
-        return ("view", (owners[id(base)], result._path)), result.node
+        return ("view", (owners[id(base)], path)), result.node
     if not inner.owns(base):
-        return (("view", (("static", base), result._path)) if inner.owns(result) else ("static", result)), result.node
-    found._views.setdefault(id(base), []).append((k, result._path))
+        return (("view", (("static", base), path)) if inner.owns(result) else ("static", result)), result.node
+    found._views.setdefault(id(base), []).append((k, path))
     found._bases[id(base)] = base.node
     return ("node", result.node), result.node
 

@@ -24,7 +24,7 @@ from weft.look import materialise
 from weft.spelling import of_any_order
 from weft.transforms.content import Content
 from weft.transforms.object_state import swapped
-from weft.transforms.results import End, ends_of, is_made_in
+from weft.transforms.results import End, ends_of, is_made_in, needs_numbers
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten_results
 
@@ -111,8 +111,7 @@ def traced_with(
         else:
             tape = traced.tape
             still = moving.difference(numbered(tape.static, len(leaves), traced.moving) if tape else ())
-            made = any(kind == "leaf" and k >= len(leaves) for kind, k in traced.results)
-            if not still and not made and tape and not tape.nodes:
+            if not still and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
                 traced.tape = None  # it would find what the key has told
             return traced, still, False
     return trace(f, leaves, rebuild, states, together, collect, (), contents), frozenset(), bool(moving)
