@@ -7,7 +7,7 @@ itself (as a shape, in a format) it is part of the key again, for good.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from weft.recent import Recent
@@ -22,13 +22,14 @@ class Numbers:
 
     values : of numbers that have been the same so far
     moving : those that each call tells
-    pinned : those that were such, and are part of the key now
+    pinned : those that were such and are part of the key now, each with the line that needs its value
     """
 
     __slots__ = ("first", "moving", "pinned", "values")
 
     def __init__(self, first: int, moving: frozenset[int]) -> None:
-        self.first, self.moving, self.pinned = first, moving, frozenset[int]()
+        self.first, self.moving = first, moving
+        self.pinned: dict[int, str] = {}
         self.values: dict[int, Any] = {}
 
     def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
@@ -49,9 +50,9 @@ class Numbers:
         else:
             self.values[k] = new
 
-    def pin(self, numbers: Collection[int]) -> None:
+    def pin(self, numbers: Mapping[int, str]) -> None:
         """These are part of the key from now on."""
-        self.pinned |= self.moving.intersection(numbers)
+        self.pinned |= {k: line for k, line in numbers.items() if k in self.moving}
         self.moving = self.moving.difference(numbers)
 
 

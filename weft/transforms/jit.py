@@ -28,12 +28,13 @@ from weft.placed import Placed
 from weft.recent import Recent
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
+from weft.transforms.causes import Causes, left_behind
 from weft.transforms.content import Content, has_content
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.landing import landed
 from weft.transforms.object_state import key_of
-from weft.transforms.records import DictRecord, ListRecord
+from weft.transforms.records import DictRecord, ListRecord, Record
 from weft.transforms.traced import Traced, concrete, is_static, numbered, trace, traced_with
 from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
 
@@ -66,6 +67,7 @@ class Jitted:
         self._skipped: dict[int, Any] = {}  # by id: lists and dicts that are variables and grow while the function is traced
         self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
         self._warned = False
+        self._causes = Causes()
         self._alike = Recent(KINDS)  # by kind of arguments: keys that differ in what objects hold
         self._states: set[int] = set()  # cells that entries read or write beside their arguments, where something is written
         self._alive: list[Any] = []  # these cells: no other object may get their numbers
@@ -141,11 +143,12 @@ class Jitted:
         if together and not traced.bases or any(isinstance(x, Array) and id(x.cell) in captured - states for x in leaves):
             states = states | captured
             together = shared(leaves, written, states)
+            numbers.pin(traced.needed)
             traced, still, _ = traced_with(still, self.f, leaves, call.rebuild, states, together, collect, call.contents)
-        if still != moving:
-            numbers.pin(moving - still)
-        if self._grown(call):
-            call, still = self._without_grown(call, still)
+        numbers.pin(traced.needed)
+        grown = self._grown(call)
+        if grown:
+            call, numbers, still = self._without(grown, call, traced, numbers, still)
         key = call.key(states - call.cells.keys(), still)
         if written:
             self._writing.put(key, written)
@@ -163,13 +166,16 @@ class Jitted:
             self._leaky.put(like, leaks + 1)
             if leaks >= 2 and not self._warned:
                 self._warned = True
-                warn(_LEFT.format(getattr(self.f, "__name__", type(self.f).__name__)))
+                warn(left_behind(self.f, call, traced))
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
         if self._keep(like, key, entry) > VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
         self._last = entry if entry.quick else None
+        told = self._causes.note(self.f, call, key, numbers.pinned, traced)
+        if told is not None:
+            warn(told)
         return out
 
     def _keep(self, like: Any, key: Any, entry: Entry) -> int:
@@ -193,16 +199,25 @@ class Jitted:
         records = [record for content in call.contents for record in content.records if not record.deep]
         return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
-    def _without_grown(self, call: _Call, still: frozenset[int]) -> tuple[_Call, frozenset[int]]:
+    def _without(
+        self, grown: list[Any], call: _Call, traced: Traced, numbers: Numbers, still: frozenset[int],
+    ) -> tuple[_Call, Numbers, frozenset[int]]:
         """What such lists and dicts hold does not count: it is read while the function is traced, and then only."""
-        self._skipped |= {id(x): x for x in self._grown(call)}
-        before = call.named()
+        self._skipped |= {id(x): x for x in grown}
         self._reached = None
-        call = _Call(self, call.args, call.kwargs, call)
-        first = len(call.leaves)
-        places = {name: first + k for k, name in enumerate(call.named())}
-        moved = {k: places.get(before[k - first]) if k >= first else k for k in still}
-        return call, frozenset([k for k in moved.values() if k is not None])
+        less = _Call(self, call.args, call.kwargs, call)
+        first, before = len(call.leaves), call.named()
+        values = {name: k for k, name in enumerate(less.named())}
+        if not all([before[k] in values for k in traced.moving]):
+            return call, numbers, still  # it is traced again, with these as constants
+        traced.moving = tuple([values[before[k]] for k in traced.moving])
+        still = frozenset([first + values[before[k - first]] if k >= first else k for k in still])
+        records, places = call.records(), less.places()
+        named = [(records[s.record].place(s.place), s) for s in traced.sets]
+        traced.sets = tuple([s._replace(record=places[name][0], place=places[name][1]) for name, s in named if name in places])
+        numbers = numbers_of(self._numbers, less.kind, less.leaves, less.values, less.moving)
+        numbers.moving |= still
+        return less, numbers, still
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
@@ -307,9 +322,16 @@ class _Call:
         keys = zip(self.leaves, _keys(self.leaves, self.statics, self.cells, states, ()), strict=True)
         return (self.structure, *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else key for x, key in keys])
 
+    def records(self) -> list[Record]:
+        return [record for content in self.contents for record in content.records]
+
     def named(self) -> list[Any]:
         """A name for each value."""
         return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
+
+    def places(self) -> dict[Any, tuple[int, int]]:
+        """The number of the record, and that in the record, of what lies at each place."""
+        return {record.place(k): (n, k) for n, record in enumerate(self.records()) for k in range(len(record.values))}
 
 
 _slow = Jitted.__call__
@@ -328,12 +350,6 @@ def _run_of(traced: Traced) -> Run | Placed:
     first = len(traced.arrays) + len(traced.scalars)
     arrays = [*graph.inputs[: len(traced.arrays)], *graph.inputs[first:]]
     return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays))
-
-
-_LEFT = (
-    "{} leaves arrays behind at each call (in an attribute, a global, a list or a dict): it is traced again each time, which is "
-    "slow. Return them, or write into an array that exists, with `a[...] = value`; attributes of a Module are written so"
-)
 
 
 class _State:

@@ -181,9 +181,9 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def key_of(x: Array) -> tuple[Any, ...]:
-    """What a program depends on of an array that an object holds."""
-    cell = x.cell
-    return (type(x), cell.shape, cell.dtype, lies(x), path_key(x))
+    """What a program depends on of an array that an object holds: shape and dtype of its cell, and how it shows that."""
+    node = x.cell.node
+    return node.shape, node.dtype, type(x), lies(x), path_key(x)
 
 
 def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -67,6 +67,7 @@ class Traced:
     once: bool = False  # whether it is for this call alone
     moving: tuple[int, ...] = ()  # the values of objects that the tape has slots for, behind those of the leaves
     sets: tuple[Setting, ...] = ()  # what the function sets in objects; made of results behind those of the function
+    needed: Mapping[int, str] = field(default_factory=dict)  # numbers that have to be static, and the lines that say so
 
 
 def _kind(result: Any) -> type:
@@ -110,16 +111,19 @@ def traced_with(
             pass  # an error of the function's own comes again, and is no consequence of this one
         else:
             tape = traced.tape
-            still = moving.difference(numbered(tape.static, len(leaves), traced.moving) if tape else ())
+            traced.needed = numbered(tape.static, len(leaves), traced.moving) if tape else {}
+            still = moving.difference(traced.needed)
             if not still and tape and not tape.nodes and not needs_numbers(traced.results, len(leaves)):
                 traced.tape = None  # it would find what the key has told
             return traced, still, False
-    return trace(f, leaves, rebuild, states, together, collect, (), contents), frozenset(), bool(moving)
+    traced = trace(f, leaves, rebuild, states, together, collect, (), contents)
+    traced.needed = dict.fromkeys(moving, "")
+    return traced, frozenset(), bool(moving)
 
 
-def numbered(slots: Collection[int], leaves: int, moving: Sequence[int]) -> list[int]:
-    """Return the numbers of leaves and values for the first slots of a tape."""
-    return [slot if slot < leaves else leaves + moving[slot - leaves] for slot in slots]
+def numbered(slots: Mapping[int, str], leaves: int, moving: Sequence[int]) -> dict[int, str]:
+    """Return what a tape says of its first slots by the numbers of leaves and values."""
+    return {slot if slot < leaves else leaves + moving[slot - leaves]: line for slot, line in slots.items()}
 
 
 @contextmanager

@@ -1,0 +1,272 @@
+"""Why a jitted function is traced again: what has changed since it was traced before, in one sentence for the user.
+
+A cause is told when it has come for the third time. Until then it may be the last smaller batch, or a switch to evaluation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from weft.array import Array
+from weft.errors import short
+from weft.graph.origin import file_name, user_line
+from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
+from weft.transforms.traced import Traced, numbered
+
+OFTEN = 3  # times that a function is traced again for one cause before the user is told
+
+
+class Cause(NamedTuple):
+    """What has changed: its name, what it was and is, and what to do about it."""
+
+    name: str
+    old: str
+    new: str
+    advice: str
+
+
+class Outline(NamedTuple):
+    """What is kept of a trace to compare the next one with: the parts of its key, and the names in each record."""
+
+    structure: Any
+    settings: Any
+    leaves: tuple[Any, ...]
+    values: tuple[Any, ...]
+    records: tuple[tuple[type, Any], ...]
+
+
+class Causes:
+    """Counts the causes for which one function was traced again."""
+
+    __slots__ = ("_before", "_counts")
+
+    def __init__(self) -> None:
+        self._before: Outline | None = None
+        self._counts: dict[str, int] = {}
+
+    def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: Traced) -> str | None:
+        """Compare a trace with the one before; the sentence for the user when a cause has come often.
+
+        call : the arguments and contents of this trace (``_Call`` of ``jit.py``), and its key
+        pinned : numbers whose value the function needs, each with the line that does
+        """
+        before, outline = self._before, _outline(call, key)
+        self._before = outline
+        if before is None or before.settings != outline.settings:  # the user has asked for other programs
+            return None
+        cause = _cause(f, before, outline, call, pinned, traced)
+        self._counts[cause.name] = count = self._counts.get(cause.name, 0) + 1
+        if count != OFTEN:
+            return None
+        change = f" (from {cause.old} to {cause.new})" if cause.old else ""
+        return f"{named(f)} is traced again each time {cause.name} changes{change}. {cause.advice}"
+
+
+def named(f: Callable) -> str:
+    """The name of a function, and where it stands."""
+    code = getattr(inspect.unwrap(f) if hasattr(f, "__wrapped__") else f, "__code__", None)
+    name = getattr(f, "__name__", type(f).__name__)
+    return f"{name}() ({file_name(code.co_filename)}:{code.co_firstlineno})" if code is not None else f"{name}()"
+
+
+def _cause(f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: Traced) -> Cause:
+    if before.structure != now.structure:
+        return _of_structure(argument_names(f, before.structure), argument_names(f, now.structure))
+    names = argument_names(f, call.structure)
+    for k, (old, new) in enumerate(zip(before.leaves, now.leaves, strict=True)):
+        if old != new:
+            cause = _of_leaf(names[k], old, new, call.leaves[k], pinned.get(k))
+            if cause is not None:
+                return cause
+    owners = list(owner_names(f, call))
+    if len(before.records) == len(now.records):
+        for (kind, old), (other, new), name in zip(before.records, now.records, owners, strict=True):
+            if kind is not other or old != new:
+                return _of_owner(name, kind is other, old, new)
+        places = list(place_names(f, call))
+        if len(before.values) == len(now.values) == len(places):
+            for k, (old, new) in enumerate(zip(before.values, now.values, strict=True)):
+                if old != new:
+                    cause = _of_leaf(places[k], old, new, call.values[k], pinned.get(k + len(call.leaves)))
+                    if cause is not None:
+                        return cause
+    if before != now:
+        advice = "Make these once, and change what they hold."
+        return Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)
+    conditions = numbered(traced.tape.conditions, len(call.leaves), traced.moving) if traced.tape else {}
+    for k, line in conditions.items():
+        name = names[k] if k < len(call.leaves) else list(place_names(f, call))[k - len(call.leaves)]
+        advice = "A program is made for each outcome; wf.where needs one for all."
+        return Cause(f"the outcome of a condition on {name} (in line {_line(line)})", "", "", advice)
+    advice = "Write into one array with `a[...] = value`."
+    return Cause("the shape or dtype of an array that it reads without being given it", "", "", advice)
+
+
+def _of_structure(before: list[str], now: list[str]) -> Cause:
+    fresh, gone = [n for n in now if n not in before], [n for n in before if n not in now]
+    name = "the structure of its arguments"
+    advice = "Give it the same arguments, with the same keys and lengths in the same order, at each call."
+    if fresh or gone:
+        return Cause(name, ", ".join(gone[:3]) or "without it", ", ".join(fresh[:3]) or "without it", advice)
+    return Cause(name, "", "", advice)
+
+
+def _of_leaf(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> Cause | None:
+    """The cause that an argument or a value is; None of an object, for what it holds is told instead."""
+    if isinstance(leaf, Array):
+        was, is_ = _array(old), _array(new)
+        if not was or not is_:
+            return Cause(f"which memory {name} shares", "", "", "Let it share memory with the same arrays at each call.")
+        what = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype" if was != is_ else "memory layout"
+        advice = "A program is made for each: keep to a few, by padding or by batches of one size."
+        return Cause(f"the {what} of {name}", was, is_, advice)
+    was, is_ = _constant(old), _constant(new)
+    if not was or not is_:
+        return None
+    if line is None:
+        advice = "It is a constant of the program: numbers may change from call to call, strings, bools and others may not."
+    else:
+        where = f"Line {_line(line)}" if line else "The function"
+        advice = (
+            f"{where} needs its value, as shapes, range(), formats, Python's math, lists and dicts do. Arithmetic, wf's functions "
+            "and indices of arrays take a number that changes."
+        )
+    return Cause(name, was, is_, advice)
+
+
+def _line(line: str) -> str:
+    file, _, number = line.rpartition(":")
+    return f"{file_name(file)}:{number}"
+
+
+def _constant(key: Any) -> str:
+    """The text of the key of a constant; empty of another key."""
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
+        return str(key[1]) if key[0] in (float, complex) else short(key[1])
+    return key.__name__ if isinstance(key, type) else ""
+
+
+def _array(key: Any) -> str:
+    """Dtype and shape of the key of an array; empty of one that shares memory with another."""
+    key = key[0] if isinstance(key, tuple) and len(key) == 2 else key  # a value's
+    return f"{key[1]}{list(key[0])}" if isinstance(key, tuple) and isinstance(key[0], tuple) else ""
+
+
+def _of_owner(name: str, same: bool, old: Any, new: Any) -> Cause:
+    if not same:
+        return Cause(f"the class of {name}", "", "", "Keep one object, and change what it holds.")
+    if isinstance(old, int) and isinstance(new, int):
+        return Cause(f"the length of {name}", str(old), str(new), "Keep its length: write into its items, or into an array.")
+    fresh = [repr(n) for n in new if n not in old] or [repr(n) for n in old if n not in new]
+    advice = f"Set them before the first call ({', '.join(fresh[:3])})." if fresh else "Keep their order."
+    return Cause(f"which names {name} holds", "", "", advice)
+
+
+def _outline(call: Any, key: Sequence[Any]) -> Outline:
+    settings, *keys = key[len(call.kind):]
+    first = len(call.leaves)
+    records = tuple([(type(r.owner), r.names or len(r.values)) for r in call.records()])
+    return Outline(call.structure, settings, tuple(keys[:first]), tuple(keys[first : first + len(call.values)]), records)
+
+
+def argument_names(f: Callable, structure: Any) -> list[str]:
+    """What the user calls each leaf of the arguments: ``the argument `x['w']```."""
+    try:
+        parameters = [p.name for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        kinds = [p.kind for p in inspect.signature(f).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    except (TypeError, ValueError):
+        parameters, kinds = [], []
+
+    def positional(k: int) -> str:
+        if k < len(parameters) and kinds[k] is not inspect.Parameter.VAR_POSITIONAL:
+            return parameters[k]
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            at = kinds.index(inspect.Parameter.VAR_POSITIONAL)
+            return f"{parameters[at]}[{k - at}]"
+        return f"number {k}"
+
+    if isinstance(structure, int):
+        return [f"the argument `{positional(k)}`" for k in range(structure)]
+    out = []
+    for path in structure[0].paths():
+        name = positional(path[1]) if path[0] == 0 else str(path[1])
+        out.append(f"the argument `{name}{''.join([f'[{part!r}]' for part in path[2:]])}`")
+    return out
+
+
+def _owners(f: Callable, call: Any) -> dict[int, str]:
+    """A name for each object and container that is recorded, by id."""
+    known: dict[int, str] = {}
+    owner = getattr(f, "__self__", None)
+    if owner is not None:
+        known[id(owner)] = "self"
+    for name, leaf in zip(argument_names(f, call.structure), call.leaves, strict=True):
+        known.setdefault(id(leaf), name.removeprefix("the argument `").removesuffix("`"))
+    records = call.records()
+    for _ in range(3):  # what holds an object may be recorded behind it
+        for record in records:
+            for k, value in enumerate(record.values):
+                if id(record.owner) in known or isinstance(record, _VARIABLES):
+                    known.setdefault(id(value), _inside(record, k, known))
+    return known
+
+
+_VARIABLES = (CellsRecord, VariablesRecord, ClassRecord)
+
+
+def _inside(record: Record, k: int, known: dict[int, str]) -> str:
+    if isinstance(record, ClassRecord):
+        return f"{record.owner.__name__}.{record.names[k]}"
+    if isinstance(record, _VARIABLES):
+        return str(record.names[k])
+    owner = known.get(id(record.owner)) or type(record.owner).__name__
+    if isinstance(record, DictRecord):
+        return f"{owner}[{record.names[k]!r}]"
+    return f"{owner}[{k}]" if isinstance(record, ListRecord) else f"{owner}.{record.names[k]}"
+
+
+_KINDS = {CellsRecord: "the closure variable", VariablesRecord: "the global variable"}
+
+
+def place_names(f: Callable, call: Any) -> Iterator[str]:
+    """What the user calls each value: ``the attribute `self.n```, ``the global variable `scale```."""
+    known = _owners(f, call)
+    for content in call.contents:
+        for record, k, way in content.places():
+            inner = "".join([f"[{part}]" for part in way])
+            kind = _KINDS.get(type(record), "the item" if isinstance(record, DictRecord | ListRecord) else "the attribute")
+            yield f"{kind} `{_inside(record, k, known)}{inner}`"
+
+
+def owner_names(f: Callable, call: Any) -> Iterator[str]:
+    """What the user calls the owner of each record."""
+    known = _owners(f, call)
+    for record in call.records():
+        if isinstance(record, _VARIABLES):
+            yield "the variables that it names"
+        else:
+            yield f"`{known.get(id(record.owner)) or type(record.owner).__name__}`"
+
+
+def left_behind(f: Callable, call: Any, traced: Traced) -> str:
+    """What is told of arrays that a function leaves somewhere at each call."""
+    known = _owners(f, call)
+    where = ""
+    arrays = [cell for cell, _, _ in traced.survivors]
+    lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
+    for record in [record for record in call.records() if record.writable]:
+        names, values = record.read()
+        fresh = type(record)(record.owner, names, values)
+        for k, value in enumerate(values):
+            if any([value is array for array in arrays]):
+                owner = known.get(id(record.owner)) or type(record.owner).__name__
+                grown = isinstance(record, ListRecord) and len(values) != len(record.values)
+                where = where or (f"in `{owner}`, which grows" if grown else f"in `{_inside(fresh, k, known)}`")
+    line = next((user_line(line) for line in lines if line is not None), "")
+    made = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
+    return (
+        f"{named(f)} leaves arrays behind at each call ({where or 'in an attribute, a global, a list or a dict'}): it is traced "
+        f"again each time, which is slow.{made} Return the array, or write into an array that exists, with `a[...] = value`"
+    )
