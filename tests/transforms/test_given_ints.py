@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.transforms.call import Call
 from weft.transforms.ints import numbers_of
 from weft.transforms.jit import VARIANTS
 
@@ -457,10 +458,14 @@ def test_nothing_else_is_asked_of_an_int_than_python_does():
 
 
 def test_the_record_depends_on_no_shape():
-    from weft.recent import Recent
+    f = wf.jit(lambda x, i: x)
 
-    known = Recent(8)
-    first = numbers_of(known, 2, [wf.ones(2), 5], (), ())
-    assert numbers_of(known, 2, [wf.ones(3), 6], (), ()) is first and first.moving == {1}
-    assert numbers_of(known, 2, [wf.ones(3), 2.5], (), ()) is not first
-    assert not numbers_of(known, 2, [wf.ones(3), True], (), ()).moving
+    def numbers(*args):
+        call = Call(f, args, {})
+        return call, numbers_of(f._numbers, call)
+
+    _, first = numbers(wf.ones(2), 5)
+    assert not first.moving
+    assert numbers(wf.ones(3), 6)[1] is first and first.moving == {1}
+    assert numbers(wf.ones(3), 2.5)[1] is not first
+    assert not numbers(wf.ones(3), True)[1].moving

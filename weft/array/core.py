@@ -289,13 +289,9 @@ class Array(Habits):
         """A path from here, as one from the cell."""
         return path if self._base is None else onward(self._path, path)
 
-    def _is_written(self, value: Any, path: Path) -> bool:
-        """Whether this is the second half of ``a[i] += b``: the view has been written."""
-        return type(value) is ndarray and value._base is self.cell and value._path == path
-
     def _fill(self, value: Any) -> None:
-        if self._is_written(value, self._onward(())):
-            return
+        if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
+            return  # the second half of a[...] += b
         if type(value) in (float, int) and LOCAL.trace is None and at_once.part_written(self, self._onward(()), value):
             return
         node = self.node
@@ -306,8 +302,8 @@ class Array(Habits):
             if chosen.element:
                 refuse_rows(value)
             path = self._onward(chosen.path)
-            if self._is_written(value, path):
-                return
+            if type(value) is ndarray and value._base is self.cell and value._path == path:
+                return  # the second half of a[i] += b: the view has been written
             if LOCAL.trace is None and at_once.part_written(self, path, value):
                 return
         node = self.node

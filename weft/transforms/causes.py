@@ -49,7 +49,7 @@ class Causes:
     def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: Traced) -> str | None:
         """Compare a trace with the one before; the sentence for the user when a cause has come often.
 
-        call : the arguments and contents of this trace (``_Call`` of ``jit.py``), and its key
+        call : the arguments and contents of this trace (a ``Call``), and its key
         pinned : numbers whose value the function needs, each with the line that does
         """
         before, outline = self._before, _outline(call, key)
@@ -130,8 +130,8 @@ def _of_leaf(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> Caus
     else:
         where = f"Line {_line(line)}" if line else "The function"
         advice = (
-            f"{where} needs its value, as shapes, range(), formats, Python's math, lists and dicts do. Arithmetic, wf's functions "
-            "and indices of arrays take a number that changes."
+            f"{where} needs its value, as shapes, range(), formats, Python's math, lists and dicts do. Arithmetic, wf's "
+            "functions and indices of arrays take a number that changes."
         )
     return Cause(name, was, is_, advice)
 
@@ -159,16 +159,17 @@ def _of_owner(name: str, same: bool, old: Any, new: Any) -> Cause:
         return Cause(f"the class of {name}", "", "", "Keep one object, and change what it holds.")
     if isinstance(old, int) and isinstance(new, int):
         return Cause(f"the length of {name}", str(old), str(new), "Keep its length: write into its items, or into an array.")
+    if isinstance(old, str) and isinstance(new, str):
+        return Cause(f"the content of {name}", "", "", "It is a constant of the program: make it a wf.array.")
     fresh = [repr(n) for n in new if n not in old] or [repr(n) for n in old if n not in new]
     advice = f"Set them before the first call ({', '.join(fresh[:3])})." if fresh else "Keep their order."
     return Cause(f"which names {name} holds", "", "", advice)
 
 
 def _outline(call: Any, key: Sequence[Any]) -> Outline:
-    settings, *keys = key[len(call.kind):]
-    first = len(call.leaves)
-    records = tuple([(type(r.owner), r.names or len(r.values)) for r in call.records()])
-    return Outline(call.structure, settings, tuple(keys[:first]), tuple(keys[first : first + len(call.values)]), records)
+    settings, values, *keys = key[len(call.kind):]
+    records = tuple([(type(r.owner), r.names or (len(r.values) if r.writable else repr(r.values))) for r in call.records()])
+    return Outline(call.structure, settings, tuple(keys[: len(call.leaves)]), values.key, records)
 
 
 def argument_names(f: Callable, structure: Any) -> list[str]:
@@ -224,7 +225,7 @@ def _inside(record: Record, k: int, known: dict[int, str]) -> str:
     owner = known.get(id(record.owner)) or type(record.owner).__name__
     if isinstance(record, DictRecord):
         return f"{owner}[{record.names[k]!r}]"
-    return f"{owner}[{k}]" if isinstance(record, ListRecord) else f"{owner}.{record.names[k]}"
+    return f"{owner}.{record.names[k]}" if record.names else f"{owner}[{k}]"
 
 
 _KINDS = {CellsRecord: "the closure variable", VariablesRecord: "the global variable"}

@@ -23,7 +23,6 @@ from weft.array import Array
 from weft.devices.warm import Watched
 from weft.transforms.reach import contents_of, is_library, methods_named, names_in
 from weft.transforms.records import (
-    CONSTANTS,
     MISSING,
     CellsRecord,
     ClassRecord,
@@ -41,6 +40,7 @@ from weft.transforms.records import (
     ways_into,
 )
 from weft.transforms.tree import Structure, is_module, slots_of
+from weft.transforms.values import CONSTANTS, Hashed, cells_of, key_of_values
 
 LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
 MANY = 1000  # items: the constants in longer containers are compared as a whole
@@ -54,24 +54,28 @@ class Content:
     skipped : containers (by id) that are variables and whose content does not count
     package : the name of the jitted function's Python module; functions of this package are looked into even if it is installed
     held : what the keys name by number, which somebody has to keep
-    key : of all that was found beside what :meth:`of` has returned
+    key : of all that was found, and what :meth:`close` was given
+    beside : what was looked at before, and is known by number where it is met again
     records : of what may change
-    values : arrays and constants in the records
+    values : arrays and constants in the records; numbers : whether there are numbers among them
     moving : numbers of the constants that are run-time numbers from the first call on
     """
 
     __slots__ = (
-        "_cells", "_classes", "_owners", "_package", "_seen", "_skipped", "_untold", "_words",
-        "count", "held", "key", "moving", "records", "values",
+        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_owners", "_package", "_seen", "_skipped", "_untold",
+        "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
     )
 
     def __init__(self, skipped: Collection[int] = (), package: Any = "", beside: Content | None = None) -> None:
-        """beside : what was looked at before, and is known by number where it is met again"""
         self.held: list[Any] = []
-        self.key: Any = ()
+        self.key: Any = None
+        self.beside = beside
+        self._cells_of_values: dict[int, int] | None = None
+        self._keys_of_values: dict[frozenset[int], Hashed] = {}
         self.records: list[Record] = []
         self.values: tuple[Any, ...] = ()
         self.moving: frozenset[int] = frozenset()
+        self.numbers = False
         self.count = Structure.count
         self._untold: list[Record] = []
         self._skipped = skipped
@@ -140,6 +144,10 @@ class Content:
         parts: list[Any] = [tuple([name if type(name) is str else self.of(name) for name in record.names])]
         paths: list[Path] = []
         for k, value in enumerate(record.values):
+            if not whole and (type(value) in CONSTANTS or isinstance(value, Array)):
+                parts.append(True)
+                paths.append((k, ()))
+                continue
             by_value = whole and (not record.writable or not isinstance(value, Array))
             part, ways = (self.of(value, deep), ()) if by_value else self._part(value, deep)
             parts.append(part)
@@ -198,7 +206,7 @@ class Content:
     def _is_library(self, module: Any) -> bool:
         return is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
-    def close(self) -> Content:
+    def close(self, *keys: Any) -> Content:
         """Follow the variables and the methods that functions name, and complete the key and the values."""
         cells: dict[int, tuple[Any, Any]] = {}  # value, and what ``_part`` says of it
         variables: dict[tuple[int, str], tuple[Any, Any]] = {}
@@ -212,7 +220,7 @@ class Content:
         if cells:
             _, of_cells, owners = zip(*self._cells.values(), strict=True)
             parts.append(self._joined(CellsRecord(owners, of_cells), list(cells.values())))
-        self.key = tuple(parts)
+        self.key = Hashed((*keys, *parts))
         self._settle()
         start = 0
         for record in self.records:
@@ -248,8 +256,24 @@ class Content:
 
     def _settle(self) -> None:
         """Note what the records say; the values first, for another thread may be reading."""
+        self._cells_of_values, self._keys_of_values = None, {}
         self.values = tuple([x for record in self.records for x in record.leaves()])
+        kinds = set(map(type, self.values))
+        self.numbers = int in kinds or float in kinds
         self._untold = [record for record in self.records if not record.told]
+
+    def cells(self) -> dict[int, int]:
+        """Return the cells that arrays among the values show (by id), each with the number of the first."""
+        if self._cells_of_values is None:
+            self._cells_of_values = cells_of(self.values)
+        return self._cells_of_values
+
+    def key_of_values(self, moving: frozenset[int]) -> Hashed:
+        """Return the key of the values. moving : those that each call tells"""
+        found = self._keys_of_values.get(moving)
+        if found is None:
+            found = self._keys_of_values[moving] = key_of_values(self.values, self.cells(), moving)
+        return found
 
     def checks(self) -> Iterator[Callable[[], bool]]:
         """Yield what says whether something that does not tell of its changes holds the very things that it held."""
@@ -259,9 +283,11 @@ class Content:
     def refresh(self) -> bool:
         """Read the values again where something has changed. Return False if the structure has."""
         count = Structure.count
+        if count == self.count and all([record.unchanged() for record in self._untold]):
+            return True
         records = self.records.copy()
         for k, record in enumerate(records):
-            if record.told and count == self.count or record.unchanged():
+            if (record.told and count == self.count) or record.unchanged():
                 continue
             renewed = record.renewed()
             if renewed is None:

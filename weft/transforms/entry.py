@@ -13,6 +13,8 @@ from sys import getrefcount
 from typing import Any
 from weakref import getweakrefcount
 
+import numpy as np
+
 from weft.array import Array, Scalar, holding, ndarray, own, wrap
 from weft.array.shapes import lies
 from weft.cell import FOLLOWED, LOCAL
@@ -137,13 +139,7 @@ class Entry:
 
     def _find(self) -> None:
         """Note which cells and results are values and objects in what is held: in other calls these may be others."""
-        values, records = self.held.values, self.held.records()
-        cells: dict[int, int] = {}
-        same: dict[int, tuple[bool, int]] = {id(record.owner): (False, n) for n, record in enumerate(records)}
-        for k, x in enumerate(values):
-            if isinstance(x, Array):
-                cells.setdefault(id(x.cell), k)
-                same.setdefault(id(x), (True, k))
+        cells, same = self.held.places()
         self._of_cells = [cells.get(id(cell), -1) for cell in self._cells]
         self._of_writes = [-1 if isinstance(target, int) else cells.get(id(target), -1) for target, *_ in self._writes]
         exist = [(j, k) for j, (kind, k, *_) in enumerate(self._results) if kind == STATIC]
@@ -155,7 +151,8 @@ class Entry:
         """This entry for what ``contents`` hold: itself, or where objects and arrays are others a copy."""
         held = self.held
         if held.same(contents):
-            held.take(contents)
+            if held.contents != contents:
+                held.take(contents)
             return self
         out: Entry = object.__new__(Entry)
         for name in Entry.__slots__:
@@ -281,6 +278,8 @@ class Entry:
                 kind = spec[0]
                 if (kind is _FLOAT and given is float) or (kind is _INT and given is int) or (kind is _SAME and arg is spec[1]):
                     continue
+                if given is np.ndarray and arg.shape == kind and not self.lands:
+                    return self.fast([concrete(x) if type(x) is np.ndarray else x for x in args])
                 return MISS
             if arg._base is not None:
                 return MISS
@@ -311,11 +310,7 @@ class Entry:
             inputs += self._fixed
         if self._writes or self._survivors:
             return self._stateful(run, inputs, args, args)
-        outputs = run(inputs)
-        if self._single:
-            _, k, shape, dtype = self._results[0]
-            return holding(outputs[k], shape, dtype, self._kinds[0])
-        return self._pack(outputs, args, self._unchanged(inputs, args), {})
+        return self._results_of(run(inputs), inputs, args, args)
 
     def _all_numbers(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """The leaves, behind them the run-time numbers of objects, and what the tape computes of these; None if a condition on
@@ -355,7 +350,14 @@ class Entry:
         inputs += self._fixed
         if self._writes or self._survivors:
             return self._stateful(run, inputs, leaves, cells)
-        return self._pack(run(inputs), leaves, self._unchanged(inputs, cells), {})
+        return self._results_of(run(inputs), inputs, leaves, cells)
+
+    def _results_of(self, outputs: list[Any], inputs: list[Any], leaves: Sequence[Any], cells: Sequence[Any]) -> Any:
+        """The results of a Program that writes nothing."""
+        if self._single:
+            _, k, shape, dtype = self._results[0]
+            return holding(outputs[k], shape, dtype, self._kinds[0])
+        return self._pack(outputs, leaves, self._unchanged(inputs, cells) if self._shown else {}, {})
 
     def _bring(self, arrays: Sequence[Array]) -> Run:
         """Bring all that the Program reads to the device where it is to run: what runs it there."""

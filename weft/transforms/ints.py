@@ -7,10 +7,11 @@ itself (as a shape, in a format) it is part of the key again, for good.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weft.recent import Recent
+from weft.transforms.call import Call
 from weft.transforms.records import same_constant
 
 _NUMBERS = (int, float)
@@ -25,20 +26,24 @@ class Numbers:
     pinned : those that were such and are part of the key now, each with the line that needs its value
     """
 
-    __slots__ = ("first", "moving", "pinned", "values")
+    __slots__ = ("_last", "first", "moving", "pinned", "values")
 
     def __init__(self, first: int, moving: frozenset[int]) -> None:
         self.first, self.moving = first, moving
         self.pinned: dict[int, str] = {}
         self.values: dict[int, Any] = {}
+        self._last: Sequence[Any] = ()
 
     def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
         for k, new in enumerate(leaves):
             if type(new) is int:
                 self._see(k, new)
-        for k, new in enumerate(values, self.first):
-            if type(new) is int or type(new) is float:
-                self._see(k, new)
+        if values is not self._last:
+            self._last = values
+            known = self.values
+            for k, new in enumerate(values, self.first):
+                if (type(new) is int or type(new) is float) and known.get(k) is not new:
+                    self._see(k, new)
 
     def _see(self, k: int, new: Any) -> None:
         if k in self.moving or k in self.pinned:
@@ -56,16 +61,19 @@ class Numbers:
         self.moving = self.moving.difference(numbers)
 
 
-def numbers_of(known: Recent, kind: Any, leaves: Sequence[Any], values: Sequence[Any], moving: Collection[int]) -> Numbers:
-    """What ``known`` says of the numbers of a kind of call, now that they have been seen. It depends on no shape.
+_NONE = Numbers(0, frozenset())
 
-    moving : values that are run-time numbers from the first call on
-    """
-    kind = (kind, *map(type, leaves))
+
+def numbers_of(known: Recent, call: Call) -> Numbers:
+    """What ``known`` says of the numbers of a call, now that they have been seen. It depends on no shape."""
+    leaves, values = call.leaves, call.values
+    if int not in map(type, leaves) and not any([content.numbers for content in call.contents]):
+        return _NONE
+    kind = (call.kind, *map(type, leaves))
     first = len(leaves)
     found = known.get(kind)
     if found is None:
-        found = Numbers(first, frozenset([first + k for k in moving if type(values[k]) in _NUMBERS]))
+        found = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in _NUMBERS]))
         known.put(kind, found)
     found.see(leaves, values)
     return found

@@ -8,38 +8,31 @@ optimizer state, random state) are Cells: they become inputs and outputs of the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from weft import execute
 from weft.array import Array
-from weft.array.shapes import lies
 from weft.cell import LOCAL
 from weft.devices.base import Run
-from weft.errors import DTypeError, short, warn
-from weft.formats import DEFAULT
-from weft.graph.primitives.meeting import DETERMINISM
-from weft.graph.primitives.precision import MATMUL
+from weft.errors import warn
 from weft.graph.primitives.table import SCALAR
 from weft.look import materialise
 from weft.placed import Placed
 from weft.recent import Recent
 from weft.transforms import warm
-from weft.transforms.aliases import check_writes, path_key, shared, shared_key, write_back
+from weft.transforms.aliases import check_writes, shared, shared_key, write_back
+from weft.transforms.call import Call, settings
 from weft.transforms.causes import Causes, left_behind
-from weft.transforms.content import Content, has_content
+from weft.transforms.content import Content
 from weft.transforms.entry import MISS, Entry
 from weft.transforms.ints import Numbers, numbers_of
 from weft.transforms.landing import landed
-from weft.transforms.object_state import key_of
-from weft.transforms.records import DictRecord, ListRecord, Record
+from weft.transforms.records import DictRecord, ListRecord
 from weft.transforms.traced import Traced, concrete, is_static, numbered, trace, traced_with
-from weft.transforms.tree import Structure, flatten, has_structure, is_container, is_module, unflatten
+from weft.transforms.tree import Structure, flatten, is_container, is_module, unflatten
 
-_PLAIN = (int, bool, str, bytes, type(None))
-ALIKE = 16  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
+ALIKE = 64  # programs kept that differ only in what objects hold: each may keep arrays alive that these held before
 VARIANTS = 8  # programs kept that differ only in conditions on numbers: one more, and those are part of the key
 KINDS = 1024  # of arguments: so many programs of a function are found again, and at most twice as many kept
 
@@ -62,9 +55,8 @@ class Jitted:
         self._last: Entry | None = None
         self._structures = -1
         self._reached: Content | None = None  # what the function reaches without being given it
-        self._keys = Recent(KINDS)  # a number for each key of what is reached
-        self._counted = 0
-        self._skipped: dict[int, Any] = {}  # by id: lists and dicts that are variables and grow while the function is traced
+        self.objects: Any = None  # what objects among the arguments held when they were looked at
+        self.skipped: dict[int, Any] = {}  # by id: lists and dicts that are variables and grow while the function is traced
         self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
         self._warned = False
         self._causes = Causes()
@@ -79,7 +71,7 @@ class Jitted:
         entry, count = self._last, Structure.count
         if (
             entry is not None and not LOCAL.inside and entry.place == LOCAL.place
-            and (count == self._structures or entry.settings == _settings())
+            and (count == self._structures or entry.settings == settings())
             and entry.holds(count == self._structures)
         ):
             self._structures = count
@@ -107,28 +99,31 @@ class Jitted:
             return landed(self.f, args, kwargs)
         if LOCAL.watch is not None:
             self = LOCAL.watch.twin(self)
-        call = _Call(self, args, kwargs)
-        numbers = numbers_of(self._numbers, call.kind, call.leaves, call.values, call.moving)
+        call = Call(self, args, kwargs)
+        numbers = numbers_of(self._numbers, call)
         key = call.key(self._states, numbers.moving)
         full = key
-        written = self._writing.get(key)
+        written = self._writing.get(key) if self._writing.weight else None
         if written is not None:
-            full = (*key, *shared_key(call.leaves, shared(call.leaves, written, call.states(self._states))))
-        for entry in self._entries.get(full) or ():
-            check_writes(call.given, entry.lands, self.f)
-            entry = entry.bound(call.leaves, call.contents)
+            full = (*key, *shared_key(call.leaves, shared(call.leaves, written, self._states | call.cells.keys())))
+        entries = self._entries.get(full) or []
+        for k, known in enumerate(entries):
+            check_writes(call.given, known.lands, self.f)
+            entry = known.bound(call.leaves, call.contents)
             out = entry.run_with(call.leaves)
             if out is not MISS:
+                if entry is not known and k < len(entries):
+                    entries[k] = entry  # it keeps no arrays alive that other objects have held before
                 if entry.quick:
                     self._last = entry
                 write_back(call.given, call.leaves, entry.lands)
                 return out
         return self._first(call, key, numbers)
 
-    def _first(self, call: _Call, key: Any, numbers: Numbers) -> Any:
+    def _first(self, call: Call, key: Any, numbers: Numbers) -> Any:
         self.traces += 1
         leaves, moving = call.leaves, numbers.moving
-        states, written = call.states(self._states), self._writing.get(key) or frozenset()
+        states, written = self._states | call.cells.keys(), self._writing.get(key) or frozenset()
         together = shared(leaves, written, states)
         like = call.like(self._states)
         leaks = self._leaky.get(like) or 0
@@ -156,7 +151,7 @@ class Jitted:
         _materialise_cells(traced.captured)
         run = _run_of(traced)
         entry = Entry(traced, leaves, run, call.structure, still, call.contents)
-        entry.settings = _settings()
+        entry.settings = settings()
         warm.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
@@ -193,19 +188,19 @@ class Jitted:
                 self._entries.put(alike.pop(0), [])
         return 1
 
-    def _grown(self, call: _Call) -> list[Any]:
+    def _grown(self, call: Call) -> list[Any]:
         """Lists and dicts that are variables, and to which the function has added something, or from which it took something,
         while it was traced."""
         records = [record for content in call.contents for record in content.records if not record.deep]
         return [r.owner for r in records if isinstance(r, DictRecord | ListRecord) and not r.unchanged() and r.renewed() is None]
 
     def _without(
-        self, grown: list[Any], call: _Call, traced: Traced, numbers: Numbers, still: frozenset[int],
-    ) -> tuple[_Call, Numbers, frozenset[int]]:
+        self, grown: list[Any], call: Call, traced: Traced, numbers: Numbers, still: frozenset[int],
+    ) -> tuple[Call, Numbers, frozenset[int]]:
         """What such lists and dicts hold does not count: it is read while the function is traced, and then only."""
-        self._skipped |= {id(x): x for x in grown}
+        self.skipped |= {id(x): x for x in grown}
         self._reached = None
-        less = _Call(self, call.args, call.kwargs, call)
+        less = Call(self, call.args, call.kwargs, call)
         first, before = len(call.leaves), call.named()
         values = {name: k for k, name in enumerate(less.named())}
         if not all([before[k] in values for k in traced.moving]):
@@ -215,24 +210,25 @@ class Jitted:
         records, places = call.records(), less.places()
         named = [(records[s.record].place(s.place), s) for s in traced.sets]
         traced.sets = tuple([s._replace(record=places[name][0], place=places[name][1]) for name, s in named if name in places])
-        numbers = numbers_of(self._numbers, less.kind, less.leaves, less.values, less.moving)
+        numbers = numbers_of(self._numbers, less)
         numbers.moving |= still
         return less, numbers, still
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
-        leaves, rebuild, _ = self._flat(args, kwargs, Content())
+        leaves, rebuild, _, _ = self.flat(args, kwargs)
         return trace(self.f, [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves], rebuild)
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
         """What the traced call numbers as its leaves: the arguments, and what is in their trees."""
-        return self._flat(args, kwargs, Content())[0]
+        return self.flat(args, kwargs)[0]
 
-    def _flat(self, args: tuple, kwargs: dict[str, Any], content: Content) -> tuple[list[Any], Callable, Any]:
-        """Leaves, how to make arguments of them again, and a hashable structure (the count for plain arguments)."""
+    def flat(self, args: tuple, kwargs: dict[str, Any]) -> tuple[list[Any], Callable, Any, list[Any]]:
+        """Leaves, how to make arguments of them again, a hashable structure (the count for plain arguments), and static
+        arguments."""
         fixed = self.static_argnums or (kwargs and self.static_argnames)
         if not kwargs and not fixed and not any(is_container(a) and not is_module(a) for a in args):
-            return list(args), lambda leaves: (tuple(leaves), {}), len(args)
+            return list(args), lambda leaves: (tuple(leaves), {}), len(args), []
         held: dict[Any, Any] = {}
         if fixed:
             numbers = {n % len(args) for n in self.static_argnums if -len(args) <= n < len(args)}
@@ -246,100 +242,18 @@ class Jitted:
             full = tuple(held.get(k, a) for k, a in enumerate(positional))
             return full, {**named, **{k: v for k, v in held.items() if isinstance(k, str)}}
 
-        return leaves, rebuild, (structure, tuple((k, _static_key(v, content)) for k, v in held.items()))
+        return leaves, rebuild, (structure, tuple(held)), list(held.values())
 
-    def _number(self, key: Any) -> int:
-        """A number for a key of what is reached, which is long."""
-        found = self._keys.get(key)
-        if found is None:
-            found = self._counted = self._counted + 1
-            self._keys.put(key, found)
-        return found
-
-    def _reach(self) -> Content:
+    def reach(self) -> Content:
         """What modules, objects and variables hold that the function reaches without being given them."""
-        reached = self._reached
+        self._structures, reached = Structure.count, self._reached
         if reached is None or not reached.refresh():
-            self._reached = reached = Content(self._skipped, getattr(self.f, "__module__", ""))
-            reached.key = (reached.of(self.f), reached.close().key)
+            reached = Content(self.skipped, getattr(self.f, "__module__", ""))
+            self._reached = reached.close(reached.of(self.f))
         return reached
 
 
-class _Call:
-    """One call: its arguments taken apart, and what they and the function hold.
-
-    given, leaves : the leaves of the arguments, as they are and with a content
-    structure : of the arguments. statics : the key of each leaf that is static
-    contents : of the function, and of the arguments; values : in these; moving : those that are run-time numbers from the first
-        call on; cells : those that arrays among them show (by id), each with the number of the first
-    kind : what the numbers of different calls are compared by
-    """
-
-    __slots__ = (
-        "args", "cells", "contents", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure", "values",
-    )
-
-    def __init__(self, jitted: Jitted, args: tuple, kwargs: dict[str, Any], known: _Call | None = None) -> None:
-        """known : the same call, whose arguments have been computed"""
-        self.args, self.kwargs = args, kwargs
-        jitted._structures = Structure.count
-        reached = jitted._reach()
-        content = Content(jitted._skipped, getattr(jitted.f, "__module__", ""), reached)
-        self.given, self.rebuild, self.structure = jitted._flat(args, kwargs, content)
-        self.leaves: list[Any] = known.leaves if known else [
-            leaf if is_static(leaf) or type(leaf) is float else concrete(leaf) for leaf in self.given
-        ]
-        self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
-        content.close()
-        self.contents = (reached, content) if content.records else (reached,)
-        self.values = reached.values + content.values
-        self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
-        self.cells = {id(x.cell): k for k, x in reversed([*enumerate(self.values)]) if isinstance(x, Array)}
-        objects = tuple([None if type(key) is tuple and key[0] is int else key for key in self.statics])
-        self.kind = (jitted._number(reached.key), self.structure, objects, content.key)
-
-    def states(self, more: set[int]) -> set[int]:
-        """Cells (by id) that the trace knows by themselves, so that arguments which show them are no inputs."""
-        return more | self.cells.keys()
-
-    def key(self, states: set[int], moving: Collection[int]) -> Any:
-        """What a program is found by. states: cells that are no values. moving: ints and constants that each call tells."""
-        values: list[Any] = []
-        same: dict[int, int] = {}
-        for k, x in enumerate(self.values):
-            kind = type(x)
-            if isinstance(x, Array):
-                first, cell = same.setdefault(id(x), k), self.cells[id(x.cell)]
-                values.append(first if first < k else (key_of(x), cell if cell < k else None))
-            elif k + len(self.leaves) in moving and (kind is float or kind is int):
-                values.append(kind)
-            else:
-                values.append((kind, repr(x) if kind is float or kind is complex else x))
-        return (*self.kind, _settings(), *_keys(self.leaves, self.statics, self.cells, states, moving), *values)
-
-    def like(self, states: set[int]) -> Any:
-        """What calls have in common whose objects differ."""
-        keys = zip(self.leaves, _keys(self.leaves, self.statics, self.cells, states, ()), strict=True)
-        return (self.structure, *[type(x) if is_static(x) and not isinstance(x, _PLAIN) else key for x, key in keys])
-
-    def records(self) -> list[Record]:
-        return [record for content in self.contents for record in content.records]
-
-    def named(self) -> list[Any]:
-        """A name for each value."""
-        return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
-
-    def places(self) -> dict[Any, tuple[int, int]]:
-        """The number of the record, and that in the record, of what lies at each place."""
-        return {record.place(k): (n, k) for n, record in enumerate(self.records()) for k in range(len(record.values))}
-
-
 _slow = Jitted.__call__
-
-
-def _settings() -> tuple[Any, ...]:
-    """What programs depend on beside functions and arguments. A profile puts another function in the place of each."""
-    return LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value, LOCAL.watch is None
 
 
 def _run_of(traced: Traced) -> Run | Placed:
@@ -350,10 +264,6 @@ def _run_of(traced: Traced) -> Run | Placed:
     first = len(traced.arrays) + len(traced.scalars)
     arrays = [*graph.inputs[: len(traced.arrays)], *graph.inputs[first:]]
     return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays))
-
-
-class _State:
-    """Marks an argument that the function also knows as a captured cell."""
 
 
 class _Nothing:
@@ -368,40 +278,6 @@ def _materialise_cells(cells: Sequence[Array]) -> None:
 
 def _as_array(x: Any) -> Array:
     return x if isinstance(x, Array) else concrete(x)
-
-
-def _keys(
-    leaves: list[Any], statics: list[Any], cells: Mapping[int, int], states: set[int], moving: Collection[int],
-) -> list[Any]:
-    """The key of each leaf. statics : of those that are static. moving : ints that each call tells."""
-    seen: dict[int, int] = {}
-    keys: list[Any] = []
-    for k, leaf in enumerate(leaves):
-        if isinstance(leaf, Array) and (id(leaf.cell) in cells or id(leaf.cell) in states):
-            keys.append((_State, cells.get(id(leaf.cell), id(leaf.cell)), path_key(leaf), type(leaf)))
-        elif isinstance(leaf, Array):
-            first = seen.setdefault(id(leaf), k)
-            node = leaf.node
-            keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
-        else:
-            keys.append(type(leaf) if type(leaf) is float or k in moving else statics[k])
-    return keys
-
-
-def _static_key(x: Any, content: Content) -> Any:
-    if type(x) in _PLAIN:
-        return (type(x), x)
-    if isinstance(x, Array | np.ndarray):
-        raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
-    if not has_structure(x) and not has_content(x):
-        try:
-            hash(x)
-        except TypeError:
-            raise DTypeError(
-                f"jit: an argument holds {short(x)} of type {type(x).__name__}: arguments are arrays, numbers, str, None, "
-                "modules, and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
-            ) from None
-    return content.of(x)
 
 
 def jit(

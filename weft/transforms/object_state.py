@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.array import Array
-from weft.array.shapes import lies
 from weft.given import Given, Tape
-from weft.transforms.aliases import path_key
 from weft.transforms.content import Content
-from weft.transforms.records import Record, form_of, is_plain, replaced, same_constant, tuple_of
+from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
+from weft.transforms.values import aliases_of, key_of
 
 _SWAPPING = threading.RLock()  # two traces must not find each other's numbers in one object
 
@@ -32,9 +31,9 @@ class Swap:
         changes: dict[tuple[int, int], dict[tuple[int, ...], Any]] = {}
         k = 0
         for n, record in enumerate(self.records):
-            for at, (place, way) in enumerate(record.paths, k):
-                if at in slots:
-                    changes.setdefault((n, place), {})[way] = tape.number(_part(record.values[place], way), slots[at])
+            for n_at, (place, way) in enumerate(record.paths, k):
+                if n_at in slots:
+                    changes.setdefault((n, place), {})[way] = tape.number(at(record.values[place], way), slots[n_at])
             k += len(record.paths)
         for (n, place), ways in changes.items():
             value = replaced(self.records[n].values[place], ways)
@@ -50,7 +49,7 @@ class Swap:
             now = dict(zip(names or range(len(values)), values, strict=True))
             for place, name in enumerate(record.names or range(len(record.values))):
                 value = now.get(name, record.values[place])
-                if value is not record.values[place] and value is not self._placed.get((n, place)):
+                if value is not record.values[place] and value is not self._placed.get((n, place)) and value is not MISSING:
                     yield n, place, value
 
     def restore(self, done: bool) -> None:
@@ -63,7 +62,7 @@ class Swap:
             for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
                 place = places.get(name)
                 ours = place is not None and value is self._placed.get((n, place))
-                if place is not None and (ours or (done and not grown)):
+                if place is not None and (ours or (done and not grown and value is not MISSING)):
                     if value is not record.values[place]:
                         record.put(place, record.values[place])
                 elif form_of(value) is not None and not is_plain(value):
@@ -72,12 +71,6 @@ class Swap:
 
     def _changed(self) -> Iterator[tuple[int, Record]]:
         return ((n, record) for n, record in enumerate(self.records) if record.writable and not record.unchanged())
-
-
-def _part(value: Any, way: tuple[int, ...]) -> Any:
-    for k in way:
-        value = value[k]
-    return value
 
 
 def _plain(value: Any) -> Any:
@@ -159,6 +152,8 @@ class Held:
 
     def same(self, contents: Sequence[Content]) -> bool:
         """Whether these are contents of the same objects, with the same arrays."""
+        if len(contents) == 1 and contents[0] is self.reached and contents[0].values is self.seen:
+            return True
         for mine, other in zip(self.contents, contents, strict=True):
             if mine is not other and any([a.owner is not b.owner for a, b in zip(mine.records, other.records, strict=True)]):
                 return False
@@ -171,6 +166,15 @@ class Held:
         out.take(contents)
         return out
 
+    def places(self) -> tuple[dict[int, int], dict[int, tuple[bool, int]]]:
+        """Return, by id, the values that show each cell, and the values and records that arrays and objects are."""
+        cells: dict[int, int] = {}
+        same = {id(record.owner): (False, n) for n, record in enumerate(self.records())}
+        for k in self._arrays:
+            cells.setdefault(id(self.values[k].cell), k)
+            same.setdefault(id(self.values[k]), (True, k))
+        return cells, same
+
     def records(self) -> list[Record]:
         return [record for content in self.contents for record in content.records]
 
@@ -178,16 +182,3 @@ class Held:
 def _alike(a: Any, b: Any) -> bool:
     """Whether one array may take the place of another."""
     return type(a) is type(b) and a._base is None and b._base is None and key_of(a) == key_of(b)
-
-
-def key_of(x: Array) -> tuple[Any, ...]:
-    """What a program depends on of an array that an object holds: shape and dtype of its cell, and how it shows that."""
-    node = x.cell.node
-    return node.shape, node.dtype, type(x), lies(x), path_key(x)
-
-
-def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:
-    """For each array the numbers of the first that is the same, and of the first that shows the same cell."""
-    same: dict[int, int] = {}
-    cells: dict[int, int] = {}
-    return [(same.setdefault(id(x), k), cells.setdefault(id(x.cell), k)) for k, x in enumerate(arrays)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import types
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any, ClassVar
 
@@ -20,9 +20,9 @@ from weft.array import Array
 from weft.devices.warm import Watched
 from weft.given import Given
 from weft.transforms.tree import attributes_of, slots_of
+from weft.transforms.values import CONSTANTS
 
 MISSING: Any = object()  # the value of a variable that is not bound
-CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None)))
 LONGEST = 16  # leaves in a tuple; a longer tuple is compared as a whole
 _content = attrgetter("cell_contents")
 
@@ -52,10 +52,10 @@ def ways_into(form: Form) -> Iterable[tuple[int, ...]]:
 
 
 def at(value: Any, way: tuple[int, ...]) -> Any:
-    """Return the leaf to which ``way`` leads; another thread may be tracing with a run-time number in its place."""
+    """Return the leaf to which ``way`` leads."""
     for k in way:
         value = value[k]
-    return value.value if type(value) is Given else value
+    return value
 
 
 def same_constant(a: Any, b: Any) -> bool:
@@ -120,16 +120,18 @@ class Record:
         return _alike(names, self.names) and _alike(values, self.values)
 
     def leaves(self) -> list[Any]:
-        return [at(self.values[k], way) for k, way in self.paths]
+        """Return the leaves; another thread may be tracing with run-time numbers in their places."""
+        values = self.values
+        found = [at(values[k], way) if way else values[k] for k, way in self.paths]
+        return [x.value if type(x) is Given else x for x in found] if Given in map(type, found) else found
 
     def renewed(self) -> Record | None:
         """Return a record of what the owner holds now, None if more than leaves has changed."""
         names, values = self.read()
         if not _alike(names, self.names) or len(values) != len(self.values):
             return None
-        places = {k for k, _ in self.paths}
         for k, (old, new) in enumerate(zip(self.values, values, strict=True)):
-            if old is not new and (k not in places or form_of(new) != form_of(old)):
+            if old is not new and (form_of(new) != form_of(old) or not any([k == place for place, _ in self.paths])):
                 return None
         return type(self)(self.owner, names, values, self.paths, self.deep)
 
@@ -244,6 +246,10 @@ class ModuleRecord(Record):
     told = True
     __slots__ = ()
 
+    def unchanged(self) -> bool:
+        attributes = vars(self.owner)
+        return _alike(attributes, self.names) and all(map(is_, attributes.values(), self.values))
+
     def read(self) -> tuple[tuple, tuple]:
         attributes = vars(self.owner)
         return tuple(attributes), tuple(attributes.values())
@@ -256,6 +262,7 @@ class OptimizerRecord(ModuleRecord):
     """Those attributes of an object that its method ``__structure__`` names; it counts their changes, too."""
 
     __slots__ = ()
+    unchanged = Record.unchanged
 
     def read(self) -> tuple[tuple, tuple]:
         attributes, names = vars(self.owner), self.owner.__structure__()
@@ -335,7 +342,7 @@ class ClassRecord(Record):
         setattr(self.owner, self.names[k], value)
 
 
-def _alike(now: Sequence[Any], before: Sequence[Any]) -> bool:
+def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:
     return len(now) == len(before) and all(map(is_, now, before))
 
 

@@ -114,7 +114,7 @@ def _end(
             return ("node", node), node
         if type(result) is Given and result.tape.open:
             return ("leaf", result.slot), result.value  # computed by Python at each call
-        return ("static", result), result
+        return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
     if id(result) in handles and not result.weak:
         return ("leaf", handles[id(result)]), result.node
     first = found._first.setdefault(id(result), k)

@@ -17,7 +17,7 @@ from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.errors import TraceError
 from weft.formats import FLOAT64
-from weft.given import Tape
+from weft.given import Given, Tape
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
@@ -27,6 +27,7 @@ from weft.transforms.object_state import swapped
 from weft.transforms.results import End, ends_of, is_made_in, needs_numbers
 from weft.transforms.trace import JitTrace
 from weft.transforms.tree import flatten_results
+from weft.transforms.values import CONSTANTS
 
 
 class Setting(NamedTuple):
@@ -72,6 +73,11 @@ class Traced:
 
 def _kind(result: Any) -> type:
     return float if getattr(result, "weak", False) else Scalar if isinstance(result, Scalar) else ndarray
+
+
+def _has_identity(x: Any) -> bool:
+    """Whether an argument that is returned is this very object, and not just an equal number or text."""
+    return not x.weak if isinstance(x, Array) else type(x) not in CONSTANTS and type(x) is not Given
 
 
 def is_static(leaf: Any) -> bool:
@@ -190,7 +196,7 @@ def _traced(
             sets.append(Setting(record, place, shape, len(results), len(parts)))
             results += parts
             del parts, value
-        numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if isinstance(h, Array) and not h.weak}
+        numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if _has_identity(h)}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
         found = ends_of(results, numbers, owners, inner)
         kinds: list[type] = [_kind(r) for r in results]

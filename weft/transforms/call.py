@@ -1,0 +1,171 @@
+"""One call of a jitted function: its arguments taken apart, what they and the function hold, and the key of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.array import Array
+from weft.array.shapes import lies
+from weft.cell import LOCAL
+from weft.errors import DTypeError, short
+from weft.formats import DEFAULT
+from weft.graph.primitives.meeting import DETERMINISM
+from weft.graph.primitives.precision import MATMUL
+from weft.transforms.aliases import path_key
+from weft.transforms.content import Content, has_content
+from weft.transforms.records import Record
+from weft.transforms.traced import concrete, is_static
+from weft.transforms.tree import has_structure
+from weft.transforms.values import cells_of, key_of_values
+
+PLAIN = frozenset((int, bool, str, bytes, type(None)))
+_ARRAYS = (Array, np.ndarray, np.generic)
+
+
+class Objects(NamedTuple):
+    """The objects among the leaves of a call, the key of each leaf that is static, and what the objects hold."""
+
+    leaves: tuple[Any, ...]
+    statics: tuple[Any, ...]
+    content: Content
+
+
+class Call:
+    """One call.
+
+    given, leaves : the leaves of the arguments, as they are and with a content
+    structure : of the arguments. statics : the key of each leaf that is static
+    contents : of the function, and of the arguments; values : in these; moving : those that are run-time numbers from the first
+        call on; cells : those that arrays among them show (by id), each with the number of the first
+    kind : what the numbers of different calls are compared by
+    """
+
+    __slots__ = (
+        "args", "cells", "contents", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure", "values",
+    )
+
+    def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], known: Call | None = None) -> None:
+        """jitted : a Jitted. known : the same call, whose arguments have been computed"""
+        self.args, self.kwargs = args, kwargs
+        reached = jitted.reach()
+        self.given, self.rebuild, self.structure, fixed = jitted.flat(args, kwargs)
+        self.statics: list[Any] = []
+        objects, leaves = bool(fixed) and any([type(x) not in PLAIN for x in fixed]), []
+        for leaf in self.given:
+            static = None
+            if isinstance(leaf, _ARRAYS):
+                leaf = concrete(leaf)
+            elif type(leaf) is not float:
+                static = (type(leaf), leaf)
+                objects = objects or type(leaf) not in PLAIN
+            leaves.append(leaf)
+            self.statics.append(static)
+        self.leaves: list[Any] = known.leaves if known else leaves
+        if not objects:
+            self.contents: tuple[Content, ...] = (reached,)
+            self.values, self.moving = reached.values, reached.moving
+            self.cells: Mapping[int, int] = reached.cells()
+            held: Any = None
+        else:
+            content = self._content(jitted, reached, fixed)
+            self.contents = (reached, content)
+            self.values = reached.values + content.values
+            self.cells = cells_of(self.values)
+            self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
+            held = content.key
+        statics = tuple([None if key is None or key[0] is int else key for key in self.statics])
+        plain = tuple([(type(x), x) for x in fixed if type(x) in PLAIN]) if fixed else ()
+        self.kind = (reached.key, self.structure, statics, plain, held)
+
+    def _content(self, jitted: Any, reached: Content, fixed: Sequence[Any]) -> Content:
+        """What the objects among the arguments hold: what was found before, if they are the same ones and of one structure."""
+        before: Objects | None = jitted.objects
+        static = tuple([x if is_static(x) else None for x in (*self.leaves, *fixed)])
+        if before is not None and before.content.beside is reached and len(before.leaves) == len(static):
+            if all(map(_same, before.leaves, static)) and before.content.refresh():
+                keys = zip(self.leaves, before.statics, strict=True)
+                self.statics = [(type(x), x) if type(x) in PLAIN else key for x, key in keys]
+                return before.content
+        content = Content(jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
+        self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
+        more = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
+        content.close(*more)
+        jitted.objects = Objects(static, tuple(self.statics), content)
+        return content
+
+    def key(self, states: Collection[int], moving: Collection[int]) -> Any:
+        """What a program is found by. states: cells that are no values. moving: ints and constants that each call tells."""
+        first = len(self.leaves)
+        numbers = frozenset([k - first for k in moving if k >= first])
+        if len(self.contents) == 1:
+            values = self.contents[0].key_of_values(numbers)
+        else:
+            values = key_of_values(self.values, self.cells, numbers)
+        return (*self.kind, settings(), values, *self._leaf_keys(states, moving))
+
+    def _leaf_keys(self, states: Collection[int], moving: Collection[int]) -> list[Any]:
+        seen: dict[int, int] = {}
+        keys: list[Any] = []
+        known = bool(self.cells) or bool(states)
+        for k, leaf in enumerate(self.leaves):
+            if not isinstance(leaf, Array):
+                static = self.statics[k]
+                keys.append(type(leaf) if static is None or k in moving else static)
+                continue
+            cell = id(leaf.cell) if known else None
+            if known and (cell in self.cells or cell in states):
+                keys.append((State, self.cells.get(cell or 0, cell), path_key(leaf), type(leaf)))
+                continue
+            first = seen.setdefault(id(leaf), k)
+            node = leaf.node
+            keys.append((node.shape, node.dtype, type(leaf), lies(leaf)) if first == k else first)
+        return keys
+
+    def like(self, states: Collection[int]) -> Any:
+        """What calls have in common whose objects differ."""
+        keys = zip(self.leaves, self._leaf_keys(states, ()), strict=True)
+        return (self.structure, *[type(x) if is_static(x) and type(x) not in PLAIN else key for x, key in keys])
+
+    def records(self) -> list[Record]:
+        return [record for content in self.contents for record in content.records]
+
+    def named(self) -> list[Any]:
+        """A name for each value."""
+        return [(record.place(k), way) for content in self.contents for record, k, way in content.places()]
+
+    def places(self) -> dict[Any, tuple[int, int]]:
+        """The number of the record, and that in the record, of what lies at each place."""
+        return {record.place(k): (n, k) for n, record in enumerate(self.records()) for k in range(len(record.values))}
+
+
+class State:
+    """Marks an argument that the function also knows as a captured cell."""
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether a static leaf is as it was: the same object, or an equal constant."""
+    return before is now or (type(before) is type(now) and type(now) in PLAIN)
+
+
+def settings() -> tuple[Any, ...]:
+    """What programs depend on beside functions and arguments. A profile puts another function in the place of each."""
+    return LOCAL.place, LOCAL.flush, DEFAULT.wide, MATMUL.value, DETERMINISM.value, LOCAL.watch is None
+
+
+def _static_key(x: Any, content: Content) -> Any:
+    if type(x) in PLAIN:
+        return (type(x), x)
+    if isinstance(x, Array | np.ndarray):
+        raise DTypeError(f"jit: a static argument cannot be an array (shape {x.shape}): leave it out of static_argnums")
+    if not has_structure(x) and not has_content(x):
+        try:
+            hash(x)
+        except TypeError:
+            raise DTypeError(
+                f"jit: an argument holds {short(x)} of type {type(x).__name__}: arguments are arrays, numbers, str, None, "
+                "modules, and dicts, lists, tuples and dataclasses of these; other objects must be hashable"
+            ) from None
+    return content.of(x)

@@ -1,0 +1,68 @@
+"""Arrays and constants that objects hold, as keys: what a program depends on of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from weft.array import Array
+from weft.array.shapes import lies
+from weft.transforms.aliases import path_key
+
+CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None)))
+
+
+class Hashed:
+    """A long key, whose hash is computed once."""
+
+    __slots__ = ("_hash", "key")
+
+    def __init__(self, key: Any) -> None:
+        self.key, self._hash = key, hash(key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Hashed) and self._hash == other._hash and self.key == other.key)
+
+
+def key_of(x: Array) -> tuple[Any, ...]:
+    """Return the key of an array: shape and dtype of its cell, and how it shows that."""
+    if x._base is None:
+        node = x.node
+        return node.shape, node.dtype, type(x), lies(x), ()
+    node = x.cell.node
+    return node.shape, node.dtype, type(x), lies(x), path_key(x)
+
+
+def aliases_of(arrays: Sequence[Array]) -> list[tuple[int, int]]:
+    """Return, for each array, the numbers of the first that is the same, and of the first that shows the same cell."""
+    same: dict[int, int] = {}
+    cells: dict[int, int] = {}
+    return [(same.setdefault(id(x), k), cells.setdefault(id(x.cell), k)) for k, x in enumerate(arrays)]
+
+
+def cells_of(values: Sequence[Any]) -> dict[int, int]:
+    """Return the cells that arrays among values show (by id), each with the number of the first."""
+    cells: dict[int, int] = {}
+    for k, x in enumerate(values):
+        if isinstance(x, Array):
+            cells.setdefault(id(x.cell), k)
+    return cells
+
+
+def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Collection[int]) -> Hashed:
+    """Return the key of values. cells : those that arrays among them show. moving : numbers of those that each call tells"""
+    keys: list[Any] = []
+    same: dict[int, int] = {}
+    for k, x in enumerate(values):
+        kind = type(x)
+        if kind is float or kind is complex:
+            keys.append(kind if k in moving else (kind, repr(x)))
+        elif kind in CONSTANTS:
+            keys.append(kind if k in moving and kind is int else (kind, x))
+        else:
+            first, cell = same.setdefault(id(x), k), cells[id(x.cell)]
+            keys.append(first if first < k else (key_of(x), cell if cell < k else None))
+    return Hashed(tuple(keys))
