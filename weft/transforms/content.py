@@ -39,7 +39,7 @@ from weft.transforms.records import (
     record_for,
     ways_into,
 )
-from weft.transforms.tree import Structure, is_module, slots_of
+from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
 from weft.transforms.values import CONSTANTS, Hashed, cells_of, key_of_values
 
 LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
@@ -104,7 +104,7 @@ class Content:
         self._seen[self._named(x)] = len(self._seen)
         if is_module(x):
             self._classes[kind] = None
-            return (kind if kind.__new__ is object.__new__ else id(x), *self._recorded(ModuleRecord(x)))
+            return (kind if is_only_attributes(kind) else id(x), *self._recorded(ModuleRecord(x)))
         if hasattr(kind, "__structure__"):
             self._classes[kind] = None
             return (id(x), *self._recorded(OptimizerRecord(x)), *map(self.of, x.__parts__()))
@@ -123,7 +123,7 @@ class Content:
             return self._container(x, container, deep)
         if has_content(x):
             self._classes[kind] = None
-            return (kind if kind.__new__ is object.__new__ else id(x), *self._recorded(ObjectRecord(x)))
+            return (kind if is_only_attributes(kind) else id(x), *self._recorded(ObjectRecord(x)))
         inner = getattr(x, "__wrapped__", None)
         if inner is not None and callable(x):
             return (id(x), self.of(inner, deep))

@@ -150,9 +150,10 @@ class Entry:
     def bound(self, leaves: Sequence[Any], contents: Sequence[Content]) -> Entry:
         """This entry for what ``contents`` hold: itself, or where objects and arrays are others a copy."""
         held = self.held
+        if held.taken(contents):
+            return self
         if held.same(contents):
-            if held.contents != contents:
-                held.take(contents)
+            held.take(contents)
             return self
         out: Entry = object.__new__(Entry)
         for name in Entry.__slots__:

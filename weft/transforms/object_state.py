@@ -53,7 +53,7 @@ class Swap:
                     yield n, place, value
 
     def restore(self, done: bool) -> None:
-        """Put back what was there; ``done``: the function has returned. What it has added stays, as plain numbers."""
+        """Put back what was there, or (without ``done``) leave what the function has set. What it has added stays."""
         for n, record in self._changed():
             names, values = record.read()
             fresh = type(record)(record.owner, names, values)
@@ -91,7 +91,7 @@ def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, firs
         yield swap
     except BaseException:
         if swap is not None:
-            swap.restore(done=False)
+            swap.restore(done=bool(moving))  # then it is traced again, with the numbers themselves
         raise
     finally:
         if moving:
@@ -107,7 +107,9 @@ class Held:
     checks : what says of each record whether it is as it was
     """
 
-    __slots__ = ("_aliases", "_arrays", "_moving", "_static", "checks", "contents", "numbers", "reached", "seen", "values")
+    __slots__ = (
+        "_aliases", "_arrays", "_moving", "_static", "_taken", "checks", "contents", "numbers", "reached", "seen", "values",
+    )
 
     def __init__(self, contents: Sequence[Content], moving: Sequence[int], still: Collection[int]) -> None:
         """moving : numbers of values that the program reads. still : of values that may change, the program reads them or not"""
@@ -122,6 +124,7 @@ class Held:
         """These are what function and arguments hold now."""
         self.contents = tuple(contents)
         self.reached, self.seen = contents[0], contents[0].values
+        self._taken = [content.values for content in contents]
         self.checks = [unchanged for content in contents for unchanged in content.checks()]
         self.values = values = [x for content in contents for x in content.values]
         self.numbers = [values[k] for k in self._moving]
@@ -150,10 +153,13 @@ class Held:
         """Whether an array is another than among the values ``before``."""
         return any([before[k] is not self.values[k] for k in self._arrays])
 
+    def taken(self, contents: Sequence[Content]) -> bool:
+        """Whether these very contents were taken, as they are now."""
+        pairs = zip(self.contents, contents, self._taken, strict=True)
+        return all([mine is other and other.values is values for mine, other, values in pairs])
+
     def same(self, contents: Sequence[Content]) -> bool:
         """Whether these are contents of the same objects, with the same arrays."""
-        if len(contents) == 1 and contents[0] is self.reached and contents[0].values is self.seen:
-            return True
         for mine, other in zip(self.contents, contents, strict=True):
             if mine is not other and any([a.owner is not b.owner for a, b in zip(mine.records, other.records, strict=True)]):
                 return False

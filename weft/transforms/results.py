@@ -24,7 +24,7 @@ from weft.given import Given, Slot
 from weft.graph.node import Node
 from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
-from weft.transforms.tree import attributes_of, has_structure, is_module
+from weft.transforms.tree import attributes_of, has_structure, is_module, is_only_attributes
 from weft.views import Path, overlap, with_starts
 
 End = tuple[str, Any]
@@ -88,6 +88,8 @@ def is_made_in(trace: Trace, known: Collection[int] = ()) -> Callable[[Any], boo
 
 
 def _is_object(x: Any) -> bool:
+    if not is_only_attributes(type(x)):
+        return False
     return is_module(x) or (not dataclasses.is_dataclass(x) and (has_structure(x) or has_content(x)))
 
 

@@ -167,7 +167,13 @@ def unflatten(structure: Any, leaves: list[Any]) -> Any:
 
 def slots_of(kind: type) -> tuple[str, ...]:
     """Return the names of the attributes that a class keeps in slots."""
-    return tuple([n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)])
+    found = [n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
+    return tuple([n for n in found if n != "__dict__"])
+
+
+def is_only_attributes(kind: type) -> bool:
+    """Whether the instances of a class are made of nothing but their attributes, so that another one can be made of these."""
+    return kind.__new__ in (object.__new__, types.SimpleNamespace.__new__)
 
 
 def attributes_of(x: Any) -> dict[str, Any]:
@@ -220,7 +226,7 @@ def _built(part: Any, leaves: Iterator[Any], made: dict[int, Any]) -> Any:
         return structure.unflatten([_built(p, leaves, made) for p in parts])
     if type(part) is int:
         return made[part]
-    out: Any = object.__new__(part.kind)
+    out: Any = part.kind.__new__(part.kind)
     made[part.number] = out
     for name, inner in part.parts.items():
         value = _built(inner, leaves, made)
