@@ -1,5 +1,5 @@
-"""State that Python holds: programs that read, set and replace it, in jitted functions and between their calls, give and leave what
-they give and leave without jit."""
+"""State that Python holds: programs that read, set and replace it, in jitted functions and between their calls, give and leave
+what they give and leave without jit."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def variable(name):
 GLOBAL_NUMBER, GLOBAL_RATE, GLOBAL_ARRAY, GLOBAL_OBJECT = 1, 0.5, None, None
 
 
-def named(w, name):
+def named(name):
     """So that functions which come here name the global variables."""
     return {"GLOBAL_NUMBER": GLOBAL_NUMBER, "GLOBAL_RATE": GLOBAL_RATE, "GLOBAL_ARRAY": GLOBAL_ARRAY, "O": GLOBAL_OBJECT.n}[name]
 
@@ -156,13 +156,13 @@ INSIDE = {
     "add": lambda w, x, k, r: r.write(w, lambda a: a.__iadd__(0.25)) or x,
     "exchange": lambda w, x, k, r: r.exchange(w) or x,
     "share": lambda w, x, k, r: r.share(w) or x,
-    "tuple": lambda w, x, k, r: setattr(w, "nested", (w.nested[0] + 1, (w.nested[1][0], w.nested[1][1] * 0.5))) or x * w.nested[1][1],
+    "tuple": lambda w, x, k, r: setattr(w, "nested", (w.nested[0] + 1, (1, w.nested[1][1] * 0.5))) or x * w.nested[1][1],
     "state in a tuple": lambda w, x, k, r: setattr(w, "none", (x * 0.5, k)) or x,
     "object made": lambda w, x, k, r: setattr(w, "inner", types.SimpleNamespace(n=w.inner.n + 1, w=w.inner.w * 0.5)) or x,
     "module made": lambda w, x, k, r: setattr(w, "net", made(w.net, x)) or x,
     "dict made": lambda w, x, k, r: setattr(w, "dict", {**w.dict, "w": w.dict["w"] + x}) or x,
     "class": lambda w, x, k, r: x * Part.shared,
-    "globals": lambda w, x, k, r: x + named(w, "GLOBAL_NUMBER") * named(w, "GLOBAL_RATE") + named(w, "GLOBAL_ARRAY") + named(w, "O"),
+    "globals": lambda w, x, k, r: x + named("GLOBAL_NUMBER") * named("GLOBAL_RATE") + named("GLOBAL_ARRAY") + named("O"),
 }
 
 

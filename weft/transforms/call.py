@@ -18,7 +18,7 @@ from weft.transforms.aliases import path_key
 from weft.transforms.content import Content, has_content
 from weft.transforms.records import Record
 from weft.transforms.traced import concrete, is_static
-from weft.transforms.tree import has_structure
+from weft.transforms.tree import Structure, has_structure
 from weft.transforms.values import cells_of, key_of_values
 
 PLAIN = frozenset((int, bool, str, bytes, type(None)))
@@ -40,17 +40,17 @@ class Call:
     structure : of the arguments. statics : the key of each leaf that is static
     contents : of the function, and of the arguments; values : in these; moving : those that are run-time numbers from the first
         call on; cells : those that arrays among them show (by id), each with the number of the first
-    kind : what the numbers of different calls are compared by
+    kind : what the numbers of different calls are compared by. count : what ``Structure.count`` was
     """
 
     __slots__ = (
-        "args", "cells", "contents", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure", "values",
+        "args", "cells", "contents", "count", "given", "kind", "kwargs", "leaves", "moving", "rebuild", "statics", "structure",
+        "values",
     )
 
     def __init__(self, jitted: Any, args: tuple, kwargs: dict[str, Any], known: Call | None = None) -> None:
         """jitted : a Jitted. known : the same call, whose arguments have been computed"""
-        self.args, self.kwargs = args, kwargs
-        reached = jitted.reach()
+        self.args, self.kwargs, self.count = args, kwargs, Structure.count
         self.given, self.rebuild, self.structure, fixed = jitted.flat(args, kwargs)
         self.statics: list[Any] = []
         objects, leaves = bool(fixed) and any([type(x) not in PLAIN for x in fixed]), []
@@ -64,13 +64,19 @@ class Call:
             leaves.append(leaf)
             self.statics.append(static)
         self.leaves: list[Any] = known.leaves if known else leaves
+        reached: Content = jitted.reach()
         if not objects:
             self.contents: tuple[Content, ...] = (reached,)
             self.values, self.moving = reached.values, reached.moving
             self.cells: Mapping[int, int] = reached.cells()
             held: Any = None
         else:
+            words = len(jitted.words)
             content = self._content(jitted, reached, fixed)
+            while len(jitted.words) != words:  # methods of arguments name attributes, which count in other objects, too
+                jitted.forget()
+                words, reached = len(jitted.words), jitted.reach()
+                content = self._content(jitted, reached, fixed)
             self.contents = (reached, content)
             self.values = reached.values + content.values
             self.cells = cells_of(self.values)
@@ -89,7 +95,7 @@ class Call:
                 keys = zip(self.leaves, before.statics, strict=True)
                 self.statics = [(type(x), x) if type(x) in PLAIN else key for x, key in keys]
                 return before.content
-        content = Content(jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
+        content = Content(jitted.words, jitted.skipped, getattr(jitted.f, "__module__", ""), reached)
         self.statics = [_static_key(x, content) if is_static(x) else None for x in self.leaves]
         more = [_static_key(x, content) for x in fixed if type(x) not in PLAIN]
         content.close(*more)

@@ -1,6 +1,7 @@
 """Why a jitted function is traced again: what has changed since it was traced before, in one sentence for the user.
 
-A cause is told when it has come for the third time. Until then it may be the last smaller batch, or a switch to evaluation.
+A cause is told when it has come for the third time, each time with something that was not there before. Until then it may be the
+last smaller batch, or a switch to evaluation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRe
 from weft.transforms.traced import Traced, numbered
 
 OFTEN = 3  # times that a function is traced again for one cause before the user is told
+MOST = 100  # of what was there before is kept
 
 
 class Cause(NamedTuple):
@@ -30,6 +32,7 @@ class Cause(NamedTuple):
 class Outline(NamedTuple):
     """What is kept of a trace to compare the next one with: the parts of its key, and the names in each record."""
 
+    kind: Any
     structure: Any
     settings: Any
     leaves: tuple[Any, ...]
@@ -40,11 +43,12 @@ class Outline(NamedTuple):
 class Causes:
     """Counts the causes for which one function was traced again."""
 
-    __slots__ = ("_before", "_counts")
+    __slots__ = ("_before", "_counts", "_seen")
 
     def __init__(self) -> None:
         self._before: Outline | None = None
         self._counts: dict[str, int] = {}
+        self._seen: dict[str, set[str]] = {}  # by name of the cause: what was there before
 
     def note(self, f: Callable, call: Any, key: Sequence[Any], pinned: Mapping[int, str], traced: Traced) -> str | None:
         """Compare a trace with the one before; the sentence for the user when a cause has come often.
@@ -56,12 +60,23 @@ class Causes:
         self._before = outline
         if before is None or before.settings != outline.settings:  # the user has asked for other programs
             return None
-        cause = _cause(f, before, outline, call, pinned, traced)
+        cause = next(filter(self._is_fresh, _causes(f, before, outline, call, pinned, traced)), None)
+        if cause is None:
+            return None
         self._counts[cause.name] = count = self._counts.get(cause.name, 0) + 1
         if count != OFTEN:
             return None
         change = f" (from {cause.old} to {cause.new})" if cause.old else ""
         return f"{named(f)} is traced again each time {cause.name} changes{change}. {cause.advice}"
+
+    def _is_fresh(self, cause: Cause) -> bool:
+        """Whether a cause brings what was not there before."""
+        seen = self._seen.setdefault(cause.name, {cause.old})
+        if cause.new and cause.new in seen:
+            return False
+        if len(seen) < MOST:
+            seen.add(cause.new)
+        return True
 
 
 def named(f: Callable) -> str:
@@ -71,37 +86,40 @@ def named(f: Callable) -> str:
     return f"{name}() ({file_name(code.co_filename)}:{code.co_firstlineno})" if code is not None else f"{name}()"
 
 
-def _cause(f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: Traced) -> Cause:
+def _causes(
+    f: Callable, before: Outline, now: Outline, call: Any, pinned: Mapping[int, str], traced: Traced,
+) -> list[Cause]:
+    """What has changed since the trace before."""
     if before.structure != now.structure:
-        return _of_structure(argument_names(f, before.structure), argument_names(f, now.structure))
-    names = argument_names(f, call.structure)
-    for k, (old, new) in enumerate(zip(before.leaves, now.leaves, strict=True)):
-        if old != new:
-            cause = _of_leaf(names[k], old, new, call.leaves[k], pinned.get(k))
-            if cause is not None:
-                return cause
-    owners = list(owner_names(f, call))
+        return [_of_structure(argument_names(f, before.structure), argument_names(f, now.structure))]
+    names, places = argument_names(f, call.structure), list(place_names(f, call))
+    changed = [
+        _of_leaf(names[k], old, new, call.leaves[k], pinned.get(k))
+        for k, (old, new) in enumerate(zip(before.leaves, now.leaves, strict=True)) if old != new
+    ]
     if len(before.records) == len(now.records):
-        for (kind, old), (other, new), name in zip(before.records, now.records, owners, strict=True):
+        for (kind, old), (other, new), name in zip(before.records, now.records, owner_names(f, call), strict=True):
             if kind is not other or old != new:
-                return _of_owner(name, kind is other, old, new)
-        places = list(place_names(f, call))
+                return [*filter(None, changed), _of_owner(name, kind is other, old, new)]
         if len(before.values) == len(now.values) == len(places):
-            for k, (old, new) in enumerate(zip(before.values, now.values, strict=True)):
-                if old != new:
-                    cause = _of_leaf(places[k], old, new, call.values[k], pinned.get(k + len(call.leaves)))
-                    if cause is not None:
-                        return cause
+            changed += [
+                _of_leaf(places[k], old, new, call.values[k], pinned.get(k + len(names)))
+                for k, (old, new) in enumerate(zip(before.values, now.values, strict=True)) if old != new
+            ]
+    causes = [cause for cause in changed if cause is not None]
+    if causes:
+        return causes
     if before != now:
         advice = "Make these once, and change what they hold."
-        return Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)
-    conditions = numbered(traced.tape.conditions, len(call.leaves), traced.moving) if traced.tape else {}
+        return [Cause("what it reaches (functions, objects, lists or dicts)", "", "", advice)]
+    conditions = numbered(traced.tape.conditions, len(names), traced.moving) if traced.tape else {}
     for k, line in conditions.items():
-        name = names[k] if k < len(call.leaves) else list(place_names(f, call))[k - len(call.leaves)]
         advice = "A program is made for each outcome; wf.where needs one for all."
-        return Cause(f"the outcome of a condition on {name} (in line {_line(line)})", "", "", advice)
+        return [Cause(f"the outcome of a condition on {(*names, *places)[k]} (in line {_line(line)})", "", "", advice)]
+    if not traced.captured:
+        return []  # the program was dropped, for it was not called for long
     advice = "Write into one array with `a[...] = value`."
-    return Cause("the shape or dtype of an array that it reads without being given it", "", "", advice)
+    return [Cause("the shape or dtype of an array that it reads without being given it", "", "", advice)]
 
 
 def _of_structure(before: list[str], now: list[str]) -> Cause:
@@ -119,7 +137,9 @@ def _of_leaf(name: str, old: Any, new: Any, leaf: Any, line: str | None) -> Caus
         was, is_ = _array(old), _array(new)
         if not was or not is_:
             return Cause(f"which memory {name} shares", "", "", "Let it share memory with the same arrays at each call.")
-        what = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype" if was != is_ else "memory layout"
+        if was == is_:
+            return Cause(f"the memory layout of {name}", "", "", "Give it arrays of one layout, by `copy()` where they differ.")
+        what = "shape" if was.partition("[")[2] != is_.partition("[")[2] else "dtype"
         advice = "A program is made for each: keep to a few, by padding or by batches of one size."
         return Cause(f"the {what} of {name}", was, is_, advice)
     was, is_ = _constant(old), _constant(new)
@@ -168,8 +188,15 @@ def _of_owner(name: str, same: bool, old: Any, new: Any) -> Cause:
 
 def _outline(call: Any, key: Sequence[Any]) -> Outline:
     settings, values, *keys = key[len(call.kind):]
-    records = tuple([(type(r.owner), r.names or (len(r.values) if r.writable else repr(r.values))) for r in call.records()])
-    return Outline(call.structure, settings, tuple(keys[: len(call.leaves)]), values.key, records)
+    records = tuple([(type(r.owner), _shape_of(r)) for r in call.records()])
+    return Outline(call.kind, call.structure, settings, tuple(keys[: len(call.leaves)]), values.key, records)
+
+
+def _shape_of(record: Record) -> Any:
+    """What is compared of a record: its names, the length of a list, the content of what has no single values."""
+    if not record.writable:
+        return repr(record.values)
+    return len(record.values) if isinstance(record, ListRecord) else record.names
 
 
 def argument_names(f: Callable, structure: Any) -> list[str]:
@@ -251,20 +278,23 @@ def owner_names(f: Callable, call: Any) -> Iterator[str]:
             yield f"`{known.get(id(record.owner)) or type(record.owner).__name__}`"
 
 
-def left_behind(f: Callable, call: Any, traced: Traced) -> str:
-    """What is told of arrays that a function leaves somewhere at each call."""
+def left_behind(f: Callable, call: Any, traced: Traced, skipped: Mapping[int, Any]) -> str:
+    """What is told of arrays that a function leaves somewhere at each call; ``skipped``: lists and dicts that grow, by id."""
     known = _owners(f, call)
     where = ""
     arrays = [cell for cell, _, _ in traced.survivors]
     lines = [traced.graph.outputs[k].where for _, (kind, k), _ in traced.survivors if kind == "out"]
     for record in [record for record in call.records() if record.writable]:
         names, values = record.read()
-        fresh = type(record)(record.owner, names, values)
+        fresh = record.again(names, values)
         for k, value in enumerate(values):
             if any([value is array for array in arrays]):
                 owner = known.get(id(record.owner)) or type(record.owner).__name__
                 grown = isinstance(record, ListRecord) and len(values) != len(record.values)
                 where = where or (f"in `{owner}`, which grows" if grown else f"in `{_inside(fresh, k, known)}`")
+    for x in skipped.values():
+        if any([value is array for value in (x.values() if isinstance(x, dict) else x) for array in arrays]):
+            where = where or f"in `{known.get(id(x)) or type(x).__name__}`, which grows"
     line = next((user_line(line) for line in lines if line is not None), "")
     made = f" The array was made in line {file_name(line.rpartition(':')[0])}:{line.rpartition(':')[2]}." if line else ""
     return (

@@ -21,7 +21,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.devices.warm import Watched
-from weft.transforms.reach import contents_of, is_library, methods_named, names_in
+from weft.transforms.reach import ANY, attributes_named, contents_of, is_library, is_third_party, methods_named, names_in
 from weft.transforms.records import (
     MISSING,
     CellsRecord,
@@ -45,12 +45,14 @@ from weft.transforms.values import CONSTANTS, Hashed, cells_of, key_of_values
 LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
 MANY = 1000  # items: the constants in longer containers are compared as a whole
 FEW = 100  # items: longer containers that are variables are compared by identity
+_BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
 _THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 
 class Content:
     """Makes keys of what it is given with :meth:`of`; :meth:`close` follows the variables that functions name.
 
+    words : names that the function and all that it calls name as attributes; more are added to them
     skipped : containers (by id) that are variables and whose content does not count
     package : the name of the jitted function's Python module; functions of this package are looked into even if it is installed
     held : what the keys name by number, which somebody has to keep
@@ -62,11 +64,13 @@ class Content:
     """
 
     __slots__ = (
-        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_owners", "_package", "_seen", "_skipped", "_untold",
-        "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
+        "_cells", "_cells_of_values", "_classes", "_keys_of_values", "_objects", "_package", "_seen", "_skipped", "_untold",
+        "_variables", "_words", "beside", "count", "held", "key", "moving", "numbers", "records", "values",
     )
 
-    def __init__(self, skipped: Collection[int] = (), package: Any = "", beside: Content | None = None) -> None:
+    def __init__(
+        self, words: set[str] | None = None, skipped: Collection[int] = (), package: Any = "", beside: Content | None = None,
+    ) -> None:
         self.held: list[Any] = []
         self.key: Any = None
         self.beside = beside
@@ -82,9 +86,10 @@ class Content:
         self._package = package.partition(".")[0] if isinstance(package, str) else ""
         self._seen: dict[int, int] = {} if beside is None else beside._seen.copy()  # for cycles, and what is held twice
         self._cells: dict[int, tuple[int, str, types.CellType]] = {}  # number, name of the variable, and the cell
-        self._owners: dict[int, tuple[Record, dict[str, None]]] = {}  # of variables: an empty record, and their names
+        self._variables: dict[int, tuple[Record, dict[str, None]]] = {}  # by owner: an empty record, and their names
+        self._objects: dict[int, tuple[ObjectRecord, Any]] = {}  # an empty record, and what the key says of the object
         self._classes: dict[type, None] = {}
-        self._words: set[str] = set()
+        self._words: set[str] = set() if words is None else words
 
     def of(self, x: Any, deep: bool = True) -> Any:
         """Return the key of ``x``: constants by value, functions by their code, objects by class and structure. Here Arrays are
@@ -103,11 +108,9 @@ class Content:
             return (Content, self._seen[id(x)])
         self._seen[self._named(x)] = len(self._seen)
         if is_module(x):
-            self._classes[kind] = None
-            return (kind if is_only_attributes(kind) else id(x), *self._recorded(ModuleRecord(x)))
+            return self._object(x, ModuleRecord)
         if hasattr(kind, "__structure__"):
-            self._classes[kind] = None
-            return (id(x), *self._recorded(OptimizerRecord(x)), *map(self.of, x.__parts__()))
+            return (self._object(x, OptimizerRecord), *map(self.of, x.__parts__()))
         if isinstance(x, functools.partial):
             return (kind, self.of(x.func, deep), self.of(x.args, deep), self.of(x.keywords, deep))
         if isinstance(x, types.MethodType):
@@ -122,8 +125,7 @@ class Content:
         if container is not None:
             return self._container(x, container, deep)
         if has_content(x):
-            self._classes[kind] = None
-            return (kind if is_only_attributes(kind) else id(x), *self._recorded(ObjectRecord(x)))
+            return self._object(x, ObjectRecord)
         inner = getattr(x, "__wrapped__", None)
         if inner is not None and callable(x):
             return (id(x), self.of(inner, deep))
@@ -136,6 +138,15 @@ class Content:
     def _named(self, x: Any) -> int:
         self.held.append(x)
         return id(x)
+
+    def _object(self, x: Any, record: type[ObjectRecord]) -> Any:
+        """Note an object; its attributes are looked at when it is known which of them count."""
+        kind = type(x)
+        self._classes[kind] = None
+        everything = self._is_library(kind.__module__) or dataclasses.is_dataclass(kind)  # functions of trees read all of it
+        same = is_only_attributes(kind) and record is not OptimizerRecord
+        self._objects[id(x)] = record(x, words=None if everything else self._words), kind if same else id(x)
+        return (Content, self._seen[id(x)])
 
     def _recorded(self, record: Record, deep: bool = True, whole: bool = False) -> list[Any]:
         """Take the record down and return the key of its structure; ``whole``: its constants are part of that."""
@@ -183,43 +194,48 @@ class Content:
             self._variable(VariablesRecord(f.__globals__), name, f.__globals__.get(name, MISSING))
         for name, attribute in found.attributes:
             owner = f.__globals__.get(name, MISSING)
-            if isinstance(owner, types.ModuleType) and not self._is_library(owner.__name__):
-                self._variable(VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, MISSING))
-            elif isinstance(owner, type) and not self._is_library(owner.__module__):
-                value = next((vars(base)[attribute] for base in owner.__mro__ if attribute in vars(base)), MISSING)
-                if not hasattr(type(value), "__get__"):  # no method, which ``methods_named`` finds
-                    self._variable(ClassRecord(owner), attribute, value)
+            if isinstance(owner, types.ModuleType):
+                if not self._is_library(owner.__name__):
+                    self._variable(VariablesRecord(vars(owner)), attribute, vars(owner).get(attribute, MISSING))
+                continue
+            self._words.add(attribute)
+            if isinstance(owner, type):
+                self._classes[owner] = None
         if f.__dict__.keys() - {"__wrapped__"}:
             parts += self._recorded(DictRecord(f.__dict__), deep=False)
         return tuple(parts)
 
     def _variable(self, owner: Record, name: str, value: Any) -> None:
         """Note a variable, if it may be bound to something else: what was imported stays what it is."""
-        if value is MISSING or isinstance(value, types.ModuleType):
+        if value is MISSING:
             return
-        if isinstance(value, _THEMSELVES) and getattr(value, "__name__", "") == name:
-            module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else value.__module__
-            if isinstance(value, types.BuiltinFunctionType | np.ufunc) or self._is_library(module):
+        if isinstance(value, _THEMSELVES):
+            module = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else _module_of(value)
+            if is_third_party(module) and self._is_library(module):
+                self._words.add(ANY)  # it may read any attribute of what it is given
+            imported = getattr(value, "__name__", "") == name and (isinstance(value, _BUILT_IN) or self._is_library(module))
+            if isinstance(value, types.ModuleType) or imported:
                 return
-        self._owners.setdefault(id(owner.owner), (owner, {}))[1][name] = None
+        self._variables.setdefault(id(owner.owner), (owner, {}))[1][name] = None
 
     def _is_library(self, module: Any) -> bool:
         return is_library(module) and (self._package in ("", "weft") or module.partition(".")[0] != self._package)
 
     def close(self, *keys: Any) -> Content:
         """Follow the variables and the methods that functions name, and complete the key and the values."""
-        cells: dict[int, tuple[Any, Any]] = {}  # value, and what ``_part`` says of it
-        variables: dict[tuple[int, str], tuple[Any, Any]] = {}
+        found: dict[Any, tuple[Any, Any]] = {}  # by place: a value, and what ``_part`` says of it
         methods: dict[int, Any] = {}
-        while self._follow(cells, variables, methods):
+        while self._follow(found, methods):
             pass
         parts = list(methods.values())
-        for key, (owner, names) in self._owners.items():
-            found = [variables[key, name] for name in names]
-            parts.append((key, tuple(names), self._joined(type(owner)(owner.owner, tuple(names)), found)))
-        if cells:
+        for key, (record, names) in self._variables.items():
+            parts.append((key, *self._joined(record, tuple(names), [found[key, name] for name in names])))
+        for key, (record, kind) in self._objects.items():
+            counting = [name for name in record.every if (key, name) in found]
+            parts.append((kind, *self._joined(record, tuple(counting), [found[key, name] for name in counting])))
+        if self._cells:
             _, of_cells, owners = zip(*self._cells.values(), strict=True)
-            parts.append(self._joined(CellsRecord(owners, of_cells), list(cells.values())))
+            parts.append(self._joined(CellsRecord(owners), of_cells, [found[key] for key in self._cells]))
         self.key = Hashed((*keys, *parts))
         self._settle()
         start = 0
@@ -229,30 +245,34 @@ class Content:
             start += len(record.paths)
         return self
 
-    def _follow(self, cells: dict[int, Any], variables: dict[tuple[int, str], Any], methods: dict[int, Any]) -> bool:
-        """Look at the variables and methods that were named since; whether there were any."""
-        before = len(cells) + len(variables) + len(methods)
+    def _follow(self, found: dict[Any, tuple[Any, Any]], methods: dict[int, Any]) -> bool:
+        """Look at the variables, attributes and methods that were named since; whether there were any."""
+        before = len(found) + len(methods)
         for key, (_, _, cell) in list(self._cells.items()):
-            if key not in cells:
+            if key not in found:
                 value = CellsRecord((cell,)).read()[1][0]
-                cells[key] = value, self._part(value, deep=False)
-        for key, (owner, names) in list(self._owners.items()):
-            for name in list(names):
-                if (key, name) not in variables:
-                    value = type(owner)(owner.owner, (name,)).read()[1][0]
-                    variables[key, name] = value, self._part(value, deep=False)
+                found[key] = value, self._part(value, deep=False)
+        for key, (variables, names) in list(self._variables.items()):
+            fresh = tuple([name for name in names if (key, name) not in found])
+            for name, value in zip(fresh, variables.again(fresh).read()[1] if fresh else (), strict=True):
+                found[key, name] = value, self._part(value, deep=False)
+        for key, (record, _) in list(self._objects.items()):
+            for name, value in zip(*record.read(), strict=True):
+                if (key, name) not in found:
+                    found[key, name] = value, self._part(value, deep=True)
         for cls in list(self._classes):
             for method in methods_named(cls, self._words):
                 if id(method) not in methods:
                     methods[id(method)] = self.of(method)
-        return len(cells) + len(variables) + len(methods) > before
+            for base, name, value in attributes_named(cls, self._words):
+                self._variable(ClassRecord(base), name, value)
+        return len(found) + len(methods) > before
 
-    def _joined(self, record: Record, found: list[tuple[Any, Any]]) -> tuple[Any, ...]:
-        """Take down a record of variables whose values have been looked at."""
-        record.values = tuple([value for value, _ in found])
-        record.paths = tuple([(k, way) for k, (_, (_, ways)) in enumerate(found) for way in ways])
-        self.records.append(record)
-        return tuple([part for _, (part, _) in found])
+    def _joined(self, record: Record, names: tuple[Any, ...], found: list[tuple[Any, Any]]) -> tuple[Any, ...]:
+        """Take down a record of variables or attributes that have been looked at; their names and keys."""
+        paths = tuple([(k, way) for k, (_, (_, ways)) in enumerate(found) for way in ways])
+        self.records.append(record.again(names, tuple([value for value, _ in found]), paths))
+        return (names, *[part for _, (part, _) in found])
 
     def _settle(self) -> None:
         """Note what the records say; the values first, for another thread may be reading."""
@@ -309,6 +329,10 @@ class Content:
         for record in self.records:
             for k, way in record.paths:
                 yield record, k, way
+
+
+def _module_of(x: Any) -> Any:
+    return x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
 
 
 def has_content(x: Any) -> bool:

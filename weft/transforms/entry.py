@@ -25,19 +25,15 @@ from weft.graph.node import Node
 from weft.graph.primitives.table import CONSTANT, INPUT, SCALAR
 from weft.placed import Placed
 from weft.transforms import warm
+from weft.transforms.call import settings
 from weft.transforms.content import Content
 from weft.transforms.object_state import Held
-from weft.transforms.results import End, needs_numbers
+from weft.transforms.results import IN, LEAF, OUT, STATIC, needs_numbers, row_of, view_of
 from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import structure_changed, unflatten
-from weft.views import Path, with_starts
 
 MISS = object()
-# what a result is, see ``results.py``: an output, an input's content, or what exists already (the object, or the leaf's number);
-# LATER: what is made of other results
-OUT, IN, STATIC, LEAF, LATER = range(5)
 _FLOAT, _INT, _SAME = "float", "int", "same"  # kinds of arguments that are no Arrays
-_EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 _NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
 _MAKE: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
@@ -62,13 +58,14 @@ class Entry:
     """One Program with the guard of its arguments and the places of its results.
 
     tree: the structure of the arguments, None where all are positional and no trees. quick: ``fast`` may be asked.
-    place: where it runs, as ``LOCAL`` says it. settings: see ``jit.py``. lands: the arguments that the function writes.
+    place: where it runs, as ``LOCAL`` says it. settings: see ``call.py``. lands: the arguments that the function writes. count:
+    what ``Structure.count`` was when modules were looked at.
     held: what function and arguments hold; ``fast`` is right where :meth:`holds` says so.
     """
 
     __slots__ = (  # noqa: RUF023  in the order in which a call meets them
         # whether a call is of this kind: its tree and leaves, and what function and arguments hold
-        "tree", "_specs", "quick", "place", "settings", "held", "_ints", "_tape", "_more", "_played",
+        "tree", "_specs", "quick", "place", "settings", "count", "held", "_ints", "_tape", "_more", "_played",
         # where among the values of ``held`` captured cells and written ones are, and what exists already among the results
         "_of_cells", "_of_writes", "_of_results", "_of_views",
         # the Program's inputs: arrays and numbers among the leaves, then captured cells (what they held last), then fixed nodes
@@ -92,7 +89,8 @@ class Entry:
         self._nodes: list[Node] = []
         self._values: list[Any] = []
         self.place = LOCAL.place
-        self.settings: Any = None
+        self.settings = settings()
+        self.count = -1
         self._tape = traced.tape
         self._sets = traced.sets
         self._ints = any([k < len(leaves) for k in moving])
@@ -116,20 +114,20 @@ class Entry:
         # the long way sees static arguments, and an Array that is another argument too
         turned = any(isinstance(x, Array) and lies(x) is not None for x in leaves)  # plain arrays are other calls, see _keys
         self.quick = not static and None not in self._specs and not self._bases and not turned
-        self._results = [_result(s, graph.inputs, graph.outputs) for s in traced.results]
+        self._results = [row_of(s, graph.inputs, graph.outputs) for s in traced.results]
         self._kinds = traced.kinds
         self._made = [(*r, _MAKE[kind]) for r, kind in zip(self._results, self._kinds, strict=True)]
         self._visible = len(traced.shows)
         late = [(kind == "same", j, what) for j, (kind, what) in enumerate(traced.results) if kind in ("view", "same")]
         self._later = sorted(late, key=lambda row: row[:2])  # views, then what is another result
-        alone = len(self._results) == 1 and self._structure is None and not self._sets
+        alone = len(self._results) == 1 and self._structure is None
         self._single = alone and self._results[0][0] == OUT and self._kinds[0] is not float
         at = {id(cell): i for i, cell in enumerate(self._cells)}
         self._writes = [
-            (target, *_result(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
+            (target, *row_of(s, graph.inputs, graph.outputs), at.get(id(target), -1)) for _, target, s in traced.writes
         ]
         self.lands = frozenset([target for target, *_ in self._writes if isinstance(target, int)])
-        self._survivors = [(cell, _result(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
+        self._survivors = [(cell, row_of(s, graph.inputs, graph.outputs), j) for cell, s, j in traced.survivors]
         self._states = frozenset(map(id, self._cells)) if self._writes else frozenset()
         self._prepare_state(traced)
         self._warm: Any = None
@@ -220,24 +218,25 @@ class Entry:
         if any([node.op is CONSTANT for node in self._own]):
             self._followed = -1
 
-    def holds(self, counted: bool) -> bool:
+    def holds(self, count: int) -> bool:
         """Whether function and arguments hold what this entry was made for, but for numbers and arrays that others have replaced;
         these are read.
 
-        counted : whether ``Structure.count`` says that no module has changed
+        count : what ``Structure.count`` is
         """
         held = self.held
-        if counted and held.reached.values is held.seen:
+        if count == self.count and held.reached.values is held.seen:
             for unchanged in held.checks:
                 if not unchanged():
                     break
             else:
                 return True
         before = held.values
-        if not held.refresh():
+        if self.settings != settings() or not held.refresh():
             return False
-        if held.rebound(before):
+        if held.values is not before and held.rebound(before):
             self._bind()
+        self.count = count
         return True
 
     def warm(self, structures: int) -> Any:
@@ -458,36 +457,19 @@ class Entry:
             else:
                 out.append(leaves[k] if kind == LEAF else k)
         for same, j, what in self._later:
-            out[j] = out[what] if same else _owner(what[0], leaves, out)._view(_told(what[1], leaves))
-        if self._sets:
-            self._set(out)
+            out[j] = out[what] if same else view_of(what, leaves, out)
         del out[self._visible :]
-        return out[0] if self._structure is None else unflatten(self._structure, out)
+        whole = out[0] if self._structure is None else unflatten(self._structure, out)
+        return self._set(whole) if self._sets else whole
 
-
-    def _set(self, out: list[Any]) -> None:
-        """Set in objects what the function sets there."""
+    def _set(self, whole: Sequence[Any]) -> Any:
+        """Set in objects what the function sets there; the rest is what it gives."""
         records = self.held.records()
-        for n, place, structure, first, count in self._sets:
-            record = records[n]
-            record.put(place, out[first] if structure is None else unflatten(structure, out[first : first + count]))
-            if record.told:
+        for (n, place), value in zip(self._sets, whole[1:], strict=True):
+            records[n].put(place, value)
+            if records[n].told:
                 structure_changed()
-
-
-def _owner(end: End, leaves: Sequence[Any], out: list[Any]) -> Array:
-    """What a result is a view of."""
-    kind, k = end
-    if kind == "same":
-        return out[k]
-    if kind == "static":
-        return k
-    return leaves[k] if kind == "leaf" else leaves[k].cell
-
-
-def _told(path: Path, numbers: Sequence[Any]) -> Path:
-    """A path whose slices begin where the numbers of this call say."""
-    return with_starts(path, lambda number: numbers[number.slot])
+        return whole[0]
 
 
 def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[Any]) -> Node:
@@ -496,12 +478,3 @@ def _made(made: dict[int, Node], k: int, shape: Any, dtype: Any, outputs: list[A
     if node is None:
         node = made[k] = Node(INPUT, (), {}, shape, dtype, None, outputs[k])
     return node
-
-
-def _result(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
-    """(OUT, output, shape, dtype), (IN, input, shape, dtype), or (STATIC | LEAF | LATER, value, None, None)."""
-    kind, k = source
-    if kind in _EXISTS:
-        return (_EXISTS[kind], k, None, None)
-    node = (outputs if kind == "out" else inputs)[k]
-    return (OUT if kind == "out" else IN, k, node.shape, node.dtype)

@@ -22,7 +22,7 @@ from weft.placed import Placed
 from weft.recent import Recent
 from weft.transforms import warm
 from weft.transforms.aliases import check_writes, shared, shared_key, write_back
-from weft.transforms.call import Call, settings
+from weft.transforms.call import Call
 from weft.transforms.causes import Causes, left_behind
 from weft.transforms.content import Content
 from weft.transforms.entry import MISS, Entry
@@ -53,8 +53,9 @@ class Jitted:
         self.traces = 0
         self._entries = Recent(KINDS)  # lists of Entry
         self._last: Entry | None = None
-        self._structures = -1
+        self._other: Entry | None = None
         self._reached: Content | None = None  # what the function reaches without being given it
+        self.words: set[str] = {"training"}  # names of attributes, see ``reach.py``
         self.objects: Any = None  # what objects among the arguments held when they were looked at
         self.skipped: dict[int, Any] = {}  # by id: lists and dicts that are variables and grow while the function is traced
         self._leaky = Recent(KINDS)  # by kind of arguments: how many calls have left arrays behind
@@ -69,24 +70,32 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The call with Python in it; once something is compiled, ``warm.py`` puts a native one in front of it."""
         entry, count = self._last, Structure.count
-        if (
-            entry is not None and not LOCAL.inside and entry.place == LOCAL.place
-            and (count == self._structures or entry.settings == settings())
-            and entry.holds(count == self._structures)
-        ):
-            self._structures = count
-            if entry.tree is None:
-                out = MISS if kwargs else entry.fast(args)
-                if out is not MISS:
-                    self._warm = entry.warm(self._structures)
-                    return out
-            else:
-                leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
-                if structure == entry.tree:
-                    out = entry.fast(leaves)
+        if entry is not None and not LOCAL.inside:
+            if entry.place == LOCAL.place and entry.holds(count):
+                if entry.tree is None:
+                    out = MISS if kwargs else entry.fast(args)
                     if out is not MISS:
+                        self._warm = entry.warm(count)
                         return out
+                else:
+                    leaves, structure = flatten((args, kwargs), modules=False, ordered=True)
+                    if structure == entry.tree:
+                        out = entry.fast(leaves)
+                        if out is not MISS:
+                            return out
+            other = self._other
+            if other is not None and other.tree is None and not kwargs and other.place == LOCAL.place and other.holds(count):
+                out = other.fast(args)
+                if out is not MISS:
+                    self._last, self._other = other, entry
+                    return out
         return self._call(args, kwargs)
+
+    def _next(self, entry: Entry | None) -> None:
+        """Ask this entry first from now on, and the one that was asked first before it second."""
+        if entry is None or self._last is not None:
+            self._other = self._last
+        self._last = entry
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """As a method: bound to the instance, which is then part of the key."""
@@ -115,7 +124,8 @@ class Jitted:
                 if entry is not known and k < len(entries):
                     entries[k] = entry  # it keeps no arrays alive that other objects have held before
                 if entry.quick:
-                    self._last = entry
+                    entry.count = call.count
+                    self._next(entry)
                 write_back(call.given, call.leaves, entry.lands)
                 return out
         return self._first(call, key, numbers)
@@ -151,7 +161,6 @@ class Jitted:
         _materialise_cells(traced.captured)
         run = _run_of(traced)
         entry = Entry(traced, leaves, run, call.structure, still, call.contents)
-        entry.settings = settings()
         warm.install(Jitted, _slow)
         check_writes(call.given, entry.lands, self.f)
         out = entry.run_with(leaves)
@@ -161,13 +170,14 @@ class Jitted:
             self._leaky.put(like, leaks + 1)
             if leaks >= 2 and not self._warned:
                 self._warned = True
-                warn(left_behind(self.f, call, traced))
+                warn(left_behind(self.f, call, traced, self.skipped))
             return out
         self._alive += [cell for cell in traced.captured if id(cell) in captured - self._states]
         self._states |= captured
         if self._keep(like, key, entry) > VARIANTS and traced.tape:
             numbers.pin(numbered(traced.tape.conditions, len(leaves), traced.moving))
-        self._last = entry if entry.quick else None
+        entry.count = call.count
+        self._next(entry if entry.quick else None)
         told = self._causes.note(self.f, call, key, numbers.pinned, traced)
         if told is not None:
             warn(told)
@@ -203,13 +213,13 @@ class Jitted:
         less = Call(self, call.args, call.kwargs, call)
         first, before = len(call.leaves), call.named()
         values = {name: k for k, name in enumerate(less.named())}
-        if not all([before[k] in values for k in traced.moving]):
-            return call, numbers, still  # it is traced again, with these as constants
+        records, places = call.records(), less.places()
+        sets = [records[n].place(k) for n, k in traced.sets]
+        if not all([before[k] in values for k in traced.moving]) or not all([name in places for name in sets]):
+            return call, numbers, still  # it is traced again without them
         traced.moving = tuple([values[before[k]] for k in traced.moving])
         still = frozenset([first + values[before[k - first]] if k >= first else k for k in still])
-        records, places = call.records(), less.places()
-        named = [(records[s.record].place(s.place), s) for s in traced.sets]
-        traced.sets = tuple([s._replace(record=places[name][0], place=places[name][1]) for name, s in named if name in places])
+        traced.sets = tuple([places[name] for name in sets])
         numbers = numbers_of(self._numbers, less)
         numbers.moving |= still
         return less, numbers, still
@@ -244,11 +254,15 @@ class Jitted:
 
         return leaves, rebuild, (structure, tuple(held)), list(held.values())
 
+    def forget(self) -> None:
+        """Look at all objects again, from the beginning."""
+        self._reached = self.objects = None
+
     def reach(self) -> Content:
         """What modules, objects and variables hold that the function reaches without being given them."""
-        self._structures, reached = Structure.count, self._reached
+        reached = self._reached
         if reached is None or not reached.refresh():
-            reached = Content(self.skipped, getattr(self.f, "__module__", ""))
+            reached = Content(self.words, self.skipped, getattr(self.f, "__module__", ""))
             self._reached = reached.close(reached.of(self.f))
         return reached
 

@@ -6,6 +6,7 @@ call of the program then reads numbers and arrays where they are, and sets what 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,9 @@ from weft.transforms.content import Content
 from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
 from weft.transforms.values import aliases_of, key_of
 
-_SWAPPING = threading.RLock()  # two traces must not find each other's numbers in one object
+_SWAPPING = [threading.RLock()]  # two traces must not find each other's numbers in one object
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _SWAPPING.__setitem__(0, threading.RLock()))  # another thread may have held it
 
 
 class Swap:
@@ -52,19 +55,20 @@ class Swap:
                 if value is not record.values[place] and value is not self._placed.get((n, place)) and value is not MISSING:
                     yield n, place, value
 
-    def restore(self, done: bool) -> None:
-        """Put back what was there, or (without ``done``) leave what the function has set. What it has added stays."""
+    def restore(self) -> None:
+        """Put back what was there; what the function has added stays, with plain numbers."""
         for n, record in self._changed():
             names, values = record.read()
-            fresh = type(record)(record.owner, names, values)
+            fresh = record.again(names, values)
             places = dict(zip(record.names or range(len(record.values)), range(len(record.values)), strict=True))
             grown = not record.names and len(values) != len(record.values)
             for k, (name, value) in enumerate(zip(names or range(len(values)), values, strict=True)):
                 place = places.get(name)
-                ours = place is not None and value is self._placed.get((n, place))
-                if place is not None and (ours or (done and not grown and value is not MISSING)):
+                if place is not None and not grown and value is not MISSING:
                     if value is not record.values[place]:
                         record.put(place, record.values[place])
+                elif place is not None and value is self._placed.get((n, place)):
+                    record.put(place, record.values[place])
                 elif form_of(value) is not None and not is_plain(value):
                     fresh.put(k, _plain(value))
         self._placed.clear()
@@ -83,19 +87,19 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def swapped(contents: Sequence[Content], moving: Sequence[int], tape: Tape, first: int) -> Iterator[Swap]:
     """Trace with run-time numbers in the place of the constants ``moving``."""
+    lock, swap = _SWAPPING[0], None
     if moving:
-        _SWAPPING.acquire()
-    swap = None
+        lock.acquire()
     try:
         swap = Swap(contents, moving, tape, first)
         yield swap
     except BaseException:
         if swap is not None:
-            swap.restore(done=bool(moving))  # then it is traced again, with the numbers themselves
+            swap.restore()
         raise
     finally:
         if moving:
-            _SWAPPING.release()
+            lock.release()
 
 
 class Held:
@@ -135,6 +139,8 @@ class Held:
         for content in contents:
             if not content.refresh():
                 return False
+        if self.taken(contents):
+            return True
         now = [x for content in contents for x in content.values]
         if not all([same_constant(before[k], now[k]) for k in self._static]):
             return False

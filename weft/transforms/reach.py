@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import dis
+import enum
 import functools
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 _GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME"))
 _ATTRIBUTE = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _SILENT = frozenset(("__new__", "__repr__", "__str__", "__del__", "__reduce__", "__getstate__", "__setstate__"))
+# by these code may read attributes that it does not name: attributes, global variables, functions of Python modules
+_ANY_BY_ATTRIBUTE = frozenset(("__dict__", "__getattr__", "__getattribute__", "__getstate__"))
+_ANY_BY_MODULE = frozenset((
+    "asdict", "astuple", "attrgetter", "deepcopy", "dumps", "fields", "getmembers", "methodcaller", "replace",
+))
+_ANY_BY_VARIABLE = _ANY_BY_MODULE | frozenset(("copy", "delattr", "dir", "eval", "exec", "getattr", "setattr", "vars"))
+ANY = "*"  # among words: any attribute may be read
 
 
 class Names(NamedTuple):
     """What a code object and the functions defined in it name.
 
-    variables: global variables. attributes: pairs (global variable, attribute that is read of it directly). words: all names
-    of attributes and methods.
+    variables: global variables. attributes: pairs (global variable, attribute that is read of it directly). words: all other
+    names of attributes and methods, texts that may be such, and ``ANY``.
     """
 
     variables: tuple[str, ...]
@@ -31,16 +39,18 @@ def names_in(code: types.CodeType) -> Names:
     """Read the instructions of ``code`` and of the functions defined in it."""
     variables: dict[str, None] = {}
     attributes: dict[tuple[str, str], None] = {}
-    words = set(code.co_names)
+    words = set(_texts(code.co_consts))
     owner = ""
     for instruction in dis.get_instructions(code):
-        name = instruction.opname
+        name, value = instruction.opname, instruction.argval
         if name in _GLOBAL:
-            owner = str(instruction.argval)
+            owner = str(value)
             variables[owner] = None
             continue
         if owner and name in _ATTRIBUTE:
-            attributes[owner, str(instruction.argval)] = None
+            attributes[owner, str(value)] = None
+        elif instruction.opcode in dis.hasname:
+            words.add(str(value))
         owner = ""
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -48,7 +58,19 @@ def names_in(code: types.CodeType) -> Names:
             variables |= dict.fromkeys(inner.variables)
             attributes |= dict.fromkeys(inner.attributes)
             words |= inner.words
+    by_module = _ANY_BY_MODULE.intersection([attribute for _, attribute in attributes])
+    if by_module or _ANY_BY_ATTRIBUTE.intersection(words) or _ANY_BY_VARIABLE.intersection(variables):
+        words.add(ANY)
     return Names(tuple(variables), tuple(attributes), frozenset(words))
+
+
+def _texts(constants: Any) -> Iterator[str]:
+    """Yield the texts among constants that may be names of attributes, as ``case Point(x=0)`` has them."""
+    for constant in constants:
+        if isinstance(constant, tuple | frozenset):
+            yield from _texts(constant)
+        elif isinstance(constant, str) and constant.isidentifier():
+            yield constant
 
 
 def contents_of(f: types.FunctionType) -> list[Any]:
@@ -78,6 +100,25 @@ def methods_named(cls: type, words: frozenset[str] | set[str]) -> Iterator[types
                 part = getattr(part, "__wrapped__", part)
                 if isinstance(part, types.FunctionType):
                     yield part
+
+
+def attributes_named(cls: type, words: Collection[str]) -> Iterator[tuple[type, str, Any]]:
+    """Yield the attributes of ``cls`` that code which names ``words`` may read, each with the class that has it: no methods,
+    properties or members of an Enum. Classes of libraries are left out."""
+    seen: set[str] = set()
+    for base in cls.__mro__ if not isinstance(cls, enum.EnumMeta) else ():
+        for name, value in vars(base).items() if not is_library(base.__module__) else ():
+            special = name[:2] == "__" == name[-2:]
+            if name in words and name not in seen and not special and not hasattr(type(value), "__get__"):
+                yield base, name, value
+        seen.update(vars(base))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_third_party(name: Any) -> bool:
+    """Whether the module of this name belongs to an installed package, of which it is not known what attributes it reads."""
+    top = name.partition(".")[0] if isinstance(name, str) else ""
+    return is_library(name) and top not in sys.stdlib_module_names and top not in ("weft", "numpy")
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,18 +7,21 @@ renewed; any other change is one of structure.
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import itertools
 import types
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter, is_, itemgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from weft.array import Array
 from weft.devices.warm import Watched
 from weft.given import Given
+from weft.transforms.reach import ANY
 from weft.transforms.tree import attributes_of, slots_of
 from weft.transforms.values import CONSTANTS
 
@@ -110,6 +113,10 @@ class Record:
         """Set the value of number ``k``."""
         raise TypeError(f"{type(self).__name__} sets no values")
 
+    def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
+        """Return a record of the same owner."""
+        return type(self)(self.owner, names, values, paths, self.deep)
+
     def place(self, k: int) -> tuple[int, Any]:
         """Return what tells the value of number ``k`` from all others."""
         return id(self.owner), self.names[k] if self.names else k
@@ -133,7 +140,7 @@ class Record:
         for k, (old, new) in enumerate(zip(self.values, values, strict=True)):
             if old is not new and (form_of(new) != form_of(old) or not any([k == place for place, _ in self.paths])):
                 return None
-        return type(self)(self.owner, names, values, self.paths, self.deep)
+        return self.again(names, values, self.paths)
 
     def watch(self) -> list[Watched] | None:
         """Return rows by which a device sees in a warm call that nothing has changed (see ``weft.devices.warm``), None if there
@@ -219,13 +226,38 @@ class ItemsRecord(Record):
 
 
 class ObjectRecord(Record):
-    """The attributes of an object, those in slots too."""
+    """The attributes of an object, those in slots too.
 
-    __slots__ = ()
+    words : what the function and all that it calls name: of other attributes nothing counts. Without words all count
+    every : the names of all attributes
+    """
+
+    __slots__ = ("every", "words")
+
+    def __init__(self, owner: Any, *read: Any, words: Collection[str] | None = None) -> None:
+        super().__init__(owner, *read)
+        self.words = words
+        self.every = tuple(attributes_of(owner))
+
+    def again(self, *read: Any) -> Self:
+        return type(self)(self.owner, *read, self.deep, words=self.words)
+
+    def counts(self, name: str, value: Any) -> bool:
+        """Whether an attribute counts."""
+        return self.words is None or name in self.words or ANY in self.words
 
     def read(self) -> tuple[tuple, tuple]:
+        found = attributes_of(self.owner)
+        if self.words is not None:
+            found = {name: value for name, value in found.items() if self.counts(name, value)}
+        return tuple(found), tuple(found.values())
+
+    def unchanged(self) -> bool:
         attributes = attributes_of(self.owner)
-        return tuple(attributes), tuple(attributes.values())
+        if not _alike(attributes, self.every):
+            return False
+        whole = len(self.names) == len(self.every)
+        return all(map(is_, attributes.values() if whole else map(attributes.get, self.names), self.values))
 
     def put(self, k: int, value: Any) -> None:
         name, attributes = self.names[k], getattr(self.owner, "__dict__", {})
@@ -237,32 +269,47 @@ class ObjectRecord(Record):
     def watch(self) -> list[Watched] | None:
         if slots_of(type(self.owner)):
             return None
-        return _rows_of_dict(vars(self.owner), self.names, self.values)
+        attributes = vars(self.owner)
+        if len(self.names) == len(self.every):
+            return _rows_of_dict(attributes, self.names, self.values)
+        named = zip(self.names, self.values, strict=True)
+        return [("keys", attributes, len(self.every), None), *[("variable", attributes, n, v) for n, v in named]]
 
 
-class ModuleRecord(Record):
-    """The attributes of a module, which counts the changes of its attributes."""
+class ModuleRecord(ObjectRecord):
+    """The attributes of a module, which counts the changes of its attributes. weft reads all but constants that nobody names."""
 
     told = True
     __slots__ = ()
 
-    def unchanged(self) -> bool:
-        attributes = vars(self.owner)
-        return _alike(attributes, self.names) and all(map(is_, attributes.values(), self.values))
-
-    def read(self) -> tuple[tuple, tuple]:
-        attributes = vars(self.owner)
-        return tuple(attributes), tuple(attributes.values())
+    def counts(self, name: str, value: Any) -> bool:
+        return super().counts(name, value) or not _is_constant(value)
 
     def put(self, k: int, value: Any) -> None:
         vars(self.owner)[self.names[k]] = value
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value is a constant, or a tuple, list, dict or set of constants; of a long one the first items tell."""
+    if isinstance(value, dict):
+        value = list(itertools.islice(value.values(), _FIRST))
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        value = list(itertools.islice(value, _FIRST))
+    else:
+        return type(value) in CONSTANTS or type(value) is Given
+    return all(map(_is_constant, value))
+
+
+_FIRST = 8
 
 
 class OptimizerRecord(ModuleRecord):
     """Those attributes of an object that its method ``__structure__`` names; it counts their changes, too."""
 
     __slots__ = ()
-    unchanged = Record.unchanged
+
+    def counts(self, name: str, value: Any) -> bool:
+        return True
 
     def read(self) -> tuple[tuple, tuple]:
         attributes, names = vars(self.owner), self.owner.__structure__()
@@ -282,6 +329,10 @@ class CellsRecord(Record):
             return all(map(is_, map(_content, self.owner), self.values))
         except ValueError:  # a cell without a content
             return all(map(is_, map(_held_by, self.owner), self.values))
+
+    def again(self, names: tuple = (), values: tuple = (), paths: tuple[Path, ...] = ()) -> Self:
+        """Return a record of the same owner."""
+        return type(self)(self.owner, names, values, paths, self.deep)
 
     def place(self, k: int) -> tuple[int, Any]:
         return id(self.owner[k]), None
@@ -336,10 +387,15 @@ class ClassRecord(Record):
     __slots__ = ()
 
     def read(self) -> tuple[tuple, tuple]:
-        return self.names, tuple([getattr(self.owner, name, MISSING) for name in self.names])
+        attributes = vars(self.owner)
+        return self.names, tuple([attributes.get(name, MISSING) for name in self.names])
 
     def put(self, k: int, value: Any) -> None:
         setattr(self.owner, self.names[k], value)
+
+    def watch(self) -> list[Watched] | None:
+        (attributes,) = gc.get_referents(vars(self.owner))  # what a mappingproxy shows
+        return [("variable", attributes, name, value) for name, value in zip(self.names, self.values, strict=True)]
 
 
 def _alike(now: Collection[Any], before: Sequence[Any]) -> bool:

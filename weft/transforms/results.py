@@ -28,6 +28,10 @@ from weft.transforms.tree import attributes_of, has_structure, is_module, is_onl
 from weft.views import Path, overlap, with_starts
 
 End = tuple[str, Any]
+# what a result is in a call: an output, an input's content, or what exists already (the object, or the leaf's number);
+# LATER: what is made of other results
+OUT, IN, STATIC, LEAF, LATER = range(5)
+_EXISTS = {"static": STATIC, "leaf": LEAF, "same": LATER, "view": LATER}
 
 
 @dataclass(slots=True)
@@ -67,9 +71,12 @@ def needs_numbers(ends: Sequence[End], leaves: int) -> bool:
     return any([type(start) is Slot for start in starts]) or any([kind == "leaf" and what >= leaves for kind, what in ends])
 
 
-def is_made_in(trace: Trace, known: Collection[int] = ()) -> Callable[[Any], bool]:
-    """Return what says whether an object was made in a trace: it holds something of the trace, and is none that was ``known`` (by
-    id) before. Dataclasses are trees, and no such objects."""
+def is_made_in(trace: Trace, known: Collection[int] = (), new: Callable[[], set[int]] | None = None) -> Callable[[Any], bool]:
+    """Return what says whether an object was made in a trace. Dataclasses are trees, and no such objects.
+
+    known : objects (by id) that were there before
+    new : gives the objects that were not, where that can be told; else they are those that hold something of the trace
+    """
 
     def holds(x: Any, seen: set[int]) -> bool:
         if isinstance(x, Array):
@@ -84,7 +91,12 @@ def is_made_in(trace: Trace, known: Collection[int] = ()) -> Callable[[Any], boo
             parts = attributes_of(x).values()
         return any([holds(part, seen) for part in parts])
 
-    return lambda x: id(x) not in known and not isinstance(x, Array) and _is_object(x) and holds(x, set())
+    def is_made(x: Any) -> bool:
+        if id(x) in known or isinstance(x, Array) or not _is_object(x):
+            return False
+        return id(x) in new() if new is not None else holds(x, set())
+
+    return is_made
 
 
 def _is_object(x: Any) -> bool:
@@ -142,3 +154,19 @@ def _end(
 def _meet(node: Node, paths: Sequence[Path]) -> bool:
     """Whether any two of some views of one array show an element in common."""
     return any(overlap(node.shape, node.dtype, a, b) for k, a in enumerate(paths) for b in paths[:k])
+
+
+def row_of(source: End, inputs: Sequence[Node], outputs: Sequence[Node]) -> tuple[int, Any, Any, Any]:
+    """(OUT, output, shape, dtype), (IN, input, shape, dtype), or (STATIC | LEAF | LATER, value, None, None)."""
+    kind, k = source
+    if kind in _EXISTS:
+        return (_EXISTS[kind], k, None, None)
+    node = (outputs if kind == "out" else inputs)[k]
+    return (OUT if kind == "out" else IN, k, node.shape, node.dtype)
+
+
+def view_of(what: tuple[End, Path], leaves: Sequence[Any], out: Sequence[Any]) -> Array:
+    """The view that a result is: its owner and its path. Slices begin where the numbers of the call say, which follow leaves."""
+    (kind, k), path = what
+    owner = out[k] if kind == "same" else k if kind == "static" else leaves[k] if kind == "leaf" else leaves[k].cell
+    return owner._view(with_starts(path, lambda number: leaves[number.slot]))

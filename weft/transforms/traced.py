@@ -7,7 +7,8 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -30,16 +31,6 @@ from weft.transforms.tree import flatten_results
 from weft.transforms.values import CONSTANTS
 
 
-class Setting(NamedTuple):
-    """Something that a function sets: the numbers of a record and of its value, and the results that the value is made of."""
-
-    record: int
-    place: int
-    structure: Any
-    first: int
-    size: int
-
-
 @dataclass(slots=True)
 class Traced:
     """A traced call.
@@ -50,6 +41,7 @@ class Traced:
     ``results`` are ends (see ``results.py``), the first ``len(shows)`` of them those of the function; in place of nodes they
     have sources: ``("out", k)`` a Program output, ``("in", k)`` an input unchanged. ``writes`` have sources too.
     ``shows``: the node of each result, or what it is where it is no array of the trace.
+    ``structure`` is that of what the function gives; where it sets something in objects, of a tuple: what it gives, what it sets.
     """
 
     graph: Graph
@@ -67,7 +59,7 @@ class Traced:
     tape: Tape | None = None  # what is computed of run-time numbers at each call
     once: bool = False  # whether it is for this call alone
     moving: tuple[int, ...] = ()  # the values of objects that the tape has slots for, behind those of the leaves
-    sets: tuple[Setting, ...] = ()  # what the function sets in objects; made of results behind those of the function
+    sets: tuple[tuple[int, int], ...] = ()  # what the function sets in objects: numbers of a record and of its value
     needed: Mapping[int, str] = field(default_factory=dict)  # numbers that have to be static, and the lines that say so
 
 
@@ -100,8 +92,8 @@ def trace(
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     contents : what the function and its arguments hold
     """
-    with _set_aside(collect):
-        return _traced(f, leaves, rebuild, states, together, collect, moving, contents)
+    with _set_aside(collect) as aside:
+        return _traced(f, leaves, rebuild, states, together, collect, moving, contents, aside)
 
 
 def traced_with(
@@ -133,13 +125,14 @@ def numbered(slots: Mapping[int, str], leaves: int, moving: Sequence[int]) -> di
 
 
 @contextmanager
-def _set_aside(collect: bool) -> Iterator[None]:
-    """Leave out of the search for cycles what is older than the trace: in a large program that would take half a second."""
+def _set_aside(collect: bool) -> Iterator[bool]:
+    """Leave out of the search for cycles what is older than the trace: in a large program that would take half a second. Whether
+    that is done."""
     mine = collect and not gc.get_freeze_count()
     if mine:
         gc.freeze()
     try:
-        yield
+        yield mine
     finally:
         if mine:
             gc.unfreeze()
@@ -147,8 +140,9 @@ def _set_aside(collect: bool) -> Iterator[None]:
 
 def _traced(
     f: Callable, leaves: list[Any], rebuild: Callable[[list[Any]], tuple[tuple, dict]], states: Collection[int],
-    together: Sequence[Sequence[int]], collect: bool, moving: Collection[int], contents: Sequence[Content],
+    together: Sequence[Sequence[int]], collect: bool, moving: Collection[int], contents: Sequence[Content], aside: bool,
 ) -> Traced:
+    """``aside``: whether the garbage collector knows of no object that is older than the trace"""
     chosen = tuple(sorted([k - len(leaves) for k in moving if k >= len(leaves)]))
     inner = JitTrace(len(leaves) + len(chosen))
     handles: list[Any] = []
@@ -188,14 +182,11 @@ def _traced(
         out = f(*args, **kwargs)
         del args, kwargs
         known = {id(record.owner) for content in contents for record in content.records}
-        is_made = is_made_in(inner, known)
-        results, structure = flatten_results(out, is_made)
-        visible, sets = len(results), []
-        for record, place, value in swap.changes():
-            parts, shape = flatten_results(value, is_made)
-            sets.append(Setting(record, place, shape, len(results), len(parts)))
-            results += parts
-            del parts, value
+        is_made = is_made_in(inner, known, cache(lambda: {*map(id, gc.get_objects())}) if aside else None)
+        changes = list(swap.changes())
+        sets = tuple([(record, place) for record, place, _ in changes])
+        results, structure = flatten_results((out, *[value for *_, value in changes]) if changes else out, is_made)
+        del changes
         numbers = {id(h): k for k, h in reversed([*enumerate(handles)]) if _has_identity(h)}
         owners: dict[int, End] = {id(cell): ("base" if k in wholes else "leaf", k) for k, cell in cells.items()}
         found = ends_of(results, numbers, owners, inner)
@@ -207,15 +198,15 @@ def _traced(
         writes += [
             ("cell", cell, inner.nodes[key]) for key, cell in inner.written.items() if inner.nodes[key] is not before.get(key)
         ]
-        swap.restore(done=True)
+        swap.restore()
         del handles, cells, seen, results, out
         alive = _alive(inner, collect)
         inner.tape.close()
         ends, places_of = found.settled(alive)
         kinds += [ndarray] * (len(ends) - len(kinds))
         survivors = [(cell, cell._node, places_of.get(key, -1)) for key, cell in alive.items()]
-    traced = _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows[:visible], structure, writes, survivors)
-    traced.moving, traced.sets = chosen, tuple(sets)
+    traced = _assemble(inner, places, frozenset(wholes), ends, kinds, found.shows, structure, writes, survivors)
+    traced.moving, traced.sets = chosen, sets
     return traced
 
 

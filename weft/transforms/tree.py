@@ -10,6 +10,7 @@ import atexit
 import dataclasses
 import types
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -165,10 +166,13 @@ def unflatten(structure: Any, leaves: list[Any]) -> Any:
     return structure.unflatten(leaves)
 
 
-def slots_of(kind: type) -> tuple[str, ...]:
+def _slots_of(kind: type) -> tuple[str, ...]:
     """Return the names of the attributes that a class keeps in slots."""
     found = [n for c in kind.__mro__ for n, v in vars(c).items() if isinstance(v, types.MemberDescriptorType)]
     return tuple([n for n in found if n != "__dict__"])
+
+
+slots_of: Callable[[type], tuple[str, ...]] = lru_cache(maxsize=1024)(_slots_of)
 
 
 def is_only_attributes(kind: type) -> bool:
@@ -177,8 +181,11 @@ def is_only_attributes(kind: type) -> bool:
 
 
 def attributes_of(x: Any) -> dict[str, Any]:
-    """Return the attributes of an object, those in slots too."""
-    return getattr(x, "__dict__", {}) | {name: getattr(x, name) for name in slots_of(type(x)) if hasattr(x, name)}
+    """Return the attributes of an object, those in slots too; not to be changed."""
+    slots = slots_of(type(x))
+    if not slots:
+        return x.__dict__ if hasattr(x, "__dict__") else {}
+    return getattr(x, "__dict__", {}) | {name: getattr(x, name) for name in slots if hasattr(x, name)}
 
 
 _LEAF = object()
