@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import weft as wf
-from tests.fuzz import aliases, derivatives, expressions, large, mutations, paths, tour
+from tests.fuzz import aliases, derivatives, expressions, large, mutations, paths, state, tour
 from tests.fuzz.grow import Broken
 from tests.fuzz.levels import AT_ONCE, COMPILED, UNSEEN, Mismatch, tier
 from tests.fuzz.program import Program
@@ -27,6 +27,7 @@ FAMILIES: dict[str, Family] = {
     "derivative": Family(20, derivatives.grown, derivatives.check),
     "mutation": Family(20, mutations.grown, mutations.check),
     "alias": Family(8, aliases.grown, aliases.check),
+    "state": Family(8, state.grown, state.check),
     "large": Family(4, large.grown, large.check),
     "path": Family(4, paths.grown, paths.check),
 }

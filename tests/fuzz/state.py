@@ -1,0 +1,209 @@
+"""Functions with state that Python holds: modules in and out, rates and counters, optimizers, objects; jitted beside eager.
+
+A program is a function of ``x`` and ``k`` that names an object ``o``, a module ``m`` and an optimizer ``q``, as arguments or as
+global variables. It is called several times; between the calls something of the state changes. Every call must give and leave
+what the same call gives and leaves without jit, and a program whose state does not change must not be traced again.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import types
+import warnings
+from typing import Any
+
+import numpy as np
+
+import weft as wf
+from tests.fuzz.levels import Mismatch
+from tests.fuzz.mutations import same
+from tests.fuzz.program import Input, Program
+from tests.fuzz.record import RECORD
+
+LINES = (
+    "x = x * o.rate + o.n", "x = m(x)", "x = x + o.h", "x = x - o.d['w'] * o.d['r']", "x = x * o.t[1] + o.t[0]",
+    "x = x / (q.lr + 1)", "x = x + x[o.n % 3]", "x = x + t0[k % 3]", "x = x + t0[k % 3:k % 3 + 1]", "x = x * (1 + k)",
+    "x = x + o.l[1] * o.l[0]", "x = x * len(o.name)", "x = x * 2 if o.n > 3 else x - 1", "x = x * 0.5 if m.training else x",
+    "x = x + o.m.gain * o.m(x)", "o.n += 1", "o.n = o.n + k", "o.n = k", "o.rate *= 0.5", "o.rate = o.n / 4",
+    "o.d['r'] = o.d['r'] + 0.25", "o.l[0] += 1", "o.t = (o.t[0] + 1, o.t[1] * 0.5)", "o.h = o.h * 0.5 + x.sum(axis=0) * 0.1",
+    "o.h = x[0]", "o.d['w'] = o.d['w'] + x[1]", "o.h, o.d['w'] = o.d['w'], o.h", "o.h[...] = o.h * 0.5",
+    "o.l[1] = o.l[1] * 0.5", "m.gain = m.gain * 0.5", "m.seen += 1", "m.w = m.w * 0.5",
+    "o.name = 'ab' if o.name == 'a' else 'a'", "o.n = 0 if o.n > 4 else o.n", "t0[k % 3] = x[0]", "t0[o.n % 3] += 1",
+    "q.lr = q.lr * 0.5", "q.weight_decay = q.weight_decay + 0.01", "q.lr = 0.1 / (1 + o.n)",
+    "v, g = wf.value_and_grad(lambda m: (m(x) ** 2).mean())(m); q.update(m, g)",
+    "v, g = wf.value_and_grad(lambda m: (m(x) ** 2).mean())(m); q.update(m, g, 0.1 * (1 + k))",
+    "g = wf.grad(lambda m: (m(x) ** 2).mean())(m); m = wf.tree_map(lambda p, s: p - 0.1 * s, m, g)",
+    "o.m = wf.tree_map(lambda a, b: 0.5 * a + 0.5 * b, o.m, m)", "s = State(x[0] * 2, o.n + 1)", "s = State(o.h, m)",
+    "o.s = State(x, k)", "o.m = made(o.m, x)",
+    "(v, s), g = wf.value_and_grad(lambda m: ((m(x) ** 2).mean(), State(x * 2, 1)), has_aux=True)(m)",
+    "o.h, _ = wf.scan(lambda c, r: (0.5 * c + r, None), o.h, x)", "x = wf.vmap(lambda r: r * o.rate + o.h)(x)",
+)
+CHANGES = (
+    "pass", "pass", "o.n = 2", "o.n = 7", "o.rate = 0.75", "o.rate = 0.0", "q.lr = 0.0", "q.lr = 0.05", "q.weight_decay = 0.1",
+    "q.betas = (0.8, 0.9)", "m.gain = 3.0", "m.eval()", "m.train()", "m = copy.deepcopy(m)", "o.m = Net(2.0)", "m.w[...] = 0.5",
+    "o.h = wf.full(3, 0.25)", "o.d['w'] += 1", "o.d['r'] = 2.0", "o.l[0] = 3", "o.t = (4, 0.5)", "o.name = 'abc'", "o = Holder()",
+    "q = wf.optim.SGD(0.1).init(m)", "o.n = 2.5", "o.h = o.d['w']", "t0 = wf.ones((3, 3))", "o.s = None",
+)
+OUTPUTS = ("x", "m", "o", "o.m", "g", "v", "s", "o.h", "o.n", "o.t", "q", "{'m': m, 'x': x}", "(o.n, x[k % 3])")
+MADE_BY = {"g": "g = ", "v": "v, g = ", "s": " s = State"}
+
+
+class Net(wf.nn.Module):
+    """A module with numbers of its own."""
+
+    def __init__(self, start: float = 1.0) -> None:
+        super().__init__()
+        self.w, self.gain, self.seen, self.count = wf.full(3, start), 1.5, 0, wf.array([1, 2])
+
+    def forward(self, x: Any) -> Any:
+        return x * self.w * self.gain + self.count[0]
+
+
+class State:
+    """What functions make and give."""
+
+    def __init__(self, h: Any, n: Any) -> None:
+        self.h, self.n = h, n
+
+
+class Holder:
+    """What functions are given, and change."""
+
+    def __init__(self) -> None:
+        self.n, self.rate, self.name, self.t = 1, 0.5, "a", (1, 0.5)
+        self.h, self.d, self.l = wf.ones(3), {"w": wf.full(3, 2.0), "r": 0.5}, [2, wf.full(3, 0.5)]
+        self.m, self.s = Net(0.5), None
+
+
+def made(net: Net, x: Any) -> Net:
+    """A module that a function makes."""
+    out = Net(2.0)
+    out.gain, out.w = net.gain * 0.5 + 0.5, net.w * 0.5 + x[0] * 0.1
+    return out
+
+
+def grown(r: random.Random) -> Program:
+    """Some lines, and calls with changes between them: mostly the same change, as in a loop."""
+    lines = [r.choice(LINES) for _ in range(r.randint(1, 6))]
+    written = " " + " ".join(lines)
+    known = [o for o in OUTPUTS if o not in MADE_BY or MADE_BY[o] in written]
+    changes = [r.choice(CHANGES) for _ in range(r.choice((1, 1, 2)))]
+    calls = [(r.randrange(4), r.choice(changes) if turn else "pass") for turn in range(r.randint(3, 8))]
+    outputs = tuple(dict.fromkeys(r.choice(known) for _ in range(r.choice((1, 2)))))
+    options = {"way": r.choice(("arguments", "globals", "method")), "calls": repr(calls)}
+    return Program("state", (Input("x0", "float32", (2, 3), "few", r.randrange(10**6)),), tuple(lines), outputs, options)
+
+
+_BODY = """
+def f({given}):
+{names}{lines}
+    return ({outputs},)
+"""
+
+
+def _space(program: Program, jitted: bool) -> dict[str, Any]:
+    names = "o, m, q, t0"
+    given = {"arguments": f"{names}, x, k", "globals": "x, k", "method": "self, x, k"}[program.options["way"]]
+    start = {"arguments": "", "globals": f"    global {names}\n", "method": "    o, m, q, t0 = self.o, self.m, self.q, self.t0\n"}
+    text = _BODY.format(
+        given=given, names=start[program.options["way"]], lines="\n".join(f"    {line}" for line in program.lines),
+        outputs=", ".join(program.outputs),
+    )
+    space: dict[str, Any] = {"wf": wf, "copy": copy, "Net": Net, "State": State, "Holder": Holder, "made": made}
+    space |= {"__name__": "program", "o": Holder(), "m": Net(), "t0": wf.array(np.arange(9.0).reshape(3, 3) / 4)}
+    space["q"] = wf.optim.Adam(0.1).init(space["m"])
+    exec(text, space)  # noqa: S102
+    if jitted:
+        space["f"] = wf.jit(space["f"])
+    return space
+
+
+def _called(program: Program, space: dict[str, Any], x: np.ndarray, k: int) -> Any:
+    way = program.options["way"]
+    if way == "globals":
+        return space["f"](wf.array(x), k)
+    held = [space[name] for name in ("o", "m", "q", "t0")]
+    if way == "arguments":
+        return space["f"](*held, wf.array(x), k)
+    return space["f"](types.SimpleNamespace(o=held[0], m=held[1], q=held[2], t0=held[3]), wf.array(x), k)
+
+
+def told(x: Any, seen: dict[int, int] | None = None) -> list[Any]:
+    """Everything that something holds, in order; arrays as NumPy's."""
+    seen = {} if seen is None else seen
+    if isinstance(x, wf.Array):
+        return [np.array(x)]
+    if x is None or isinstance(x, int | float | str):
+        return [x]
+    if id(x) in seen:
+        return [f"again {seen[id(x)]}"]
+    if not isinstance(x, tuple):
+        seen[id(x)] = len(seen)
+    if isinstance(x, wf.optim.Optimizer):
+        return [x.lr, x.weight_decay, *told(x.arrays(), seen)]
+    if isinstance(x, dict):
+        return [part for key in x for part in (str(key), *told(x[key], seen))]
+    if isinstance(x, list | tuple):
+        return [type(x).__name__, *(part for item in x for part in told(item, seen))]
+    return [type(x).__name__, *(part for key in sorted(vars(x)) for part in (key, *told(vars(x)[key], seen)))]
+
+
+def check(program: Program) -> None:
+    """Every call with jit beside the same call without."""
+    x = program.inputs[0].array()
+    spaces = [_space(program, jitted) for jitted in (False, True)]
+    for turn, (k, change) in enumerate(eval(program.options["calls"])):
+        found = []
+        for space in spaces:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)
+                    exec(change, space)  # noqa: S102
+                    out: Any = _called(program, space, x, k)
+            except (IndexError, TypeError, ValueError, AttributeError) as error:
+                out = type(error).__name__
+            kept = [] if isinstance(out, str) else [space[name] for name in ("o", "m", "q", "t0")]
+            found.append([*told(out), *(part for x in kept for part in told(x))])  # of a call that fails jit writes nothing
+        eager, jitted = found
+        where = f"after call {turn} (k = {k}, {change})"
+        if len(eager) != len(jitted):
+            raise Mismatch("state", f"{where}: {jitted} is not {eager}")
+        for n, (a, b) in enumerate(zip(eager, jitted, strict=True)):
+            if isinstance(a, np.ndarray):
+                _near(a, b, f"part {n} {where}")
+            elif type(a) is not type(b) or (not np.isclose(a, b, 1e-9, 0) if isinstance(a, float) else a != b):
+                raise Mismatch("state", f"part {n} {where}: {b!r} is not {a!r}")
+        if isinstance(out, str):
+            RECORD.count("programs with state that end with an error")
+            return
+    RECORD.results(program, [a for a in eager if isinstance(a, np.ndarray)])
+    _settles(program, spaces[1], x, k)
+
+
+SETTLED = 12  # calls in which whatever alternates has come round, and every number has come with a second value
+
+
+def _settles(program: Program, space: dict[str, Any], x: np.ndarray, k: int) -> None:
+    """A program that is called again and again is not traced for ever: numbers, arrays and objects that it replaces are state."""
+    traces = 0
+    for turn in range(SETTLED + 3):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                _called(program, space, x, k)
+        except (IndexError, TypeError, ValueError, AttributeError):
+            return
+        traces = space["f"].traces if turn < SETTLED else traces
+    if space["f"].traces > traces:
+        raise Mismatch("traces", f"{space['f'].traces} traces after {SETTLED + 3} calls that are alike")
+
+
+def _near(a: np.ndarray, b: Any, what: str) -> None:
+    if a.dtype.kind == "f" and isinstance(b, np.ndarray) and a.shape == b.shape and a.dtype == b.dtype:
+        if np.allclose(a, b, 1e-4, 1e-5, True):
+            return
+    same(a, b, what, "state")
+
+
+__all__ = ["Mismatch", "check", "grown"]
