@@ -104,12 +104,13 @@ class Tape:
         """The numbers that somebody still holds."""
         return [x for x in (ref() for ref in self._made) if x is not None]
 
-    def played(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """The numbers in all slots for other leaves; None where they are of another type, or not what they must be.
+    def played(self, leaves: Sequence[Any], numbers: Sequence[Any] = ()) -> list[Any] | None:
+        """The numbers in all slots for other leaves and numbers of objects; None where they are of another type, or not what they
+        must be.
 
         What Python refuses is such a case too: the function is traced again then, and it is told to the user where it stands.
         """
-        values = list(leaves)
+        values = [*leaves, *numbers]
         try:
             for function, slots, kind, wanted in self.steps:
                 found = function(*[values[s] for s in slots])

@@ -7,7 +7,7 @@ import itertools
 import random
 import warnings
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -348,3 +348,37 @@ def test_layers_of_weft_hold_nothing_that_changes_unseen():
         content.of(layer)
         content.close()
         assert all(record.told for record in content.records), layer
+
+
+class _Pair:
+    def __init__(self):
+        self.a, self.b = 1.0, 2.0
+
+
+@pytest.mark.parametrize("make, read, change", [
+    (lambda: {"a": 1.0, "b": 2.0}, lambda h: h["a"], lambda h: h.update(a=5.0)),
+    (lambda: {"a": 1.0, "b": 2.0}, lambda h: next(iter(h.values())), lambda h: h.update(a=h.pop("a"))),
+    (lambda: OrderedDict(a=1.0, b=2.0), lambda h: next(iter(h.values())), lambda h: h.move_to_end("a")),
+    (lambda: [1.0, 2.0], lambda h: h[0], lambda h: h.insert(0, 5.0)),
+    (lambda: [1.0, 2.0], lambda h: h[-1], lambda h: h.pop()),
+    (lambda: deque([1.0, 2.0]), lambda h: h[0], lambda h: h.rotate(1)),
+    (lambda: {1.0, 2.0}, lambda h: max(h), lambda h: h.add(3.0)),
+    (_Pair, lambda h: h.a, lambda h: setattr(h, "a", 5.0)),
+    (_Pair, lambda h: getattr(h, "c", 1.0), lambda h: setattr(h, "c", 5.0)),
+])
+def test_every_change_shows_in_a_step_with_state_after_many_calls(make, read, change):
+    held, x, state = make(), wf.ones(2), wf.zeros(2)
+
+    @wf.jit
+    def step(x):
+        state[...] = state + 1
+        return x * read(held)
+
+    for k in range(1, 4):
+        for _ in range(4):
+            assert step(x).tolist() == [read(held)] * 2
+        assert state.tolist() == [4 * k] * 2
+        if k == 1:
+            change(held)
+        else:
+            held = make()

@@ -136,6 +136,8 @@ class WarmCalls(Protocol):
         node: dict[str, Any], array: tuple[type, dict[str, Any]],
     ) -> WarmTable: ...
 
+    def watched(self, rows: Sequence[Watched]) -> Callable[[], bool]: ...
+
 
 @runtime_checkable
 class Measuring(Protocol):

@@ -14,7 +14,7 @@ import dataclasses
 import functools
 import sys
 import types
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -295,10 +295,9 @@ class Content:
             found = self._keys_of_values[moving] = key_of_values(self.values, self.cells(), moving)
         return found
 
-    def checks(self) -> Iterator[Callable[[], bool]]:
-        """Yield what says whether something that does not tell of its changes holds the very things that it held."""
-        for record in self._untold:
-            yield record.unchanged
+    def untold(self) -> list[Record]:
+        """Return the records of what does not tell of its changes."""
+        return self._untold
 
     def refresh(self) -> bool:
         """Read the values again where something has changed. Return False if the structure has."""

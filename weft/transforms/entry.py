@@ -230,6 +230,8 @@ class Entry:
                 if not unchanged():
                     break
             else:
+                if not held.settled:
+                    held.settle()
                 return True
         before = held.values
         if self.settings != settings() or not held.refresh():
@@ -293,10 +295,14 @@ class Entry:
         if self._states and not self._states.isdisjoint(map(id, args)):
             return MISS  # or in a captured cell
         if self._more:
-            numbers = self._all_numbers(args)
-            if numbers is None:
-                return MISS
-            args = numbers
+            known, numbers = self._played
+            if known is self.held.numbers:
+                args = [*args, *numbers]
+            else:
+                numbers = self._all_numbers(args)
+                if numbers is None:
+                    return MISS
+                args = numbers
         if self._pure:
             _, k, shape, dtype = self._results[0]
             return holding(run(inputs)[k], shape, dtype, self._kinds[0])
@@ -319,10 +325,10 @@ class Entry:
         if self._tape is None:
             return [*leaves, *known]
         if self._ints:
-            return self._tape.played([*leaves, *known])
+            return self._tape.played(leaves, known)
         before, numbers = self._played
         if before is not known:
-            played = self._tape.played([*leaves, *known])
+            played = self._tape.played(leaves, known)
             if played is None:
                 return None
             numbers = played[len(leaves):]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from weft.array import Array
 from weft.given import Given, Tape
+from weft.transforms import warm
 from weft.transforms.content import Content
 from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
 from weft.transforms.values import aliases_of, key_of
@@ -108,11 +109,12 @@ class Held:
     values : constants and arrays of objects, in the order of ``contents``
     numbers : those of them that are run-time numbers
     reached, seen : the first of ``contents``, which other calls may refresh, and its values
-    checks : what says of each record whether it is as it was
+    checks : what says whether the records are as they were; settled : natively where it can be
     """
 
     __slots__ = (
-        "_aliases", "_arrays", "_moving", "_static", "_taken", "checks", "contents", "numbers", "reached", "seen", "values",
+        "_aliases", "_arrays", "_moving", "_static", "_taken", "_untold", "checks", "contents", "numbers", "reached", "seen",
+        "settled", "values",
     )
 
     def __init__(self, contents: Sequence[Content], moving: Sequence[int], still: Collection[int]) -> None:
@@ -129,9 +131,15 @@ class Held:
         self.contents = tuple(contents)
         self.reached, self.seen = contents[0], contents[0].values
         self._taken = [content.values for content in contents]
-        self.checks = [unchanged for content in contents for unchanged in content.checks()]
+        self._untold = [record for content in contents for record in content.untold()]
+        self.checks: list[Callable[[], bool]] = [record.unchanged for record in self._untold]
+        self.settled = not self.checks
         self.values = values = [x for content in contents for x in content.values]
         self.numbers = [values[k] for k in self._moving]
+
+    def settle(self) -> None:
+        """Make the checks quick: from one call to the next nothing has changed."""
+        self.checks, self.settled = warm.checks(self._untold), True
 
     def refresh(self) -> bool:
         """Read again what has changed. Return False where that needs another program."""

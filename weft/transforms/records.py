@@ -11,7 +11,7 @@ import gc
 import hashlib
 import itertools
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter, is_, itemgetter
 from typing import Any, ClassVar, Self
@@ -162,6 +162,8 @@ class DictRecord(Record):
         self.owner[self.names[k]] = value
 
     def watch(self) -> list[Watched] | None:
+        if isinstance(self.owner, OrderedDict):  # its order is not that of the dict beneath it
+            return None
         return _rows_of_dict(self.owner, self.names, self.values)
 
 

@@ -16,6 +16,7 @@ from weft.devices.base import Run, WarmCalls
 from weft.devices.warm import WarmTable, Watched, World
 from weft.graph.node import Node
 from weft.graph.primitives.table import INPUT, SCALAR
+from weft.transforms.records import Record
 from weft.transforms.tree import Structure
 
 _NOTHING: dict[str, Any] = {}
@@ -29,6 +30,20 @@ def install(cls: type, slow: Callable[..., Any]) -> None:
         _installed.add(cls)
         world = World(LOCAL, "inside", Structure, "count", ndarray, Scalar, Node, SCALAR, slow)
         device.install_warm_calls(cls, "_warm", world)
+
+
+def checks(records: Sequence[Record]) -> list[Callable[[], bool]]:
+    """What says of the records whether they are as they were: one native call for all that the device can watch."""
+    device = execute.device()
+    rows: list[Watched] = []
+    others = []
+    for record in records:
+        watch = record.watch() if isinstance(device, WarmCalls) else None
+        if watch is None:
+            others.append(record.unchanged)
+        else:
+            rows += watch
+    return [device.watched(rows), *others] if rows and isinstance(device, WarmCalls) else others
 
 
 def table(

@@ -136,6 +136,10 @@ class CPUDevice:
         kind, slots = array
         return warm.WarmTable(self._world.node, kind, run, structures, watch, arguments, inputs, node, slots)
 
+    def watched(self, rows: Sequence[Watched]) -> Callable[[], bool]:
+        """See ``weft.devices.warm``: what says whether all is as the rows say."""
+        return warm.watched(rows, self.native["weft_watched"])
+
     @_Once
     def allocator(self) -> Allocator:
         return Allocator(self.native, self._limit)

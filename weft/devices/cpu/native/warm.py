@@ -6,14 +6,14 @@ Nothing here knows what an Array is: the layers above say which slots hold what.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from weft.devices.cpu.native import layouts
-from weft.devices.cpu.native.call import MethodDef
+from weft.devices.cpu.native.call import MethodDef, builtin
 from weft.devices.cpu.native.foreign import METH_FASTCALL, METH_KEYWORDS
 from weft.devices.warm import Watched, World
 
@@ -54,8 +54,7 @@ class WarmTable:
         words = layouts.filled(layouts.WARM_TABLE, head)
         for kind, x, y in arguments:
             words += [_ARGUMENT[kind], id(x), id(y)]
-        for name, container, key, value in watch:
-            words += [_WATCH[name], id(container), key if name in ("items", "item", "keys") else id(key), id(value)]
+        words += _watch_words(watch)
         for kind, x, y in inputs:
             words += [_INPUT[kind], x if kind in ("array", "number") else id(x), id(y)]
         for pair in (*node_slots, *array_slots):
@@ -66,6 +65,28 @@ class WarmTable:
     def serves(self, program: int, structures: int, cells: list[Any]) -> bool:
         """Whether this table is for this program, count of structures, and what the captured cells hold now."""
         return self.program == program and self.structures is structures and self.cells == cells
+
+
+class _Address(int):
+    """Where a table lies, and what it needs: ``held``."""
+
+    held: Any
+
+
+def watched(rows: Sequence[Watched], address: int) -> Callable[[], bool]:
+    """``weft_watched`` at ``address`` of a table of these rows."""
+    words = np.array([len(rows), *_watch_words(rows)], np.int64)
+    place = _Address(words.ctypes.data)
+    place.held = words, rows
+    made: Callable[[], bool] = builtin("weft_watched", address, place)
+    return made
+
+
+def _watch_words(rows: Sequence[Watched]) -> list[int]:
+    words = []
+    for name, container, key, value in rows:
+        words += [_WATCH[name], id(container), key if name in ("items", "item", "keys") else id(key), id(value)]
+    return words
 
 
 @cache

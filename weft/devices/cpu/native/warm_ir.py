@@ -34,7 +34,7 @@ from weft.devices.cpu.native.layouts import (
     WARM_TABLE,
     WATCH_ROW,
 )
-from weft.devices.cpu.native.memory_ir import block, give, make
+from weft.devices.cpu.native.memory_ir import BUILTIN, block, give, make
 from weft.devices.cpu.native.routine import Array, Body, Record, Value, routine
 from weft.devices.cpu.native.walk_ir import item, walk
 
@@ -164,6 +164,13 @@ def unchanged(f: Body, rows: Value, count: Value) -> None:
     f.ret(True)
 
 
+@routine("ptr weft_watched" + BUILTIN, exported=True)
+def watched(f: Body, self: Value, args: Value, nargs: Value) -> None:
+    """self: where rows lie behind their number. (): whether all is as they say"""
+    rows = f.array(f.call("PyLong_AsVoidPtr", self))
+    f.ret(f.call("PyBool_FromLong", f.call(unchanged, rows.at(1), rows[0]).to("i64")))
+
+
 @routine("i1 weft_fits(ptr array, ptr wanted, ptr shape, ptr dtype)")
 def fits(f: Body, array: Value, wanted: Value, shape: Value, dtype: Value) -> None:
     """Whether an object of this class, shape and dtype is there, with a buffer."""
@@ -265,4 +272,4 @@ def drop(f: Body, objects: Value, count: Value) -> None:
         f.call("Py_DecRef", f.array(objects, "ptr")[k])
 
 
-ROUTINES = (warm, slow, attribute_is, agrees, unchanged, fits, found, ran, filled, drop)
+ROUTINES = (warm, slow, attribute_is, agrees, unchanged, watched, fits, found, ran, filled, drop)
