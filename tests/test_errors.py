@@ -223,7 +223,7 @@ def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import types
 
     monkeypatch.setenv("WEFT_DATA", str(tmp_path))
-    monkeypatch.setattr(wf.data.sets, "_cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(wf.data.sets, "user_cache_folder", lambda: tmp_path / "cache")
     fix = r"set WEFT_DATA to a folder that holds mnist/train-images-idx3-ubyte\.gz"
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(DataError, match=fix + r", or pip install weft\[data\] to download it$"):

@@ -41,7 +41,7 @@ def test_importing_weft_loads_little() -> None:
     more = loaded("import numpy, weft") - plain
     heavy = {
         m for m in more
-        if m.split(".")[0] in ("llvmlite", "optree", "rich", "opt_einsum", "safetensors", "matplotlib", "platformdirs", "pooch")
+        if m.split(".")[0] in ("llvmlite", "optree", "rich", "opt_einsum", "safetensors", "matplotlib", "pooch")
         or m.startswith(("weft.schedule", "weft.devices", "weft.nn", "weft.optim", "weft.train"))
     }
     assert not heavy

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,14 @@ def read(path: str | os.PathLike, what: str) -> bytes:
             return file.read()
     finally:
         os.close(handle)
+
+
+def user_cache_folder() -> Path:
+    """Return weft's folder among the user's caches: in ``$XDG_CACHE_HOME`` or ``~/.cache``; on macOS in ``~/Library/Caches``."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "weft"
+    named = os.environ.get("XDG_CACHE_HOME", "").strip()
+    return (Path(named) if named else Path.home() / ".cache") / "weft"
 
 
 def target(path: str | os.PathLike, what: str) -> Path:

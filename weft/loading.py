@@ -60,3 +60,18 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
         for name in _GUESTS.keys() & sys.modules.keys():
             _introduce(sys.modules[name])
+
+
+def needed(package: str, what: str) -> ModuleType:
+    """Import a package that weft depends on.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        It is missing, on a machine where weft was not installed by pip; ``what`` says for what it is needed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        error.msg = f"weft needs the package {package} for {what}, and it is not installed: pip install {package}"
+        raise

@@ -12,6 +12,7 @@ import numpy as np
 
 from weft.data.idx import read_idx
 from weft.errors import DataError
+from weft.files import user_cache_folder
 
 MNIST_FILES = {
     "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
@@ -84,18 +85,12 @@ def load_mnist() -> Split:
 
 def _mnist_file(name: str) -> Path:
     folders = [Path(root) / "mnist" for root in [os.environ.get("WEFT_DATA")] if root]
-    folders.append(_cache_folder() / "mnist")
+    folders.append(user_cache_folder() / "mnist")
     for folder in folders:
         for path in (folder / f"{name}.gz", folder / name):
             if path.is_file():
                 return path
     return _download(name)
-
-
-def _cache_folder() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("weft"))
 
 
 def _download(name: str) -> Path:
@@ -105,6 +100,7 @@ def _download(name: str) -> Path:
     except ImportError:
         raise DataError(f"MNIST is not on this machine: {fix}, or pip install weft[data] to download it") from None
     try:
-        return Path(pooch.retrieve(MNIST_URL + name + ".gz", known_hash=None, fname=name + ".gz", path=_cache_folder() / "mnist"))
+        folder, file = user_cache_folder() / "mnist", f"{name}.gz"
+        return Path(pooch.retrieve(MNIST_URL + file, known_hash=None, fname=file, path=folder))
     except Exception as error:
         raise DataError(f"MNIST could not be downloaded ({type(error).__name__}): {fix}") from None

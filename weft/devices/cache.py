@@ -18,6 +18,8 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft.files import user_cache_folder
+
 MAGIC = b"weft-object-1\n"
 SUFFIX = ".weft"
 LARGEST = 256 << 20  # bytes of an entry
@@ -36,9 +38,7 @@ def default_folder() -> Path:
     named = os.environ.get("WEFT_CACHE")
     if named:
         return Path(named)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("weft", appauthor=False)) / "objects"
+    return user_cache_folder() / "objects"
 
 
 def encode(entry: Entry) -> bytes:

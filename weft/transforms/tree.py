@@ -18,6 +18,7 @@ import numpy as np
 from weft.array import Array
 from weft.formats import INEXACT
 from weft.given import Given
+from weft.loading import needed
 from weft.signals import uninterrupted
 
 _MODULES: set[type] = set()
@@ -123,8 +124,7 @@ def _unflatten_dataclass(cls: type, children: Any) -> Any:
 def _optree() -> Any:
     if _UNTOLD or not _OPTREE:
         with uninterrupted():  # a class that left the list is registered
-            import optree
-
+            optree = needed("optree", "lists, dicts and modules as arguments")
             while _UNTOLD:
                 optree.register_pytree_node(_UNTOLD.pop(), _flatten_module, _unflatten_module, namespace="weft")
             if not _OPTREE:
