@@ -62,6 +62,7 @@ class StubDriver:
         self.refuses: Callable[[Launch], bool] = lambda launch: False  # to load
         self.others: dict[int, list[Callable[[], None]]] = {}  # what other libraries asked for, by stream
         self.launched: list[tuple[Launch, tuple[int, int], int]] = []
+        self.loaded: list[list[Any]] = []  # functions
 
     def enter(self) -> None:
         self.entered = True
@@ -143,9 +144,18 @@ class StubDriver:
         found = self.compiler.launches[int(code.binary.split()[1])]
         if self.refuses(found[0]):
             raise DriverError("load: the code asks for more than the card has")
-        return found
+        self.loaded.append(function := [*found])
+        return function
+
+    def unload(self, function: Any) -> None:
+        """From here on its launches fail, those too that were asked for and are not done."""
+        self._not_recording("unload")
+        self.loaded = [each for each in self.loaded if each is not function]
+        function.clear()
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
+        if not function:
+            raise DriverError("launch: the function was unloaded")
         first, aligned = function
         launch = replace(first, grid=grid)  # one text serves several extents, which it is given
         if not all(0 < n <= most for n, most in zip(grid, GRID, strict=True)) or code.shared > SHARED or code.warps > 32:
@@ -171,6 +181,8 @@ class StubDriver:
             raise DriverError("launch: scratch memory that the code does not ask for")
 
         def done() -> None:
+            if not function:
+                raise DriverError("launch: the function was unloaded before its launch was done")
             for where in addresses:
                 if where is not None:
                     self._inside(where[0], 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import random
 import struct
 from typing import Any
@@ -23,10 +24,54 @@ from weft.formats import EVERY, FLOAT32, INT32, INT64
 from weft.graph.node import Graph
 from weft.graph.primitives import bind
 from weft.graph.primitives.table import TABLE, input_leaf, scalar_leaf
+from weft.recent import Recent
 from weft.schedule.build import build
 from weft.schedule.program import calls
 
 pytest.importorskip("triton")
+
+
+# ---- functions
+
+
+def test_functions_that_nobody_holds_are_unloaded_when_the_card_is_done_with_them() -> None:
+    """A program holds its own, however many others are loaded; what falls out of the cache goes behind its last launch."""
+    device, driver = made()
+    device.codes._loaded = Recent(3, 1)
+
+    def program(number: int) -> tuple[Any, Any]:
+        """A program with a text of its own, and what it gives for ones."""
+        node, want = x, np.ones((3, 5))
+        for bit in f"{number:06b}":
+            name = ("sin", "cos")[int(bit)]
+            node, want = bind(TABLE[name], node), getattr(np, name)(want)
+        return device.compile(build(Graph([x], [node]), device.target)), want
+
+    def check(out: Any, want: np.ndarray) -> None:
+        np.testing.assert_allclose(device.read(out.pointer, (3, 5), FLOAT32), want, rtol=1e-5)
+
+    x, given = input_leaf((3, 5), FLOAT32), device.upload(np.ones((3, 5), np.float32))
+    (held, first), most = program(0), 0
+    for number in range(1, 40):
+        run, want = program(number)
+        waits = driver.waits
+        (out,) = run([given])
+        most = max(most, len(driver.loaded))
+        if number % 9 == 0:
+            check(out, want)
+        else:
+            assert driver.waits == waits
+    check(held([given])[0], first)
+    device.ready()
+    before = len(driver.loaded)
+    del held, run, out
+    device.codes._loaded = Recent(3, 1)
+    gc.collect()
+    device.ready()
+    assert len(driver.loaded) == before  # it is not known yet that the card is done
+    device.synchronise()
+    device.ready()
+    assert len(driver.loaded) == 0 < before <= most < 30
 
 
 # ---- copies

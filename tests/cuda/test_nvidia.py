@@ -7,7 +7,6 @@ import importlib.util
 import struct
 import subprocess
 import sys
-import threading
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +32,7 @@ ARITY = {  # parameters of the functions of cuda-bindings 13
     "cuMemPoolTrimTo": 2, "cuMemAllocAsync": 2, "cuMemFreeAsync": 2, "cuMemHostAlloc": 2, "cuMemcpyHtoDAsync": 4,
     "cuMemcpyDtoHAsync": 4, "cuMemcpyDtoDAsync": 4, "cuMemsetD8Async": 4, "cuMemGetInfo": 0, "cuEventCreate": 1,
     "cuEventRecord": 2, "cuEventSynchronize": 1, "cuStreamSynchronize": 1, "cuModuleLoadData": 1, "cuModuleGetFunction": 2,
-    "cuFuncSetAttribute": 3,
+    "cuFuncSetAttribute": 3, "cuModuleUnload": 1, "cuDriverGetVersion": 0,
     "cuLaunchKernel": 11, "cuStreamBeginCapture": 2, "cuStreamEndCapture": 1, "cuGraphInstantiate": 2,
     "cuGraphDestroy": 1, "cuGraphLaunch": 2, "cuGraphExecDestroy": 1, "cuGetErrorString": 1,
     "cuEventQuery": 1, "cuEventDestroy": 1, "cuStreamWaitEvent": 3, "cuCtxSynchronize": 0,
@@ -42,15 +41,20 @@ ARITY = {  # parameters of the functions of cuda-bindings 13
 NAMES = {
     "CUdevice_attribute": ("CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR", "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR"),
     "CUstream_flags": ("CU_STREAM_NON_BLOCKING",), "CUmemPool_attribute": ("CU_MEMPOOL_ATTR_RELEASE_THRESHOLD",),
-    "CUfunction_attribute": ("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES",),
+    "CUfunction_attribute": (
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", "CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT",
+    ),
     "CUevent_flags": ("CU_EVENT_DISABLE_TIMING", "CU_EVENT_DEFAULT"),
     "CUstreamCaptureMode": ("CU_STREAM_CAPTURE_MODE_THREAD_LOCAL",),
-    "CUresult": ("CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY"),
+    "CUresult": (
+        "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY", "CUDA_ERROR_INVALID_IMAGE",
+        "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    ),
     "CUpointer_attribute": ("CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL",),
 }
 RESULTS = {
     "cuDeviceGet": 0, "cuDevicePrimaryCtxRetain": "context", "cuDeviceGetName": b"A card\0\0", "cuDeviceTotalMem": 1 << 36,
-    "cuStreamCreate": 7, "cuPointerGetAttribute": 3,
+    "cuStreamCreate": 7, "cuPointerGetAttribute": 3, "cuDriverGetVersion": 13000,
     "cuEventElapsedTime": 2.5, "cuDeviceGetDefaultMemPool": "pool", "cuEventCreate": "event", "cuModuleLoadData": "module",
     "cuModuleGetFunction": "function", "cuStreamEndCapture": "drawn", "cuGraphInstantiate": "graph",
     "cuGetErrorString": b"what it says",
@@ -110,12 +114,9 @@ def test_a_card_is_opened_once() -> None:
     driver = NvidiaDriver(0, api)
     assert (driver.name, driver.capability, driver.total) == ("A card", 90, 1 << 36)
     assert api.last("cuMemPoolSetAttribute") == ("pool", 0, 2**64 - 1) and api.last("cuStreamCreate") == (0,)
-    driver.enter()
-    assert api.count()["cuCtxSetCurrent"] == 1
-    thread = threading.Thread(target=lambda: [driver.enter(), driver.enter()])
-    thread.start()
-    thread.join()
-    assert api.count()["cuCtxSetCurrent"] == 2 and api.last("cuCtxSetCurrent") == ("context",)
+    for count in (2, 3):  # each time: other libraries may have set theirs
+        driver.enter()
+        assert api.count()["cuCtxSetCurrent"] == count and api.last("cuCtxSetCurrent") == ("context",)
 
 
 def test_a_program_is_started() -> None:
@@ -131,7 +132,9 @@ def test_a_program_is_started() -> None:
     device = CardDevice(driver, compiler=compiler)
     x = input_leaf((300,), FLOAT32)
     run = device.compile(build(Graph([x], [bind(TABLE["exp"], x)]), device.target))
-    assert api.last("cuFuncSetAttribute") == ("function", 0, 100 << 10)
+    assert [given for name, given in api.asked if name == "cuFuncSetAttribute"] == [
+        ("function", 0, 100 << 10), ("function", 1, 100),
+    ]
     assert api.last("cuModuleGetFunction") == ("module", b"kernel")
     given = device.upload(np.arange(300, dtype=np.float32))
     (out,) = run([given])

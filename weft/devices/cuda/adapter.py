@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import re
 import subprocess
 import tempfile
@@ -40,6 +41,27 @@ def version() -> str:
 
 
 # ---- compiled
+
+ASSEMBLER = "TRITON_PTXAS_BLACKWELL_PATH"  # names the assembler that Triton uses for newer cards
+ABI_8_SINCE = 13_000  # CUDA 13.0: drivers before that refuse what Triton 3.9 assembles for compute capability 9.0
+
+
+def assemble_for(cuda: int, capability: int) -> None:
+    """Let Triton assemble code that a driver of this CUDA version (12040: 12.4) takes; a choice of the user's stays.
+
+    Triton carries two assemblers. 3.9 uses the newer one from compute capability 9.0 on, which writes code of ABI 8; the older
+    one writes ABI 7 for 9.0 from the same text.
+    """
+    import triton
+
+    older = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    if cuda < ABI_8_SINCE and capability < 100 and older.exists():
+        os.environ.setdefault(ASSEMBLER, str(older))
+
+
+def toolchain() -> tuple[str, str]:
+    """Return what decides machine code beside a text: Triton's version, and the assembler where another one is named."""
+    return version(), os.environ.get(ASSEMBLER, "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+from weft.devices.cuda.driver import dotted
+
 OLDEST = 80  # compute capability 8.0: tensor cores of bfloat16, and copies that do not wait
 _DRIVER = 12_000  # for CUDA 12: what Triton's compiler makes runs on all drivers of that and later
 _MAJOR, _MINOR = 75, 76  # attributes of a card
@@ -61,7 +63,7 @@ def no_card(load: Callable[[str], Any] = ctypes.CDLL, number: int = 0) -> str | 
     version = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(version))
     if version.value < _DRIVER:
-        have, needed = _dotted(version.value), _dotted(_DRIVER)
+        have, needed = dotted(version.value), dotted(_DRIVER)
         return f"NVIDIA's driver is for CUDA {have}, and weft needs one for {needed} or later: update it"
     found = capability(driver, number)
     if found < OLDEST:
@@ -79,12 +81,7 @@ def cards(load: Callable[[str], Any] = ctypes.CDLL) -> list[str]:
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return []
     driver.cuDriverGetVersion(ctypes.byref(version))
-    return [f"{_about(driver, k)}, driver for CUDA {_dotted(version.value)}" for k in range(count.value)]
-
-
-def _dotted(version: int) -> str:
-    """As the driver tells it, 12040, and as people write it, 12.4."""
-    return f"{version // 1000}.{version % 1000 // 10}"
+    return [f"{_about(driver, k)}, driver for CUDA {dotted(version.value)}" for k in range(count.value)]
 
 
 def _about(driver: Any, number: int) -> str:

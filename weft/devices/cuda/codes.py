@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.devices.cache import Cache
-from weft.devices.cuda.adapter import Code, code_of, job, version
+from weft.devices.cuda.adapter import Code, code_of, job, toolchain
 from weft.devices.cuda.adapter import compiled as compiled_by_triton
 from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.compilers import Pool, Word
@@ -17,27 +17,36 @@ from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.packed import Layout, compiled_sizes, layout
 from weft.recent import Recent
 
-SHARED = 227 << 10  # bytes that a block may have
+LOADED = 1000  # functions that are kept loaded though no program holds them
 Compiler = Callable[[Launch, int, int], Code]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
-    """A launch that can be started: its function on the card, its code, and where its parameters lie."""
+    """A launch that can be started: its function on the card, its code, and where its parameters lie.
+
+    Whoever starts the function holds this object. gone : takes the function when nobody does
+    """
 
     function: Any
     code: Code
     layout: Layout
+    gone: Callable[[Any], None]
+
+    def __del__(self) -> None:
+        self.gone(self.function)
 
 
 class Codes:
-    """Of one card. compiler : (launch, capability, what addresses are multiples of) -> Code; pool : what compiles several"""
+    """Of one card. gone : takes functions that nobody holds; it may be called from anywhere. compiler : (launch, capability, what
+    addresses are multiples of) -> Code; pool : what compiles several"""
 
     def __init__(
-        self, driver: Driver, cache: Cache | None = None, compiler: Compiler = compiled_by_triton, pool: Pool | None = None,
+        self, driver: Driver, gone: Callable[[Any], None], cache: Cache | None = None, compiler: Compiler = compiled_by_triton,
+        pool: Pool | None = None,
     ) -> None:
-        self._driver, self._compiler, self._cache, self._pool = driver, compiler, cache, pool
-        self._loaded = Recent(1000)
+        self._driver, self._gone, self._compiler, self._cache, self._pool = driver, gone, compiler, cache, pool
+        self._loaded = Recent(LOADED)
         self._lock = threading.Lock()
         self.compiles = self.hits = 0
 
@@ -117,7 +126,7 @@ class Codes:
             raise RuntimeError(f"a launch passes parameters of {where.sizes} bytes, its code takes {compiled_sizes(code)}")
         if code.scratch:
             raise RuntimeError(f"the code of a launch asks for {code.scratch} bytes of scratch memory, which it is not given")
-        return Loaded(self._driver.load(code), code, where)
+        return Loaded(self._driver.load(code), code, where, self._gone)
 
     def _code(self, launch: Launch, aligned: int) -> Code:
         code = self._kept(launch, aligned)
@@ -125,7 +134,7 @@ class Codes:
 
     def _name(self, launch: Launch, aligned: int) -> str:
         """Of the code on disk."""
-        asked = (version(), self._driver.capability, aligned, launch.warps, launch.stages, launch.signature, launch.text)
+        asked = (*toolchain(), self._driver.capability, aligned, launch.warps, launch.stages, launch.signature, launch.text)
         return hashlib.sha256(repr(("triton", *asked)).encode()).hexdigest()
 
     def _kept(self, launch: Launch, aligned: int) -> Code | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.devices.base import ELSEWHERE
 from weft.devices.cache import Cache
-from weft.devices.cuda.adapter import compiled, version
+from weft.devices.cuda.adapter import assemble_for, compiled, version
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.codes import Codes, Compiler, Loaded
 from weft.devices.cuda.compilers import POOL, Pool
@@ -52,12 +52,13 @@ class CardDevice:
         self.driver, self.name, self._cache = driver, name, cache
         made = type("CardMemory", (CardMemory,), {"__slots__": ()})  # a class a card, for ELSEWHERE tells cards apart by it
         self.memories, self.staging = Memories(driver, made), Staging(driver, piece)
-        self.codes = Codes(driver, cache, compiler, pool)
+        self._dropped = Until(driver, driver.drop)  # graphs that nobody needs any more
+        self._unloaded = Until(driver, driver.unload)  # and functions
+        self.codes = Codes(driver, self._unloaded.add, cache, compiler, pool)
         self.tuner = Tuner(driver, self.codes, self.identity, self.recall, self.remember)
         self.lock = threading.RLock()
         self.launches = self.kernels = self.replays = 0
         self._printed = Recent(1000)
-        self._dropped = Until(driver, driver.drop)  # graphs that nobody needs any more
         ELSEWHERE[made] = name
 
     def set_threads(self, count: int) -> None:
@@ -99,6 +100,7 @@ class CardDevice:
         """Let this thread ask, under the lock; what gives it memory."""
         self.driver.enter()
         self._dropped.look()
+        self._unloaded.look()
         self.memories.borrowed.look()
         return self.memories.allocate
 
@@ -230,6 +232,10 @@ def opened(name: str, number: int) -> CardDevice:
     from weft.devices.cuda.nvidia import NvidiaDriver
 
     try:
-        return CardDevice(NvidiaDriver(number), name, Cache(), pool=POOL)
+        driver = NvidiaDriver(number)
+        assemble_for(driver.cuda, driver.capability)
+        return CardDevice(driver, name, Cache(), pool=POOL)
+    except ModuleNotFoundError as error:
+        raise DeviceError(f"device {name!r}: the package {error.name} is not installed: pip install 'weft[gpu]'") from None
     except (RuntimeError, OutOfMemory, ImportError) as error:  # cuda-bindings' own, too, where it does not find the driver
         raise DeviceError(f"device {name!r}: NVIDIA's driver refuses to work ({error}): see whether nvidia-smi works") from None

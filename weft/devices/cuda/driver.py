@@ -18,6 +18,11 @@ class DriverError(RuntimeError):
     """The driver refused something: its name for that, and what was asked."""
 
 
+def dotted(version: int) -> str:
+    """Return a version as people write it: 12.4 for 12040, as the driver gives it."""
+    return f"{version // 1000}.{version % 1000 // 10}"
+
+
 class Driver(Protocol):
     """One card. All but :meth:`wait`, :meth:`synchronise` and what makes things returns before it is done; things are done in the
     order in which they were asked for, by whatever thread. Addresses are plain integers."""
@@ -68,7 +73,11 @@ class Driver(Protocol):
     # kernels
 
     def load(self, code: Code) -> Any:
-        """A function, for as long as the object lives."""
+        """A function, until it is unloaded."""
+        ...
+
+    def unload(self, function: Any) -> None:
+        """Give back what :meth:`load` took, once no launch of it is under way."""
         ...
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:

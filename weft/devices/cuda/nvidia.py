@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
-import threading
 from types import SimpleNamespace
 from typing import Any
 
-from weft.devices.cuda.adapter import Code
-from weft.devices.cuda.driver import DriverError, OutOfMemory
+from weft.devices.cuda.adapter import Code, version
+from weft.devices.cuda.driver import DriverError, OutOfMemory, dotted
 
 PLAIN = 48 << 10  # bytes of a block's own memory that need not be asked for
+ELAPSED_SINCE = 12_080  # CUDA 12.8: since then drivers have the form of cuEventElapsedTime that cuda-bindings 13 calls
 
 
 class NvidiaDriver:
@@ -26,8 +27,8 @@ class NvidiaDriver:
         self._ask("cuInit", 0)
         self._card = self._ask("cuDeviceGet", number)
         self._context = self._ask("cuDevicePrimaryCtxRetain", self._card)
-        self._inside = threading.local()
         self.enter()
+        self.cuda = int(self._ask("cuDriverGetVersion"))
         kinds = api.CUdevice_attribute
         major, minor = (
             self._ask("cuDeviceGetAttribute", getattr(kinds, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"), self._card)
@@ -47,15 +48,16 @@ class NvidiaDriver:
         if error != self._api.CUresult.CUDA_SUCCESS:
             if error == self._api.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
                 raise OutOfMemory(name)
-            _, text = self._api.cuGetErrorString(error)
-            told = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-            raise DriverError(f"{name}: {told} ({getattr(error, 'name', error)})")
+            raise self._refused(name, error)
         return results[0] if results else None
 
+    def _refused(self, name: str, error: Any) -> DriverError:
+        _, text = self._api.cuGetErrorString(error)
+        told = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        return DriverError(f"{name}: {told} ({getattr(error, 'name', error)})")
+
     def enter(self) -> None:
-        if not getattr(self._inside, "yes", False):
-            self._ask("cuCtxSetCurrent", self._context)
-            self._inside.yes = True
+        self._ask("cuCtxSetCurrent", self._context)  # each time: other cards and other libraries set theirs in this thread
 
     def allocate(self, nbytes: int) -> int:
         return int(self._ask("cuMemAllocAsync", nbytes, self._stream))
@@ -87,12 +89,30 @@ class NvidiaDriver:
         self._ask("cuMemsetD8Async", target, 0, nbytes, self._stream)
 
     def load(self, code: Code) -> Any:
-        module = self._ask("cuModuleLoadData", code.binary)
+        module = self._module(code)
         function = self._ask("cuModuleGetFunction", module, code.entry.encode())
         if code.shared > PLAIN:
-            most = self._api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            self._ask("cuFuncSetAttribute", function, most, code.shared)
+            kinds = self._api.CUfunction_attribute
+            self._ask("cuFuncSetAttribute", function, kinds.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, code.shared)
+            # all that a processor can give, so that as many blocks run on it as fit; loads of such tiles pass L1 by
+            self._ask("cuFuncSetAttribute", function, kinds.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
         return SimpleNamespace(function=function, module=module)
+
+    def _module(self, code: Code) -> Any:
+        results = self._api.CUresult
+        error, module = self._api.cuModuleLoadData(code.binary)
+        if error == results.CUDA_SUCCESS:
+            return module
+        if error not in (results.CUDA_ERROR_INVALID_IMAGE, results.CUDA_ERROR_NO_BINARY_FOR_GPU):
+            raise self._refused("cuModuleLoadData", error)
+        raise DriverError(
+            f"NVIDIA's driver, which is for CUDA {dotted(self.cuda)}, refuses code that Triton {version()} made for compute "
+            f"capability {self.capability / 10:.1f} (ABI {code.binary[8]}; {self._refused('cuModuleLoadData', error)}): update "
+            "the driver, or install a Triton whose code older drivers take: pip install triton==3.6.0"
+        )
+
+    def unload(self, function: Any) -> None:
+        self._ask("cuModuleUnload", function.module)
 
     def launch(self, function: Any, grid: tuple[int, int], code: Code, parameters: int) -> None:
         x, y = grid
@@ -125,7 +145,10 @@ class NvidiaDriver:
         return mark
 
     def passed(self, first: Any, second: Any) -> float:
-        milliseconds = self._ask("cuEventElapsedTime", first, second)
+        if self.cuda < ELAPSED_SINCE:
+            milliseconds = elapsed_before(first, second)
+        else:
+            milliseconds = self._ask("cuEventElapsedTime", first, second)
         for mark in (first, second):
             self._ask("cuEventDestroy", mark)
         return float(milliseconds) / 1000
@@ -172,3 +195,16 @@ class NvidiaDriver:
 
     def drop(self, graph: Any) -> None:
         self._ask("cuGraphExecDestroy", graph)
+
+
+def elapsed_before(first: Any, second: Any) -> float:
+    """Return the milliseconds between two events, by the form of cuEventElapsedTime that every driver has.
+
+    cuda-bindings 13 call the form of CUDA 12.8 alone, and raise FunctionNotFoundError on older drivers.
+    """
+    found = ctypes.c_float()
+    function = ctypes.CDLL("libcuda.so.1").cuEventElapsedTime
+    error = function(ctypes.byref(found), ctypes.c_void_p(int(first)), ctypes.c_void_p(int(second)))
+    if error:
+        raise DriverError(f"cuEventElapsedTime: error {error}")
+    return found.value

@@ -196,10 +196,10 @@ def _made(device: Card, start: Start) -> _Ready | _Tuned:
 class _Ready:
     """A launch of a plan, packed."""
 
-    __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_parameters", "_places")
+    __slots__ = ("_bases", "_code", "_function", "_given", "_grid", "_loaded", "_parameters", "_places")
 
     def __init__(self, code: Callable[[Launch, int], Loaded], start: Start, most: int = 16) -> None:
-        loaded = code(start.launch, min(most, _aligned(start)))
+        loaded = self._loaded = code(start.launch, min(most, _aligned(start)))
         self._function, self._code, self._grid = loaded.function, loaded.code, start.launch.grid
         self._places, self._given = start.places, start.given
         self._parameters = Parameters(loaded.layout)
