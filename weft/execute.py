@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.cell import LOCAL
 from weft.devices import get_device
-from weft.devices.base import ELSEWHERE, AnySize, Device, Run, Sized
+from weft.devices.base import ELSEWHERE, AnySize, DefersChecks, Device, Run, Sized, TellsLate
 from weft.devices.faults import IndexFault
 from weft.errors import DeviceError, gib, out_of_bounds
 from weft.formats import Format
@@ -154,26 +154,36 @@ def run(graph: Graph, values: Sequence[Any], found: Run | None = None) -> list[A
         ) from None
 
 
-def located(found: Run, graph: Graph) -> Run:
-    """What runs a graph, with errors that name its lines; ``found`` itself where it checks nothing."""
-    return _Located(found, graph) if getattr(found, "places", ()) else found
+def located(found: Run, graph: Graph, written: Mapping[int, int] | None = None) -> Run:
+    """Return what runs a jitted call's graph, with errors that name its lines; ``found`` itself where it checks nothing.
+
+    written : for each output that an array holds after the call the input that it held before, by number; None where more than
+    that changes
+    """
+    return _Located(found, graph, written) if getattr(found, "places", ()) else found
 
 
 class _Located:
-    __slots__ = ("found", "graph")
+    __slots__ = ("deferring", "found", "graph", "written")
 
-    def __init__(self, found: Any, graph: Graph) -> None:
-        self.found, self.graph = found, detached(graph)
+    def __init__(self, found: Any, graph: Graph, written: Mapping[int, int] | None) -> None:
+        self.found, self.graph, self.written = found, detached(graph), written
+        self.deferring = found.deferring if written is not None and isinstance(found, DefersChecks) else None
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[Any]:
         try:
+            if self.deferring is not None:
+                return self.deferring(inputs, held, self.written, self.told)
             return self.found(inputs, held)
         except IndexFault as fault:
-            raise _told(fault, self.found.places, self.graph) from None
+            raise self.told(fault) from None
         except ValueError as error:
             if not hasattr(error, "step"):
                 raise
             raise _refused(error, self.found.places, self.graph) from None
+
+    def told(self, fault: IndexFault) -> IndexError:
+        return _told(fault, self.found.places, self.graph)
 
     def direct(self) -> int:
         return self.found.direct()
@@ -252,12 +262,26 @@ def gathered(array: np.ndarray, rows: np.ndarray) -> Any:
 
 def first(buffer: Any, dtype: Format) -> Any:
     """The first element of a buffer, as a NumPy number."""
-    return owner(buffer).first(buffer, dtype)
+    there = owner(buffer)
+    found = there.first(buffer, dtype)
+    if ELSEWHERE:
+        _tell(there)
+    return found
 
 
 def to_numpy(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray:
     """A read-only view of a buffer, which is never written from then on."""
-    return owner(buffer).download(buffer, shape, dtype)
+    there = owner(buffer)
+    found = there.download(buffer, shape, dtype)
+    if ELSEWHERE:
+        _tell(there)
+    return found
+
+
+def _tell(there: Device) -> None:
+    """After a look: raise the error of an earlier run on this device that nobody has heard of."""
+    if isinstance(there, TellsLate):
+        there.tell()
 
 
 @cache
@@ -320,3 +344,4 @@ def wait_for(nodes: Iterable[Node]) -> None:
     if ELSEWHERE:
         for there in {owner(n.value) for n in nodes if type(n.value) in ELSEWHERE}:
             there.synchronise()
+            _tell(there)

@@ -10,7 +10,7 @@ run has changed nothing, so it is run again there, which nobody sees but for a w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -139,10 +139,10 @@ class Placement:
 class Placed:
     """What runs a jitted function's graph: a Run for each device that it was placed on, asked for with ``on``."""
 
-    __slots__ = ("_graph", "_last", "_placement", "_runs")
+    __slots__ = ("_graph", "_last", "_placement", "_runs", "_written")
 
-    def __init__(self, graph: Graph, sizes: Sequence[int], kept: int) -> None:
-        self._graph, self._runs = execute.detached(graph), dict[str, Run]()
+    def __init__(self, graph: Graph, sizes: Sequence[int], kept: int, written: Mapping[int, int] | None) -> None:
+        self._graph, self._runs, self._written = execute.detached(graph), dict[str, Run](), written
         self._placement = Placement(graph, LOCAL.place, sizes, kept)
         self._last: _Way | None = None
 
@@ -173,7 +173,7 @@ class Placed:
         found = self._runs.get(name)
         if found is None:
             with execute.on(name):
-                found = execute.located(execute.executable(self._graph), self._graph)
+                found = execute.located(execute.executable(self._graph), self._graph, self._written)
             found = self._runs[name] = found if name == "cpu" else _Falling(found, name, self)
         return found
 

@@ -6,12 +6,13 @@ it are abilities: who wants one asks ``isinstance(device, Timing)``, and does wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from weft.devices.faults import IndexFault
 from weft.devices.small import Prepared, SmallWork, Surroundings
 from weft.devices.warm import WarmTable, Watched, World
 from weft.formats import Format
@@ -48,6 +49,32 @@ class Run(Protocol):
 
     def direct(self) -> int:
         """The address of what one native call runs, for warm calls; 0 where there is none."""
+        ...
+
+
+@runtime_checkable
+class DefersChecks(Protocol):
+    """A Run on a device that works behind the host: it can return before it is known whether an index was out of range."""
+
+    def deferring(
+        self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None,
+        tell: Callable[[IndexFault], IndexError],
+    ) -> list[Any]:
+        """Run, as :class:`Run` does. written: for each output that an array holds afterwards the input that it held before; where
+        an index is wrong, that output holds the input's content. Then the error, as ``tell`` makes it, is raised by a later run
+        or look. Where that cannot be so, or ``written`` is None, IndexFault is raised at once.
+
+        Raises the error of an earlier run that nobody has heard of, before anything is done.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsLate(Protocol):
+    """A device whose runs may be found to have failed when they are looked at."""
+
+    def tell(self) -> None:
+        """Raise the error of an earlier run that nobody has heard of yet, where it is known."""
         ...
 
 

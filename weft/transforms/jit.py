@@ -274,10 +274,10 @@ def _run_of(traced: Traced) -> Run | Placed:
     """What runs a traced call: where this thread says, or where it is placed."""
     graph = traced.graph
     if LOCAL.place is LOCAL.device or LOCAL.watch is not None:
-        return execute.located(execute.executable(graph), graph)
+        return execute.located(execute.executable(graph), graph, traced.written)
     first = len(traced.arrays) + len(traced.scalars)
     arrays = [*graph.inputs[: len(traced.arrays)], *graph.inputs[first:]]
-    return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays))
+    return Placed(graph, [0 if n.op is SCALAR else n.nbytes for n in arrays], len(traced.arrays), traced.written)
 
 
 class _Nothing:

@@ -62,6 +62,19 @@ class Traced:
     sets: tuple[tuple[int, int], ...] = ()  # what the function sets in objects: numbers of a record and of its value
     needed: Mapping[int, str] = field(default_factory=dict)  # numbers that have to be static, and the lines that say so
 
+    @property
+    def written(self) -> dict[int, int] | None:
+        """For each output that an array holds after a call the input that is what it held before, both by number; None where a
+        call changes more than that."""
+        found: dict[int, int] = {}
+        first = len(self.arrays) + len(self.scalars)
+        cells = {id(cell): first + k for k, cell in enumerate(self.captured)}
+        for kind, target, (source, k) in self.writes:
+            before = cells.get(id(target)) if kind == "cell" else self.arrays.index(target) if target in self.arrays else None
+            if source != "out" or before is None or found.setdefault(k, before) != before:
+                return None
+        return None if self.survivors else found
+
 
 def _kind(result: Any) -> type:
     return float if getattr(result, "weak", False) else Scalar if isinstance(result, Scalar) else ndarray

@@ -23,6 +23,7 @@ from weft.devices.cuda.driver import Driver, OutOfMemory
 from weft.devices.cuda.generate import generate
 from weft.devices.cuda.measure import measure
 from weft.devices.cuda.memory import CardMemory, Memories, Until
+from weft.devices.cuda.pending_checks import PendingChecks
 from weft.devices.cuda.runs import CardExecutable, run_kernel
 from weft.devices.cuda.staging import PIECE, Staging
 from weft.devices.cuda.target import GPU
@@ -56,6 +57,7 @@ class CardDevice:
         self._unloaded = Until(driver, driver.unload)  # and functions
         self.codes = Codes(driver, self._unloaded.add, cache, compiler, pool)
         self.tuner = Tuner(driver, self.codes, self.identity, self.recall, self.remember)
+        self.checks = PendingChecks(driver)
         self.lock = threading.RLock()
         self.launches = self.kernels = self.replays = 0
         self._printed = Recent(1000)
@@ -135,6 +137,7 @@ class CardDevice:
     def lend(self, buffer: CardMemory, stream: int | None) -> int:
         with self.lock:
             self.driver.enter()
+            self._known(buffer)
             buffer.lent = True
             if stream is not None:
                 self.driver.lead(stream)
@@ -150,6 +153,7 @@ class CardDevice:
     def copied(self, buffer: CardMemory) -> CardMemory:
         with self.lock:
             made = self.ready()(buffer.nbytes)
+            self._known(buffer)
             if buffer.nbytes:
                 self.driver.copy(made.pointer, buffer.pointer, buffer.nbytes)
         return made
@@ -160,6 +164,17 @@ class CardDevice:
             return self.driver.lies(address)
 
     # ---- looks
+
+    def tell(self) -> None:
+        """See :class:`weft.devices.base.TellsLate`."""
+        with self.lock:
+            self.driver.enter()
+            self.checks.tell()
+
+    def _known(self, buffer: CardMemory) -> None:
+        """Wait until it is known that the runs behind a buffer had no wrong index; raise where one had."""
+        if buffer.checks:
+            self.checks.settle(self.checks.doubts([buffer]))
 
     def read_bytes(self, pointer: int, nbytes: int) -> np.ndarray:
         """What lies there, when all that was asked for before is done."""
@@ -174,10 +189,13 @@ class CardDevice:
         return self.read_bytes(pointer, math.prod(shape) * dtype.bytes).view(dtype.numpy).reshape(shape)
 
     def first(self, buffer: CardMemory, dtype: Format) -> Any:
-        return self.read(buffer.pointer, (1,), dtype)[0]
+        return self.download(buffer, (1,), dtype)[0]
 
     def download(self, buffer: CardMemory, shape: tuple[int, ...], dtype: Format) -> np.ndarray:
         found = self.read(buffer.pointer, shape, dtype)
+        if buffer.checks:
+            with self.lock:
+                self._known(buffer)
         found.flags.writeable = False
         return found
 

@@ -29,13 +29,15 @@ class CardMemory:
     """A piece of a card's memory, for as long as the object lives. Native code of the host cannot touch it.
 
     lent : others may be reading it, whatever stream they are on: from then on it is not written to
+    checks : of indices, on whose outcome its content rests (``pending_checks.py``)
     """
 
-    __slots__ = ("__weakref__", "_gone", "lent", "nbytes", "pointer", "size")
+    __slots__ = ("__weakref__", "_gone", "checks", "lent", "nbytes", "pointer", "size")
 
     def __init__(self, pointer: int, nbytes: int, size: int, gone: Callable[[Piece], None]) -> None:
         self.pointer, self.nbytes, self.size, self._gone = pointer, nbytes, size, gone
         self.lent = False
+        self.checks: tuple[Any, ...] = ()
 
     @property
     def address(self) -> int:

@@ -18,14 +18,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.devices.cuda.arguments import FAULTS, Launch, Printed
+from weft.devices.cuda.arguments import FAULTS, Argument, Launch, Printed
 from weft.devices.faults import IndexFault
 from weft.devices.steps import walk
-from weft.formats import FLOAT32, FLOAT64, scalar
+from weft.formats import FLOAT32, FLOAT64, INT32, INT64, UINT8, scalar
 from weft.kernel.ir import Kernel
 from weft.schedule.program import Call, Loop, Program, Slot, calls, hosts
 
 MOST = 4096  # launches and copies
+_COPIED = 1024  # elements that a program copies
 _POINTERS = ("buffer", FAULTS)
 
 
@@ -198,6 +199,22 @@ def _start(launch: Launch, where: dict[Any, Place], record: Place | None, number
 
 def _starts(launch: Launch, *about: Any) -> tuple[Start, ...]:
     return tuple([_start(other, *about) for other in launch.alternatives])
+
+
+def restoring(record: Place, source: Place, target: Place, nbytes: int) -> Start:
+    """A launch that copies a piece of memory where a record tells of a wrong index, and else does nothing."""
+    form = INT32 if nbytes % INT32.bytes == 0 else UINT8
+    count = nbytes // form.bytes
+    arguments = (
+        Argument(FAULTS, FAULTS, INT64), Argument("b0", "buffer", form), Argument("b1", "buffer", form),
+        Argument("n0", "number", INT64, count),
+    )
+    lines = (
+        f"if tl.load({FAULTS}) == 0:", "    return", f"i = tl.program_id(0).to(tl.int64) * {_COPIED} + tl.arange(0, {_COPIED})",
+        "tl.store(b1 + i, tl.load(b0 + i, mask=i < n0), mask=i < n0)",
+    )
+    launch = Launch(lines, arguments, (-(-count // _COPIED), 1))
+    return Start(launch, (record, source, target), ((3, count),), ())
 
 
 def places(kernel: Kernel, printed: Printed, memories: Sequence[Place], scratch: Place) -> dict[Any, Place]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,8 @@ from weft.devices.cuda.codes import Codes, Loaded
 from weft.devices.cuda.driver import Driver
 from weft.devices.cuda.memory import CardMemory, Memories
 from weft.devices.cuda.packed import Parameters
-from weft.devices.cuda.plan import Move, Place, Start, places, plan, rounded, scratch_bytes
+from weft.devices.cuda.pending_checks import SLOT, PendingChecks, Tell
+from weft.devices.cuda.plan import Move, Place, Start, places, plan, restoring, rounded, scratch_bytes
 from weft.devices.cuda.staging import Staging
 from weft.devices.cuda.tuning import Tuner, starts_of
 from weft.devices.faults import OutOfRoom
@@ -26,6 +27,7 @@ from weft.schedule.program import Call, Program, Slot, calls
 _NOTHING: dict[int, CardMemory] = {}
 GRAPHS = 4  # kept for a program
 _Asked = list[tuple[Launch, int]]  # launches, and what addresses are multiples of
+RESTORED = 16  # arrays that a run may have to give their content back where an index is wrong: a launch each
 AGAIN = 2  # runs in the same memory before one is recorded
 
 
@@ -37,6 +39,7 @@ class Card(Protocol):
     staging: Staging
     codes: Codes
     tuner: Tuner
+    checks: PendingChecks
     lock: Any
     launches: int
     replays: int
@@ -66,52 +69,108 @@ class CardExecutable:
         device.codes.prepare(_launches(program, steps, device.printed))
         self._ready: _Steps = [_made(device, s) if isinstance(s, Start) else s for s in steps or ()]
         self._open = [k for k, step in enumerate(self._ready) if isinstance(step, _Tuned)]  # whose tiles are not known yet
+        self._restores: dict[tuple[tuple[int, int], ...], _Steps] = {}
         self._anywhere: _Steps = []  # the same for memory that begins at any address, once it is needed
         self._numbers = () if self._plan is None else self._plan.numbers
 
     def __call__(self, inputs: list[Any], held: list[bool] | None = None) -> list[CardMemory]:
-        device, program = self.device, self.program
-        with device.lock:
-            allocate = device.ready()
-            taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
-            if taken:
-                taken = {k: memory for k, memory in taken.items() if not memory.lent}
-            outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
-            arena = allocate(program.arena) if program.arena else None
-            if self._plan is None:
-                given = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
-                at = 0 if arena is None else arena.pointer
-                try:
-                    walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
-                except OutOfRoom as error:
-                    if taken:  # what was given may be written by now: nobody can run this again
-                        raise MemoryError(str(error)) from None
-                    raise
-            else:
-                scratch = allocate(self._plan.scratch) if self._plan.scratch else None
-                records = allocate(self._plan.record_bytes) if self._plan.records else None
-                memory = (*inputs, *outputs, arena, scratch, records)
-                self._run([getattr(x, "pointer", 0) for x in memory], inputs)  # 0: of numbers, and of nothing
-                if records is not None:  # who gets the results may write them where they were kept
-                    fault = self._plan.fault(device.read_bytes(records.pointer, records.nbytes))
-                    if fault is not None:
-                        raise fault
+        with self.device.lock:
+            allocate = self.device.ready()
+            return self._called(allocate, inputs, held, None, None)
+
+    def deferring(
+        self, inputs: list[Any], held: list[bool] | None, written: Mapping[int, int] | None, tell: Tell,
+    ) -> list[CardMemory]:
+        with self.device.lock:
+            allocate = self.device.ready()
+            self.device.checks.tell()
+            return self._called(allocate, inputs, held, written, tell)
+
+    def _called(
+        self, allocate: Callable[[int], CardMemory], inputs: list[Any], held: list[bool] | None,
+        written: Mapping[int, int] | None, tell: Tell | None,
+    ) -> list[CardMemory]:
+        """Run. written, tell : of a run that may return before the outcome of its checks is known; None where it may not"""
+        device, program, plan = self.device, self.program, self._plan
+        taken = _NOTHING if held is None else donated(program, inputs, held, self._sizes, CardMemory)
+        if taken:
+            taken = {k: memory for k, memory in taken.items() if not memory.lent}
+        doubts = device.checks.doubts(inputs)
+        if doubts and (held is not None or plan is None):
+            device.checks.settle(doubts)  # or what is in doubt would be written over what arrays hold
+            doubts = []
+        outputs = [taken[k] if k in taken else allocate(size) for k, size in enumerate(self._sizes)]
+        arena = allocate(program.arena) if program.arena else None
+        if plan is None:
+            given = [_At(x.pointer) if isinstance(x, CardMemory) else x for x in inputs]
+            at = 0 if arena is None else arena.pointer
+            try:
+                walk(program, given, [_At(o.pointer) for o in outputs], _At(at), Walker(device))
+            except OutOfRoom as error:
+                if taken:  # what was given may be written by now: nobody can run this again
+                    raise MemoryError(str(error)) from None
+                raise
+            return outputs
+        scratch = allocate(plan.scratch) if plan.scratch else None
+        records = allocate(plan.record_bytes) if plan.records else None
+        pairs = None if records is None or tell is None else self._restorable(inputs, taken, written)
+        memory = (*inputs, *outputs, arena, scratch, records)
+        self._run([getattr(x, "pointer", 0) for x in memory], inputs, pairs or ())  # 0: of numbers, and of nothing
+        if doubts:
+            device.checks.inherit(outputs, doubts)
+        if pairs is not None and records is not None and tell is not None and written is not None:
+            device.checks.add(plan, records, [x for k, x in enumerate(outputs) if k not in written], tell)
+        elif records is not None:  # who gets the results may write them where they were kept
+            fault = plan.fault(device.read_bytes(records.pointer, records.nbytes))
+            if fault is not None:
+                raise fault
         return outputs
 
     def direct(self) -> int:
         return 0
 
-    def _run(self, bases: list[int], inputs: list[Any]) -> None:
-        """What the plan says, with memory at these addresses."""
+    def _restorable(
+        self, inputs: list[Any], taken: Mapping[int, CardMemory], written: Mapping[int, int] | None,
+    ) -> tuple[tuple[int, int], ...] | None:
+        """Return (input, output) pairs: the outputs in new memory that have to be given the input's content where an index is
+        wrong, so that arrays hold what they held. None where that cannot be done, or is too much."""
+        if written is None or self._plan is None or self._plan.record_bytes > SLOT:
+            return None
+        pairs = []
+        for k, i in written.items():
+            before = inputs[i]
+            if k in taken:
+                if taken[k] is not before:  # it lies where another array's content was
+                    return None
+            elif not isinstance(before, CardMemory) or before.nbytes != self._sizes[k] or before in taken.values():
+                return None
+            else:
+                pairs.append((i, k))
+        return tuple(pairs) if len(pairs) <= RESTORED else None
+
+    def _restoring(self, pairs: tuple[tuple[int, int], ...]) -> _Steps:
+        """What does that, behind all other steps."""
+        found = self._restores.get(pairs)
+        if found is None and self._plan is not None:
+            first = len(self.program.inputs)
+            record = Place(first + len(self._sizes) + 2, self._plan.records[-1][0])
+            starts = [restoring(record, Place(i, 0), Place(first + k, 0), self._sizes[k]) for i, k in pairs]
+            found = self._restores[pairs] = [_Ready(self.device.code, start, 1) for start in starts]
+        return found or []
+
+    def _run(self, bases: list[int], inputs: list[Any], pairs: tuple[tuple[int, int], ...] = ()) -> None:
+        """What the plan says, with memory at these addresses. pairs : (input, output), see :meth:`_restorable`"""
         driver = self.device.driver
         if self._open:
             self._close()
         steps = self._fitting(bases)
+        if pairs:
+            steps = [*steps, *self._restoring(pairs)]
         self.device.launches += len(steps)
         if len(steps) < 2 or self._open:
             self._start(steps, bases, inputs)
             return
-        key = (*bases, *[repr(inputs[k]) for k in self._numbers])
+        key = (pairs, *bases, *[repr(inputs[k]) for k in self._numbers])
         graph = self._graphs.get(key)
         if graph is None:
             times = self._met[key] = self._met.get(key, 0) + 1
