@@ -33,6 +33,7 @@ from weft.kernel.parts import split
 from weft.kernel.target import Target
 from weft.schedule.build import build
 from weft.schedule.program import calls
+from weft.tools.gpu_bench.setting import Setting
 
 pytest.importorskip("triton")
 
@@ -308,6 +309,33 @@ def test_the_program_goes_on_while_others_are_compiled(card: Card) -> None:
         task.answer = (code.binary, code.entry, code.warps, code.shared, code.scratch, code.assembly)
     taken = trained(device, driver, 24)
     assert set(taken) == {first[0], *map(quick, launch.alternatives)} and device.codes.compiles == compiles + len(later.tasks)
+
+
+def test_a_benchmark_waits_until_the_tiles_are_chosen(card: Card, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is timed runs in the tiles that stay, and a program that cannot settle in time is told from the others."""
+    device, driver = card
+    launch = tried()
+    best = quick(launch.alternatives[1])
+    choice_of(driver, best)
+    a, b = input_leaf((128, 24), FLOAT32), input_leaf((24, 64), FLOAT32)
+    run = device.compile(build(Graph([a, b], [times(a, b)]), device.target))
+    given = [device.upload(np.ones(x.shape, np.float32)) for x in (a, b)]
+    assert not device.settled(lambda: run(list(given)), 0.0)
+    assert device.settled(lambda: run(list(given)), 60.0)
+    device.synchronise()
+    settled = len(driver.launched)
+    monkeypatch.setattr(tuning, "AFTER", 10**6)  # nothing is ever tried
+    late = device.compile(build(Graph([a, b], [bind(TABLE["exp"], times(a, b))]), device.target))
+    for _ in range(5):
+        run(list(given))
+    device.synchronise()
+    assert {quick(launch) for launch, *_ in driver.launched[settled:]} == {best}
+    assert not device.settled(lambda: late(list(given)), 0.01)
+    x, y = wf.array(np.ones((128, 24), np.float32)), wf.array(np.ones((24, 64), np.float32))
+    f = wf.jit(lambda x, y: x @ y)
+    with wf.device("gpu"):
+        row = Setting("gpu", quick=True).timed({"weft": lambda: f(x, y), "cpu": lambda: x.shape})
+    assert row["weft"]["settled"] is True and "settled" not in row["cpu"]
 
 
 def test_no_clock_decides_in_the_simulator(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,6 +319,15 @@ class Settling(Protocol):
 
 
 @runtime_checkable
+class ChoosesByMeasuring(Protocol):
+    """A device that tries several ways to compute the same bits while a program runs, and keeps the quickest."""
+
+    def settled(self, run: Callable[[], Any], seconds: float) -> bool:
+        """Repeat ``run`` until each of its kernels is run in the way that is kept; return False where ``seconds`` are not enough."""
+        ...
+
+
+@runtime_checkable
 class DoesSmallWork(Protocol):
     """A device that does small work on arrays without Python in between: see ``weft.devices.small``."""
 

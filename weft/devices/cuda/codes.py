@@ -90,7 +90,7 @@ class Codes:
         """Let others compile these while the program goes on; what is given says whether they are done. What there is no code for
         then is compiled when it is asked for, or refused."""
         with self._lock:
-            missing = [asked_for for asked_for in asked if not self._there(*asked_for)]
+            missing = [asked_for for asked_for in asked if not self.has(*asked_for)]
         jobs = [job(launch, self._driver.capability, n) for launch, n in missing]
         pool = self._pool
         tasks = None if pool is None or not jobs else pool.asked(jobs)
@@ -114,7 +114,7 @@ class Codes:
 
         return arrived
 
-    def _there(self, launch: Launch, aligned: int) -> bool:
+    def has(self, launch: Launch, aligned: int) -> bool:
         """Whether there is code, loaded or on disk."""
         if self._loaded.get(_key(launch, aligned)) is not None:
             return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -224,6 +225,20 @@ class CardDevice:
     @property
     def identity(self) -> str:
         return f"{self.driver.name} {self.driver.capability} {self.driver.total} {version()}"
+
+    def settled(self, run: Callable[[], Any], seconds: float) -> bool:
+        """See :class:`weft.devices.base.ChoosesByMeasuring`. Other tiles are compiled meanwhile, so between two runs there is a
+        moment for that."""
+        end = time.monotonic() + seconds
+        while True:
+            before = self.tuner.undecided
+            run()
+            if self.tuner.undecided == before:
+                return True
+            if time.monotonic() > end:
+                return False
+            self.synchronise()
+            time.sleep(0.001)
 
     def measure(self) -> dict[str, Any]:
         """What the card can do; some seconds."""

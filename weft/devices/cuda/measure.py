@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from weft.devices.base import ChoosesByMeasuring
 from weft.formats import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT16, FLOAT32, FLOAT64, INT8, INT32, Format
 from weft.graph.node import Graph, Node
 from weft.graph.primitives.precision import given
@@ -26,6 +27,7 @@ PRODUCTS: dict[str, tuple[Format, Format, str]] = {
     "float8_e4m3fn": (FLOAT8_E4M3FN, FLOAT32, "float32"), "float8_e5m2": (FLOAT8_E5M2, FLOAT32, "float32"),
     "int8": (INT8, INT32, "float32"), "float64": (FLOAT64, FLOAT64, "float32"),
 }
+TUNING_S = 10.0  # that the choice of a product's tiles may take
 _LONG = 0.05  # seconds that a series takes at most
 CHAIN = 8  # kernels, one after the other
 
@@ -97,7 +99,10 @@ def _times(a: Node, b: Node, precision: str = "float32") -> Node:
 def _product(device: Measured, stored: Format, accum: Format, precision: str, n: int, repeat: int) -> float:
     operands = [input_leaf((n, n), stored) for _ in range(2)]
     a, b = [x if stored is accum else bind(TABLE["cast"], x, dtype=accum) for x in operands]
-    return 2.0 * n**3 / _seconds(device, _run(device, operands, _times(a, b, precision)), repeat)
+    run = _run(device, operands, _times(a, b, precision))
+    if isinstance(device, ChoosesByMeasuring):
+        device.settled(run, TUNING_S)
+    return 2.0 * n**3 / _seconds(device, run, repeat)
 
 
 def _copying(device: Measured, size: int, repeat: int) -> float:

@@ -86,6 +86,7 @@ class Tuner:
         self._driver, self._codes, self._identity = driver, codes, identity
         self._recall, self._remember = recall, remember
         self._choices = Recent(1000)
+        self.undecided = 0  # launches so far whose best tile was not known
 
     def choice(self, start: Start, aligned: int) -> Choice:
         """Of a launch that has others."""
@@ -103,6 +104,7 @@ class Tuner:
 
     def next(self, choice: Choice, start: Start, aligned: int) -> int | None:
         """See :meth:`Choice.next`."""
+        self.undecided += 1
         return choice.next(lambda: starts_of(start), lambda found: self._codes.ahead([(launch, aligned) for launch in found]))
 
     def settled(self, choice: Choice, start: Start) -> bool:

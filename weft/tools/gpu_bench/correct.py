@@ -24,11 +24,11 @@ from weft.schedule.program import calls
 from weft.tools.gpu_bench.closeness import apart, told
 from weft.tools.gpu_bench.samples import Case, derivatives, primitives, values
 from weft.tools.gpu_bench.setting import Rows, Setting
+from weft.tools.gpu_bench.steps import COMPILERS
 
 SEED = 20
 UNWRITTEN = 0xAB  # of every byte that a program has not written
 _CAPABILITY = 90  # for which texts are compiled where there is no card
-_PROCESSES = 16  # that compile: each has Triton in its memory
 _QUICK = 12  # of so many primitives one is looked at
 
 
@@ -71,8 +71,9 @@ class _Texts:
         if self._setting.quick:
             self.of = {name: launches[:1] for name, launches in self.of.items()}
         if self._by_triton and not self._setting.quick:
-            self._pool = ProcessPoolExecutor(min(_PROCESSES, len(os.sched_getaffinity(0))), multiprocessing.get_context("spawn"))
-            for launch in [x for launches in self.of.values() for x in launches]:
+            self._pool = ProcessPoolExecutor(min(COMPILERS, len(os.sched_getaffinity(0))), multiprocessing.get_context("spawn"))
+            codes = getattr(self._device, "codes", None)
+            for launch in [x for launches in self.of.values() for x in launches if codes is None or not codes.has(x, 16)]:
                 self._made[_key(launch)] = self._pool.submit(_compile, launch, self._capability)
 
     @property

@@ -11,9 +11,11 @@ import numpy as np
 
 import weft as wf
 from weft.devices import get_device
+from weft.devices.base import ChoosesByMeasuring
 from weft.tools.gpu_bench.peers import Torch, torch_beside
 from weft.tools.gpu_bench.timing import QUICK, Clock, Effort, Side, Watch, turns, watch_of
 
+TUNING_S = 20.0  # that choosing tiles may take in a row
 Rows = Iterator[tuple[str, Callable[[], dict[str, Any]]]]  # names, and what measures; names come without measuring
 
 
@@ -64,7 +66,16 @@ class Setting:
                 failed[f"{name} error"] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
                 del made[name]
             side.watch.end()
-        return {**turns(made, QUICK if self.quick else effort or Effort()), **failed}
+        settled = {name: self._settled(name, side.call) for name, side in made.items() if not name.startswith("torch")}
+        found = turns(made, QUICK if self.quick else effort or Effort())
+        return {name: {**times, **settled.get(name, {})} for name, times in found.items()} | failed
+
+    def _settled(self, name: str, call: Callable[[], Any]) -> dict[str, bool]:
+        """Wait until weft has chosen its tiles, as in a program that runs long; ``settled``: whether there was time for that."""
+        there = get_device("cpu" if name.startswith("cpu") else self.device)
+        if not isinstance(there, ChoosesByMeasuring):
+            return {}
+        return {"settled": there.settled(call, max(0.0, min(TUNING_S, self.left / 2)))}
 
     def of_torch(self, peer: float, seconds: float) -> float | None:
         """What weft reaches as a share of PyTorch, from both's seconds; None beside an interpreter, where that says nothing."""
