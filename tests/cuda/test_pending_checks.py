@@ -192,6 +192,64 @@ def test_what_is_made_of_doubtful_results_is_in_doubt(card: Card) -> None:
         assert not device.checks._failed and not device.checks._waiting
 
 
+def random_step(seed: int) -> tuple[list[Any], Any, bool]:
+    """Arrays, and a jitted function that writes some of them with what it reads of a table at indices, each in one of many ways;
+    whether it reads at its second indices."""
+    rng = np.random.default_rng(seed)
+    width = int(rng.choice([1, 3, 40]))
+    rows = int(rng.choice([1, 5, 300]))
+    states = [wf.array(rng.normal(size=shape).astype(np.float32)) for shape in ((rows, width), (width,), (), (rows,))]
+    chosen = [int(k) for k in rng.choice(4, rng.integers(1, 4), replace=False)]
+    ways = [int(k) for k in rng.integers(0, 4, 4)]
+    reduce = (
+        lambda x: x.sum(), lambda x: x.mean(axis=0).max(), lambda x: (x @ x.T).sum(), lambda x: wf.cumsum(x, axis=0)[-1, 0],
+    )
+
+    @wf.jit
+    def step(table: Any, at: Any, other: Any) -> Any:
+        rows_of = wf.tanh(table[at])
+        for k in chosen:
+            state, number = states[k], reduce[ways[k]](rows_of)
+            if ways[k] == 3:
+                number = number * table[other].sum()  # another check, behind the first
+            if k == 0 and ways[k] < 2:
+                state[...] = wf.nn.softmax(state + number, -1)
+            elif k == 3 and ways[k] == 2:
+                state[...] = state / (state.sum() + number)
+            else:
+                state[...] = state * 0.5 + number
+        return rows_of.sum() + states[chosen[0]].sum()
+
+    return states, step, 3 in [ways[k] for k in chosen]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("device", ["gpu", "gpu-sim"])
+@pytest.mark.parametrize("seed", range(24))
+def test_no_array_changes_where_an_index_is_wrong(card: Card, device: str, seed: int) -> None:
+    """Whatever launches a step becomes, and whether they write in place: as on the CPU."""
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(6, int(rng.choice([2, 33])))).astype(np.float32)
+    good = [np.array([0, 5, 2, 2]), np.array([1, 3])]
+    expected, on_cpu, second = random_step(seed)
+    wrong = [good[0], np.array([1, 6])] if second and seed % 2 else [np.array([0, 5, 2, 6]), good[1]]
+    for _ in range(3):
+        on_cpu(wf.array(table), *map(wf.array, good))
+    states, step, _ = random_step(seed)
+    with wf.device(device):
+        for _ in range(3):
+            step(wf.array(table), *map(wf.array, good))
+        for turn in range(2):
+            before = [s.numpy().copy() for s in states] if turn else []  # at first nobody has looked
+            with pytest.raises(IndexError, match="index 6 is out of bounds"):
+                float(step(wf.array(table), *map(wf.array, wrong)))
+            for k, state in enumerate(states):
+                if turn:
+                    np.testing.assert_array_equal(state.numpy(), before[k])
+                else:
+                    np.testing.assert_allclose(state.numpy(), expected[k].numpy(), rtol=1e-3, atol=1e-4)
+
+
 def test_many_steps_ahead_wait_for_the_oldest(card: Card) -> None:
     _, driver = card
     _, step = trainer()

@@ -58,10 +58,11 @@ def _may_fault(steps: Sequence[Step], fused: Sequence[Fused]) -> list[bool]:
 
 def _last(kernel: Kernel) -> int:
     """The last phase that checks an index, or -1."""
-    return max((p for p, phase in enumerate(kernel.phases) if _checks(phase)), default=-1)
+    return max((p for p, phase in enumerate(kernel.phases) if has_checks(phase)), default=-1)
 
 
-def _checks(phase: Phase) -> bool:
+def has_checks(phase: Phase) -> bool:
+    """Whether a phase checks an index that users gave."""
     return any(v.op == "check" and v.attr.site is not None for v in each(roots(phase.stages)))
 
 

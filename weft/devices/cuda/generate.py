@@ -19,6 +19,7 @@ from weft.kernel.ir import Axis, Buffer, Chain, Contraction, Kernel, Phase, Stag
 from weft.kernel.parts import Part, split
 from weft.kernel.staged import by_stage
 from weft.kernel.walk import each, roots
+from weft.schedule.checks import has_checks
 
 
 def generate(kernel: Kernel) -> Printed:
@@ -63,6 +64,8 @@ def owned(kernel: Kernel) -> Kernel:
             phases.append(phase)
         else:
             together.append((phase, stages))
+            if has_checks(phase):  # what comes behind a check may be written in place, and stops at the start of a launch alone
+                done()
     done()
     return replace(kernel, phases=tuple(phases))
 
