@@ -85,6 +85,12 @@ HANGS = named(("first", good), ("hangs", hangs), ("never", good))
 ALL = named(("first", good), ("second", good))
 
 
+SLOW_PACKED = named(("one", good), ("hangs", hangs))
+PARTS = named(("driver", good), ("graphs", wrong), ("memory", dies), ("threads", good))
+VITAL = named(("driver", good), ("copies", raises), ("never", good))
+VITAL_DIES = named(("driver", good), ("launch", dies), ("never", good))
+
+
 def at_once(setting: Setting) -> Rows:
     """Dies before its first row."""
     os.kill(os.getpid(), signal.SIGKILL)

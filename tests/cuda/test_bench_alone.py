@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,14 +22,14 @@ pytest.importorskip("triton")
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
 
 
-def started(folder: Path, rows: str) -> subprocess.Popen[str]:
+def started(folder: Path, rows: str, *more: str) -> subprocess.Popen[str]:
     """The command in a process of its own, in the middle of its first step: it has begun a row, and is working on another."""
     with pytest.MonkeyPatch.context() as patch:
         over_the_stub(patch, rows)
         code = (
             "import sys; from weft.tools.gpu_bench import command; command.why_not = lambda name: None; "
-            f"command.CHILD = {STUB!r}; from weft.tools.cli import main; "
-            f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(folder)]!r}))"
+            f"command._PACKING = 0.3; command.CHILD = {STUB!r}; from weft.tools.cli import main; "
+            f"sys.exit(main({['bench', 'gpu', *LAUNCH, str(folder), *more]!r}))"
         )
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     end = time.monotonic() + 120
@@ -141,3 +143,46 @@ def test_steps_are_counted(only: str, says: str, tmp_path: Path, monkeypatch: py
     over_the_stub(monkeypatch, "ALL")
     assert bench(tmp_path, "--only", only, "--minutes", "1") == 0
     assert capsys.readouterr().out.startswith(f"{says} in 1 minute; results: {tmp_path}\n")
+
+
+def test_the_first_step_says_what_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    """Part by part, while it goes on; where a part dies the next one is tried, and where a vital one does not work nothing is."""
+    over_the_stub(monkeypatch, "PARTS")
+    assert bench(tmp_path / "a", "--only", "basics,launch", "--zip", str(tmp_path / "a.zip")) == 1
+    lines = capfd.readouterr().out.splitlines()
+    told = [line.split()[:2] for line in lines if line.startswith(("works", "BROKEN"))]
+    assert told == [["works", "driver"], ["BROKEN", "graphs"], ["BROKEN", "memory"], ["works", "threads"]]
+    assert "Parts that work: 2; broken: graphs, memory." in lines and any("its process died of SIGSEGV" in line for line in lines)
+    assert step(tmp_path / "a", "launch")["rows"]  # which was begun: what is broken is not vital
+    with zipfile.ZipFile(tmp_path / "a.zip") as found:
+        assert {"basics.json", "launch.json"} <= set(found.namelist())
+        assert json.loads(found.read("basics.json"))["status"] == "done"
+    over_the_stub(monkeypatch, "VITAL")
+    assert bench(tmp_path / "b", "--only", "basics,launch") == 1
+    out = capfd.readouterr().out
+    assert "BROKEN  copies" in out and "never" not in out and "The other steps need it" in out
+    assert record.read(tmp_path / "b", "launch") is None
+    over_the_stub(monkeypatch, "VITAL_DIES")
+    assert bench(tmp_path / "c", "--only", "basics,launch") == 1
+    assert "BROKEN  launch" in capfd.readouterr().out and record.read(tmp_path / "c", "launch") is None
+
+
+def test_what_was_measured_is_packed_while_a_row_goes_on(tmp_path: Path) -> None:
+    """A machine that ends the command without a word gives the file back all the same."""
+    file = tmp_path / "all.zip"
+
+    def packed() -> list[str]:
+        if not file.exists():
+            return []
+        with zipfile.ZipFile(file) as found:
+            names = found.namelist()
+            return [r["name"] for r in json.loads(found.read("launch.json"))["rows"]] if "launch.json" in names else []
+
+    process = started(tmp_path / "out", "SLOW_PACKED", "--zip", str(file))
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not packed():
+        time.sleep(0.05)
+    process.kill()
+    process.communicate(timeout=60)
+    assert packed() == ["one"]
+    wait_until_nobody_works(tmp_path / "out")

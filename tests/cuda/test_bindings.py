@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ def _has_bindings() -> bool:
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None or not _has_bindings(), reason="needs a C compiler and cuda-bindings")
 
+ROOT = Path(__file__).parents[2]
 COMMON = """
 import ctypes
 import numpy as np
@@ -175,3 +177,39 @@ def test_tiles_that_need_much_memory_of_their_own_ask_for_all_of_it(library: Pat
             (wf.array(ones(40)) + 1).numpy()
         assert small == 2 and count("cuFuncSetAttribute") == 2
     """)
+
+
+@pytest.mark.parametrize(("stub", "says"), [
+    ({}, ["works   loading", "works   copies", "BROKEN  launch ", " 2 x + 1 is wrong at 3000 of 3000 places"]),
+    ({"CUDA": 12040, "ABI": 7}, ["driver for CUDA 12.4; Triton assembles by", "ABI 7", "works   loading"]),
+    ({"ABI": 6}, ["BROKEN  loading", "pip install triton==3.6.0"]),
+    ({"FAIL": "cuLaunchKernel"}, ["works   copies", "BROKEN  launch", "CUDA_ERROR_ILLEGAL_ADDRESS"]),
+    ({"FAIL": "cuStreamCreate"}, ["works   packages", "BROKEN  driver", "cuStreamCreate: an illegal memory access"]),
+])
+def test_the_first_step_of_the_benchmark(library: Path, tmp_path: Path, stub: dict[str, Any], says: list[str]) -> None:
+    """As a command, by the real bindings; nothing is computed, so the first kernel's result is wrong, and it ends there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "weft.tools", "bench", "gpu", "--out", str(tmp_path), "--minutes", "3"],
+        env=environment(library, **stub), capture_output=True, text=True, timeout=300, check=False, cwd=ROOT,
+    )
+    assert done.returncode == 1 and "The other steps need it" in done.stdout, done.stdout + done.stderr
+    for text in says:
+        assert text in done.stdout
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["basics.json", "basics.log"]
+
+
+def test_the_parts_of_the_first_step(library: Path) -> None:
+    """Each that can work where nothing is computed, by itself: their calls are those that the driver takes."""
+    told = run(library, """
+        from weft.tools.gpu_bench import basics
+        from weft.tools.gpu_bench.setting import Setting
+        setting = Setting("gpu")
+        rows = dict(basics.rows(setting))
+        for name in ("driver", "compiler", "loading", "copies", "events", "memory", "two streams", "two cards"):
+            print(name, rows[name]())
+        numbers = [f"numbers: {name}" for name in ("maps", "product, bfloat16", "steps of training")]
+        for name in ("graphs", "wrong index", "threads", *numbers):
+            print(name, rows[name]()["says"])  # which are wrong here, and raise nothing
+        assert count("cuGraphLaunch") > 0 and count("cuStreamWaitEvent") > 0
+    """, CARDS=2)
+    assert "took turns" in told and "6 runs were replayed" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from weft.tools.gpu_bench import (
     convnets,
     convolutions,
     correct,
+    needed,
     peers,
     products,
     record,
@@ -32,8 +34,9 @@ from weft.tools.gpu_bench import (
     small,
 )
 from weft.tools.gpu_bench.closeness import apart, told
+from weft.tools.gpu_bench.pack import LOG_BYTES, Pack
 from weft.tools.gpu_bench.setting import Setting, formats, normal
-from weft.tools.gpu_bench.steps import NAMES, STEPS
+from weft.tools.gpu_bench.steps import NAMES, STEPS, broken
 from weft.tools.gpu_bench.tables import table
 from weft.tools.gpu_bench.timing import Effort, Side, spread, turns, watch_of
 
@@ -67,7 +70,7 @@ def test_shares_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     asked: list[tuple[str, float]] = []
     clock = [1000.0]
 
-    def run(step: Any, device: str, folder: Path, share: float, quick: bool) -> dict[str, Any]:
+    def run(step: Any, device: str, folder: Path, share: float, *more: Any) -> dict[str, Any]:
         asked.append((step.name, share))
         clock[0] += share / 2
         return {**record.fresh(step.name, step.title, share), "status": record.DONE}
@@ -78,13 +81,63 @@ def test_shares_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert main(["bench", "gpu", "--out", str(tmp_path), "--minutes", "8"]) == 0
     assert [name for name, _ in asked] == list(NAMES)
     total, left, spent = sum(step.weight for step in STEPS), sum(step.weight for step in STEPS), 0.0
+    assert asked[0] == ("basics", 60)  # which has a minute, however many there are
     for step, (_, share) in zip(STEPS, asked, strict=True):
-        assert share == pytest.approx((480 - spent) * step.weight / left)
+        assert share == pytest.approx((480 - spent) * step.weight / left) or step.spoken
         spent, left = spent + share / 2, left - step.weight
-    assert asked[0][1] == pytest.approx(480 * STEPS[0].weight / total)
+    assert asked[1][1] == pytest.approx(450 * STEPS[1].weight / (total - 60))
+
+
+def test_packages_that_are_missing_are_named_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    real = needed.importlib.util.find_spec
+    monkeypatch.setattr(command, "why_not", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    gone = ("optree", "safetensors")
+    monkeypatch.setattr(needed.importlib.util, "find_spec", lambda name: None if name in gone else real(name))
+    assert main(["bench", "gpu"]) == 1 and not list(tmp_path.iterdir())
+    assert capsys.readouterr().err.startswith("weft: bench gpu: not installed here: optree, safetensors. pip install optree saf")
 
 
 # ---- files and tables
+
+def test_results_in_one_file(tmp_path: Path) -> None:
+    """It is whole whenever it is read, has the ends of long logs, and is written only where something is new."""
+    folder, target = tmp_path / "results", tmp_path / "results.zip"
+    folder.mkdir()
+    pack = Pack(folder, str(target))
+    pack.write()
+    assert not target.exists()  # there is nothing yet
+    record.write(folder, record.fresh("launch", "title", 3.0))
+    (folder / "launch.log").write_bytes(b"a" * LOG_BYTES + b"the end")
+    (folder / ".lock").touch()
+    pack.write()
+    with zipfile.ZipFile(target) as found:
+        assert sorted(found.namelist()) == ["launch.json", "launch.log"] and found.testzip() is None
+        log = found.read("launch.log")
+        assert len(log) == LOG_BYTES and log.endswith(b"the end")
+    before = target.stat().st_ino
+    pack.write()
+    assert target.stat().st_ino == before
+    record.write(folder, record.fresh("load", "title", 3.0))
+    pack.write()
+    with zipfile.ZipFile(target) as found:
+        assert len(found.namelist()) == 3
+    Pack(folder, None).write()
+
+
+@pytest.mark.parametrize(("row", "says"), [
+    ({"name": "driver", "says": "a card", "right": True}, "works   driver "),
+    ({"name": "launch", "says": "it is wrong", "right": False}, "BROKEN  launch "),
+    ({"name": "graphs", "error": "DriverError: no\nmore"}, "BROKEN  graphs "),
+])
+def test_a_part_is_told_in_a_line(row: dict[str, Any], says: str) -> None:
+    line = record.sentence(row)
+    assert line.startswith(says) and "\n" not in line and line.endswith(str(row.get("says", "DriverError: no")))
+    found = {**record.fresh("basics", "title", 3.0), "rows": [row]}
+    assert broken(found) == (row["name"] if row["name"] == "launch" else None)
+    assert broken({**found, "step": "launch"}) is None
 
 
 def test_a_file_is_what_was_written(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ class ChoosesByMeasuring(Protocol):
     """A device that tries several ways to compute the same bits while a program runs, and keeps the quickest."""
 
     def settled(self, run: Callable[[], Any], seconds: float) -> bool:
-        """Repeat ``run`` until each of its kernels is run in the way that is kept; return False where ``seconds`` are not enough."""
+        """Repeat ``run`` until each kernel of it runs in the way that is kept; return False where ``seconds`` are not enough."""
         ...
 
 

@@ -58,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     gpu.add_argument("--out", metavar="DIR", help="where the results go; default weft-bench-gpu")
     gpu.add_argument("--resume", action="store_true", help="go on with the results that are in DIR: what is done is not repeated")
     gpu.add_argument("--quick", action="store_true", help="tiny sizes and few runs: it shows that the steps run, no more")
+    gpu.add_argument("--zip", metavar="FILE", help="keep all results in this one file, too, written anew while steps run")
     gpu.set_defaults(run=_bench_gpu)
     commands.add_parser("info", help="what weft found on this machine").set_defaults(run=_info)
     return parser

@@ -208,3 +208,17 @@ def elapsed_before(first: Any, second: Any) -> float:
     if error:
         raise DriverError(f"cuEventElapsedTime: error {error}")
     return found.value
+
+
+class SecondStream:
+    """Another stream on a driver's card, as another library has one: it fills memory with a byte. number : as CUDA has it"""
+
+    def __init__(self, driver: NvidiaDriver) -> None:
+        self._driver, api = driver, driver._api
+        driver.enter()
+        self._stream = driver._ask("cuStreamCreate", int(api.CUstream_flags.CU_STREAM_NON_BLOCKING))
+        self.number = int(self._stream)
+
+    def fill(self, address: int, value: int, nbytes: int) -> None:
+        self._driver.enter()
+        self._driver._ask("cuMemsetD8Async", address, value, nbytes, self._stream)

@@ -19,7 +19,7 @@ from typing import Any
 
 from weft.tools.gpu_bench import record, together
 from weft.tools.gpu_bench.setting import Rows, Setting, made
-from weft.tools.gpu_bench.steps import STEPS, Step
+from weft.tools.gpu_bench.steps import STEPS, Step, broken
 
 LOST = 3
 
@@ -48,8 +48,6 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
     begin = time.monotonic()
     found = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
     before = found["seconds"]
-    if not found["about"]:
-        found["about"] = about(setting.device)
     found.update(status=record.WORKING, reason="", left=[], quick=setting.quick)
 
     def note(**more: Any) -> None:
@@ -57,9 +55,13 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
         found["notes"] += [text for text in setting.notes if text not in found["notes"]]
         record.write(folder, found)
 
+    if not step.spoken:  # which tells by its rows whether the device can be opened at all
+        wf.set_device(setting.device)
+        found["about"] = found["about"] or about(setting.device)
     known = {row["name"] for row in found["rows"]}
-    rows: Rows = getattr(importlib.import_module(f"weft.tools.gpu_bench.{step.room}"), step.function)(setting)
-    with wf.device(setting.device):
+    room = importlib.import_module(f"weft.tools.gpu_bench.{step.room}")
+    rows: Rows = getattr(room, step.function)(setting)
+    try:
         for name, measure in rows:
             if name in known:
                 continue
@@ -70,9 +72,18 @@ def run(step: Step, setting: Setting, folder: Path, share: float) -> int:
             row, lost = _measured(measure, setting)
             found["rows"].append({"name": name, **row})
             note(doing=None)
+            if step.spoken:
+                print(record.sentence(found["rows"][-1]), flush=True)
+                if broken(found):
+                    note(status=record.FAILED, reason=f"without {name!r} nothing else has a meaning")
+                    return 0
             if lost:
                 note(status=record.FAILED, reason=f"the device is lost since {name!r}")
                 return LOST
+        if not found["about"]:
+            found["about"] = about(setting.device)
+    finally:
+        wf.set_device("cpu")
     left = found["left"]
     if left:
         count = len(left) + len(found["rows"])

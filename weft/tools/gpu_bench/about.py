@@ -32,9 +32,14 @@ def about(device: str) -> dict[str, Any]:
         "cards": cards(), "nvidia-smi": _smi(),
         "processor": host["model"], "threads": wf.get_num_threads(), "system": platform.platform(),
         "python": sys.version.split()[0],
-        "versions": {name: version for name in PACKAGES if (version := _version(name))},
+        "versions": versions(),
         "environment": {key: os.environ[key] for key in sorted(os.environ) if key.startswith(OURS)},
     }
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that matter and are installed."""
+    return {name: version for name in PACKAGES if (version := _version(name))}
 
 
 def _described(device: str) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
 
     f: Any = wf.jit(slopes if backward else lambda q, k, v, dy: attend(q, k, v))
     on = [wf.array(a) for a in arrays]
-    with _always_chained(setting.quick):
+    with always_chained(setting.quick):
         result = (f(*on)[0] if backward else f(*on)).numpy()[0, 0, :CHECKED]  # the result, or the gradient of the query
     q, k, v, dy = (a[0, 0].astype(np.float64) for a in arrays)
     row = told(apart(result, _want(q, k, v, dy, causal, backward), terms=length))
@@ -65,7 +65,7 @@ def _row(setting: Setting, dtype: str, length: int, causal: bool, backward: bool
 
 
 @contextmanager
-def _always_chained(quick: bool) -> Iterator[None]:
+def always_chained(quick: bool) -> Iterator[None]:
     """A quick run's few scores are made by the kernel that is meant for many."""
     before = layer.STORED
     layer.STORED = -1 if quick else before

@@ -17,7 +17,9 @@ from weft.errors import DeviceError
 from weft.lock import only_one
 from weft.tools.gpu_bench import record, together
 from weft.tools.gpu_bench.__main__ import LOST
-from weft.tools.gpu_bench.steps import NAMES, STEPS, Step
+from weft.tools.gpu_bench.needed import missing_packages
+from weft.tools.gpu_bench.pack import Pack
+from weft.tools.gpu_bench.steps import NAMES, STEPS, Step, broken
 from weft.tools.gpu_bench.tables import table
 
 FOLDER = "weft-bench-gpu"
@@ -26,6 +28,7 @@ _DAY = 24 * 60
 _GRACE = 0.25  # of a step's share, in which its last row may end by itself
 _LEAST_GRACE = 10.0  # seconds
 _WORTH = 0.5  # seconds, below which a step is not begun
+_PACKING = 5.0  # seconds after which a running step's results are packed again
 _AGAIN = 20  # processes a step, where rows end them
 
 
@@ -36,6 +39,8 @@ def gpu(arguments: argparse.Namespace) -> int:
     ------
     DeviceError
         There is no such device.
+    ImportError
+        Packages are missing; all are named.
     ValueError
         Arguments that do not fit, results of another run in the folder, or another run that is at work there.
     OSError
@@ -47,6 +52,9 @@ def gpu(arguments: argparse.Namespace) -> int:
     missing = why_not(device)
     if missing:
         raise DeviceError(f"device {device!r}: {missing}")
+    packages = missing_packages()
+    if packages:
+        raise ImportError(packages)
     steps = _chosen(arguments.only)
     minutes = arguments.minutes
     if not 0 < minutes <= _DAY:
@@ -59,11 +67,14 @@ def gpu(arguments: argparse.Namespace) -> int:
         count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
         print(f"{count} on {device} in {minutes:g} minute{'' if minutes == 1 else 's'}; results: {folder}", flush=True)
         results = [*known]
+        pack = Pack(folder, arguments.zip)
         try:
-            _all(steps, device, folder, end, arguments.quick, results)
+            _all(steps, device, folder, end, arguments.quick, results, pack)
         except KeyboardInterrupt as interrupted:
             print(f"\ninterrupted; `--resume --out {folder}` goes on behind the last row")
             return 128 + (interrupted.args[0] if interrupted.args else signal.SIGINT)
+        finally:
+            pack.write()
         return _told(results, folder)
 
 
@@ -82,19 +93,36 @@ def _folder(arguments: argparse.Namespace) -> Path:
 
 
 def _all(
-    steps: Sequence[Step], device: str, folder: Path, end: float, quick: bool, results: list[dict[str, Any]],
+    steps: Sequence[Step], device: str, folder: Path, end: float, quick: bool, results: list[dict[str, Any]], pack: Pack,
 ) -> None:
     """Run them one after the other, and print what each found. end : of ``time.monotonic``; results : what is known, grows"""
     said: set[str] = set()
     for k, step in enumerate(steps):
         left = max(0.0, end - time.monotonic())
         share = left * step.weight / sum([s.weight for s in steps[k:]])
+        if step.spoken:
+            share = min(left, step.weight)
         print(f"\n{step.name}: {step.title} ({share:.0f} s)", flush=True)
-        found = _run(step, device, folder, share, quick)
+        found = _run(step, device, folder, share, quick, pack)
         results.append(found)
+        if step.spoken:
+            _verdict(found)
+            if broken(found) and steps[k + 1 :]:
+                print("The other steps need it, and are not begun. To run some all the same, name them by --only.", flush=True)
+                return
+            continue
         notes = [note for note in found["notes"] if note not in said]
         said.update(notes)
         print(table({**found, "notes": notes}), flush=True)
+
+
+def _verdict(found: dict[str, Any]) -> None:
+    """In a sentence: which parts work."""
+    bad = [*record.wrong(found), *record.failed(found)]
+    count = len(found["rows"]) - len(bad)
+    if found["left"]:
+        print(f"Not tried, since the time was over: {', '.join(found['left'])}")
+    print(f"Parts that work: {count}; broken: {', '.join(bad) or 'none'}.", flush=True)
 
 
 def _chosen(only: str | None) -> list[Step]:
@@ -128,7 +156,7 @@ def _to_do(folder: Path, steps: Sequence[Step], arguments: argparse.Namespace) -
     return todo, known
 
 
-def _run(step: Step, device: str, folder: Path, share: float, quick: bool) -> dict[str, Any]:
+def _run(step: Step, device: str, folder: Path, share: float, quick: bool, pack: Pack) -> dict[str, Any]:
     """A step, in as many processes as it ends."""
     if share < _WORTH:
         found = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
@@ -139,7 +167,7 @@ def _run(step: Step, device: str, folder: Path, share: float, quick: bool) -> di
     begin = time.monotonic()
     for _ in range(_AGAIN):
         left, before = share - (time.monotonic() - begin), (record.read(folder, step.name) or {"seconds": 0.0})["seconds"]
-        status = _process(step, device, folder, left, share, quick)
+        status = _process(step, device, folder, left, share, quick, pack)
         found = record.read(folder, step.name) or record.fresh(step.name, step.title, share)
         found["share"] = round(share, 1)
         if status == 0:
@@ -150,26 +178,36 @@ def _run(step: Step, device: str, folder: Path, share: float, quick: bool) -> di
             found["left"] = [row]  # it was begun too late to be called endless
         elif row is not None:
             found["rows"].append({"name": row, "error": why})
+            if step.spoken:
+                print(record.sentence(found["rows"][-1]), flush=True)
         over = status is None or share - (time.monotonic() - begin) <= 0
         found.update(status=record.CUT if over else record.FAILED, reason=why)
         record.write(folder, found)
-        if over or row is None and status != LOST:
+        if over or row is None and status != LOST or broken(found):
             break  # else another process goes on behind the row that ended this one
     record.write(folder, found)
     return found
 
 
-def _process(step: Step, device: str, folder: Path, left: float, share: float, quick: bool) -> int | None:
+def _process(step: Step, device: str, folder: Path, left: float, share: float, quick: bool, pack: Pack) -> int | None:
     """The exit status of a step's process; None where it did not end in time."""
     command = [*CHILD, step.name, "--device", device, "--out", str(folder), "--seconds", f"{left:.2f}", *["--quick"] * quick]
     with open(folder / f"{step.name}.log", "ab") as log:
-        process = together.started(command, log)
+        process = together.started(command, log, step.spoken)
+        end = time.monotonic() + max(left, 0.0) + max(_LEAST_GRACE, _GRACE * share)
         try:
-            return process.wait(max(left, 0.0) + max(_LEAST_GRACE, _GRACE * share))
-        except subprocess.TimeoutExpired:
-            return None
+            while (status := _waited(process, min(_PACKING, end - time.monotonic()))) is None and time.monotonic() < end:
+                pack.write()
+            return status
         finally:  # Ctrl-C among it: nothing of a step goes on behind the command's back
             together.end(process)
+
+
+def _waited(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return process.wait(max(0.0, seconds))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def _why(status: int | None, folder: Path, step: Step) -> str:

@@ -79,6 +79,13 @@ def _short(text: str) -> str:
     return line if len(line) <= _SHORT else line[: _SHORT - 3] + "..."
 
 
+def sentence(row: dict[str, Any]) -> str:
+    """A row as a line for the terminal."""
+    good = "error" not in row and row.get("right", True)
+    text = row.get("error", row.get("says", "")).splitlines()
+    return f"{'works' if good else 'BROKEN':7} {row['name']:38} {text[0] if text else ''}"
+
+
 def try_again(folder: Path, step: str) -> None:
     """Rows without figures are taken out, so that they are measured once more; why they failed stays in the file."""
     found = read(folder, step)

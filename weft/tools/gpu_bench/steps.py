@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
-
+VITAL = ("driver", "compiler", "loading", "copies", "launch")  # rows of the first step without which no other has a meaning
 COMPILERS = 16  # processes that compile at once: each has Triton in its memory
 
 
@@ -17,6 +18,7 @@ class Step:
     room : the module whose ``rows`` it runs; function : where that is another one
     weight : its share of the time, in relation to the others
     title : what it tells
+    spoken : each of its rows is printed as a sentence when it is done; it comes first and has ``weight`` seconds at most
     """
 
     name: str
@@ -24,6 +26,7 @@ class Step:
     weight: float
     title: str
     function: str = "rows"
+    spoken: bool = False
 
 
 # 2,600 texts take 220 s of one core with Triton 3.9, 190 with 3.6, and 4 s to be printed; half as much again is left for starting
@@ -31,6 +34,7 @@ class Step:
 _LOADING = 8 + 360 // min(os.cpu_count() or 1, COMPILERS)
 
 STEPS = (
+    Step("basics", "basics", 60, "what everything rests on, part by part", spoken=True),
     Step("load", "correct", _LOADING, "all code of the primitive samples is compiled and loaded", "load"),
     Step("primitives", "correct", 80, "every primitive and its derivatives against NumPy, in memory with a pattern", "check"),
     Step("scatters", "correct", 15, "writes to places that meet, again and again: the same bits", "scatters"),
@@ -46,3 +50,9 @@ STEPS = (
     Step("sanitizer", "sanitizer", 25, "NVIDIA's compute-sanitizer on small programs"),
 )
 NAMES = tuple([step.name for step in STEPS])
+
+
+def broken(found: dict[str, Any]) -> str | None:
+    """Return the first row of a step's record that is vital and does not work, or None."""
+    rows = [row for row in found["rows"] if found["step"] == "basics" and row["name"] in VITAL]
+    return next((row["name"] for row in rows if "error" in row or not row["right"]), None)

@@ -20,9 +20,10 @@ FLAG = "--follow"
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-def started(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """A process that follows this one, first of a group of its own."""
-    return subprocess.Popen([*command, FLAG], stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True)
+def started(command: Sequence[str], log: IO[bytes], speaks: bool = False) -> subprocess.Popen[bytes]:
+    """A process that follows this one, first of a group of its own. speaks : what it prints goes where this one prints"""
+    out = None if speaks else log
+    return subprocess.Popen([*command, FLAG], stdout=out, stderr=log, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

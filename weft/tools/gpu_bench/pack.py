@@ -1,0 +1,41 @@
+"""All results in one file, for machines that give few files back: written while steps run, and whole at each moment."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+from weft.files import write_whole
+
+LOG_BYTES = 1 << 20  # of each log, its end: the file must stay small
+
+
+class Pack:
+    """Of a folder with results. target : the file; None for no file"""
+
+    def __init__(self, folder: Path, target: str | None) -> None:
+        self._folder, self._target = folder, None if target is None else Path(target)
+        self._packed: list[tuple[str, int]] = []  # names and times of the last write
+
+    def write(self) -> None:
+        """Write the file where anything has changed since.
+
+        Raises
+        ------
+        OSError
+            It cannot be written.
+        """
+        if self._target is None:
+            return
+        files = sorted([file for file in self._folder.iterdir() if file.suffix in (".json", ".log")])
+        state = [(file.name, file.stat().st_mtime_ns) for file in files]
+        if not files or state == self._packed:
+            return
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
+            for file in files:
+                data = file.read_bytes()
+                made.writestr(file.name, data if file.suffix == ".json" else data[-LOG_BYTES:])
+        write_whole(self._target, content.getvalue(), "bench gpu: --zip")
+        self._packed = state
