@@ -98,3 +98,23 @@ def test_compiles(capability: int, width: int, dtype: str) -> None:
         assert used.stack == 0 and code.scratch == 0, (launch.text, used)
         assert used.registers * 32 * code.warps <= 65536 and code.shared <= SHARED[capability]
         assert ("mma" if dtype == "bfloat16" else "fma.rn.f32") in code.assembly
+
+
+@pytest.mark.parametrize("options", [{}, {"is_causal": True, "enable_gqa": True}, {"mask": True}, {"dropout_p": 0.25}], ids=str)
+def test_width_128_goes_to_tensor_cores_of_64_rows(options: dict[str, Any]) -> None:
+    """With enough programs for a card; and cards of 8.0, with shorter instructions and as many registers, spill nothing."""
+    options = dict(options)
+    mask = [wf.ones((1024, 1024), dtype="bool")] if options.pop("mask", False) else []
+    found = launches(both(**options), *zeros(1024, 128, "bfloat16", heads=32), *mask)
+    assert len(found) >= 3
+    for launch in found:
+        new, old = (adapter.compiled(launch, capability) for capability in (90, 80))
+        assert "wgmma" in new.assembly and "mma.sync" not in new.assembly, launch.text
+        assert adapter.usage(new).stack == adapter.usage(old).stack == 0, launch.text
+        assert old.shared <= SHARED[86]
+
+
+def test_tiles_of_few_programs_are_smaller() -> None:
+    """Tiles of 128 rows would leave processors of a large card without work."""
+    rows = [launches(F, *zeros(1024, 128, "bfloat16", heads)[:3])[0].grid[0] for heads in (4, 16, 17)]
+    assert rows == [64, 256, 136]

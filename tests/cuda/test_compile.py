@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -178,6 +179,30 @@ def test_templates(name: str, capability: int) -> None:
         assert any(word in code.assembly for code in codes for word in ("mma.sync", "wgmma", "tcgen05.mma"))
     else:
         assert any(wanted in code.assembly for code in codes), codes[0].assembly
+
+
+FOLLOWED: dict[str, Any] = {
+    "alone": lambda x, y, b: x @ y, "bias, gelu": lambda x, y, b: wf.nn.gelu(x @ y + b),
+    "turned, bias, relu": lambda x, y, b: wf.nn.relu(x @ y.T + b), "tanh": lambda x, y, b: wf.tanh(x.T @ y),
+    "scaled": lambda x, y, b: wf.nn.silu(x @ y) * 2 + b,
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("side", [512, 2048])
+def test_wgmma_of_a_product_is_not_serialised(side: int, dtype: str, tmp_path: Path) -> None:
+    """ptxas says where it waits for each wgmma before it begins the next (C7514, C7515)."""
+    tools = Path(pytest.importorskip("triton").__file__).parent / "backends" / "nvidia" / "bin"
+    for name, f in FOLLOWED.items():
+        found = _traced(f, wf.zeros((side, side), dtype=dtype), wf.zeros((side, side), dtype=dtype), wf.zeros(side, dtype=dtype))
+        (launch,) = [x for x in found if "tl.dot" in x.text]
+        code = adapter.compiled(launch, 90)
+        (tmp_path / "code.ptx").write_text(code.assembly)
+        tool = tools / ("ptxas-blackwell" if (tools / "ptxas-blackwell").exists() else "ptxas")
+        command = [tool, "-v", "--gpu-name=sm_90a", "code.ptx", "-o", "code.cubin"]
+        said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "wgmma" in code.assembly and "registers" in said.stderr + said.stdout
+        assert "C75" not in said.stderr + said.stdout, (name, said)
 
 
 def test_what_is_interpreted_is_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

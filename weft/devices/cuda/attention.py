@@ -15,14 +15,15 @@ from weft.devices.cuda.arguments import Launch
 from weft.devices.cuda.formats import memory
 from weft.devices.cuda.rows import across
 from weft.devices.cuda.text import Expression
-from weft.devices.cuda.tiles import line_up, pieces, power_of_two, program, spread
+from weft.devices.cuda.tiles import FEW, line_up, pieces, power_of_two, program, spread
 from weft.devices.cuda.values import Printer
 from weft.formats import Format
 from weft.kernel.ir import Axis, Chain, Outer, Value, size_of
-from weft.kernel.walk import axes_of
+from weft.kernel.walk import axes_of, each
 
 LEAST = 16  # of a tile's sides, for tensor cores
 NONE = 'float("-inf")'
+LOG2_E = 1.4426950408889634  # exp(x) is exp2(x * LOG2_E): one instruction where few bits are kept, and exp is eight
 
 
 def chain_launches(c: Chain) -> list[Launch]:
@@ -58,6 +59,12 @@ class _Program:
         widest = max(size_of(axes) for axes in (*[i.k for i in c.inner], *[o.n for o in outer]))
         most = 64 if self.form.narrow and (widest <= 64 or len(outer) < 2) else 32  # what fits into registers
         self.high, self.wide = (min(max(power_of_two(a.extent), LEAST), most) for a in (self.own, self.other))
+        if self.form.narrow and widest > 64:  # a tensor core's instruction of compute capability 9.0 has 64 rows
+            self.wide = min(self.wide, 64 if c.softmax is not None else 32)
+            self.high = min(max(power_of_two(self.own.extent), LEAST), 64)
+            drawn = any(v.op == "philox" for v in each([o.value for o in outer]))
+            if not (by_columns or drawn) and pieces(self.own.extent, 128) * size_of(self.batch) >= FEW:
+                self.high = 128  # of columns, with two sums, and where numbers are drawn, cards of 8.0 would spill
         if not self.form.narrow and widest > 64 and by_columns:
             self.wide = min(self.wide, LEAST)  # or a block would have more memory of its own than cards of 8.6, 8.9 and 12.0 give
         small = widest <= 64 and len(outer) < 2 and (self.form.narrow or c.softmax is not None)
@@ -175,8 +182,9 @@ class _Program:
             score = p.put(f"tl.where({counts}, {score}, {NONE})", (0, 1), p.level).text
         best = p.put(f"join_max(top, {across('max', score)})", (0,), p.level).text
         kept = p.put(f"tl.where({best} == {NONE}, 0.0, {best})", (0,), p.level).text
-        weight = p.put(f"ld.exp({score} - {kept})", (0, 1), p.level)
-        p.line(f"shrink = ld.exp(top - {kept})")
+        power = f"tl.exp2(({{}} - {kept}) * {LOG2_E})" if self.form.narrow else f"ld.exp({{}} - {kept})"
+        weight = p.put(power.format(score), (0, 1), p.level)
+        p.line(f"shrink = {power.format('top')}")
         p.line(f"total = total * shrink + {across('sum', weight.text)}")
         p.line(f"top = {best}")
         p.accs[s.weight] = weight

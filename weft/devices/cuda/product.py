@@ -212,6 +212,8 @@ def sum_of(p: Printer, s: Sides, r: Reduction, tile: Tile, between: tuple[str, s
     p.close(f"for {counter} in range({low}, {high}):")
     p.masks, p.places, p.axes = out_masks, out_places, out_axes
     p.forget()
+    if s.form.narrow:  # or ptxas waits for each wgmma where a product is followed by more than a bias (its warning C7514)
+        p.line(f"{total} = {total} + 0.0")
     return total
 
 
