@@ -6,11 +6,22 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.kernel.ir import Chain, Contraction, Kernel, size_of
+from weft.devices.cuda.generate import launches_of
+from weft.kernel.ir import Chain, Contraction, Kernel
 from weft.placement.machine import Machine
+from weft.placement.work import work_of
 from weft.schedule.program import Call, Copy, Host, Loop, Program, hosts
 
-_NUMPY = 5e9  # bytes a second that an operation in NumPy goes through
+# Of a step in NumPy, on a core of the host: bytes a second that it goes through, operations a second (LAPACK's at some hundred
+# rows; costs of sorts are given in these), and seconds until it begins.
+NUMPY_BYTES, NUMPY_FLOPS, NUMPY_S = 5e9, 18e9, 3e-6
+CORE_FLOPS = 70e9  # float32 operations a second of the core of which kernel.ir.MACHINE tells nanoseconds
+REACHED = 0.7  # of the peak: what products of a CPU reach, of which nothing was measured
+TOGETHER = 0.5  # of the shorter of arithmetic and memory that a core does not do beside the longer
+FEW_S = 20e-6  # a CPU's kernel that takes less on one thread runs on one
+# On a card a simple operation takes an instruction, which could have been a multiplication with its addition; a function that a
+# CPU calls from the C library is some forty.
+SIMPLE_NS, CALLED = 0.05, 40
 
 
 @dataclass(frozen=True)
@@ -50,9 +61,10 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
     for step in program.steps:
         if isinstance(step, Call):
             info = next(infos)
-            launches += 1
-            launching += launch
-            working += _kernel(step.kernel, info.flops, info.bytes, machine)
+            count = 1 if machine.link is None else launches_of(step.kernel)
+            launches += count
+            launching += count * launch
+            working += _kernel(step.kernel, info.bytes, machine)
         elif isinstance(step, Loop):
             inner = _steps(step.body, machine, launch if hosts(step.body) else machine.replay)
             launches += step.length * inner[0]
@@ -61,7 +73,7 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
             moving += step.length * inner[3]
         elif isinstance(step, Host):
             sizes = [_nbytes(program, slot) for slot in (*step.args, step.out)]
-            working += sum(sizes) / _NUMPY
+            working += NUMPY_S + max(sum(sizes) / NUMPY_BYTES, step.flops / NUMPY_FLOPS)
             if machine.link is not None:
                 moving += sum([moved(nbytes, machine.link) for nbytes in sizes])
         elif isinstance(step, Copy):
@@ -70,13 +82,25 @@ def _steps(program: Program, machine: Machine, launch: float) -> tuple[int, floa
     return launches, launching, working, moving
 
 
-def _kernel(kernel: Kernel, flops: int, nbytes: int, machine: Machine) -> float:
-    stages = [s for phase in kernel.phases for s in phase.stages]
-    measured = dict(machine.products)
-    products = [(_format(s, measured), _flops(s)) for s in stages if isinstance(s, (Contraction, Chain))]
-    arithmetic = sum([count / machine.product_rate(name, count) for name, count in products])
-    rest = max(0, flops - sum([count for _, count in products]))
-    return max(nbytes / machine.bandwidth_at(nbytes), arithmetic + rest / machine.flops)
+def _kernel(kernel: Kernel, nbytes: int, machine: Machine) -> float:
+    """Seconds of a kernel: of going through memory, or of arithmetic where that is longer; on a CPU some of the other, too."""
+    work, measured = work_of(kernel), dict(machine.products)
+    products = sum([count / _rate(product, count, machine, measured) for product, count in work.products])
+    memory = nbytes / machine.bandwidth_at(nbytes)
+    if machine.link is None:
+        vectors = 1e-9 * work.vectors * CORE_FLOPS / machine.flops
+        arithmetic = products + vectors + 1e-9 * (work.moves + work.calls + work.waits) / machine.threads
+        if arithmetic * machine.threads < FEW_S:
+            arithmetic *= machine.threads
+        return max(memory, arithmetic) + TOGETHER * min(memory, arithmetic)
+    return max(memory, products + 2 * (work.vectors / SIMPLE_NS + CALLED * work.called) / machine.flops)
+
+
+def _rate(product: Contraction | Chain, count: int, machine: Machine, measured: Collection[str]) -> float:
+    """Operations a second of a product of so many."""
+    if machine.link is not None or measured:
+        return machine.product_rate(_format(product, measured), count)
+    return machine.flops * REACHED / (1 if product.accum.bytes <= 4 else 2)
 
 
 def _format(product: Contraction | Chain, measured: Collection[str]) -> str:
@@ -88,13 +112,6 @@ def _format(product: Contraction | Chain, measured: Collection[str]) -> str:
     shorter = "float32" if isinstance(product, Chain) else product.precision
     found = shorter if shorter != "float32" else stored.pop().name if len(stored) == 1 else accum.name
     return found if found in measured else accum.name
-
-
-def _flops(product: Contraction | Chain) -> int:
-    if isinstance(product, Chain):
-        middle = size_of((*product.batch, *product.rows, *product.columns))
-        return 2 * middle * sum([size_of(i.k) for i in product.inner] + [size_of(o.n) for o in product.outer])
-    return 2 * prod([axis.extent for axis in (*product.batch, *product.m, *product.n, *product.k)])
 
 
 def made(program: Program, kept: int) -> int:

@@ -46,7 +46,7 @@ class Machine:
     bandwidth: tuple[tuple[int, float], ...]
     call: float = 3e-7
     launch: float = 1e-7
-    replay: float = 1e-8
+    replay: float = 1e-7
     products: tuple[tuple[str, Curve], ...] = ()
     link: tuple[float, float] | None = None
 

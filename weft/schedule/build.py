@@ -80,7 +80,8 @@ def _scheduled(graph: Graph, target: Target, inside: bool) -> tuple[Program, lis
             assert node.op.reference is not None
             args = tuple([slots.seen(i, i.shape) for i in node.inputs])
             out = slots.seen(node, node.shape)
-            steps.append(Host(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where))
+            flops = 0 if node.op.cost is None else node.op.cost(node).flops
+            steps.append(Host(node.op.name, node.op.reference, args, out, node.params, node.op.raises, node.where, flops))
             continue
         ids = [slots.seen(n, shape) for n, shape in f.inputs] + [slots.seen(n, n.shape) for n in f.outputs]
         numbers = tuple([slots.position[n] for n in f.scalars])

@@ -55,7 +55,7 @@ class Call:
 @dataclass(frozen=True, slots=True)
 class Host:
     """Run NumPy on the CPU: ``fn(*arrays, **params) -> array`` from slots to a slot. raises: it may refuse what they hold; where:
-    the user's line (see Node)."""
+    the user's line (see Node); flops: what it takes."""
 
     name: str
     fn: Callable[..., np.ndarray]
@@ -64,6 +64,7 @@ class Host:
     params: dict[str, Any] = field(default_factory=dict, hash=False)
     raises: bool = False
     where: Any = field(default=None, compare=False)
+    flops: int = 0
 
 
 class Copy(NamedTuple):

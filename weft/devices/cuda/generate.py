@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from weft.devices.cuda.arguments import Launch, Printed
 from weft.devices.cuda.attention import chain_launches
@@ -37,6 +38,12 @@ def generate(kernel: Kernel) -> Printed:
         launches += [launch for launch in found if 0 not in launch.grid]
     sites = {v.attr.site for part in parts for v in each(roots(part.stages)) if v.op == "check"} - {None}
     return Printed(kernel.name, tuple(_stopping(launches)), tuple(scratch), max(sites, default=-1) + 1)
+
+
+@lru_cache(maxsize=4096)
+def launches_of(kernel: Kernel) -> int:
+    """Return how many launches a kernel is, for those who estimate what it takes."""
+    return len(generate(kernel).launches)
 
 
 def owned(kernel: Kernel) -> Kernel:

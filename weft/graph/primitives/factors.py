@@ -257,18 +257,20 @@ def _eigvals_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     return (as_of(call.solve(turned, call.multiply(column(g), turned)), x),)
 
 
-def _entry(name: str, rule: Any, reference: Callable[..., Any], vjp: Any) -> None:
+def _entry(name: str, operations: float, rule: Any, reference: Callable[..., Any], vjp: Any) -> None:
     samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
-    register(Primitive(name, "host", rule, quietly(reference), None, vjp, each(name), cubic, samples, errors, raises=True))
+    register(Primitive(
+        name, "host", rule, quietly(reference), None, vjp, each(name), cubic(operations), samples, errors, raises=True,
+    ))
 
 
-_entry("cholesky", _cholesky_rule, np.linalg.cholesky, _cholesky_vjp)
-_entry("eigh", _eigh_rule, _eigh, _eigh_vjp)
-_entry("eigvalsh", _eigvalsh_rule, _eigvalsh, _eigvalsh_vjp)
-_entry("svd", _svd_rule, _svd, _svd_vjp)
-_entry("svdvals", _svdvals_rule, lambda x: np.linalg.svd(x, compute_uv=False), _svdvals_vjp)
-_entry("qr", _qr_rule, _qr, _qr_vjp)
-_entry("eig", _eig_rule, _eig, _eig_vjp)
-_entry("eigvals", _eigvals_rule, _eigvals, _eigvals_vjp)
+_entry("cholesky", 2 / 3, _cholesky_rule, np.linalg.cholesky, _cholesky_vjp)
+_entry("eigh", 9, _eigh_rule, _eigh, _eigh_vjp)
+_entry("eigvalsh", 3, _eigvalsh_rule, _eigvalsh, _eigvalsh_vjp)
+_entry("svd", 22, _svd_rule, _svd, _svd_vjp)
+_entry("svdvals", 8, _svdvals_rule, lambda x: np.linalg.svd(x, compute_uv=False), _svdvals_vjp)
+_entry("qr", 4, _qr_rule, _qr, _qr_vjp)
+_entry("eig", 26, _eig_rule, _eig, _eig_vjp)
+_entry("eigvals", 10, _eigvals_rule, _eigvals, _eigvals_vjp)
 
 __all__ = ["qr_parts", "svd_parts"]

@@ -168,17 +168,17 @@ def _expm_vjp(g: Node, out: Node, x: Node) -> tuple[Node]:
     return (call.slice(whole, start=start, step=(1,) * (last + 1), shape=x.shape),)
 
 
-def _entry(name: str, rule: Any, reference: Any, vjp: Any, batch: Any = None) -> None:
+def _entry(name: str, operations: float, rule: Any, reference: Any, vjp: Any, batch: Any = None) -> None:
     samples, errors = getattr(draw, name), getattr(draw, f"{name}_errors")
     register(Primitive(
-        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic, samples, errors, raises=True,
+        name, "host", rule, quietly(reference), None, vjp, batch or each(name), cubic(operations), samples, errors, raises=True,
     ))
 
 
-_entry("solve", _solve_rule, np.linalg.solve, _solve_vjp)
-_entry("inv", _inv_rule, np.linalg.inv, _inv_vjp)
-_entry("det", _det_rule, np.linalg.det, _det_vjp)
-_entry("cofactors", _cofactors_rule, _cofactors, _cofactors_vjp)
-_entry("slogdet", _slogdet_rule, _slogdet, _slogdet_vjp)
-_entry("pinv", _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
-_entry("expm", _expm_rule, _expm, _expm_vjp)
+_entry("solve", 2 / 3, _solve_rule, np.linalg.solve, _solve_vjp)
+_entry("inv", 2, _inv_rule, np.linalg.inv, _inv_vjp)
+_entry("det", 2 / 3, _det_rule, np.linalg.det, _det_vjp)
+_entry("cofactors", 22, _cofactors_rule, _cofactors, _cofactors_vjp)
+_entry("slogdet", 2 / 3, _slogdet_rule, _slogdet, _slogdet_vjp)
+_entry("pinv", 26, _pinv_rule, _pinv, _pinv_vjp, _pinv_batch)
+_entry("expm", 40, _expm_rule, _expm, _expm_vjp)
