@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
 
+from weft.errors import DTypeError, ShapeError, short
 from weft.spelling import stored
 
 
@@ -19,10 +21,45 @@ def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, str
     refuse_classes(cls, "ndarray")
     if buffer is None:
         return weft.empty(shape, dtype)
-    extents, held = tuple(map(int, shape if isinstance(shape, tuple | list) else (shape,))), stored(dtype)
-    if isinstance(buffer, weft.ndarray) and strides is None and order in (None, "C") and held.isnative:
-        return buffer.reshape(-1).view("uint8")[offset : offset + prod(extents) * held.itemsize].view(held).reshape(extents)
-    return weft.array(np.ndarray(extents, held, memoryview(buffer), offset, strides, order))
+    extents, held = _integers(shape, "shape"), stored(dtype)
+    (begin,) = _integers(offset, "offset")
+    steps = None if strides is None else _integers(strides, "strides")
+    ours = isinstance(buffer, weft.ndarray)
+    memory = buffer if ours else memoryview(buffer)
+    _refuse_outside(extents, held.itemsize, begin, steps, memory.nbytes)
+    if ours and steps is None and order in (None, "C") and held.isnative:
+        return buffer.reshape(-1).view("uint8")[begin : begin + prod(extents) * held.itemsize].view(held).reshape(extents)
+    return weft.array(np.ndarray(extents, held, memoryview(buffer), begin, steps, order))
+
+
+def _integers(given: Any, argument: str) -> tuple[int, ...]:
+    """Return an integer, or the integers of a sequence, as a tuple."""
+    try:
+        return (operator.index(given),)
+    except TypeError:
+        pass
+    try:
+        return tuple(map(operator.index, given))
+    except TypeError:
+        raise DTypeError(f"ndarray: {argument} must be an integer or a tuple of integers, not {short(given)}") from None
+
+
+def _refuse_outside(shape: tuple[int, ...], itemsize: int, offset: int, strides: tuple[int, ...] | None, nbytes: int) -> None:
+    """Raise an error if elements lie outside of the buffer. NumPy's own check overflows: it then reads memory of others."""
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"ndarray: shape={shape} has a negative extent")
+    if strides is not None and len(strides) != len(shape):
+        raise ShapeError(f"ndarray: strides={strides} and shape={shape} must have an entry for each dimension")
+    steps = strides if strides is not None else [prod(shape[k + 1 :]) * itemsize for k in range(len(shape))]
+    ends = [(n - 1) * step for n, step in zip(shape, steps, strict=True)] if 0 not in shape else []
+    first = offset + sum(end for end in ends if end < 0)
+    last = offset + sum(end for end in ends if end > 0) + (0 if 0 in shape else itemsize)
+    if not 0 <= first <= last <= nbytes:
+        lies = f" and strides={strides}" if strides is not None else ""
+        what = f"shape={shape}, offset={offset}{lies} reach from byte {first} to {last}, and buffer has {nbytes} bytes"
+        if strides is None:
+            raise TypeError(f"ndarray: buffer is too small: {what}")
+        raise ValueError(f"ndarray: strides do not fit: {what}")
 
 
 def refuse_classes(cls: Any, function: str) -> None:

@@ -25,6 +25,8 @@ from weft.functions.common import (
 from weft.functions.known import made
 from weft.spelling import layout, liked, spelled
 
+MAX_NDMIN = 64  # as NumPy's
+
 
 def array(
     object: Any, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
@@ -77,6 +79,8 @@ def array(
             raise ShapeError(f"array: object has shape {found.shape}, more dimensions than ndmax={ndmax}")
         return found
     if ndmin != 0 and whole(ndmin, "array", "ndmin") > 0:
+        if ndmin > MAX_NDMIN:
+            raise ValueError(f"array: ndmin={ndmin} is more than the {MAX_NDMIN} dimensions that NumPy's arrays have at most")
         found = array(object, dtype, copy)
         return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
     if isinstance(object, Array) and not copy and not object.weak and (wanted is None or wanted is object.node.dtype):

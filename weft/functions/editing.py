@@ -61,8 +61,8 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Array:
     return concat(array_operands(arr, values), axis)
 
 
-def _positions(function: str, obj: Any, extent: int) -> np.ndarray:
-    """What an index along one axis names: known positions, from 0 on."""
+def _positions(function: str, obj: Any, axis: int, extent: int, last: int) -> np.ndarray:
+    """Return the positions that an index along one axis names, which must be known; ``last`` is the largest that is allowed."""
     if isinstance(obj, slice):
         return np.arange(extent)[obj]
     found = node(obj, function, "obj")
@@ -70,7 +70,11 @@ def _positions(function: str, obj: Any, extent: int) -> np.ndarray:
         if found.shape[0] != extent:
             raise ShapeError(f"{function}: the mask obj has shape {found.shape}, the axis has {extent} elements")
         return np.flatnonzero(wrap(found).numpy())
-    return np.asarray(wrap(integer_node(found, function, "obj")).numpy()).astype(np.int64)
+    places = wrap(integer_node(found, function, "obj")).numpy()
+    bad = places[(places < -extent) | (places > last)]
+    if bad.size:
+        raise IndexError(f"{function}: index {bad.flat[0]} is out of bounds for axis {axis} with size {extent}")
+    return np.asarray(places, np.int64)
 
 
 def _taken(value: Node, places: np.ndarray, axis: int) -> Array:
@@ -110,10 +114,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "delete")
     extent = value.shape[axis]
-    gone = _positions("delete", obj, extent)
-    bad = gone[(gone < -extent) | (gone >= extent)]
-    if bad.size:
-        raise IndexError(f"delete: index {bad.flat[0]} is out of bounds for axis {axis} with size {extent}")
+    gone = _positions("delete", obj, axis, extent, extent - 1)
     return _taken(value, np.delete(np.arange(extent), gone), axis)
 
 
@@ -150,10 +151,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
         value, axis = reshaped(value, (value.size,)), 0
     axis = axis_index(axis, len(value.shape), "insert")
     extent, shape = value.shape[axis], value.shape
-    at = _positions("insert", obj, extent)
-    bad = at[(at < -extent) | (at > extent)]
-    if bad.size:
-        raise IndexError(f"insert: index {bad.flat[0]} is out of bounds for axis {axis} with size {extent}")
+    at = _positions("insert", obj, axis, extent, extent)
     at = np.where(at < 0, at + extent, at)
     given = held(values, value.dtype, "insert", "values")
     if at.size == 1:  # as many as there are values along the axis

@@ -201,16 +201,20 @@ def round(a: Any, decimals: int = 0, out: Array | None = None) -> Array:
         return finish(bind(TABLE["round"], value), out, "round")
     if value.dtype not in FLOATS:
         return finish(_tens(value, -decimals) if decimals < 0 else value, out, "round")
-    scale = number(10.0 ** builtins.abs(decimals), value.dtype)
+    dtype, digits = value.dtype, builtins.min(builtins.abs(decimals), 400)  # float64 ends at 10**308
+    wide = dtype if 10**digits <= dtype.largest else dtype.computed
+    if 10**digits > wide.largest:  # these digits stand behind, or in front of, all that a number of this dtype has
+        return finish(value if decimals > 0 else op("multiply", value, number(0, dtype)), out, "round")
+    scale = number(10.0**digits, wide)
     there, back = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    return finish(op(back, op("round", op(there, value, scale)), scale), out, "round")
+    return finish(cast(op(back, op("round", op(there, cast(value, wide), scale)), scale), dtype), out, "round")
 
 
 def _tens(value: Node, digits: int) -> Node:
     """Integers to a multiple of a power of ten, without a detour over floats."""
-    scale = 10**digits
-    if scale > value.dtype.greatest:
+    if digits > len(str(value.dtype.greatest)) or 10**digits > value.dtype.greatest:
         return op("broadcast_to", number(0, value.dtype), shape=value.shape)
+    scale = 10**digits
     unit, half, one = (number(n, value.dtype) for n in (scale, scale // 2, 1))
     whole = op("floor_divide", value, unit)
     rest = op("subtract", value, op("multiply", whole, unit))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -372,7 +374,14 @@ def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", 
     """
     liked(like, "fromfile")
     _place(file, "fromfile")
-    return own(node(np.fromfile(file, stored(dtype), count, sep, offset), "fromfile"))
+    with said_by("fromfile"):
+        return own(node(np.fromfile(file, stored(dtype), _limit_to_file(file, count), sep, offset), "fromfile"))
+
+
+def _limit_to_file(file: Any, count: int) -> int:
+    """Return ``count``, but no more than a file on disk has bytes: NumPy takes the memory of all elements before it reads."""
+    found = os.stat(file) if isinstance(file, str | bytes | os.PathLike) else os.fstat(file.fileno())
+    return min(count, found.st_size) if stat.S_ISREG(found.st_mode) else count
 
 
 def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, like: Any = None) -> Array:
@@ -396,7 +405,7 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
     Raises
     ------
     ValueError, DTypeError
-        No separator: bytes are :func:`frombuffer`'s; an unknown dtype.
+        No separator: bytes are :func:`frombuffer`'s; the text has fewer numbers; an unknown dtype.
 
     Examples
     --------
@@ -409,8 +418,18 @@ def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, lik
         raise ValueError("fromstring: sep must not be empty; wf.frombuffer reads bytes")
     wanted = (DEFAULT.real if dtype is None else of_any_order(dtype)).numpy
     with said_by("fromstring"):
-        found = np.fromstring(string, wanted, count, sep=sep)
+        found = np.fromstring(string, wanted, min(count, len(string)), sep=sep)
+        if count > 0 and (have := _count_numbers(string, wanted, sep)) < count:  # NumPy then shows memory that nobody has written
+            raise ValueError(f"string has {have} numbers, fewer than count={count}")
     return own(node(found, "fromstring"))
+
+
+def _count_numbers(string: str, dtype: np.dtype, sep: str) -> float:
+    """Return how many numbers a text has; infinity if something else stands behind those that were read without an error."""
+    try:
+        return len(np.fromstring(string, dtype, sep=sep))
+    except ValueError:
+        return float("inf")
 
 
 def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Array:
@@ -442,6 +461,13 @@ def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Arr
     liked(like, "fromiter")
     wanted = of_any_order(dtype).numpy
     try:
-        return of_numpy(np.fromiter(iter, wanted, count))
+        if count == -1:
+            return of_numpy(np.fromiter(iter, wanted))
+        if count < 0 or not hasattr(type(iter), "__iter__"):
+            return of_numpy(np.fromiter(iter, wanted, count))  # which refuses it
+        found = np.fromiter(islice(iter, count), wanted)  # NumPy takes the memory of all ``count`` elements before the first one
+        if len(found) < count:
+            raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items")
+        return of_numpy(found)
     except (TypeError, ValueError) as error:
         raise type(error)(f"fromiter: {error}") from None

@@ -145,7 +145,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
 
 def _triangle(function: str, upper: bool, n: Any, k: int, m: Any) -> tuple[Array, Array]:
     rows, columns = shape_tuple((n, n if m is None else m), function, "n, m")
-    k = whole(k, function, "k")
+    k = max(-rows - 1, min(whole(k, function, "k"), columns + 1))  # all diagonals outside of the matrix choose alike
     mask = ~np.tri(rows, columns, k - 1, dtype=bool) if upper else np.tri(rows, columns, k, dtype=bool)
     first, second = np.nonzero(mask)
     return of_numpy(first), of_numpy(second)
@@ -325,7 +325,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     [[0, 1], [0, 1]]
     """
     line = op("iota", shape=shape_tuple(n, "diag_indices", "n"), dtype=INT64, axis=0)
-    return tuple(wrap(line) for _ in range(whole(ndim, "diag_indices", "ndim")))
+    return (wrap(line),) * whole(ndim, "diag_indices", "ndim")
 
 
 def diag_indices_from(arr: Any) -> tuple[Array, ...]:

@@ -18,6 +18,8 @@ from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.node_by_node import content
 from weft.views import shown
 
+LEAST_RISKY = 1 << 30  # integers from here on are not given to NumPy's C code
+
 
 def at_hand(*nodes: Node) -> list[np.ndarray] | None:
     """What small arrays and numbers hold, to be read for a moment; None where one is pending or nothing is computed at once."""
@@ -39,8 +41,12 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
     others, and of what it refuses.
 
     most : how many elements the result may have; by default no more than were given
+
+    NumPy's C code negates and adds integers without a check (``diag(x, -2**31)`` of NumPy 2.4 ends the process), so an integer
+    that is large as an argument or as ``axis`` is left to the caller.
     """
-    if not LOCAL.small:
+    axis = options.get("axis")
+    if not LOCAL.small or (type(axis) is int and abs(axis) >= LEAST_RISKY):
         return None
     given: list[Any] = []
     size = 0
@@ -52,7 +58,7 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
                 return None
             size += seen.size
             given.append(seen)
-        elif kind is int:
+        elif kind is int and abs(x) < LEAST_RISKY:
             given.append(x)
         elif kind in (list, tuple) and x and all([type(part) is ndarray for part in x]):
             parts = [_seen(part) for part in x]
