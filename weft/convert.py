@@ -298,11 +298,23 @@ def _rows(x: Any, nodes: Iterator[Node], dtype: Format) -> Node:
     return rows[0] if len(rows) == 1 else bind(TABLE["concat"], *rows, axis=0)
 
 
-def items(*xs: Any) -> tuple[Node, ...]:
-    """The nodes of what is to lie in one array, in the dtype for all of them: Python's numbers count as what they are alone, as
-    NumPy counts them, so an integer is int64 whatever lies beside it. None of them loses digits on the way."""
-    found, dtype = _read_items(xs)
+def array_operands(*xs: Any) -> tuple[Node, ...]:
+    """Return the nodes of operands that a function makes arrays of, as concatenate and inner do, in their common dtype.
+
+    A Python number has the dtype that it has alone, so an integer is int64 whatever lies beside it; none loses digits on the way.
+    """
+    found, dtype = _read_items(xs, _beside)
     return tuple([in_dtype(x, dtype) for x in found])
+
+
+def exact_operands(*xs: Any) -> list[Node]:
+    """Return the nodes of operands, each in a dtype of its own.
+
+    Python floats, alone or in lists, are read in the widest float dtype among the operands: read alone they would be float32, and
+    would have lost digits when they meet a float64 array.
+    """
+    found, dtype = _read_items(xs, _beside) if xs else ((), INT64)
+    return [x if type(x) is Node else as_node(x) if is_int(x) or type(x) is bool else in_dtype(x, dtype) for x in found]
 
 
 def _of_list(*xs: Any) -> tuple[Node, ...]:
@@ -313,9 +325,18 @@ def _of_list(*xs: Any) -> tuple[Node, ...]:
     return tuple([in_dtype(x, dtype) for x in found])
 
 
-def _read_items(xs: Sequence[Any]) -> tuple[list[Any], Format]:
+def _strong(kind: type, form: Format) -> Format:
+    return promote(form, spelled(kind))
+
+
+def _beside(kind: type, form: Format) -> Format:
+    """Return the dtype of a number and an array: 8-bit floats mix with no other float, so a Python float takes their dtype."""
+    return form if form.alone and kind is float else _strong(kind, form)
+
+
+def _read_items(xs: Sequence[Any], beside: Callable[[type, Format], Format] = _strong) -> tuple[list[Any], Format]:
     xs = [as_node(x) if is_int(x) and x > INT64.greatest else x for x in xs]
-    return common(xs, promote, lambda kind, form: promote(form, spelled(kind)))
+    return common(xs, promote, beside)
 
 
 def _own_dtype(x: Any) -> Format:
@@ -332,17 +353,6 @@ def operands(*xs: Any) -> tuple[Node, ...]:
     """
     found, dtype = common(xs, promote, weak)
     return tuple([x if type(x) is Node and x.dtype is dtype else in_dtype(x, dtype) for x in found])
-
-
-def array_operands(*xs: Any) -> tuple[Node, ...]:
-    """The same for functions that make arrays of what they are given: where the default is float64, numbers have dtypes there,
-    and an integer that an array beside it cannot hold is int64."""
-    if DEFAULT.wide:
-        return operands(*[as_node(x) if type(x) in (*NUMBERS, Given) else x for x in xs])
-    try:
-        return operands(*xs)
-    except OverflowError:
-        return operands(*[as_node(x) if type(x) is int else x for x in xs])
 
 
 def common(

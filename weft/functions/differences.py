@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.array.meaning import no_complex
 from weft.cell import LOCAL
-from weft.convert import array_operands, operands
+from weft.convert import array_operands, exact_operands, operands
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS
 from weft.functions.choosing import where
@@ -22,6 +22,7 @@ from weft.functions.common import (
     broadcast,
     cast,
     floating,
+    held,
     may_cast,
     node,
     op,
@@ -87,7 +88,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         if more is not None:
             value = _beside(value, more, axis, first)
     name = "logical_xor" if value.dtype == BOOL else "subtract"
-    for _ in range(times):
+    for _ in range(min(times, value.shape[axis])):  # then nothing is left
         extent = value.shape[axis]
         value = op(name, sliced(value, axis, min(1, extent), extent), sliced(value, axis, 0, max(extent - 1, 0)))
     return wrap(value)
@@ -129,7 +130,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Array:
         have = value.node.dtype if more is None or isinstance(more, int) else node(more, "ediff1d", name).dtype
         if not may_cast(have, value.node.dtype, "same_kind", "ediff1d"):
             raise DTypeError(f"ediff1d: {name} is {have}, which {value.node.dtype} of ary cannot hold; cast one of them")
-    rows = [wrap(cast(node(p, "ediff1d"), value.node.dtype)).reshape(-1) for p in parts if p is not None]
+    rows = [wrap(held(p, value.node.dtype, "ediff1d", "to_end")).reshape(-1) for p in parts if p is not None]
     return rows[0] if len(rows) == 1 else concat(rows)
 
 
@@ -140,7 +141,7 @@ def _steps(spacing: Any, extent: int, axis: int, like: Node) -> Array | None:
         return None
     if given.shape != (extent,):
         raise ShapeError(f"gradient: the coordinates of axis {axis} have shape {given.shape}; ({extent},) is needed")
-    return diff(wrap(cast(given.node, like.dtype)))
+    return diff(wrap(held(spacing, like.dtype, "gradient", "varargs")))
 
 
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -249,13 +250,14 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     >>> wf.trapezoid(wf.array([1.0, 2.0, 3.0])).tolist()
     4.0
     """
+    if x is not None:
+        y, x = map(wrap, exact_operands(y, x))
     value = node(y, "trapezoid", "y")
     axis = axis_index(axis, len(value.shape), "trapezoid")
     wide: Any = dx if isinstance(dx, list | tuple) else real_number(dx, "trapezoid", "dx")
     if x is not None:
-        (at,) = arrays("trapezoid", x=x)
-        wide = diff(at, axis=-1 if at.ndim == 1 else axis)
-        if at.ndim == 1:
+        wide = diff(x, axis=-1 if x.ndim == 1 else axis)
+        if x.ndim == 1:
             wide = wide.reshape((-1,) + (1,) * (len(value.shape) - axis - 1))
     extent = value.shape[axis]
     if not extent:

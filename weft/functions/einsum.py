@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
-from weft.convert import operands
+from weft.convert import array_operands
 from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, INT64
 from weft.functions.common import Node, cast, finish, op, permuted, reshaped
@@ -79,11 +79,11 @@ def _parsed(args: tuple[Any, ...]) -> tuple[list[str], str, list[Node]]:
     if len(args) < 2:
         raise ShapeError("einsum: subscripts and at least one array are needed")
     if isinstance(args[0], str):
-        nodes = list(operands(*args[1:]))
+        nodes = list(array_operands(*args[1:]))
         given: list[Any] = [args[0], *(n.shape for n in nodes)]
     else:
         pairs = len(args) // 2
-        nodes = list(operands(*args[: 2 * pairs : 2]))
+        nodes = list(array_operands(*args[: 2 * pairs : 2]))
         given = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]
         given += args[2 * pairs :]
     try:

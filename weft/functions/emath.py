@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
+from weft.convert import exact_operands
 from weft.formats import COMPLEX, COMPLEX64, COMPLEX128, DEFAULT, FLOAT32, INEXACT, Format, complexed
 from weft.formats import floating as floating_form
 from weft.functions import elementwise
@@ -145,10 +146,10 @@ def power(x: Any, p: Any) -> Array:
     >>> wf.emath.power([2, 4], -1).tolist()
     [0.5, 0.25]
     """
-    base, times = (wrap(node(v, "power", name)) for v, name in ((x, "x"), (p, "p")))
-    if np.any(_real(looked(x, "power", "x")) < 0):
+    base, times = map(wrap, exact_operands(x, p))
+    if np.any(_real(looked(base, "power", "x")) < 0):
         base = _widened("power", base, _below)
-    if np.any(_real(looked(p, "power", "p")) < 0):
+    if np.any(_real(looked(times, "power", "p")) < 0):
         times = wrap(floating(times.node))
     return elementwise.pow(base, times)
 

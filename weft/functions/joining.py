@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, ndarray, wrap
-from weft.convert import items, numpy_node
+from weft.convert import array_operands, numpy_node
 from weft.errors import AxisError, DTypeError, ShapeError, renamed
 from weft.functions.common import (
     Node,
@@ -30,6 +30,8 @@ from weft.functions.known import by_numpy
 from weft.indexing import as_ints
 from weft.spelling import spelled
 
+MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty
+
 
 def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind") -> tuple[Node, ...]:
     if isinstance(arrays, Array):
@@ -39,9 +41,9 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
     if len(arrays) == 0:
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
-        return items(*arrays)
+        return array_operands(*arrays)
     own = [x if isinstance(x, int | float | complex) else node(x, function, "arrays") for x in arrays]
-    wanted = items(*own)[0].dtype if dtype is None else spelled(dtype)
+    wanted = array_operands(*own)[0].dtype if dtype is None else spelled(dtype)
     for k, n in enumerate(own):
         if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):
             raise DTypeError(f"{function}: arrays[{k}] is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
@@ -214,6 +216,8 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
             raise ShapeError(f"{function}: sections={count} must be at least 1")
         if even and extent % count:
             raise ShapeError(f"{function}: {count} equal parts do not divide axis {axis} of {value.shape}; use wf.array_split")
+        if count > max(extent, MAX_PARTS):
+            raise ShapeError(f"{function}: sections={count}, but axis {axis} of {value.shape} has {extent} elements to divide")
         size, more = divmod(extent, count)
         edges = [k * size + min(k, more) for k in range(count + 1)]
     head = (slice(None),) * axis

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.convert import exact_operands, operands
 from weft.errors import ShapeError, warn
 from weft.formats import COMPLEX, DEFAULT, INEXACT, promote
 from weft.functions.choosing import clip
-from weft.functions.common import Node, arrays, cast, floating, node, op, parts_of, real_number, reshaped
+from weft.functions.common import Node, cast, floating, held, node, op, parts_of, real_number, reshaped
 from weft.functions.complexes import real
 from weft.functions.diagonals import diagonal
 from weft.functions.elementwise import conj, sqrt
@@ -28,10 +28,10 @@ def _variables(function: str, x: Any, argument: str, rowvar: bool) -> Node:
 
 
 def _weights(x: Any, argument: str, count: int, dtype: Any) -> Array:
-    (found,) = arrays("cov", **{argument: x})
+    found = held(x, dtype, "cov", argument)
     if found.shape != (count,):
         raise ShapeError(f"cov: {argument} has shape {found.shape}; ({count},) is needed, one weight an observation")
-    return wrap(cast(found.node, dtype))
+    return wrap(found)
 
 
 def cov(
@@ -70,6 +70,8 @@ def cov(
     >>> wf.cov(wf.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
+    if y is not None:
+        m, y = exact_operands(m, y)
     rows = _variables("cov", m, "m", rowvar)
     if y is not None:
         more = _variables("cov", y, "y", rowvar)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import operands
+from weft.convert import exact_operands, operands
 from weft.errors import ShapeError, said_by
 from weft.formats import COMPLEX, DEFAULT, FLOAT64, INT64, complexed, promote
 from weft.functions.common import (
@@ -15,6 +15,7 @@ from weft.functions.common import (
     arrays,
     broadcast,
     floating,
+    held,
     looked,
     node,
     number,
@@ -29,6 +30,7 @@ from weft.functions.factors import eigvals
 from weft.functions.joining import concat
 from weft.functions.signals import convolve
 
+MAX_INTEGRALS = 1000  # NumPy's polyint calls itself once for each, and its recursion ends there
 
 def _line(function: str, x: Any, argument: str = "p") -> Node:
     """Coefficients as a vector; one number is a constant polynomial."""
@@ -67,6 +69,7 @@ def polyval(p: Any, x: Any) -> Array:
     >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
     [13, 76]
     """
+    p, x = map(wrap, exact_operands(p, x))
     if not _line("polyval", p).size:
         return wrap(op("multiply", node(x, "polyval"), number(0, node(x, "polyval").dtype)))
     line, at = operands(wrap(_line("polyval", p)), wrap(node(x, "polyval")))
@@ -78,6 +81,7 @@ def polyval(p: Any, x: Any) -> Array:
 
 def _sides(function: str, a: Any, b: Any) -> tuple[Node, Node]:
     """Two polynomials of one length, zeros in front of the shorter."""
+    a, b = exact_operands(a, b)
     x, y = operands(wrap(_line(function, a, "a1")), wrap(_line(function, b, "a2")))
     long_ = max(x.size, y.size)
     first, second = (op("pad", n, low=(long_ - n.size,), high=(0,), value=0) if n.size < long_ else n for n in (x, y))
@@ -156,6 +160,7 @@ def polymul(a1: Any, a2: Any) -> Array:
     >>> wf.polymul([1, 2, 3], [9, 5, 1]).tolist()
     [9, 23, 38, 17, 3]
     """
+    a1, a2 = exact_operands(a1, a2)
     return convolve(_led("polymul", a1, "a1"), _led("polymul", a2, "a2"))
 
 
@@ -193,6 +198,7 @@ def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
     >>> [x.tolist() for x in wf.polydiv([3.0, 5.0, 2.0], [2.0, 1.0])]
     [[1.5, 1.75], [0.25]]
     """
+    u, v = exact_operands(u, v)
     over, under = operands(wrap(_line("polydiv", u, "u")), wrap(_line("polydiv", v, "v")))
     dtype = floating(over).dtype
     found = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
@@ -230,7 +236,7 @@ def polyder(p: Any, m: int = 1) -> Array:
     [3, 2, 1]
     """
     line = wrap(_line("polyder", p))
-    for _ in range(_times("polyder", m)):
+    for _ in range(min(_times("polyder", m), line.size)):  # then nothing is left
         powers = np.arange(line.size - 1, 0, -1)
         line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else powers.astype(line.dtype))
     return line
@@ -253,7 +259,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     Raises
     ------
     ShapeError, ValueError
-        ``p`` is no vector; ``m`` is negative, or there are not as many constants.
+        ``p`` is no vector; ``m`` is negative or above 1000, where NumPy's recursion ends; or there are not as many constants.
 
     Examples
     --------
@@ -262,6 +268,8 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
     [1.0, 1.0, 1.0, 0.0]
     """
     line, count = wrap(_line("polyint", p)), _times("polyint", m)
+    if count > MAX_INTEGRALS:
+        raise ValueError(f"polyint: m={count} is more than {MAX_INTEGRALS}")
     constants = [0.0] * count
     if k is not None:
         given = looked(k, "polyint", "k").reshape(-1).tolist()
@@ -391,8 +399,9 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
     >>> [round(c, 4) for c in wf.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).tolist()]
     [2.0, 1.0]
     """
+    x, y = exact_operands(x, y)
     known = [looked(v, "polyfit", name) for name, v in (("x", x), ("y", y))]
-    weights = None if w is None else _wide(looked(w, "polyfit", "w"))
+    weights = None if w is None else looked(held(w, FLOAT64, "polyfit", "w"), "polyfit")
     like = FLOAT64 if any(k.dtype in (np.float64, np.complex128) for k in known) else DEFAULT.real
     ask: Any = np.polyfit
     with said_by("polyfit"):

@@ -18,6 +18,7 @@ from weft.functions.common import (
     broadcast,
     broadcast_shapes,
     cast,
+    held,
     made_on,
     node,
     op,
@@ -138,7 +139,7 @@ def linspace(
         values = _line(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
-        a, b = operands(start, stop)
+        a, b = operands(*(float(x) if type(x) in (int, bool) else x for x in (start, stop)))  # int8 holds no 300
         wanted = (a.dtype if a.dtype in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
         a, b = cast(a, FLOAT64), cast(b, FLOAT64)
         shape = broadcast_shapes("linspace", a.shape, b.shape)
@@ -272,7 +273,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     [1.0, 10.0, 100.0, 1000.0]
     """
     within = COMPLEX128 if _complex(start, stop) or (dtype is not None and spelled(dtype) in COMPLEX) else FLOAT64
-    low, high = (cast(node(x, "geomspace", name), within) for x, name in ((start, "start"), (stop, "stop")))
+    low, high = (held(x, within, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
     if any(type(x) in (*NUMBERS, complex) and x == 0 for x in (start, stop)):
         raise ValueError(f"geomspace: start={start!r} and stop={stop!r} must not be zero")
     sign = op("sign", low)  # the logarithms of complex numbers are those of the angles from the first on

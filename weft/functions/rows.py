@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft.array import Array, wrap
+from weft.convert import exact_operands, leaves
 from weft.errors import DTypeError, ShapeError
 from weft.functions.atleast import atleast_3d
-from weft.functions.common import alias, arrays, node
+from weft.functions.common import alias, arrays
 from weft.functions.joining import concat, split, vstack
 
 
@@ -33,7 +34,7 @@ def column_stack(tup: Any) -> Array:
     >>> wf.column_stack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[1, 3], [2, 4]]
     """
-    parts = [wrap(node(x, "column_stack", f"tup[{k}]")) for k, x in enumerate(_sequence("column_stack", tup))]
+    parts = [wrap(n) for n in exact_operands(*_sequence("column_stack", tup))]
     return concat([p if p.ndim > 1 else p.reshape(-1, 1) for p in parts], 1)
 
 
@@ -65,7 +66,7 @@ def dstack(tup: Any) -> Array:
     >>> wf.dstack([wf.array([1, 2]), wf.array([3, 4])]).tolist()
     [[[1, 3], [2, 4]]]
     """
-    return concat([atleast_3d(x) for x in _sequence("dstack", tup)], 2)
+    return concat([atleast_3d(wrap(n)) for n in exact_operands(*_sequence("dstack", tup))], 2)
 
 
 def _depth(arrays: Any) -> int:
@@ -105,19 +106,17 @@ def block(arrays: Any) -> Array:
     [[1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     """
     depth = _depth(arrays)
-    ndim = max([depth, *_dimensions(arrays)])
+    blocks = exact_operands(*(leaves(arrays) if isinstance(arrays, list) else (arrays,)))
+    ndim = max([depth, *(len(n.shape) for n in blocks)])
+    left = iter(blocks)
 
     def put(rows: Any, level: int) -> Array:
         if not isinstance(rows, list):
-            found = wrap(node(rows, "block"))
+            found = wrap(next(left))
             return found.reshape((1,) * (ndim - found.ndim) + found.shape)
         return concat([put(r, level + 1) for r in rows], ndim - depth + level)
 
     return put(arrays, 0)
-
-
-def _dimensions(given: Any) -> list[int]:
-    return [n for a in given for n in _dimensions(a)] if isinstance(given, list) else [len(node(given, "block").shape)]
 
 
 def _apart(function: str, x: Any, sections: Any, axis: int, least: int) -> list[Array]:

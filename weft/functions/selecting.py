@@ -20,6 +20,7 @@ from weft.functions.common import (
     broadcast_shapes,
     cast,
     finish,
+    held,
     integer_node,
     looked,
     node,
@@ -123,7 +124,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         masks.append(op("logical_not", some))
     found = zeros_like(value)
     for mask, piece in zip(masks, pieces, strict=True):
-        part = cast(node(made(piece), "piecewise", "funclist"), value.node.dtype)
+        part = held(made(piece), value.node.dtype, "piecewise", "funclist")
         if part.shape in ((), value.shape) and (callable(piece) or not part.shape):
             found = where(wrap(mask), wrap(part), found)
         else:  # one number for each element that the condition chooses

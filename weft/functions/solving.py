@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.products import matmul as product
-from weft.convert import operands
+from weft.convert import exact_operands, operands
 from weft.errors import DTypeError, ShapeError, short
 from weft.formats import INT64
 from weft.functions.common import Node, axis_tuple, cast, conjugated, floating, node, number, op, permuted, reshaped, whole
@@ -64,7 +64,7 @@ def solve(a: Any, b: Any) -> Array:
     >>> wf.linalg.solve(wf.array([[2.0, 0.0], [0.0, 4.0]]), wf.array([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    left, right = operands(*(wrap(floating(node(x, "solve", name))) for x, name in ((a, "a"), (b, "b"))))
+    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     vector = len(right.shape) == 1
     if vector:
         check("solve", left, True, "a")
@@ -220,7 +220,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     >>> wf.round(wf.linalg.lstsq(a, b).x, 3).tolist()
     [2.0, 1.0]
     """
-    left, right = operands(*(wrap(floating(node(x, "lstsq", name))) for x, name in ((a, "a"), (b, "b"))))
+    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if not (rcond is None or isinstance(rcond, int | float | np.number)):
         raise DTypeError(f"lstsq: rcond must be a number, not {short(rcond)}")
     if len(left.shape) != 2 or len(right.shape) not in (1, 2):
@@ -298,7 +298,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     >>> wf.linalg.tensorsolve(wf.eye(6).reshape(2, 3, 6), wf.ones((2, 3))).shape
     (6,)
     """
-    left, right = operands(*(wrap(floating(node(x, "tensorsolve", name))) for x, name in ((a, "a"), (b, "b"))))
+    left, right = operands(*(wrap(floating(n)) for n in exact_operands(a, b)))
     if axes is not None:
         moved = axis_tuple(axes, len(left.shape), "tensorsolve", "axes")
         left = permuted(left, [*(d for d in range(len(left.shape)) if d not in moved), *moved])

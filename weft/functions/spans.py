@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, own, wrap
-from weft.convert import number_node
+from weft.convert import exact_operands, number_node
 from weft.dtypes import result_type
 from weft.errors import DTypeError
 from weft.formats import DEFAULT
@@ -17,6 +17,8 @@ from weft.functions.joining import concat, stack
 from weft.functions.manipulation import moveaxis
 from weft.functions.ranges import arange, linspace
 from weft.spelling import spelled
+
+_NUMBERS = (Scalar, int, float, np.generic)
 
 
 def _line(part: slice) -> Array:
@@ -88,14 +90,9 @@ class _Joined:
                 raise DTypeError(f"r_: {parts[0]!r} must be up to three integers; matrices are not offered") from None
             axis, ndmin, begin = (given + [ndmin, begin][len(given) - 1 :])[:3]
             parts = parts[1:]
-        found: list[Any] = []
-        for part in parts:
-            if isinstance(part, slice):
-                found.append(self._placed(_line(part), ndmin, begin))
-            elif isinstance(part, Scalar | int | float | np.generic):
-                found.append(part)
-            else:
-                found.append(self._placed(wrap(node(part, "r_")), ndmin, begin))
+        given = [_line(part) if isinstance(part, slice) else part for part in parts]
+        read = iter(exact_operands(*(x for x in given if not isinstance(x, _NUMBERS))))
+        found = [x if isinstance(x, _NUMBERS) else self._placed(wrap(next(read)), ndmin, begin) for x in given]
         return concat([self._placed(self._one(x, found), ndmin, begin) if not isinstance(x, Array) or not x.ndim else x
                        for x in found], axis)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, wrap
 from weft.array.meaning import Operation
-from weft.convert import in_dtype
+from weft.convert import exact_operands, in_dtype
 from weft.errors import DTypeError, ShapeError
 from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed, weak
 from weft.functions.common import (
@@ -270,7 +270,7 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
 
 def outer(function: Callable[..., Array], x1: Any, x2: Any, /, **options: Any) -> Array:
     """The function of each element of one with each element of the other."""
-    a, b = (wrap(node(x, function.__name__)) for x in (x1, x2))
+    a, b = map(wrap, exact_operands(x1, x2))
     return function(a.reshape(a.shape + (1,) * b.ndim), b, **options)
 
 
