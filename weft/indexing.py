@@ -420,11 +420,14 @@ def _checked(item: Any, n: int, dim: int, shape: Shape) -> Node:
     return numpy_node(item)
 
 
-def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: str = "raise") -> Node:
+def bounded(
+    function: str, given: Any, index: Node, size: int, axis: int, mode: str = "raise", from_end: bool = True,
+) -> Node:
     """Indices into an axis of ``size`` elements, made of what the user has given.
 
     mode: what becomes of those out of range, as in ``numpy.take``: "raise" IndexError, at once where ``given`` is no Array, else
     by who reads them; "clip" to the first and the last (negative ones are 0), or "wrap" around.
+    from_end: whether negative indices count from the end; otherwise they are out of range.
     """
     if mode not in ("raise", "clip", "wrap"):
         raise ValueError(f"{function}: mode={mode!r} must be 'raise', 'clip' or 'wrap'")
@@ -434,9 +437,10 @@ def bounded(function: str, given: Any, index: Node, size: int, axis: int, mode: 
     if mode == "raise":
         plain = index.op is CONSTANT
         if isinstance(given, Cell) or not (plain or index.value is not None):
-            return bind(TABLE["in_bounds"], index, extent=size, axis=axis, from_end=True)
+            return bind(TABLE["in_bounds"], index, extent=size, axis=axis, from_end=from_end)
         known = np.asarray(index.params["value"]) if plain else look(index)
-        bad = known[known >= size] if unsigned else known[(known < -size) | (known >= size)]
+        least = -size if from_end else 0
+        bad = known[known >= size] if unsigned else known[(known < least) | (known >= size)]
         if bad.size:
             raise out_of_bounds(int(bad.flat[0]), axis, size, function=told(given).partition(":")[0] or function)
         return index

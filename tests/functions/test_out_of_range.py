@@ -21,12 +21,14 @@ N, M = 6, 5
 
 class Use:
     """A way to read or write at indices. f(x, i) for weft arrays, want(x, i) in NumPy; axis, size: what the error names;
-    slope: whether the derivative reads the indices."""
+    slope: whether the derivative reads the indices; least: the smallest index in range, by default -size."""
 
     def __init__(
-        self, f: Callable, want: Callable, axis: int = 0, size: int = N, shape: tuple[int, ...] = (4,), slope: bool = True
+        self, f: Callable, want: Callable, axis: int = 0, size: int = N, shape: tuple[int, ...] = (4,), slope: bool = True,
+        least: int | None = None,
     ) -> None:
         self.f, self.want, self.axis, self.size, self.shape, self.slope = f, want, axis, size, shape, slope
+        self.least = -size if least is None else least
 
 
 def written(x: Any, key: Any, value: Any) -> Any:
@@ -77,7 +79,7 @@ USES = {
     "summed": Use(lambda x, i: x[i].sum(0), lambda x, i: x[i].sum(0), shape=(33,)),
     "windows": Use(lambda x, i: x[i][1:] - x[i][:-1], lambda x, i: x[i][1:] - x[i][:-1]),
     "chosen": Use(lambda x, i: wf.where(i >= 0, x[i, 1], 0.0), lambda x, i: np.where(i >= 0, x[i, 1], 0.0)),
-    "sorter": Use(lambda x, i: wf.searchsorted(x[0], x[1], sorter=i), lambda x, i: i_sorted(x, i), 0, M, (M,), slope=False),
+    "sorter": Use(lambda x, i: wf.searchsorted(x[0], x[1], sorter=i), lambda x, i: i_sorted(x, i), 0, M, (M,), slope=False, least=0),
 }
 
 
@@ -87,13 +89,13 @@ def i_sorted(x: np.ndarray, i: np.ndarray) -> np.ndarray:
 
 def good(rng: np.random.Generator, use: Use) -> np.ndarray:
     low = min(use.size, N, M)
-    return rng.integers(-low, low, use.shape)
+    return rng.integers(max(-low, use.least), low, use.shape)
 
 
 def spoilt(rng: np.random.Generator, use: Use) -> tuple[np.ndarray, int]:
     """Indices with one out of range, and which."""
     places = good(rng, use)
-    wrong = int(rng.choice([use.size, use.size + 3, -use.size - 1, 2**31 - 1, -(2**40), 2**62]))
+    wrong = int(rng.choice([use.size, use.size + 3, use.least - 1, 2**31 - 1, -(2**40), 2**62]))
     places[tuple(rng.integers(0, s) for s in use.shape)] = wrong
     return places, wrong
 

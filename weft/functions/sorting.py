@@ -111,7 +111,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
     side : "left" or "right"
         Before or behind elements that are equal.
     sorter : 1-D array of integers, optional
-        The indices that sort ``a``, where it is not sorted.
+        The indices that sort ``a``, one an element, where it is not sorted. Negative ones are out of range.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
     Raises
     ------
     ShapeError, ValueError, IndexError
-        ``a`` is no vector; another ``side``; a ``sorter`` with indices out of range.
+        ``a`` is no vector, or ``sorter`` has another shape; another ``side``; a ``sorter`` with indices out of range.
 
     Examples
     --------
@@ -135,7 +135,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
     if len(line.shape) != 1:
         raise ShapeError(f"searchsorted: a has shape {line.shape}; a vector is needed")
     if sorter is not None:
-        places = bounded("searchsorted", sorter, integer_node(sorter, "searchsorted", "sorter"), line.shape[0], 0)
+        order = integer_node(sorter, "searchsorted", "sorter")
+        if order.shape != line.shape:
+            raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
+        places = bounded("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
         line = op("gather", line, places, axes=(0,))
     at: Any = _column(value)
     passed: Any = (less if side == "left" else less_equal)(wrap(line), at)
