@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 
 from weft.cell import LOCAL, Cell
-from weft.convert import NUMBERS, as_node, beyond, cast, from_list, given_node, joined, kinds_in, leaves, number_node, numpy_node
+from weft.convert import (
+    NUMBERS,
+    as_node,
+    beyond,
+    cast,
+    from_list,
+    given_node,
+    joined,
+    kinds_in,
+    leaves,
+    number_node,
+    numpy_node,
+    refuse_subclasses,
+)
 from weft.errors import told
 from weft.formats import BOOL, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, converted, holds
 from weft.given import Given, asked, fits
@@ -75,6 +88,7 @@ def _refuse(value: Any, dtype: Format) -> None:
 
 def _list_assigned(value: Any, dtype: Format) -> Node:
     kinds = kinds_in(value)
+    refuse_subclasses(value, kinds)
     if not any([issubclass(kind, Cell) for kind in kinds]):
         value = asked(value)
         if dtype in INTEGERS and any([issubclass(kind, np.generic) for kind in kinds]):

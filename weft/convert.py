@@ -138,6 +138,7 @@ def as_node(x: Any, like: Format | None = None) -> Node:
             return as_node(x.here())
         return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
     if isinstance(x, np.ndarray | np.generic):
+        refuse_subclass(x)
         return numpy_node(np.asarray(x))
     if isinstance(x, list | tuple):
         found = _listed(x)
@@ -160,6 +161,27 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
     what = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
     raise DTypeError(f"{told(x)}cannot make {what}")
+
+
+def is_stripped(kind: type) -> bool:
+    """Return whether weft would lose what a class adds to NumPy's arrays: a mask, units, another meaning of operators."""
+    return kind is not np.ndarray and issubclass(kind, np.ndarray) and not issubclass(kind, np.memmap)
+
+
+def refuse_subclass(x: Any) -> None:
+    """Raise an error for an array of a class of which weft would keep the plain numbers alone."""
+    kind = type(x)
+    if not is_stripped(kind):
+        return
+    if hasattr(kind, "filled"):
+        raise DTypeError(
+            f"{told(x)}a masked array ({kind.__name__}) would lose its mask: give x.filled(value), or x.data and the mask apart, "
+            "as in wf.where(mask, 0, data)"
+        )
+    raise DTypeError(
+        f"{told(x)}an array of the class {kind.__name__} would lose what its class adds to numpy.ndarray, such as units or "
+        "another meaning of *: give numpy.asarray(x) if its plain numbers are meant"
+    )
 
 
 def is_foreign(x: Any) -> bool:
@@ -229,6 +251,8 @@ def _listed(x: Any) -> Any:
         x = asked(x)
         kinds = kinds_in(x)
     foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
+    if foreign:
+        refuse_subclasses(x, kinds)
     if any([issubclass(kind, Cell) for kind in kinds]):
         if not foreign and all(getattr(leaf, "weak", True) for leaf in leaves(x)):
             return _Varying(x)
@@ -265,6 +289,13 @@ def kinds_in(x: Any) -> set[type]:
         kinds = {kind for kind in kinds if not issubclass(kind, list | tuple)}
         return kinds.union(*[kinds_in(item) for item in x if isinstance(item, list | tuple)])
     return kinds
+
+
+def refuse_subclasses(x: Any, kinds: set[type]) -> None:
+    """Call :func:`refuse_subclass` for what nested lists hold, given its types."""
+    if any(map(is_stripped, kinds)):
+        for leaf in leaves(x):
+            refuse_subclass(leaf)
 
 
 def leaves(x: Any) -> Iterator[Any]:
@@ -385,7 +416,7 @@ def common(
                 continue
             node = x.node  # type: ignore[attr-defined]
         elif kind is not Node:
-            node = _listed(x) if kind is list or kind is tuple else as_node(x)
+            node = _listed(x) if isinstance(x, list | tuple) else as_node(x)
         own = node.dtype if type(node) is Node else _default(node)
         if dtype is None or dtype is own:
             dtype = own

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.bind import bind
 from weft.cell import LOCAL, Cell
-from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node
+from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
 from weft.errors import ShapeError, as_called, out_of_bounds, told
 from weft.formats import BOOL, INT64, INTEGERS
 from weft.given import Given, asked, computed, is_int
@@ -52,7 +52,7 @@ def select(index: Any, shape: Shape) -> Selection:
     IndexError
         for too many indices, positions out of range and things that are no index.
     """
-    items = list(index) if type(index) is tuple else [index]
+    items = list(index) if isinstance(index, tuple) else [index]
     items = given = [_item(i) for i in items]
     items = _whole(items, shape)
     plain = all(isinstance(i, int | slice) or i is None or i is _NOTHING for i in items)
@@ -155,7 +155,9 @@ def as_ints(index: Any) -> Any:
     if kind in _BASIC:
         return index
     if kind is not tuple:
-        return _as_int(index)
+        if not isinstance(index, tuple):
+            return _as_int(index)
+        index = tuple(index)  # a namedtuple
     if _BASIC.issuperset(map(type, index)):
         return index
     parts = tuple([_as_int(part) for part in index])
@@ -304,6 +306,7 @@ def fitted(value: Node, shape: Shape) -> Node:
 
 def mask_of(index: Any, shape: Shape) -> Node | None:
     """The mask as a node, where the index is one boolean mask over leading dimensions."""
+    refuse_subclass(index)
     if isinstance(index, np.ndarray | list) and np.asarray(index).dtype == np.bool_:
         index = np.asarray(index)
     elif not (isinstance(index, Cell) and index.dtype == np.bool_):  # type: ignore[attr-defined]
@@ -323,6 +326,7 @@ def _item(item: Any) -> Any:
     if isinstance(item, bool | np.bool_):
         return np.asarray(item)
     if isinstance(item, list | tuple | range | np.ndarray):
+        refuse_subclass(item)
         found = np.asarray(item)
         if found.size == 0 and not isinstance(item, np.ndarray):
             found = found.astype(np.int64)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.errors import DTypeError, told
+from weft.errors import DTypeError, TraceError, short, told
 from weft.formats import BOOL, COMPLEX64, COMPLEX128, DEFAULT, EVERY, FLOAT32, FLOAT64, FROM_NUMPY, INT64, Format
 
 _WORDS: dict[Any, Format] = {
@@ -67,6 +69,18 @@ def layout(order: Any, function: str, words: str = "CFAK") -> str:
 
 def _quoted(words: str) -> str:
     return ", ".join(map(repr, words))
+
+
+def read_integers(given: Any, what: str) -> tuple[int, ...]:
+    """Return an integer, or the integers of a sequence or of an array, as a tuple; ``what`` names the argument in the error."""
+    try:
+        if type(given) in (tuple, list) or isinstance(given, Sequence) or getattr(given, "shape", ()) != ():
+            return tuple(map(operator.index, given))
+        return (operator.index(given),)
+    except TraceError:
+        raise
+    except TypeError:
+        raise DTypeError(f"{what} must be an integer or a tuple of integers, not {short(given)}") from None
 
 
 def liked(like: Any, function: str) -> None:

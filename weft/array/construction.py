@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
 
-from weft.errors import DTypeError, ShapeError, short
-from weft.spelling import stored
+from weft.errors import ShapeError
+from weft.spelling import read_integers, stored
 
 
 def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, strides: Any, order: Any) -> Any:
@@ -21,27 +20,15 @@ def constructed(cls: type, shape: Any, dtype: Any, buffer: Any, offset: int, str
     refuse_classes(cls, "ndarray")
     if buffer is None:
         return weft.empty(shape, dtype)
-    extents, held = _integers(shape, "shape"), stored(dtype)
-    (begin,) = _integers(offset, "offset")
-    steps = None if strides is None else _integers(strides, "strides")
+    extents, held = read_integers(shape, "ndarray: shape"), stored(dtype)
+    (begin,) = read_integers(offset, "ndarray: offset")
+    steps = None if strides is None else read_integers(strides, "ndarray: strides")
     ours = isinstance(buffer, weft.ndarray)
     memory = buffer if ours else memoryview(buffer)
     _refuse_outside(extents, held.itemsize, begin, steps, memory.nbytes)
     if ours and steps is None and order in (None, "C") and held.isnative:
         return buffer.reshape(-1).view("uint8")[begin : begin + prod(extents) * held.itemsize].view(held).reshape(extents)
     return weft.array(np.ndarray(extents, held, memoryview(buffer), begin, steps, order))
-
-
-def _integers(given: Any, argument: str) -> tuple[int, ...]:
-    """Return an integer, or the integers of a sequence, as a tuple."""
-    try:
-        return (operator.index(given),)
-    except TypeError:
-        pass
-    try:
-        return tuple(map(operator.index, given))
-    except TypeError:
-        raise DTypeError(f"ndarray: {argument} must be an integer or a tuple of integers, not {short(given)}") from None
 
 
 def _refuse_outside(shape: tuple[int, ...], itemsize: int, offset: int, strides: tuple[int, ...] | None, nbytes: int) -> None:

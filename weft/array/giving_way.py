@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.bind import bind
 from weft.cell import Cell
-from weft.convert import numpy_node
+from weft.convert import is_stripped, numpy_node
 from weft.errors import DTypeError
 from weft.formats import BOOL
 from weft.graph.primitives.table import TABLE, constant
@@ -56,7 +56,7 @@ def equality(operation: Any, slow: Callable[[Any, Any], Any], scalar: type) -> C
         try:
             return slow(self, other)
         except DTypeError:
-            if isinstance(other, Cell | np.number | np.bool_ | int | float | complex):
+            if isinstance(other, Cell | np.number | np.bool_ | int | float | complex) or is_stripped(type(other)):
                 raise
         content = self.numpy()
         found: Any = content != other if differs else content == other

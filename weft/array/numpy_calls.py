@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.array.core import Array, wrap
-from weft.convert import numpy_node
+from weft.convert import numpy_node, refuse_subclasses
 from weft.errors import DTypeError
 from weft.formats import FROM_NUMPY
 
@@ -29,6 +29,7 @@ def __array_function__(self: Array, func: Any, types: Any, args: tuple[Any, ...]
 
     if not all([issubclass(kind, Array | np.ndarray) for kind in types]):
         return NotImplemented  # whose arrays these are may know weft; weft does not know them
+    refuse_subclasses((args, tuple(kwargs.values())), set(types))
     home = {"numpy": weft, "numpy.linalg": weft.linalg, "numpy.fft": weft.fft}.get(func.__module__)
     found = getattr(home, func.__name__, None) if func.__name__ not in _MADE_BY_NUMPY else None
     if func.__name__ in _WRITES and not isinstance((*args, *kwargs.values())[0], Array):

@@ -13,17 +13,13 @@ from weft.bind import bind
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE, refuse_too_large
-from weft.spelling import layout
+from weft.spelling import layout, read_integers
 from weft.views import Path, permute_step, reshape_step, row_major, strides_behind, strides_for
 
 
 def shape_for(shape: Any, size: int, have: Shape) -> Shape:
     """A shape to reshape to, its one -1 worked out."""
-    given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
-    try:
-        want = [operator.index(n) for n in (given if isinstance(given, tuple | list | np.ndarray) else (given,))]
-    except TypeError:
-        raise TypeError(f"reshape: extents must be integers, not {given!r}") from None
+    want = list(read_integers(shape[0] if len(shape) == 1 else shape, "reshape: the shape"))
     if want.count(-1) > 1:
         raise ShapeError(f"reshape: only one extent can be -1, not {tuple(want)}")
     known = 1

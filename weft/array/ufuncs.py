@@ -13,7 +13,7 @@ from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.assigned import assigned
 from weft.bind import bind
-from weft.convert import as_node, cast, numpy_node
+from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.errors import DTypeError
 from weft.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
 from weft.given import Given
@@ -31,6 +31,8 @@ def __array_ufunc__(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs
     if self.weak and all(type(x) in _NUMBERS or getattr(x, "weak", False) for x in inputs):
         inputs = tuple(wrap(x.as_dtype_node(FLOAT64)) if isinstance(x, Array) else x for x in inputs)  # as NumPy's own: float64
     outs = kwargs.pop("out", ())
+    for x in (*inputs, *outs):
+        refuse_subclass(x)
     if method == "at":
         return (_at if isinstance(inputs[0], Array) else _at_numpys)(ufunc, *inputs)
     if all(isinstance(out, Array) for out in outs):

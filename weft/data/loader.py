@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from weft.array import Array
+from weft.convert import refuse_subclass
 from weft.dtypes import as_dtype, is_float
 from weft.errors import DataError, DTypeError, ShapeError, short
 from weft.functions.creation import asarray
@@ -163,6 +164,7 @@ class Loader:
 
 
 def _array(a: Any, k: int) -> Any:
+    refuse_subclass(a)
     found = a.numpy() if isinstance(a, Array) else a if isinstance(a, np.ndarray) else np.asarray(a)
     if not found.ndim:
         raise ShapeError(f"Loader: array {k} has no dimensions; the first is that of the samples")

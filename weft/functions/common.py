@@ -15,7 +15,7 @@ from weft.array import Array, wrap
 from weft.assigned import assigned
 from weft.bind import bind
 from weft.cell import LOCAL
-from weft.convert import as_node, cast, numpy_node
+from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short
 from weft.formats import (
     BOOL,
@@ -35,6 +35,7 @@ from weft.formats import (
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
+from weft.spelling import read_integers
 
 __all__ = ["Node", "Shape", "cast"]
 
@@ -198,13 +199,7 @@ def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
 
 def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
     """``shape`` as a tuple of extents that are not negative."""
-    if isinstance(shape, Array):
-        shape = shape.numpy().tolist()
-    given = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
-    try:
-        extents = tuple(operator.index(n) for n in given)
-    except TypeError:
-        raise DTypeError(f"{function}: {argument} must be an integer or a tuple of integers, not {shape!r}") from None
+    extents = read_integers(shape, f"{function}: {argument}")
     if any(n < 0 for n in extents):
         raise ShapeError(f"{function}: {argument}={extents} has a negative extent")
     return extents
@@ -320,6 +315,7 @@ def widened(form: Format, out: Any) -> Format:
 
 def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:
     """The result computed, and written into an array of NumPy's."""
+    refuse_subclass(out)
     found = wrap(node).numpy()
     if out.shape != found.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {found.shape}")

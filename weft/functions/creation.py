@@ -9,7 +9,7 @@ import numpy as np
 
 from weft.array import Array, Scalar, own
 from weft.assigned import assigned
-from weft.convert import is_foreign, number_node, shared_node
+from weft.convert import is_foreign, number_node, refuse_subclass, shared_node
 from weft.dlpack import shared, taken
 from weft.errors import DTypeError, ShapeError
 from weft.formats import DEFAULT, Format
@@ -195,6 +195,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
         raise DTypeError(f"from_dlpack: a {type(x).__name__} has no __dlpack__; use wf.asarray")
     if isinstance(x, Array):
         return own(x.node) if device is None else made_on("from_dlpack", device, from_dlpack, x)
+    refuse_subclass(x)
     from weft.cuda_arrays import card_node, lies_on_a_card
 
     if lies_on_a_card(x):

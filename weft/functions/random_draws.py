@@ -57,7 +57,7 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
-    if (size is None or size == ()) and all([type(p) in _NUMBERS for p in parameters]):
+    if (size is None or type(size) is tuple and not size) and all([type(p) in _NUMBERS for p in parameters]):
         return ()
     shapes = [shape_of(p, function) for p in parameters]
     shape = broadcast_shapes(function, *shapes)

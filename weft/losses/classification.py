@@ -8,7 +8,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.bind import bind
-from weft.convert import cast
+from weft.convert import cast, refuse_subclass
 from weft.errors import DTypeError, LabelError, ShapeError
 from weft.functions.choosing import where
 from weft.functions.creation import asarray
@@ -101,6 +101,7 @@ def _target(logits: Any, target: Any, ignore_index: int | None) -> Array:
         raise ShapeError("cross_entropy: logits must be (N, C), (N, C, ...) or (C,), not ()")
     axis = 0 if len(shape) == 1 else 1
     labels = shape[:axis] + shape[axis + 1 :]
+    refuse_subclass(target)
     found = target if isinstance(target, Array) else np.asarray(target)
     if tuple(found.shape) not in (labels, shape):
         raise ShapeError(f"cross_entropy: target must be {labels} labels or {shape} one-hot rows, not {tuple(found.shape)}")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft.array import Array
+from weft.convert import refuse_subclass
 from weft.dtypes import as_dtype, is_float
 from weft.errors import DataError, DTypeError, warn
 from weft.files import read, target, write_whole
@@ -60,6 +61,7 @@ def save(path: str | os.PathLike, arrays: ModuleTree | dict[str, Any], dtype: An
     named = _lasting(arrays) if isinstance(arrays, ModuleTree) else arrays
     content = {}
     for name, array in named.items():
+        refuse_subclass(array)
         held = array.numpy() if isinstance(array, Array) else np.asarray(array)
         fits = stored is not None and is_float(held.dtype)
         content[name] = _cast(held, stored, f"save: {name!r}") if fits else held

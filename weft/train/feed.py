@@ -9,6 +9,7 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array, holding, ndarray
+from weft.convert import refuse_subclass
 from weft.data.loader import Loader
 from weft.dtypes import is_float
 from weft.errors import DTypeError, ShapeError
@@ -177,7 +178,7 @@ class Stream:
         return x, y
 
     def _array(self, part: Any) -> Array:
-        found = part if isinstance(part, Array) else asarray(np.asarray(part))
+        found = part if isinstance(part, Array) else asarray(part if isinstance(part, np.ndarray) else np.asarray(part))
         return found.astype("float32") if self.narrow and found.dtype == np.float64 else found
 
     def batch(self, key: Batch) -> Batch:
@@ -215,6 +216,8 @@ def is_stream(x: Any) -> bool:
 
 def checked(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Samples and targets as NumPy arrays (memory-mapped ones as they are), refused where they do not fit."""
+    for a in (x, y):
+        refuse_subclass(a)
     x, y = (a.numpy() if isinstance(a, Array) else a if isinstance(a, np.memmap) else np.asarray(a) for a in (x, y))
     if not x.ndim or not len(x):
         raise ShapeError(f"fit: x is empty: shape {x.shape}")
