@@ -43,7 +43,7 @@ def test_public_functions_are_exported(module: str) -> None:
     public = [
         n
         for n, f in vars(found).items()
-        if inspect.isfunction(f) and not n.startswith("_") and f.__module__ == module and n not in HELPERS
+        if inspect.isroutine(f) and not n.startswith("_") and f.__module__ == module and n not in HELPERS
     ]
     missing = [n for n in public if wf._HOME.get(n) != module and n not in getattr(found, "__all__", ())]
     assert not missing, f"name them at {module!r} in _NAMES of weft/__init__.py, then run: python tools/stub.py"

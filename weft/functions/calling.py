@@ -15,6 +15,7 @@ from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import arrays, axis_index, broadcast_shapes, looked, node, op
 from weft.functions.creation import zeros
 from weft.functions.joining import stack
+from weft.functions.unbound import unbound
 from weft.spelling import spelled
 
 
@@ -221,6 +222,7 @@ class vectorize:  # noqa: N801  NumPy's name
         return wrap(node(values, "vectorize")).reshape(shape)
 
 
+@unbound
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Callable[..., Any]:
     """A function of Python numbers as one of arrays, called in Python for each element.
 

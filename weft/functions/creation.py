@@ -23,11 +23,13 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.known import made
+from weft.functions.unbound import unbound
 from weft.spelling import layout, liked, spelled
 
 MAX_NDMIN = 64  # as NumPy's
 
 
+@unbound
 def array(
     object: Any, dtype: Any = None, copy: bool | None = True, order: Any = None, subok: bool = False, ndmin: int = 0, *,
     device: Any = None, ndmax: int = 64, like: Any = None,
@@ -92,6 +94,7 @@ def array(
     return own(node(object, "array", "object") if wanted is None else assigned(object, wanted))
 
 
+@unbound
 def asarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
 ) -> Array:
@@ -160,6 +163,7 @@ def _shared_on_a_card(obj: Any, dtype: Any, device: Any, copy: bool | None) -> A
     return found if same else made_on("asarray", there, asarray, found, wanted.numpy)
 
 
+@unbound
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
     """An array of what another library's array holds: a copy, or over its memory, with ``copy=False`` or where that is a card's.
 
@@ -220,6 +224,7 @@ def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> A
     return own(broadcast(number_node(value, wanted), extents) if found is None else found)
 
 
+@unbound
 def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """An array of zeros, float32 unless told otherwise.
 
@@ -282,6 +287,7 @@ def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None
     return _filled(1, shape, dtype, "ones", device)
 
 
+@unbound
 def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """An array to be written to; it holds zeros.
 

@@ -17,6 +17,7 @@ from weft.errors import DTypeError
 from weft.formats import BOOL, COMPLEX, FLOATS, of_elements
 from weft.functions.common import Node, alias, cast, finish, named, node, number, op, parts_of, whole
 from weft.functions.ufunc import Ufunc, asked, equip, special
+from weft.functions.unbound import as_method
 from weft.graph.primitives.table import TABLE
 from weft.spelling import layout
 
@@ -60,7 +61,7 @@ def _document(function: Any, name: str, about: str, parameters: str, example: st
     >>> {example}
     {shows}
     """
-    return function
+    return as_method(function)
 
 
 def unary(name: str, about: str, example: str, shows: str) -> Unary:
@@ -68,7 +69,7 @@ def unary(name: str, about: str, example: str, shows: str) -> Unary:
     ask, short = call(name, 1), short_way(name)
 
     def function(
-        x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
+        library: Any, x: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
         order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
@@ -93,8 +94,8 @@ def binary(name: str, about: str, example: str, shows: str, raises: str = "") ->
     ask, short = call(name, 2), short_way(name)
 
     def function(
-        x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None, casting: str = "same_kind",
-        order: str = "K", subok: bool = True,
+        library: Any, x1: Any, x2: Any, /, out: Array | None = None, where: Any = True, dtype: Any = None,
+        casting: str = "same_kind", order: str = "K", subok: bool = True,
     ) -> Array:
         if where is not True or dtype is not None or casting != "same_kind" or order != "K":
             layout(order, name)

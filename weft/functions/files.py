@@ -14,6 +14,7 @@ from weft.array import Array, own
 from weft.errors import DTypeError, said_by
 from weft.formats import DEFAULT
 from weft.functions.common import looked, node, of_numpy
+from weft.functions.unbound import unbound
 from weft.spelling import liked, of_any_order, stored
 
 
@@ -304,6 +305,7 @@ def genfromtxt(fname: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
     return _numbers(np.genfromtxt(fname, wanted, *args, **kwargs), bool(kwargs.get("unpack")))
 
 
+@unbound
 def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int = 0, *, like: Any = None) -> Array:
     """Bytes in memory as an array: a copy.
 
@@ -344,6 +346,7 @@ def frombuffer(buffer: Any, dtype: Any = "float64", count: int = -1, offset: int
     return own(node(found, "frombuffer"))
 
 
+@unbound
 def fromfile(file: Any, dtype: Any = "float64", count: int = -1, sep: str = "", offset: int = 0, *, like: Any = None) -> Array:
     """Bytes, or text, of a file as an array.
 
@@ -384,6 +387,7 @@ def _limit_to_file(file: Any, count: int) -> int:
     return min(count, found.st_size) if stat.S_ISREG(found.st_mode) else count
 
 
+@unbound
 def fromstring(string: str, dtype: Any = None, count: int = -1, *, sep: str, like: Any = None) -> Array:
     """The numbers of a text as an array.
 
@@ -432,6 +436,7 @@ def _count_numbers(string: str, dtype: np.dtype, sep: str) -> float:
         return float("inf")
 
 
+@unbound
 def fromiter(iter: Any, dtype: Any, count: int = -1, *, like: Any = None) -> Array:
     """What an iterator gives, as an array with one dimension.
 

@@ -12,6 +12,7 @@ from weft.functions.common import axis_tuple, looked, node, several
 from weft.functions.creation import array, asarray
 from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
+from weft.functions.unbound import unbound
 from weft.spelling import layout, liked
 
 
@@ -175,6 +176,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
 may_share_memory = shares_memory
 
 
+@unbound
 def asanyarray(
     a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None, like: Any = None,
 ) -> Array:
@@ -204,6 +206,7 @@ def asanyarray(
     return asarray(a, dtype, order, device=device, copy=copy)
 
 
+@unbound
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """``a`` as an array of one dimension at least, whose elements lie row by row: a view is copied.
 
@@ -235,6 +238,7 @@ def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     return found if found._in_order() else own(found.node)
 
 
+@unbound
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Array:
     """``a`` as an array. Its elements lie row by row all the same: how they lie shows nowhere but in time.
 

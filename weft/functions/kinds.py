@@ -11,6 +11,7 @@ from weft.array import Array, Scalar
 from weft.dtypes import result_type
 from weft.errors import DTypeError, said_by, short
 from weft.formats import FLOATS
+from weft.functions.unbound import unbound
 from weft.number_types import DType
 from weft.spelling import of_any_order
 
@@ -105,6 +106,7 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     return builtins.issubclass(one, other)
 
 
+@unbound
 def promote_types(type1: Any, type2: Any) -> np.dtype:
     """The dtype that both become together.
 

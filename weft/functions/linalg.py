@@ -30,6 +30,7 @@ from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
 from weft.functions.known import by_numpy
 from weft.functions.norms import matrix_norm, norm, vector_norm
+from weft.functions.unbound import unbound
 from weft.indexing import as_ints
 from weft.spelling import layout
 
@@ -57,6 +58,7 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+@unbound
 def matmul(
     x1: Any, x2: Any, /, out: Array | None = None, *, casting: str = "same_kind", order: str = "K", dtype: Any = None,
     subok: bool = True, axes: Any = None,
@@ -288,6 +290,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     return wrap(contracted(a, b, *pair))
 
 
+@unbound
 def vecdot(
     x1: Any, x2: Any, /, out: Array | None = None, *, axis: int | None = None, axes: Any = None, keepdims: bool = False,
     casting: str = "same_kind", order: str = "K", dtype: Any = None, subok: bool = True,

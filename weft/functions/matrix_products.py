@@ -26,6 +26,7 @@ from weft.functions.common import (
 from weft.functions.joining import concat
 from weft.functions.known import at_hand
 from weft.functions.linalg import matmul
+from weft.functions.unbound import unbound
 from weft.spelling import layout
 
 
@@ -115,6 +116,7 @@ def _crossed(u: list[Any], v: list[Any]) -> list[Any]:
     return [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], third]
 
 
+@unbound
 def matvec(
     x1: Any, x2: Any, /, out: Array | None = None, *, axes: Any = None, casting: str = "same_kind", order: str = "K",
     dtype: Any = None, subok: bool = True,
@@ -155,6 +157,7 @@ def _matvec(a: Node, b: Node) -> Node:
     return found.reshape(found.shape[:-1]).node
 
 
+@unbound
 def vecmat(
     x1: Any, x2: Any, /, out: Array | None = None, *, axes: Any = None, casting: str = "same_kind", order: str = "K",
     dtype: Any = None, subok: bool = True,

@@ -12,6 +12,7 @@ from weft.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.functions.choosing import where as choose
 from weft.functions.common import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
+from weft.functions.unbound import unbound
 from weft.spelling import layout, spelled
 
 
@@ -25,6 +26,7 @@ def _out(function: str, out: Any, order: str) -> tuple[Any, Any]:
     return out
 
 
+@unbound
 def divmod(
     x1: Any, x2: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
     subok: bool = True,
@@ -56,6 +58,7 @@ def divmod(
     return floor_divide(x1, x2, first, where, dtype, casting), remainder(x1, x2, second, where, dtype, casting)
 
 
+@unbound
 def modf(
     x: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
     subok: bool = True,
@@ -128,6 +131,7 @@ def _exponent(value: Node) -> Node:
     return op("where", plain, power, number(0, bits))
 
 
+@unbound
 def frexp(
     x: Any, /, out: Any = None, where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K",
     subok: bool = True,

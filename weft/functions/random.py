@@ -63,8 +63,7 @@ from weft.functions.random_generator import (
 )
 from weft.functions.random_order import choice, permutation, shuffle
 from weft.functions.random_state import get_state, key, seed, set_state, split
-
-random_sample = ranf = sample = random
+from weft.functions.unbound import unbind
 
 __all__ = [
     "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "RandomState", "SFC64", "SeedSequence",
@@ -76,3 +75,6 @@ __all__ = [
     "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "vonmises", "wald",
     "weibull", "zipf",
 ]
+
+unbind(globals(), __all__)  # to NumPy's users they are methods of a hidden generator
+random_sample = ranf = sample = random

@@ -28,10 +28,12 @@ from weft.functions.common import (
 )
 from weft.functions.complexes import imag, iscomplexobj, real
 from weft.functions.known import made
+from weft.functions.unbound import unbound
 from weft.given import asked
 from weft.spelling import liked, spelled
 
 
+@unbound
 def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Array:
     """Numbers from ``start`` (0 where it is the only one given) up to and without ``stop``.
 

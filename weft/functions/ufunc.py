@@ -40,6 +40,7 @@ from weft.functions.common import (
     sliced,
     widened,
 )
+from weft.functions.unbound import as_method
 from weft.spelling import spelled
 
 _GROUPED = frozenset((
@@ -81,7 +82,7 @@ def equip(function: Any, operation: Operation) -> None:
     function.identity = _IDENTITY.get(operation.name)
     function.at = partial(at, operation)
     if operation.arity == 2:
-        function.outer = partial(outer, function)
+        function.outer = partial(outer, as_method(function))
         function.reduce, function.accumulate = partial(reduce, operation), partial(accumulate, operation)
         function.reduceat = partial(reduceat, operation)
 

@@ -46,7 +46,7 @@ LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to r
 MANY = 1000  # items: the constants in longer containers are compared as a whole
 FEW = 100  # items: longer containers that are variables are compared by identity
 _BUILT_IN = (types.BuiltinFunctionType, np.ufunc)
-_THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+_THEMSELVES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc, staticmethod)
 
 
 class Content:
