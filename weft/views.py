@@ -333,9 +333,14 @@ def strides_for(strides: Sequence[int], shape: Shape, want: Shape) -> tuple[int,
     return tuple(out)
 
 
+def unused_memory(shape: Shape, dtype: Format) -> np.ndarray:
+    """Return an array of NumPy whose addresses are asked for, and which is never read: it has no memory of its own."""
+    return np.lib.stride_tricks.as_strided(np.empty((), dtype.numpy), shape, [s * dtype.bytes for s in row_major(shape)])
+
+
 def overlap(shape: Shape, dtype: Format, first: Path, second: Path) -> bool:
     """Whether two views of one array of ``shape`` show an element in common; yes where that is hard to tell."""
-    memory = np.empty(shape, dtype.numpy)  # never touched: only its addresses count
+    memory = unused_memory(shape, dtype)
     most: Any = 10_000  # steps of a search that can take very long
     one, other = shown(memory, first), shown(memory, second)
     if one is None or other is None:

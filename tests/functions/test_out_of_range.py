@@ -79,7 +79,9 @@ USES = {
     "summed": Use(lambda x, i: x[i].sum(0), lambda x, i: x[i].sum(0), shape=(33,)),
     "windows": Use(lambda x, i: x[i][1:] - x[i][:-1], lambda x, i: x[i][1:] - x[i][:-1]),
     "chosen": Use(lambda x, i: wf.where(i >= 0, x[i, 1], 0.0), lambda x, i: np.where(i >= 0, x[i, 1], 0.0)),
-    "sorter": Use(lambda x, i: wf.searchsorted(x[0], x[1], sorter=i), lambda x, i: i_sorted(x, i), 0, M, (M,), slope=False, least=0),
+    "sorter": Use(
+        lambda x, i: wf.searchsorted(x[0], x[1], sorter=i), lambda x, i: i_sorted(x, i), 0, M, (M,), slope=False, least=0,
+    ),
 }
 
 

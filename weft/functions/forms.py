@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
 
+from weft import execute
 from weft.array import Array, Scalar, own
 from weft.formats import COMPLEX, FLOATS
 from weft.functions.common import axis_tuple, looked, node, several
@@ -14,6 +16,7 @@ from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
 from weft.functions.unbound import unbound
 from weft.spelling import layout, liked
+from weft.views import shown, unused_memory
 
 
 def isscalar(element: Any) -> bool:
@@ -150,13 +153,14 @@ def isfortran(a: Any) -> bool:
 
 
 def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
-    """Whether writing to one of two arrays can show in the other: whether they are views of one array.
+    """Whether two arrays show an element in common: views of one array, or an array and what ``numpy.asarray`` gives of it.
 
     Parameters
     ----------
     a, b : array
-    max_work : any
-        Does nothing: parts of an array that do not overlap count too.
+        Of weft or of NumPy.
+    max_work : int, optional
+        How long is searched, as in NumPy; by default until it is known.
 
     Returns
     -------
@@ -166,14 +170,59 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     --------
     >>> import weft as wf
     >>> x = wf.ones(4)
-    >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x, x + 1)
+    >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
+    (True, False, True)
+    """
+    return bool(builtins.any([np.shares_memory(*pair, -1 if max_work is None else max_work) for pair in _memories(a, b)]))
+
+
+def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
+    """Whether the memory of one array begins before that of another ends, and ends after it begins.
+
+    Parameters
+    ----------
+    a, b : array
+        Of weft or of NumPy.
+    max_work : int, optional
+        As in :func:`shares_memory`; by default nothing is searched.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import weft as wf
+    >>> x = wf.ones(4)
+    >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
     (True, False)
     """
-    ours = isinstance(a, Array) and isinstance(b, Array)
-    return ours and a.cell is b.cell and not isinstance(a, Scalar)
+    return bool(builtins.any([np.may_share_memory(*pair, 0 if max_work is None else max_work) for pair in _memories(a, b)]))
 
 
-may_share_memory = shares_memory
+def _memories(a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """Return pairs of NumPy's arrays of which one pair overlaps if the given arrays do. Nothing is computed for that."""
+    if isinstance(a, Scalar) or isinstance(b, Scalar):
+        return []
+    if isinstance(a, Array) and isinstance(b, Array):
+        memory = unused_memory(a.cell.shape, a.cell.node.dtype)
+        return [(_shown(memory, a), _shown(memory, b))] if a.cell is b.cell else []
+    return [(x, y) for x in _seen(a) for y in _seen(b)]
+
+
+def _shown(memory: np.ndarray, x: Array) -> np.ndarray:
+    """Return the view of its cell's memory that an Array is; all of it for what NumPy would copy, which may lie anywhere."""
+    seen = memory if x.cell is x else shown(memory, x._path)
+    return memory if seen is None else seen
+
+
+def _seen(x: Any) -> list[Any]:
+    """Return what ``numpy.asarray`` has given of an Array if it was called: its cell's memory, or what a view was copied to."""
+    if not isinstance(x, Array):
+        return [x]
+    there = [n for n in {x.cell._node, x.node} if n.value is not None and execute.owner(n.value).name == "cpu"]
+    memory = {n: execute.memory(n.value, n.shape, n.dtype) for n in there}
+    return [_shown(m, x) if n is x.cell._node else m for n, m in memory.items()]
 
 
 @unbound

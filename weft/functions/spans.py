@@ -90,9 +90,9 @@ class _Joined:
                 raise DTypeError(f"r_: {parts[0]!r} must be up to three integers; matrices are not offered") from None
             axis, ndmin, begin = (given + [ndmin, begin][len(given) - 1 :])[:3]
             parts = parts[1:]
-        given = [_line(part) if isinstance(part, slice) else part for part in parts]
-        read = iter(exact_operands(*(x for x in given if not isinstance(x, _NUMBERS))))
-        found = [x if isinstance(x, _NUMBERS) else self._placed(wrap(next(read)), ndmin, begin) for x in given]
+        lines = [_line(part) if isinstance(part, slice) else part for part in parts]
+        read = iter(exact_operands(*(x for x in lines if not isinstance(x, _NUMBERS))))
+        found: list[Any] = [x if isinstance(x, _NUMBERS) else self._placed(wrap(next(read)), ndmin, begin) for x in lines]
         return concat([self._placed(self._one(x, found), ndmin, begin) if not isinstance(x, Array) or not x.ndim else x
                        for x in found], axis)
 
