@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array
 from weft.convert import array_operands
-from weft.errors import DTypeError, ShapeError
+from weft.errors import DTypeError, ShapeError, short
 from weft.formats import BOOL, INT64
 from weft.functions.common import Node, cast, finish, op, permuted, reshaped
 from weft.graph.primitives.precision import asked
-from weft.spelling import layout
+from weft.spelling import layout, read_integers
 
 
 def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: Any = "K") -> Array:
@@ -25,7 +26,8 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: 
         one operand is a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
     out : Array, optional
     optimize : str, bool or path
-        How the order is chosen: what ``opt_einsum.contract_path`` takes.
+        How the order is chosen: a name that ``opt_einsum`` knows, one with the most elements that a result between may have
+        (``("greedy", 1000)``), or the path that :func:`einsum_path` gives.
     order : str
         Does nothing: arrays of weft lie row by row.
 
@@ -36,8 +38,8 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: 
 
     Raises
     ------
-    ShapeError
-        Operands that do not fit the subscripts.
+    ShapeError, DTypeError, ValueError
+        Operands that do not fit the subscripts, or a path that does not fit the operands; no path; an unknown name.
 
     Examples
     --------
@@ -147,15 +149,40 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
 
 
 def _path(terms: list[str], result: str, nodes: list[Node], optimize: Any) -> list[tuple[int, ...]]:
-    if len(nodes) < 3:
+    limit = None
+    if isinstance(optimize, Sequence) and not isinstance(optimize, str):
+        how, *more = optimize or [None]
+        if how != "einsum_path" and isinstance(how, str) and len(more) == 1 and isinstance(more[0], int | float):
+            optimize, limit = how, int(more[0])
+        else:
+            return _given_path(more if how == "einsum_path" else list(optimize), len(nodes))
+    if not (isinstance(optimize, bool | str | None) or callable(optimize)):
+        raise DTypeError(f"einsum: optimize must be a bool, a name such as 'greedy', or a path, not {short(optimize)}")
+    if len(nodes) < 3 or not optimize:
         return [tuple(range(len(nodes)))]
     import opt_einsum
 
-    if optimize is False:
-        return [tuple(range(len(nodes)))]
+    shapes = [n.shape for n in nodes]
     how = "auto" if optimize is True else optimize
-    path, _ = opt_einsum.contract_path(f"{','.join(terms)}->{result}", *(n.shape for n in nodes), shapes=True, optimize=how)
+    try:
+        path, _ = opt_einsum.contract_path(
+            f"{','.join(terms)}->{result}", *shapes, shapes=True, optimize=how, memory_limit=limit,
+        )
+    except KeyError:
+        raise ValueError(f"einsum: optimize={how!r} is no order known here; 'greedy', 'optimal' and 'auto' are") from None
     return [tuple(step) for step in path]
+
+
+def _given_path(steps: Sequence[Any], count: int) -> list[tuple[int, ...]]:
+    """Return the steps of a user's path: the operands that each joins; what it makes of them stands behind the rest."""
+    path, left = [read_integers(step, "einsum: each step of optimize") for step in steps], count
+    for step in path:
+        if not step or len(set(step)) < len(step) or any(not 0 <= k < left for k in step):
+            raise ShapeError(f"einsum: optimize has the step {step}, but {left} operands are left, 0 to {left - 1}")
+        left += 1 - len(step)
+    if left > 1:
+        raise ShapeError(f"einsum: optimize={list(steps)} leaves {left} of {count} operands apart; the last step must join them")
+    return path
 
 
 def _prepared(value: Node, term: str, sizes: dict[str, int]) -> tuple[Node, str]:
