@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -145,7 +146,8 @@ class Archive(Mapping[str, Array]):
         self.files: list[str] = list(archive.files)
 
     def __getitem__(self, name: str) -> Array:
-        return own(node(self._archive[name], "load"))
+        with _without_pickles():
+            return own(node(self._archive[name], "load"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.files)
@@ -176,7 +178,7 @@ def load(
     mmap_mode : any
         Does nothing: the content is read.
     allow_pickle : bool
-        Only False is offered: a pickle may run anything.
+        Does nothing: numbers are read without, and Python objects not at all, for a pickle may run anything.
     fix_imports, encoding
         Do nothing: they are about pickles.
     max_header_size : int
@@ -200,11 +202,24 @@ def load(
     >>> wf.load(file)
     array([1.5], dtype=float32)
     """
-    if allow_pickle:
-        raise ValueError("load: allow_pickle=True is not offered: a pickle may run anything; use numpy.load")
     _place(file, "load")
-    found = np.load(file, allow_pickle=False, max_header_size=max_header_size)
+    with _without_pickles():
+        found = np.load(file, allow_pickle=False, max_header_size=max_header_size)
     return own(node(found, "load")) if isinstance(found, np.ndarray) else Archive(found)
+
+
+@contextmanager
+def _without_pickles() -> Iterator[None]:
+    """Say of Python objects, which NumPy refuses to read, what weft offers."""
+    try:
+        yield
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise ValueError(
+            "load: the file holds Python objects, which weft does not read whatever allow_pickle is: a pickle may run anything; "
+            "numpy.load(file, allow_pickle=True) reads it, if you trust it"
+        ) from None
 
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803  NumPy's name

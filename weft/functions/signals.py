@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.convert import array_operands
-from weft.errors import ShapeError
+from weft.errors import ShapeError, said_by
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, INT64
 from weft.functions.choosing import where
 from weft.functions.common import (
@@ -26,7 +26,6 @@ from weft.functions.common import (
     parts_of,
     real_number,
     reshaped,
-    whole,
 )
 from weft.functions.elementwise import abs, exp, sin, sqrt
 from weft.graph.primitives.precision import asked
@@ -121,20 +120,21 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
 # ---- windows
 
-def _window(name: str, M: int, shape: Callable[[np.ndarray, int], np.ndarray]) -> Array:  # noqa: N803  NumPy's name
-    count = whole(M, name, "M")
+def _window(name: str, M: float, shape: Formula) -> Array:  # noqa: N803  NumPy's name
+    count = float(real_number(M, name, "M"))
     if count < 1:
         return wrap(cast(node(np.zeros(0), "window"), DEFAULT.real))
     if count == 1:
         return wrap(cast(node(np.ones(1), "window"), DEFAULT.real))
-    return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), DEFAULT.real))
+    with said_by(name):
+        return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), DEFAULT.real))
 
 
-Formula = Callable[[np.ndarray, int], np.ndarray]
+Formula = Callable[[np.ndarray, float], np.ndarray]
 
 
 def _makes(about: str, example: str, shows: str, formula: Formula, name: str) -> Callable[..., Array]:
-    def function(M: int) -> Array:  # noqa: N803
+    def function(M: float) -> Array:  # noqa: N803
         return _window(name, M, formula)
 
     named(function, name)
@@ -143,7 +143,7 @@ def _makes(about: str, example: str, shows: str, formula: Formula, name: str) ->
     Parameters
     ----------
     M : int
-        How many numbers.
+        How many numbers; a float, too, as NumPy takes it.
 
     Returns
     -------
@@ -151,8 +151,8 @@ def _makes(about: str, example: str, shows: str, formula: Formula, name: str) ->
 
     Raises
     ------
-    DTypeError
-        ``M`` is no integer.
+    DTypeError, ValueError
+        ``M`` is no real number, or is NaN.
 
     Examples
     --------
@@ -181,13 +181,13 @@ blackman = _makes(
 )
 
 
-def kaiser(M: int, beta: float) -> Array:  # noqa: N803
+def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     """A window of a Bessel function.
 
     Parameters
     ----------
     M : int
-        How many numbers.
+        How many numbers; a float, too, as NumPy takes it.
     beta : float
         How steep it is: 0 is a rectangle, 14 near a Gaussian.
 
@@ -197,8 +197,8 @@ def kaiser(M: int, beta: float) -> Array:  # noqa: N803
 
     Raises
     ------
-    DTypeError
-        ``M`` is no integer.
+    DTypeError, ValueError
+        ``M`` is no real number, or is NaN.
 
     Examples
     --------
