@@ -9,9 +9,12 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.errors import ShapeError
 from weft.formats import COMPLEX, INT64
+from weft.functions.choosing import where
 from weft.functions.common import Node, cast, conjugated, node, number, of_numpy, op, reduced, reshaped
+from weft.functions.elementwise import equal, isnan
+from weft.functions.matrices import eye
 from weft.functions.norms import norm
-from weft.functions.solving import inv, matrix
+from weft.functions.solving import inv, matrix, slogdet
 from weft.graph.primitives.factors import qr_parts, svd_parts
 from weft.graph.primitives.matrices import check, transposed, unpacked
 
@@ -359,12 +362,12 @@ def cond(x: Any, p: Any = None) -> Array:
 
     Returns
     -------
-    (...) Array of floats
+    (...) Array of floats, infinite for singular matrices
 
     Raises
     ------
     LinAlgError, ValueError, DTypeError
-        No matrix, or for other norms no square or a singular one; an unknown norm; a dtype that LAPACK lacks.
+        No matrix, or for other norms no square one; an unknown norm; a dtype that LAPACK lacks.
 
     Examples
     --------
@@ -374,11 +377,17 @@ def cond(x: Any, p: Any = None) -> Array:
     """
     value = matrix(x, "cond", "x")
     check("cond", value, p not in (None, 2, -2))
+    if 0 in value.shape[-2:]:
+        raise ShapeError(f"cond: x has shape {value.shape}; a matrix without elements has no condition")
     if p in (None, 2, -2):
         values = op("svdvals", value)
         last = len(values.shape) - 1
-        if not values.shape[-1]:
-            raise ShapeError(f"cond: x has shape {value.shape}; a matrix without elements has no condition")
         high, low = (reduced(f"reduce_{name}", values, (last,)) for name in ("max", "min"))
-        return wrap(op("divide", low, high) if p == -2 else op("divide", high, low))
-    return norm(wrap(value), ord=p, axis=(-2, -1)) * norm(inv(wrap(value)), ord=p, axis=(-2, -1))
+        found = op("divide", low, high) if p == -2 else op("divide", high, low)
+    else:
+        sign, _ = slogdet(wrap(value))
+        singular = equal(sign, 0)  # what inv would refuse
+        safe = where(singular[..., None, None], eye(value.shape[-1], dtype=value.dtype.numpy), wrap(value))
+        found = where(singular, np.inf, norm(wrap(value), ord=p, axis=(-2, -1)) * norm(inv(safe), ord=p, axis=(-2, -1))).node
+    lost = wrap(found)
+    return where(isnan(lost) & ~isnan(wrap(value)).any(axis=(-2, -1)), np.inf, lost)  # 0 / 0, and infinity times 0
