@@ -119,8 +119,8 @@ class vectorize:  # noqa: N801  NumPy's name
 
     Parameters
     ----------
-    pyfunc : callable
-        Of Python numbers; what it gives may be a number, or a tuple of them.
+    pyfunc : callable, optional
+        Of Python numbers; what it gives may be a number, or a tuple of them. Without it the object decorates a function.
     otypes : sequence of dtypes, optional
         Of the results; by default what the first call gives.
     doc : str, optional
@@ -143,20 +143,31 @@ class vectorize:  # noqa: N801  NumPy's name
     >>> larger = wf.vectorize(lambda a, b: a if a > b else b)
     >>> larger(wf.array([1, 5, 2]), 3).tolist()
     [3, 5, 3]
+    >>> @wf.vectorize(otypes=[float])
+    ... def half(a):
+    ...     return a / 2
+    >>> half(wf.array([1, 4])).tolist()
+    [0.5, 2.0]
     """
 
     def __init__(
-        self, pyfunc: Callable[..., Any], otypes: Any = None, doc: str | None = None, excluded: Any = None,
+        self, pyfunc: Callable[..., Any] | None = None, otypes: Any = None, doc: str | None = None, excluded: Any = None,
         cache: bool = False, signature: str | None = None,
     ) -> None:
+        if pyfunc is not None and not callable(pyfunc):
+            raise TypeError(f"vectorize: pyfunc must be a function, not {short(pyfunc)}; as a decorator, name the arguments")
         self.signature = signature
         self._dimensions = None if signature is None else _dimensions(signature)
-        self.pyfunc, self.cache, self.excluded = pyfunc, cache, frozenset(excluded or ())
+        self.pyfunc: Any = pyfunc
+        self.cache, self.excluded = cache, frozenset(excluded or ())
         self.otypes = None if otypes is None else [spelled(t) for t in otypes]
-        self.__doc__ = doc or pyfunc.__doc__ or type(self).__doc__
+        self._doc = doc
+        self.__doc__ = doc or (pyfunc or type(self)).__doc__ or type(self).__doc__
         self.__name__ = getattr(pyfunc, "__name__", "vectorize")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.pyfunc is None:
+            return self._decorated(*args, **kwargs)
         if self._dimensions is not None:
             return self._by_signature(*self._dimensions, args, kwargs)
         given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
@@ -176,6 +187,9 @@ class vectorize:  # noqa: N801  NumPy's name
         columns = list(zip(*results, strict=True)) if many and results else [results] * (len(self.otypes or [0]))
         out = [self._column(c, k, shape) for k, c in enumerate(columns)]
         return tuple(out) if many else out[0]
+
+    def _decorated(self, pyfunc: Callable[..., Any]) -> vectorize:
+        return vectorize(pyfunc, self.otypes, self._doc, self.excluded, self.cache, self.signature)
 
     def _by_signature(self, taken: list[Names], given: list[Names], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call for each place in front of the dimensions that the signature names; what is excluded is handed over as it is."""
