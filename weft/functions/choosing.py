@@ -8,9 +8,9 @@ from weft.array import Array, wrap
 from weft.bind import bind
 from weft.convert import common, in_dtype, operands
 from weft.errors import DTypeError, ShapeError, renamed
-from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, compared, weak_compared
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, INEXACT, INTEGERS, Format, compared, weak_compared
 from weft.functions.by_value import by_value
-from weft.functions.common import Node, broadcast_shapes, cast, finish, node, number, op, parts_of, real_number
+from weft.functions.common import NUMBERS, Node, broadcast_shapes, cast, finish, held, node, number, op, parts_of, real_number
 from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
@@ -164,14 +164,14 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     Parameters
     ----------
     a, b : array or number
-    rtol, atol : float
+    rtol, atol : float or array
         The tolerances, of ``b`` and by itself.
     equal_nan : bool
         Whether NaN is close to NaN.
 
     Returns
     -------
-    Array of bool, of the shape that both broadcast to
+    Array of bool, of the shape that all broadcast to
 
     Raises
     ------
@@ -190,13 +190,23 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         distance = op("abs", op("subtract", a, b))
     except ShapeError as error:
         raise renamed(error, "isclose", x1="a", x2="b") from None
-    rtol, atol = real_number(rtol, "isclose", "rtol"), real_number(atol, "isclose", "atol")
-    bound = op("add", number(atol, b.dtype.part), op("multiply", number(rtol, b.dtype.part), op("abs", b)))
-    both = op("logical_and", op("isfinite", a), op("isfinite", b))
-    close = op("where", both, op("less_equal", distance, bound), op("equal", a, b))
+    part, finite = _tolerance(rtol, "rtol", b.dtype.part), op("logical_and", op("isfinite", a), op("isfinite", b))
+    try:
+        bound = op("add", _tolerance(atol, "atol", b.dtype.part), op("multiply", part, op("abs", b)))
+        close = op("where", finite, op("less_equal", distance, bound), op("equal", a, b))
+    except ShapeError as error:
+        raise renamed(error, "isclose", x1="a", x2="the tolerance") from None
     if equal_nan:
         close = op("logical_or", close, op("logical_and", op("isnan", a), op("isnan", b)))
     return finish(close)
+
+
+def _tolerance(given: Any, argument: str, dtype: Format) -> Node:
+    """Return a tolerance as a node: a Python number belongs to the formula, an array is read as any operand is."""
+    if isinstance(given, list | tuple):
+        return held(given, dtype, "isclose", argument)
+    given = real_number(given, "isclose", argument)
+    return number(given, dtype) if type(given) in NUMBERS else held(given, dtype, "isclose", argument)
 
 
 def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
