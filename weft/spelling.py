@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -71,12 +70,18 @@ def _quoted(words: str) -> str:
     return ", ".join(map(repr, words))
 
 
+def to_tuple(given: Any) -> tuple[Any, ...]:
+    """Return one thing, or several in a sequence, an array of NumPy or of weft, or an iterator, as a tuple."""
+    if type(given) in (tuple, list):
+        return tuple(given)
+    one = not hasattr(given, "__iter__") or isinstance(given, str | bytes | set | dict) or getattr(given, "shape", None) == ()
+    return (given,) if one else tuple(given)
+
+
 def read_integers(given: Any, what: str) -> tuple[int, ...]:
-    """Return an integer, or the integers of a sequence or of an array, as a tuple; ``what`` names the argument in the error."""
+    """Return an integer, or several as :func:`to_tuple` does; ``what`` names the argument in the error."""
     try:
-        if type(given) in (tuple, list) or isinstance(given, Sequence) or getattr(given, "shape", ()) != ():
-            return tuple(map(operator.index, given))
-        return (operator.index(given),)
+        return tuple(map(operator.index, to_tuple(given)))
     except TraceError:
         raise
     except TypeError:

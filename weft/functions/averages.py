@@ -40,7 +40,7 @@ from weft.functions.statistics import sum
 from weft.graph.node import Node
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE
-from weft.spelling import spelled
+from weft.spelling import spelled, to_tuple
 
 
 def _working(function: str, value: Node, dtype: Any, out: Any) -> tuple[Node, Format]:
@@ -230,7 +230,7 @@ def weights_along(function: str, weight: Node, shape: Shape, axis: Axis) -> Node
         return weight
     if axis is None:
         raise TypeError(f"{function}: weights have shape {weight.shape}, a has shape {shape}: weights of some axes need axis=")
-    axes = [axis_index(k, len(shape), function) for k in (axis if isinstance(axis, tuple | list) else (axis,))]
+    axes = [axis_index(k, len(shape), function) for k in to_tuple(axis)]
     if weight.shape != tuple(shape[k] for k in axes):
         raise ShapeError(f"{function}: weights have shape {weight.shape}; a has shape {shape}, taken over axis={axis}")
     turned = permuted(weight, sorted(range(len(axes)), key=axes.__getitem__))

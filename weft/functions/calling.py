@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from weft.functions.common import arrays, axis_index, broadcast_shapes, looked, 
 from weft.functions.creation import zeros
 from weft.functions.joining import stack
 from weft.functions.unbound import unbound
-from weft.spelling import spelled
+from weft.spelling import spelled, to_tuple
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Array:
@@ -90,7 +90,7 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Array:
     (value,) = arrays("apply_over_axes", a=a)
     if not callable(func):
         raise DTypeError(f"apply_over_axes: func must be a function of an array and an axis, not {short(func)}")
-    for axis in axes if isinstance(axes, Sequence | np.ndarray) else (axes,):
+    for axis in to_tuple(axes):
         place = axis_index(axis, max(value.ndim, 1), "apply_over_axes")  # numbers count as vectors, as in NumPy's folds
         found = wrap(node(func(value, place), "apply_over_axes"))
         if found.ndim == value.ndim - 1:

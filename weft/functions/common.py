@@ -35,7 +35,7 @@ from weft.formats import (
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.rules import broadcast as two_shapes
 from weft.graph.primitives.table import TABLE, constant
-from weft.spelling import read_integers
+from weft.spelling import read_integers, to_tuple
 
 __all__ = ["Node", "Shape", "cast"]
 
@@ -119,6 +119,8 @@ def whole(value: Any, function: str, argument: str) -> int:
     """An argument that must be an integer."""
     try:
         return operator.index(value)
+    except TraceError:
+        raise
     except TypeError:
         raise DTypeError(f"{function}: {argument} must be an integer, not {value!r}") from None
 
@@ -133,6 +135,9 @@ def real_number(value: Any, function: str, argument: str) -> Any:
 
 def freedom_lost(function: str, ddof: Any, correction: Any) -> Any:
     """How many degrees of freedom a variance takes away: the one, or by the array API's word the other."""
+    for name, given in (("ddof", ddof), ("correction", correction)):
+        if getattr(given, "shape", ()) != ():
+            raise DTypeError(f"{function}: {name} has shape {given.shape}; one number is needed")
     if correction is None:
         return real_number(ddof, function, "ddof")
     if ddof != 0:
@@ -154,6 +159,8 @@ def axis_index(axis: Any, ndim: int, function: str = "axis", argument: str = "ax
     """One axis as a number from 0 to ``ndim - 1``."""
     try:
         number = operator.index(axis)
+    except TraceError:
+        raise
     except TypeError:
         raise DTypeError(f"{function}: {argument} must be an integer, not {axis!r}") from None
     if not -ndim <= number < ndim:
@@ -168,7 +175,7 @@ def axis_tuple(axis: Axis, ndim: int, function: str = "axis", argument: str = "a
         return tuple(range(ndim))
     if type(axis) is int and -ndim <= axis < ndim:
         return (axis % ndim,)
-    given = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    given = to_tuple(axis)
     axes = tuple(axis_index(a, ndim, function, argument) for a in given)
     if len(set(axes)) != len(axes):
         raise AxisError(f"{function}: {argument}={axis!r} names an axis twice")

@@ -40,6 +40,7 @@ from weft.functions.known import at_hand, leaf
 from weft.functions.products import cumulative_sum
 from weft.functions.sorting import searchsorted
 from weft.functions.statistics import sum
+from weft.spelling import to_tuple
 
 
 def _beside(x: Node, more: Any, axis: int, first: bool) -> Node:
@@ -175,9 +176,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     value = node(f, "gradient", "f")
     _no_bools("gradient", "f", value)
     value = floating(value)
-    axes = axis_tuple(axis, len(value.shape), "gradient")
-    if isinstance(axis, tuple | list):
-        axes = tuple(axis_index(a, len(value.shape), "gradient") for a in axis)
+    named = range(len(value.shape)) if axis is None else to_tuple(axis)
+    axis_tuple(tuple(named), len(value.shape), "gradient")  # refuses what is no axis, or named twice
+    axes = tuple(axis_index(a, len(value.shape), "gradient") for a in named)
     if len(varargs) not in (0, 1, len(axes)):
         raise TypeError(f"gradient: {len(varargs)} distances are given for {len(axes)} axes; give one, or one for each")
     if edge_order not in (1, 2):

@@ -15,7 +15,7 @@ from weft.functions.common import axis_index, cast, made_on, node, number, op, r
 from weft.functions.fourier import fft, hfft, ifft, ihfft, irfft, rfft
 from weft.functions.fourier_axes import fft2, fftn, ifft2, ifftn, irfft2, irfftn, rfft2, rfftn
 from weft.functions.manipulation import roll
-from weft.spelling import spelled
+from weft.spelling import spelled, to_tuple
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2",
@@ -129,7 +129,7 @@ def fftshift(x: Any, axes: Any = None) -> Array:
     """
     value = node(x, "fftshift")
     shape = value.shape
-    places = tuple(range(len(shape))) if axes is None else axes if isinstance(axes, tuple | list) else (axes,)
+    places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
     places = tuple(axis_index(a, len(shape), "fftshift", "axes") for a in places)
     return wrap(value) if not places else roll(x, tuple(shape[a] // 2 for a in places), places)
 
@@ -160,6 +160,6 @@ def ifftshift(x: Any, axes: Any = None) -> Array:
     """
     value = node(x, "ifftshift")
     shape = value.shape
-    places = tuple(range(len(shape))) if axes is None else axes if isinstance(axes, tuple | list) else (axes,)
+    places = tuple(range(len(shape))) if axes is None else to_tuple(axes)
     places = tuple(axis_index(a, len(shape), "ifftshift", "axes") for a in places)
     return wrap(value) if not places else roll(x, tuple(-(shape[a] // 2) for a in places), places)

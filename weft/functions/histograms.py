@@ -155,7 +155,7 @@ def _edges(function: str, a: Node, bins: Any, range: Any, weights: Any) -> np.nd
         with said_by(function):
             return np.histogram_bin_edges(known, bins, range, weights)
     bins = as_ints(bins)
-    if isinstance(bins, list | tuple | np.ndarray | Array):
+    if isinstance(bins, list | tuple) or getattr(bins, "shape", ()) != ():
         edges = looked(bins, function, "bins")
         if edges.ndim != 1 or (edges[1:] < edges[:-1]).any():
             raise ValueError(f"{function}: the edges of bins must be a vector that rises")

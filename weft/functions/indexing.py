@@ -30,7 +30,7 @@ from weft.functions.common import (
 from weft.functions.known import by_numpy
 from weft.graph.primitives.meeting import ADD, adding
 from weft.indexing import bounded, refuse_at_once
-from weft.spelling import spelled
+from weft.spelling import spelled, to_tuple
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None, mode: str = "raise") -> Array:
@@ -223,7 +223,7 @@ def _bounded(
 
 
 def _axes(value: Node, places: list[Node], axes: Any, function: str) -> tuple[int, ...]:
-    given = tuple(range(len(places))) if axes is None else tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
+    given = tuple(range(len(places))) if axes is None else to_tuple(axes)
     return tuple(axis_index(a, len(value.shape), function, "axes") for a in given)
 
 

@@ -28,7 +28,7 @@ from weft.functions.common import (
 )
 from weft.functions.known import by_numpy
 from weft.indexing import as_ints
-from weft.spelling import spelled
+from weft.spelling import spelled, to_tuple
 
 MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty
 
@@ -206,9 +206,8 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
     axis = axis_index(axis, value.ndim, function)
     extent = value.shape[axis]
     sections = as_ints(sections)
-    if isinstance(sections, (tuple, list, np.ndarray, Array)):
-        given = sections.tolist() if isinstance(sections, (np.ndarray, Array)) else sections
-        cuts = [whole(c, function, "indices_or_sections") for c in given]
+    if isinstance(sections, tuple | list | range) or getattr(sections, "shape", ()) != ():
+        cuts = [whole(c, function, "indices_or_sections") for c in to_tuple(sections)]
         edges = [0, *cuts, extent]
     else:
         count = whole(sections, function, "indices_or_sections")

@@ -32,7 +32,7 @@ from weft.functions.known import by_numpy
 from weft.functions.norms import matrix_norm, norm, vector_norm
 from weft.functions.unbound import unbound
 from weft.indexing import as_ints
-from weft.spelling import layout
+from weft.spelling import layout, to_tuple
 
 _LAPACK = {
     "weft.functions.solving": """
@@ -280,7 +280,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
     else:
-        given = [tuple(g) if isinstance(g, tuple | list) else (g,) for g in several(axes, "tensordot", "axes")]
+        given = [to_tuple(g) for g in several(axes, "tensordot", "axes")]
         if len(given) != 2 or len(given[0]) != len(given[1]):
             raise ShapeError(f"tensordot: axes={axes!r} must be a number, or as many axes of a as of b")
         for g, n, name in zip(given, (a, b), ("axes of a", "axes of b"), strict=True):

@@ -17,7 +17,6 @@ from weft.functions.common import (
     Node,
     axis_index,
     axis_tuple,
-    looked,
     node,
     op,
     reshaped,
@@ -26,6 +25,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.known import by_numpy
+from weft.spelling import to_tuple
 
 
 def _array(x: Any, function: str, argument: str = "a") -> Array:
@@ -121,8 +121,8 @@ def expand_dims(a: Any, axis: Any) -> Array:
     value = _array(a, "expand_dims")
     if axis is None:
         raise DTypeError("expand_dims: axis must be an integer or a tuple of integers, not None")
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    places = axis_tuple(axis, value.ndim + count, "expand_dims")
+    axis = to_tuple(axis)
+    places = axis_tuple(axis, value.ndim + len(axis), "expand_dims")
     extents = iter(value.shape)
     return value.reshape(tuple(1 if a in places else next(extents) for a in range(value.ndim + len(places))))
 
@@ -297,7 +297,7 @@ def moveaxis(a: Any, source: Axis, destination: Axis) -> Array:
     (3, 4, 2)
     """
     value = _array(a, "moveaxis")
-    given = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in (source, destination)]
+    given = [to_tuple(a) for a in (source, destination)]
     for axes, name in zip(given, ("source", "destination"), strict=True):
         axis_tuple(axes, value.ndim, "moveaxis", name)
     if len(given[0]) != len(given[1]):
@@ -415,13 +415,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     if (found := by_numpy(np.roll, a, shift, axis=axis)) is not None:
         return found
     value = node(a, "roll", "a")
-    if isinstance(shift, (Array, np.ndarray)) and len(shift.shape) == 1:
-        shift = looked(shift, "roll", "shift").tolist()
+    shifts = to_tuple(shift)
     if axis is None:
-        by = sum([whole(n, "roll", "shift") for n in (shift if isinstance(shift, (tuple, list)) else (shift,))])
+        by = sum([whole(n, "roll", "shift") for n in shifts])
         return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    axes = to_tuple(axis)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     axes = axes * len(shifts) if len(axes) == 1 else axes
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")

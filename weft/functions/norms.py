@@ -27,6 +27,7 @@ from weft.functions.common import (
     reduced,
     reshaped,
 )
+from weft.spelling import to_tuple
 
 
 def _working(x: Any) -> tuple[Node, Format]:
@@ -175,7 +176,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     ndim = len(value.shape)
     if axis is None and ord is None:
         return wrap(cast(_vector_norm(value, tuple(range(ndim)), keepdims, 2), result))
-    given = tuple(range(ndim)) if axis is None else tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    given = tuple(range(ndim)) if axis is None else to_tuple(axis)
     places = tuple(axis_index(a, ndim, "norm") for a in given)
     if len(places) == 1:
         return wrap(cast(_vector_norm(value, places, keepdims, 2 if ord is None else ord), result))

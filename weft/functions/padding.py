@@ -23,8 +23,8 @@ MODES = ("constant", "empty", "linear_ramp", *_REPEATING, *_SUMMING)
 
 
 def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
-    if isinstance(given, (Array, np.ndarray)):
-        given = given.tolist()
+    if isinstance(given, (Array, np.ndarray, range)):
+        given = given.tolist() if not isinstance(given, range) else list(given)
     rows: Sequence[Any]
     if not isinstance(given, (tuple, list)):
         rows = [(given, given)]

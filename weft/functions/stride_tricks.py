@@ -12,6 +12,7 @@ from weft.errors import ShapeError
 from weft.formats import INT64
 from weft.functions.broadcasting import broadcast_arrays, broadcast_shapes, broadcast_to
 from weft.functions.common import Node, arrays, axis_index, number, op, reshaped, shape_tuple, whole
+from weft.spelling import to_tuple
 from weft.views import follow
 
 __all__ = ["as_strided", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "sliding_window_view"]
@@ -52,7 +53,7 @@ def sliding_window_view(
     if writeable:
         raise ValueError("sliding_window_view: writeable=True cannot be had: windows are copies, which share no elements")
     window = shape_tuple(window_shape, "sliding_window_view", "window_shape")
-    given = range(value.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    given = range(value.ndim) if axis is None else to_tuple(axis)
     axes = [axis_index(a, value.ndim, "sliding_window_view") for a in given]
     if len(axes) != len(window):
         raise ShapeError(f"sliding_window_view: window_shape={window} has {len(window)} extents, but there are {len(axes)} axes")

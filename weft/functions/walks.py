@@ -130,6 +130,19 @@ def _element(x: Array, place: tuple[int, ...]) -> Array:
     return x[tuple(slice(i, i + 1) for i in place)].reshape(())
 
 
+def _count(extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the indices of an array, the last one fastest."""
+    if not extents:
+        yield ()
+        return
+    for first in range(extents[0]):
+        for rest in _count(extents[1:]):
+            yield (first, *rest)
+
+
+MAX_LISTED = 1 << 20
+
+
 class ndindex:  # noqa: N801  NumPy's name
     """Counts through the indices of an array, the last one fastest.
 
@@ -151,8 +164,10 @@ class ndindex:  # noqa: N801  NumPy's name
     """
 
     def __init__(self, *shape: Any) -> None:
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
-        self._places = itertools.product(*(range(n) for n in shape_tuple(given, "ndindex")))
+        given = shape[0] if len(shape) == 1 else shape
+        extents = shape_tuple(given, "ndindex")
+        short = sum(extents) < MAX_LISTED  # product lists each range before it begins
+        self._places = itertools.product(*map(range, extents)) if short else _count(extents)
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
         return self
