@@ -34,6 +34,8 @@ from weft.functions.common import (
     permuted,
     reduced,
     reshaped,
+    warn_of_empty_mean,
+    warn_of_freedom,
     widened,
 )
 from weft.functions.statistics import sum
@@ -136,6 +138,7 @@ def mean(
         return finish(_whole_mean(node(a, "mean", "a"), axis, spelled(dtype), bool(keepdims), where), out, "mean")
     value, result = _working("mean", node(a, "mean", "a"), dtype, out)
     axes = axis_tuple(axis, len(value.shape), "mean") if where is True else axes_of(axis, value.shape, "mean")
+    warn_of_empty_mean("mean", value.shape, extent_of(value.shape, axes))
     return finish(cast(_mean(value, axes, flag(keepdims, "mean"), _mask("mean", where, value)), result), out, "mean")
 
 
@@ -145,6 +148,7 @@ def _variance(
     value, result = _working(function, node(x, function, "a"), dtype, out)
     result = result.part if dtype is None else result
     axes = axis_tuple(axis, len(value.shape), function) if where is True else axes_of(axis, value.shape, function)
+    warn_of_freedom(function, extent_of(value.shape, axes), ddof)
     mask = _mask(function, where, value)
     centre = _mean(value, axes, True, mask) if known is None else cast(node(known, function, "mean"), value.dtype)
     if known is not None and two_shapes(centre.shape, value.shape) != value.shape:

@@ -16,7 +16,7 @@ from weft.assigned import assigned
 from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
-from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short
+from weft.errors import AxisError, DeviceError, DTypeError, ShapeError, TraceError, as_called, place_of, short, warn
 from weft.formats import (
     BOOL,
     COMPLEX,
@@ -281,6 +281,18 @@ def _flat_at_zero(value: Node, exponent: float) -> Node:
 
 def extent_of(shape: Shape, axes: Sequence[int]) -> int:
     return math.prod(shape[a] for a in axes)
+
+
+def warn_of_empty_mean(function: str, shape: Shape, count: int) -> None:
+    """Warn of a mean of no elements, in the words that NumPy's users filter by. Only shapes are looked at, never values."""
+    if not count:
+        warn(f"Mean of empty slice: {function} of no elements of an array of shape {shape} is NaN")
+
+
+def warn_of_freedom(function: str, count: int, ddof: float) -> None:
+    """Warn of a variance of no more elements than degrees of freedom are taken away, in NumPy's words."""
+    if count <= ddof:
+        warn(f"Degrees of freedom <= 0 for slice: {function} of {count} elements with ddof={ddof} is NaN or infinite")
 
 
 def finish(node: Node, out: Any = None, function: str = "out") -> Array:

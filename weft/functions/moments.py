@@ -6,10 +6,10 @@ from typing import Any
 
 from weft.array import Array, wrap
 from weft.convert import exact_operands, operands
-from weft.errors import ShapeError, warn
+from weft.errors import ShapeError
 from weft.formats import COMPLEX, DEFAULT, INEXACT, promote
 from weft.functions.choosing import clip
-from weft.functions.common import Node, cast, floating, held, node, op, parts_of, real_number, reshaped
+from weft.functions.common import Node, cast, floating, held, node, op, parts_of, real_number, reshaped, warn_of_freedom
 from weft.functions.complexes import real
 from weft.functions.diagonals import diagonal
 from weft.functions.elementwise import conj, sqrt
@@ -94,7 +94,7 @@ def cov(
     centre = (sum(x, axis=1, keepdims=True) if weights is None else sum(x * weights, axis=1, keepdims=True)) / total
     freedom = total - less if aweights is None else total - less * sum(weights * more_weights) / total
     if weights is None and freedom <= 0:
-        warn("cov: there are no more observations than degrees of freedom: the result is infinite or NaN")
+        warn_of_freedom("cov", count, less)
         freedom = 0.0
     far = x - centre
     found = matmul(far if weights is None else far * weights, conj(far).T) / freedom

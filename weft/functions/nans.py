@@ -13,7 +13,9 @@ from weft.functions.choosing import where as choose
 from weft.functions.common import (
     Axis,
     arrays,
+    axes_of,
     cast,
+    extent_of,
     finish,
     floating,
     freedom_lost,
@@ -22,6 +24,8 @@ from weft.functions.common import (
     node,
     norm_root,
     op,
+    warn_of_empty_mean,
+    warn_of_freedom,
     widened,
 )
 from weft.functions.elementwise import isnan
@@ -289,6 +293,8 @@ def _moments(
     value = floating(node(a, function, "a"))
     result = spelled(dtype) if dtype is not None else widened(value.dtype, out)
     x = wrap(cast(value, result.computed))
+    of = extent_of(x.shape, axes_of(axis, x.shape, function))
+    warn_of_empty_mean(function, x.shape, of) if ddof is None else warn_of_freedom(function, of, ddof)
     there = ~isnan(x) if where is True else ~isnan(x) & wrap(cast(node(where, function, "where"), BOOL))
     count = sum(there, axis, keepdims=True).astype(x.node.dtype.part.numpy)
     if known is None:

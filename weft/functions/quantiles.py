@@ -25,6 +25,7 @@ from weft.functions.common import (
     op,
     permuted,
     reshaped,
+    warn_of_empty_mean,
     widened,
 )
 from weft.functions.elementwise import ceil, floor, isnan, maximum, minimum, rint
@@ -117,6 +118,8 @@ def _quantiles(
     if not rows.shape[-1]:
         if not skip and 0 not in lead and line.size:
             raise EmptyError(f"{function}: an array of shape {kept if keepdims else lead} would be made of no elements at all")
+        if skip:
+            warn_of_empty_mean(function, node(x, function).shape, 0)
         rows = wrap(floating(rows.node)) if skip else rows
         fill = node(np.nan if rows.node.dtype in INEXACT else 0, function)  # whole where there is no result
         found = wrap(op("broadcast_to", fill, shape=(*lead, line.size))).astype(rows.dtype)
@@ -222,6 +225,7 @@ def _middle(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, skip: b
     n = rows.shape[-1]
     wide = widened(rows.node.dtype, out).numpy
     if not n:
+        warn_of_empty_mean(function, node(a, function).shape, n)
         found = wrap(op("broadcast_to", node(np.nan, function), shape=lead)).astype(rows.dtype)
     else:
         last: Any = n - 1
