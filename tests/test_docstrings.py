@@ -115,17 +115,23 @@ def raises(value: Any, owner: type | None = None) -> bool:
     return _raises(value, owner, set())
 
 
+def _function(value: Any) -> Any:
+    """The function behind a decorator, or behind a method."""
+    found = inspect.unwrap(value)
+    return getattr(found, "__func__", found)
+
+
 def _parts(value: Any) -> list[Any]:
     """What runs when an object of a class is made or called; a function itself."""
     if not inspect.isclass(value):
-        return [inspect.unwrap(value)] if callable(value) else []
+        return [_function(value)] if callable(value) else []
     return [f for n in ("__init__", "__post_init__", "check", "forward") if inspect.isfunction(f := getattr(value, n, None))]
 
 
 def _raises(value: Any, owner: type | None, seen: set[Any]) -> bool:
     if inspect.isclass(value):
         return any(_raises(p, value, seen) for p in _parts(value))
-    f = inspect.unwrap(value) if callable(value) else value
+    f = _function(value) if callable(value) else value
     ours = inspect.isfunction(f) and f.__module__.startswith("weft.") and f.__name__ not in EVERYWHERE
     if not ours or (f, owner) in seen:
         return False

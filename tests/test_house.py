@@ -82,7 +82,7 @@ def public() -> dict[str, Any]:
         ]
         for n in names:
             v = getattr(held, n)
-            if inspect.isfunction(v) or (inspect.isclass(v) and not dataclasses.is_dataclass(v)):
+            if inspect.isroutine(v) or (inspect.isclass(v) and not dataclasses.is_dataclass(v)):
                 found[f"{module}.{n}"] = v
     return found
 

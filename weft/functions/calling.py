@@ -155,7 +155,7 @@ class vectorize:  # noqa: N801  NumPy's name
         cache: bool = False, signature: str | None = None,
     ) -> None:
         if pyfunc is not None and not callable(pyfunc):
-            raise TypeError(f"vectorize: pyfunc must be a function, not {short(pyfunc)}; as a decorator, name the arguments")
+            raise DTypeError(f"vectorize: pyfunc must be a function, not {short(pyfunc)}; as a decorator, name the arguments")
         self.signature = signature
         self._dimensions = None if signature is None else _dimensions(signature)
         self.pyfunc: Any = pyfunc

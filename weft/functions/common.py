@@ -133,16 +133,20 @@ def real_number(value: Any, function: str, argument: str) -> Any:
     raise DTypeError(f"{function}: {argument} must be a real number, not {short(value)}")
 
 
+def one_number(value: Any, function: str, argument: str) -> Any:
+    """Return an argument that must be a real number, or an array without dimensions."""
+    if getattr(value, "shape", ()) != ():
+        raise DTypeError(f"{function}: {argument} has shape {value.shape}; one number is needed")
+    return real_number(value, function, argument)
+
+
 def freedom_lost(function: str, ddof: Any, correction: Any) -> Any:
     """How many degrees of freedom a variance takes away: the one, or by the array API's word the other."""
-    for name, given in (("ddof", ddof), ("correction", correction)):
-        if getattr(given, "shape", ()) != ():
-            raise DTypeError(f"{function}: {name} has shape {given.shape}; one number is needed")
     if correction is None:
-        return real_number(ddof, function, "ddof")
+        return one_number(ddof, function, "ddof")
     if ddof != 0:
         raise ValueError(f"{function}: ddof={ddof} and correction={correction} say the same; give one of them")
-    return real_number(correction, function, "correction")
+    return one_number(correction, function, "correction")
 
 
 def flag(value: Any, function: str, argument: str = "keepdims") -> bool:

@@ -9,8 +9,9 @@ import numpy as np
 
 from weft import execute
 from weft.array import Array, Scalar, own
+from weft.errors import said_by
 from weft.formats import COMPLEX, FLOATS
-from weft.functions.common import axis_tuple, looked, node, several
+from weft.functions.common import axis_tuple, looked, node, several, whole
 from weft.functions.creation import array, asarray
 from weft.functions.elementwise import isfinite
 from weft.functions.statistics import all
@@ -166,6 +167,11 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     -------
     bool
 
+    Raises
+    ------
+    DTypeError, ValueError, RuntimeError
+        ``max_work`` is no integer from -1 on; it is not enough to know the answer.
+
     Examples
     --------
     >>> import weft as wf
@@ -173,7 +179,9 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
     (True, False, True)
     """
-    return bool(builtins.any([np.shares_memory(*pair, -1 if max_work is None else max_work) for pair in _memories(a, b)]))
+    most = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
+    with said_by("shares_memory"):
+        return bool(builtins.any([np.shares_memory(*pair, most) for pair in _memories(a, b)]))
 
 
 def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
@@ -190,6 +198,11 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     -------
     bool
 
+    Raises
+    ------
+    DTypeError, ValueError, RuntimeError
+        ``max_work`` is no integer from -1 on; it is not enough to know the answer.
+
     Examples
     --------
     >>> import weft as wf
@@ -197,7 +210,9 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
     (True, False)
     """
-    return bool(builtins.any([np.may_share_memory(*pair, 0 if max_work is None else max_work) for pair in _memories(a, b)]))
+    most = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
+    with said_by("may_share_memory"):
+        return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _memories(a, b)]))
 
 
 def _memories(a: Any, b: Any) -> list[tuple[Any, Any]]:
@@ -219,7 +234,7 @@ def _shown(memory: np.ndarray, x: Array) -> np.ndarray:
 def _seen(x: Any) -> list[Any]:
     """Return what ``numpy.asarray`` has given of an Array if it was called: its cell's memory, or what a view was copied to."""
     if not isinstance(x, Array):
-        return [x]
+        return [x] if isinstance(x, np.ndarray) else []
     there = [n for n in {x.cell._node, x.node} if n.value is not None and execute.owner(n.value).name == "cpu"]
     memory = {n: execute.memory(n.value, n.shape, n.dtype) for n in there}
     return [_shown(m, x) if n is x.cell._node else m for n, m in memory.items()]

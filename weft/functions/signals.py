@@ -22,9 +22,9 @@ from weft.functions.common import (
     floating,
     named,
     node,
+    one_number,
     op,
     parts_of,
-    real_number,
     reshaped,
 )
 from weft.functions.elementwise import abs, exp, sin, sqrt
@@ -121,7 +121,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 # ---- windows
 
 def _window(name: str, M: float, shape: Formula) -> Array:  # noqa: N803  NumPy's name
-    count = float(real_number(M, name, "M"))
+    count = float(one_number(M, name, "M"))
     if count < 1:
         return wrap(cast(node(np.zeros(0), "window"), DEFAULT.real))
     if count == 1:
@@ -206,7 +206,7 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    steep = float(real_number(beta, "kaiser", "beta"))
+    steep = float(one_number(beta, "kaiser", "beta"))
     return _window("kaiser", M, lambda n, m: np.i0(steep * np.sqrt(np.maximum(1 - (n / (m - 1)) ** 2, 0))) / np.i0(steep))
 
 
