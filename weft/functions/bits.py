@@ -106,6 +106,8 @@ def unpackbits(a: Any, /, axis: int | None = None, count: int | None = None, bit
     if count is None:
         return found
     wanted = whole(count, "unpackbits", "count")
+    if wanted < -extent:
+        raise ValueError(f"unpackbits: count={wanted} takes away more than the {extent} bits along axis {axis}")
     wanted = extent + wanted if wanted < 0 else wanted
     if wanted > extent:
         high = tuple(wanted - extent if k == axis else 0 for k in range(len(shape)))

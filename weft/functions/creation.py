@@ -26,7 +26,7 @@ from weft.functions.known import made
 from weft.functions.unbound import unbound
 from weft.spelling import layout, liked, spelled
 
-MAX_NDMIN = 64  # as NumPy's
+MAX_NDIM = 64  # as NumPy's
 
 
 @unbound
@@ -75,14 +75,16 @@ def array(
     if device is not None:
         return made_on("array", device, partial(array, ndmax=ndmax), object, dtype, copy, order, subok, ndmin)
     wanted = None if dtype is None else spelled(dtype)
-    if ndmax != 64 and whole(ndmax, "array", "ndmax") < 64:
+    if ndmax != MAX_NDIM:
+        if not 0 <= whole(ndmax, "array", "ndmax") <= MAX_NDIM:
+            raise ValueError(f"array: ndmax={ndmax} must be from 0 to {MAX_NDIM}, as many as NumPy's arrays have")
         found = array(object, dtype, copy, ndmin=ndmin)
         if found.ndim > ndmax:
             raise ShapeError(f"array: object has shape {found.shape}, more dimensions than ndmax={ndmax}")
         return found
     if ndmin != 0 and whole(ndmin, "array", "ndmin") > 0:
-        if ndmin > MAX_NDMIN:
-            raise ValueError(f"array: ndmin={ndmin} is more than the {MAX_NDMIN} dimensions that NumPy's arrays have at most")
+        if ndmin > MAX_NDIM:
+            raise ValueError(f"array: ndmin={ndmin} is more than the {MAX_NDIM} dimensions that NumPy's arrays have at most")
         found = array(object, dtype, copy)
         return found if found.ndim >= ndmin else found.reshape((1,) * (ndmin - found.ndim) + found.shape)
     if isinstance(object, Array) and not copy and not object.weak and (wanted is None or wanted is object.node.dtype):

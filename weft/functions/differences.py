@@ -12,7 +12,7 @@ from weft.array.meaning import no_complex
 from weft.cell import LOCAL
 from weft.convert import array_operands, exact_operands, operands
 from weft.errors import AxisError, DTypeError, ShapeError
-from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS
+from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
 from weft.functions.choosing import where
 from weft.functions.common import (
     Node,
@@ -306,6 +306,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         there = asarray(x) if period is None else remainder(asarray(x), abs(float(period)))  # of infinities this is NaN
         known = im if shape_of(xp) == (1,) and period is None else where(isnan(there), 0, im)
         return wrap(op("complex", re.node, known.node))
+    if period is not None:
+        if real_number(period, "interp", "period") == 0:
+            raise ValueError("interp: period must not be 0")
+        x, xp = (_within_period(v, abs(float(period))) for v in (x, xp))
     at, place, height = (floating(n) for n in operands(x, xp, fp))
     if DEFAULT.wide:  # then as in NumPy, which computes in float64
         at, place, height = (cast(n, FLOAT64) for n in (at, place, height))
@@ -317,8 +321,6 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if dtype is not FLOAT64:
         q, points, values = (v.astype(dtype.computed.name) for v in (q, points, values))
     if period is not None:
-        if period == 0:
-            raise ValueError("interp: period must not be 0")
         whole = abs(float(period))
         q, points, left, right = remainder(q, whole), remainder(points, whole), None, None
         order = wrap(op("argsort", points.node, axis=0))
@@ -333,6 +335,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     with np.errstate(all="ignore"):
         lines = _between(_NOW, (known[1] <= known[0][..., None]).sum(-1), *known)
     return wrap(leaf(np.asarray(lines), dtype))
+
+
+def _within_period(x: Any, period: float) -> Any:
+    """Return integers, which the dtype of the result may not hold, within a period that is an integer, and others as they are."""
+    found = node(x, "interp")
+    exact = found.dtype in (INT32, UINT32, INT64, UINT64) and period.is_integer() and period <= INT32.greatest
+    return remainder(wrap(found), int(period)) if exact else x
 
 
 class _NOW:

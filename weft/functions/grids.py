@@ -360,6 +360,8 @@ def _order(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list
     """The extents, and how far apart neighbours along each are in the flattened array."""
     order = layout(order, function, "CF")
     extents = shape_tuple(shape, function)
+    if math.prod(extents) > INT64.greatest:
+        raise ValueError(f"{function}: an array of shape {extents} has more elements than int64 can count")
     steps = [math.prod(extents[k + 1 :] if order == "C" else extents[:k]) for k in range(len(extents))]
     return extents, steps
 
