@@ -179,7 +179,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     >>> wf.shares_memory(x, x[1:]), wf.shares_memory(x[:2], x[2:]), wf.shares_memory(x, x.numpy())
     (True, False, True)
     """
-    most = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
+    most: Any = -1 if max_work is None else whole(max_work, "shares_memory", "max_work")
     with said_by("shares_memory"):
         return bool(builtins.any([np.shares_memory(*pair, most) for pair in _memories(a, b)]))
 
@@ -210,7 +210,7 @@ def may_share_memory(a: Any, b: Any, /, max_work: Any = None) -> bool:
     >>> wf.may_share_memory(x[::2], x[1::2]), wf.may_share_memory(x[:2], x[2:])
     (True, False)
     """
-    most = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
+    most: Any = 0 if max_work is None else whole(max_work, "may_share_memory", "max_work")
     with said_by("may_share_memory"):
         return bool(builtins.any([np.may_share_memory(*pair, most) for pair in _memories(a, b)]))
 

@@ -25,6 +25,7 @@ from weft.functions.common import (
     op,
     reshaped,
     several,
+    whole,
 )
 from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
@@ -275,7 +276,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """
     a, b = array_operands(a, b)
     axes = as_ints(axes)
-    if isinstance(axes, int):
+    if isinstance(axes, int) or getattr(axes, "shape", None) == ():
+        axes = whole(axes, "tensordot", "axes")
         if not 0 <= axes <= min(len(a.shape), len(b.shape)):
             raise ShapeError(f"tensordot: axes={axes}, but a has {len(a.shape)} dimensions and b {len(b.shape)}")
         pair = tuple(range(len(a.shape) - axes, len(a.shape))), tuple(range(axes))
