@@ -12,15 +12,18 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import SkipTest
 
 os.environ["SCIPY_ARRAY_API"] = "1"
 
 import numpy as np  # noqa: E402
 import sklearn  # noqa: E402
+from sklearn.base import clone  # noqa: E402
 from sklearn.decomposition import PCA  # noqa: E402
 from sklearn.preprocessing import LabelEncoder  # noqa: E402
 from sklearn.utils import get_tags  # noqa: E402
-from sklearn.utils._test_common.instance_generator import _tested_estimators  # noqa: E402
+from sklearn.utils._test_common.instance_generator import _construct_instances, _tested_estimators  # noqa: E402
+from sklearn.utils.discovery import all_estimators  # noqa: E402
 from sklearn.utils.estimator_checks import check_array_api_input  # noqa: E402
 
 import weft as wf  # noqa: E402
@@ -56,6 +59,39 @@ def estimators(every: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
         )
 
 
+def plain(estimator: Any) -> None:
+    """Fit an estimator that knows no array libraries with weft's arrays: it finds what it finds with NumPy's."""
+    rng = np.random.default_rng(0)
+    x = rng.random((40, 4))
+    y = x @ [1.0, 2, 3, 4] if get_tags(estimator).estimator_type == "regressor" else (x[:, 0] > 0.5).astype(int)
+
+    def answers(x: Any, y: Any) -> list[np.ndarray]:
+        found = clone(estimator)
+        if hasattr(found, "random_state"):
+            found.set_params(random_state=0)
+        found.fit(x, y)
+        return [np.asarray(getattr(found, m)(x)) for m in ("predict", "transform", "decision_function") if hasattr(found, m)]
+
+    try:
+        wanted = answers(x, y)
+    except (ValueError, TypeError, IndexError, AttributeError):
+        return  # it takes other data
+    for got, want in zip(answers(wf.array(x), wf.array(y)), wanted, strict=True):
+        assert got.shape == want.shape and got.dtype.kind == want.dtype.kind
+        if want.dtype.kind not in "OUS":
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def plain_estimators(every: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
+    for name, kind in all_estimators():
+        try:
+            found = list(_construct_instances(kind))
+        except SkipTest:
+            continue  # a library that is not installed
+        for k, estimator in enumerate(found if every else found[:1]):
+            yield f"{name} {k}" if every else name, lambda e=estimator: plain(e)
+
+
 def kernels(metric: Any) -> None:
     x, y = np.random.default_rng(0).uniform(0.1, 1, (2, 4, 3)).astype("float32")
     frozen = x.copy()
@@ -89,7 +125,7 @@ def metrics(every: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
 def main(kind: str, every: bool) -> None:
     warnings.simplefilter("ignore")
     found = {}
-    for name, check in {"estimators": estimators, "metrics": metrics}[kind](every):
+    for name, check in {"estimators": estimators, "plain": plain_estimators, "metrics": metrics}[kind](every):
         try:
             check()
             found[name] = ""
