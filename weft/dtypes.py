@@ -18,7 +18,7 @@ from weft import formats
 from weft.errors import DTypeError
 from weft.formats import FROM_NUMPY, Format
 from weft.number_types import CLASSES, DType
-from weft.spelling import of_any_order, spelled
+from weft.spelling import format_of, of_any_order, spelled
 
 SIGNED, UNSIGNED, FLOATS = (tuple(f.numpy for f in formats.of_kind(kind)) for kind in ("signed", "unsigned", "float"))
 INTEGERS = frozenset(SIGNED + UNSIGNED)
@@ -266,7 +266,7 @@ def result_type(*operands: Any) -> np.dtype:
     for x in operands:
         if type(x) in _PYTHON:
             continue
-        own = of_any_order(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
+        own = format_of(x)
         found = own if found is None else formats.promote(found, own)
     for x in numbers:
         found = spelled(type(x)) if found is None else formats.weak(type(x), found)
@@ -303,7 +303,7 @@ def can_cast(from_: Any, to: Any, casting: str | None = None) -> Any:
     >>> wf.can_cast(wf.int8, wf.int32), wf.can_cast(wf.float32, wf.int32)
     (True, False)
     """
-    source, target = of_any_order(getattr(from_, "dtype", from_)).numpy, of_any_order(to).numpy
+    source, target = format_of(from_).numpy, of_any_order(to).numpy
     if casting is not None:
         if casting not in ("no", "equiv", "safe", "same_kind", "unsafe"):
             raise ValueError(f"can_cast: casting={casting!r} must be 'no', 'equiv', 'safe', 'same_kind' or 'unsafe'")
@@ -363,7 +363,7 @@ def finfo(dtype: Any) -> Any:
 
     Parameters
     ----------
-    dtype : float or complex dtype, or an array of one
+    dtype : float or complex dtype, or an array or a number of one
 
     Returns
     -------
@@ -381,7 +381,7 @@ def finfo(dtype: Any) -> Any:
     >>> float(wf.finfo(wf.float32).eps)
     1.1920928955078125e-07
     """
-    found = of_any_order(getattr(dtype, "dtype", dtype)).numpy
+    found = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
     if not is_inexact(found):
         raise DTypeError(f"finfo: {found.name} is not a float dtype; use iinfo")
     return Limits(FROM_NUMPY[found].part.numpy)
@@ -422,7 +422,7 @@ def iinfo(dtype: Any) -> np.iinfo:
 
     Parameters
     ----------
-    dtype : integer dtype, or an array of one
+    dtype : integer dtype, or an array or a number of one
 
     Returns
     -------
@@ -439,7 +439,7 @@ def iinfo(dtype: Any) -> np.iinfo:
     >>> wf.iinfo(wf.int8).max
     127
     """
-    found = of_any_order(getattr(dtype, "dtype", dtype)).numpy
+    found = format_of(type(dtype) if type(dtype) in _PYTHON else dtype).numpy
     if found not in SIGNED + UNSIGNED:
         raise DTypeError(f"iinfo: {found.name} is not an integer dtype; use finfo")
     return np.iinfo(found)

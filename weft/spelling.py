@@ -55,6 +55,11 @@ def of_any_order(dtype: Any) -> Format:
     return FROM_NUMPY[stored(dtype).newbyteorder("=")]
 
 
+def format_of(x: Any) -> Format:
+    """Return the format of an array or a scalar, or the format that a dtype or a class of numbers means."""
+    return of_any_order(x if isinstance(x, type) else getattr(x, "dtype", x))  # np.float32 is a class with a dtype
+
+
 def layout(order: Any, function: str, words: str = "CFAK") -> str:
     """NumPy's word for how memory lies, as one of these letters; None is C. Another one is refused."""
     if order is None:

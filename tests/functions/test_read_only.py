@@ -145,5 +145,7 @@ def test_classes_made_from_it_and_what_cannot_be_set() -> None:
         with pytest.raises(TypeError, match="no arrays of the class (Info|matrix) are made"):
             make()
     for name, value in (("shape", (2, 2)), ("dtype", "float64")):
-        with pytest.raises(AttributeError, match=r"cannot be set, here to .* x = x.reshape\(shape\)"):
+        with pytest.raises(AttributeError, match=r"cannot be set, here to .* x = x.reshape\(shape\).* wf.resize\(x, shape\)"):
             setattr(x, name, value)
+    with pytest.raises(AttributeError, match=r"cannot be set, here to \(2, 2\).* wf.resize\(x, shape\)"):
+        x.resize(2, 2)

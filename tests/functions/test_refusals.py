@@ -15,6 +15,7 @@ A, V, M = wf.ones((3, 4)), wf.arange(4), wf.array([[0, 1], [2, 3]])
 
 CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "quantile": (lambda: wf.quantile(A, 1.5), ValueError, r"^quantile: q=1\.5 must be from 0 to 1"),
+    "array_split": (lambda: wf.array_split(V, 2**31), MemoryError, "^array_split: a list of 2,147,483,648 arrays"),
     "quantile method": (lambda: wf.quantile(A, 0.5, method="middle"), ValueError,
         r"^quantile: method='middle' must be one of 'linear'"),
     "quantile of bools": (lambda: wf.quantile(A > 0, 0.5), DTypeError, "^quantile: between bools"),
@@ -110,7 +111,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "tril_indices": (lambda: wf.tril_indices(-1), ShapeError, "^tril_indices: n, m"),
     "ndindex": (lambda: wf.ndindex(-1), ShapeError, "^ndindex: shape"),
     "r_": (lambda: wf.r_["r", 1], DTypeError, "^r_: 'r' must be up to three integers"),
-    "geomspace": (lambda: wf.geomspace(0, 1), ValueError, "^geomspace: start=0 and stop=1 must not be zero"),
+    "geomspace": (lambda: wf.geomspace(0, 1), ValueError, "^geomspace: start must not be zero, but is 0"),
     "logspace": (lambda: wf.logspace(0, 1, -1), ShapeError, "num=-1 must not be negative"),
     "linspace device": (lambda: wf.linspace(0, 1, device="tpu"), ValueError, "^linspace: no device 'tpu'"),
     "lexsort": (lambda: wf.lexsort([V, A[0, :2]]), ShapeError, r"^lexsort: keys\[0\] has shape \(4,\) and keys\[1\] \(2,\)"),

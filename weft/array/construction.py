@@ -65,5 +65,6 @@ def not_set(value: Any) -> NoReturn:
     """An array keeps its shape and dtype, by which its views and jitted functions know it."""
     raise AttributeError(
         f"the shape and the dtype of an array cannot be set, here to {value!r}: its views know it by them; "
-        "x = x.reshape(shape) and x = x.view(dtype) are views of the same elements"
+        "x = x.reshape(shape) and x = x.view(dtype) are views of the same elements, x = wf.resize(x, shape) is another array of "
+        "as many as that takes"
     )

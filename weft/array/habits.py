@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import execute
-from weft.array.construction import constructed, refuse_classes
+from weft.array.construction import constructed, not_set, refuse_classes
 from weft.array.destination import asked
 from weft.array.flags import Flags
 from weft.array.methods import Methods
@@ -147,7 +147,7 @@ class Habits(Methods):
     def flags(self) -> Flags:
         """How the array lies in memory, under NumPy's names."""
         turned = tuple(np.cumprod([1, *self.shape[:-1]]).tolist()) if self.shape else ()
-        columns = all(n == 1 or s == t for n, s, t in zip(self.shape, self._strides(), turned, strict=True))
+        columns = not self.size or all(n == 1 or s == t for n, s, t in zip(self.shape, self._strides(), turned, strict=True))
         return Flags(self, self._in_order(), columns, self._base is None)
 
     def setflags(self, write: bool | None = None, align: bool | None = None, uic: bool | None = None) -> None:
@@ -271,6 +271,10 @@ class Habits(Methods):
             return found
         self[...] = found
         return self
+
+    def resize(self, *new_shape: Any, refcheck: bool = True) -> None:
+        """Refused, as ``x.shape = new_shape`` is: an array keeps its shape."""
+        not_set(new_shape[0] if len(new_shape) == 1 else new_shape)
 
     @property
     def data(self) -> memoryview:

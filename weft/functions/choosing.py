@@ -14,9 +14,11 @@ from weft.functions.common import NUMBERS, Node, broadcast_shapes, cast, finish,
 from weft.functions.elementwise import equal, isnan, logical_and, logical_or
 from weft.functions.indexing import nonzero
 from weft.functions.statistics import all
+from weft.functions.ufunc import special
 from weft.given import is_int
 from weft.graph.node import Shape
 from weft.graph.primitives.table import TABLE
+from weft.spelling import layout
 
 
 def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
@@ -57,6 +59,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None, /) -> Any:
 
 def clip(
     a: Any, min: Any = None, max: Any = None, out: Array | None = None, *, a_min: Any = None, a_max: Any = None,
+    where: Any = True, dtype: Any = None, casting: str = "same_kind", order: str = "K", subok: bool = True,
 ) -> Array:
     """``a`` held between ``min`` and ``max``; None leaves a side open.
 
@@ -68,6 +71,7 @@ def clip(
     out : Array, optional
     a_min, a_max : array or number, optional
         NumPy's other names of ``min`` and ``max``.
+    where, dtype, casting, order, subok : as in :func:`add`
 
     Returns
     -------
@@ -86,6 +90,11 @@ def clip(
     [0.0, 0.5, 1.0]
     """
     min, max = _either(min, a_min, "min"), _either(max, a_max, "max")
+    if where is not True or dtype is not None or casting != "same_kind" or order != "K":
+        layout(order, "clip")
+        sides = [name for name, bound in (("min", min), ("max", max)) if bound is not None]
+        given = (a, *[bound for bound in (min, max) if bound is not None])
+        return special(lambda x, *to: clip(x, **dict(zip(sides, to, strict=True))), "clip", given, out, where, dtype, casting)
     value = node(a, "clip", "a")
     if value.dtype in INTEGERS:
         min, max = _bound(value, min, "min"), _bound(value, max, "max")

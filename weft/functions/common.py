@@ -201,6 +201,14 @@ def may_cast(source: Format, target: Format, casting: str, function: str) -> boo
     return casting == "same_kind" and same_kind(source, target)
 
 
+def refuse_promotion(function: str, casting: str, *operands: Any) -> None:
+    """Refuse arrays of several dtypes under the rules by which none of them may be cast."""
+    have = {x.dtype: None for x in operands if isinstance(x, Array | np.ndarray)}
+    if casting in ("no", "equiv") and len(have) > 1:
+        names = " and ".join(map(str, have))
+        raise DTypeError(f"{function}: operands of {names} need a cast, which casting={casting!r} forbids; cast with .astype")
+
+
 def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
     """The axes to go over; a number has none, and NumPy lets 0 and -1 pass for them."""
     if not shape and (axis is None or (type(axis) is int and axis in (0, -1))):
@@ -210,6 +218,12 @@ def axes_of(axis: Axis, shape: Shape, function: str) -> tuple[int, ...]:
 
 def shape_tuple(shape: Any, function: str, argument: str = "shape") -> Shape:
     """``shape`` as a tuple of extents that are not negative."""
+    if type(shape) is tuple:  # most often
+        for n in shape:
+            if type(n) is not int or n < 0:
+                break
+        else:
+            return shape
     extents = read_integers(shape, f"{function}: {argument}")
     if any(n < 0 for n in extents):
         raise ShapeError(f"{function}: {argument}={extents} has a negative extent")
@@ -299,8 +313,8 @@ def warn_of_freedom(function: str, count: int, ddof: float) -> None:
         warn(f"Degrees of freedom <= 0 for slice: {function} of {count} elements with ddof={ddof} is NaN or infinite")
 
 
-def finish(node: Node, out: Any = None, function: str = "out") -> Array:
-    """The result as an Array; with ``out``, written there (as NumPy does: same shape, same kind of dtype)."""
+def finish(node: Node, out: Any = None, function: str = "out", casting: str = "same_kind") -> Array:
+    """The result as an Array; with ``out``, written there: of the same shape, and of a dtype that ``casting`` allows."""
     if out is None:
         return wrap(node)
     if isinstance(out, tuple):
@@ -308,20 +322,21 @@ def finish(node: Node, out: Any = None, function: str = "out") -> Array:
             raise ValueError(as_called(f"{function}: out has {len(out)} arrays; it must be one, or a tuple of one"))
         (out,) = out
     if isinstance(out, np.ndarray):
-        return _into_numpy(node, out, function)
+        return _into_numpy(node, out, function, casting)
     if not isinstance(out, Array):
         raise DTypeError(f"{function}: out must be a weft Array, not {type(out).__name__}")
     if out.shape != node.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {node.shape}")
-    out[...] = wrap(into(node, out.node.dtype, function))
+    out[...] = wrap(into(node, out.node.dtype, function, casting))
     return out
 
 
-def into(node: Node, have: Format, function: str) -> Node:
-    """A result in the dtype of ``out``, which must be of its kind."""
-    if not same_kind(node.dtype, have):
+def into(node: Node, have: Format, function: str, casting: str = "same_kind") -> Node:
+    """A result in the dtype of ``out``, where ``casting`` allows that."""
+    if not may_cast(node.dtype, have, casting, function):
+        rule = "" if casting == "same_kind" else f" by casting={casting!r}"
         raise DTypeError(
-            f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}; cast with .astype first"
+            f"{function}: out has dtype {have}, which cannot hold a result of {node.dtype}{rule}; cast with .astype first"
         )
     return cast(node, have)
 
@@ -336,14 +351,14 @@ def widened(form: Format, out: Any) -> Format:
     return there if form.alone and there in INEXACT else promote(form, there)
 
 
-def _into_numpy(node: Node, out: np.ndarray, function: str) -> Any:
+def _into_numpy(node: Node, out: np.ndarray, function: str, casting: str) -> Any:
     """The result computed, and written into an array of NumPy's."""
     refuse_subclass(out)
     found = wrap(node).numpy()
     if out.shape != found.shape:
         raise ShapeError(f"{function}: out has shape {out.shape}, but the result has shape {found.shape}")
     try:
-        np.copyto(out, found, casting="same_kind")
+        np.copyto(out, found, casting=casting)  # type: ignore[arg-type]
     except TypeError:
         raise DTypeError(f"{function}: out has dtype {out.dtype}, which cannot hold a result of {found.dtype}") from None
     return out

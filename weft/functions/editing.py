@@ -31,7 +31,7 @@ from weft.functions.common import (
     shape_tuple,
 )
 from weft.functions.joining import concat
-from weft.indexing import bounded, refuse_at_once
+from weft.indexing import bounded, fitted, refuse_at_once
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Array:
@@ -152,22 +152,22 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
     axis = axis_index(axis, len(value.shape), "insert")
     extent, shape = value.shape[axis], value.shape
     at = _positions("insert", obj, axis, extent, extent)
-    at = np.where(at < 0, at + extent, at)
-    given = held(values, value.dtype, "insert", "values")
-    if at.size == 1:  # as many as there are values along the axis
-        if not at.ndim and len(given.shape) < len(shape) and given.shape:  # a scalar place: values lie across the axis
-            given = reshaped(given, (*given.shape[: len(given.shape) - (len(shape) - 1 - axis)], 1,
-                                     *given.shape[len(given.shape) - (len(shape) - 1 - axis):]))
+    if at.ndim > 1:
+        raise ShapeError(f"insert: obj has shape {at.shape}; a number or one dimension is needed")
+    given, count = held(values, value.dtype, "insert", "values"), at.size
+    if count == 1:  # as many are inserted as there are values along the axis
         given = reshaped(given, (1,) * (len(shape) - len(given.shape)) + given.shape)
+        if not at.ndim:  # NumPy takes the first axis of values for the one along which a number of a place inserts
+            given = permuted(given, (*range(1, axis + 1), 0, *range(axis + 1, len(given.shape))))
         count = given.shape[axis]
-        at = np.full(count, int(at.reshape(-1)[0]))
-    else:
-        count = at.size
+        at = np.full(count, at.item())
     wide = (*shape[:axis], count, *shape[axis + 1 :])
-    if broadcast_shapes("insert", given.shape, wide) != wide:
-        raise ShapeError(f"insert: values have shape {given.shape}, but the inserted slices have shape {wide}")
+    try:
+        given = fitted(given, wide)
+    except ShapeError:
+        raise ShapeError(f"insert: values have shape {given.shape}, but the inserted slices have shape {wide}") from None
     order = np.insert(np.arange(extent), at, np.arange(extent, extent + count))
-    return _taken(op("concat", value, broadcast(given, wide), axis=axis), order, axis)
+    return _taken(op("concat", value, given, axis=axis), order, axis)
 
 
 def resize(a: Any, new_shape: Any) -> Array:
@@ -440,7 +440,7 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     a : Array
         Written to.
     ind : array of integers
-        Negative ones count from the end.
+        Negative ones count from the end. Bools are 0 and 1, as in NumPy; ``a[mask] = v`` takes masks.
     v : array or number
     mode : "raise", "clip" or "wrap"
         As in :func:`take`.
@@ -459,7 +459,7 @@ def put(a: Array, ind: Any, v: Any, mode: str = "raise") -> None:
     [9, 1, 2, 9]
     """
     value = _target("put", a, "a").node
-    index = integer_node(ind, "put", "ind")
+    index = integer_node(ind, "put", "ind", bools=True)
     given = held(v, value.dtype, "put", "v")
     if not index.size or not given.size:
         return

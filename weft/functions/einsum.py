@@ -11,12 +11,14 @@ from weft.array import Array
 from weft.convert import array_operands
 from weft.errors import DTypeError, ShapeError, short
 from weft.formats import BOOL, INT64
-from weft.functions.common import Node, cast, finish, op, permuted, reshaped
+from weft.functions.common import Node, cast, finish, may_cast, node, op, permuted, refuse_promotion, reshaped
 from weft.graph.primitives.precision import asked
-from weft.spelling import layout, read_integers
+from weft.spelling import layout, read_integers, spelled
 
 
-def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: Any = "K") -> Array:
+def einsum(
+    *args: Any, out: Array | None = None, dtype: Any = None, casting: str = "safe", optimize: Any = "auto", order: Any = "K",
+) -> Array:
     """Sums of products in index notation.
 
     Parameters
@@ -25,6 +27,10 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: 
         Subscripts such as ``"ij,jk->ik"`` and the operands, whose dtypes are promoted; ``...`` broadcasts, a letter twice in
         one operand is a diagonal. The form ``einsum(x, [0, 1], y, [1, 2], [0, 2])`` is taken too.
     out : Array, optional
+    dtype : dtype, optional
+        What the operands are cast to.
+    casting : "no", "equiv", "safe", "same_kind" or "unsafe"
+        What ``dtype`` may make of the operands, and ``out`` of the result.
     optimize : str, bool or path
         How the order is chosen: a name that ``opt_einsum`` knows, one with the most elements that a result between may have
         (``("greedy", 1000)``), or the path that :func:`einsum_path` gives.
@@ -39,7 +45,8 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: 
     Raises
     ------
     ShapeError, DTypeError, ValueError
-        Operands that do not fit the subscripts, or a path that does not fit the operands; no path; an unknown name.
+        Operands that do not fit the subscripts, or ``dtype``; another ``casting``; a path that does not fit the operands; no
+        path; an unknown name.
 
     Examples
     --------
@@ -49,7 +56,8 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: 
     """
     if order != "K":
         layout(order, "einsum")
-    terms, result, nodes = _parsed(args)
+    refuse_promotion("einsum", casting, *args)
+    terms, result, nodes = _parsed(args, dtype, casting)
     truth = nodes[0].dtype == BOOL
     if truth:
         nodes = [cast(n, INT64) for n in nodes]
@@ -72,20 +80,31 @@ def einsum(*args: Any, out: Array | None = None, optimize: Any = "auto", order: 
     shape = tuple(sizes[c] for c in result)
     if value.shape != shape:
         value = op("broadcast_to", value, shape=shape)
-    return finish(cast(value, BOOL) if truth else value, out, "einsum")
+    return finish(cast(value, BOOL) if truth else value, out, "einsum", casting)
 
 
-def _parsed(args: tuple[Any, ...]) -> tuple[list[str], str, list[Node]]:
+def _cast(xs: Sequence[Any], dtype: Any, casting: str) -> list[Node]:
+    """The operands in one dtype, the given one or that which they have together."""
+    if dtype is None:
+        return list(array_operands(*xs))
+    wanted, found = spelled(dtype), [node(x, "einsum", "operands") for x in xs]
+    for k, n in enumerate(found):
+        if not may_cast(n.dtype, wanted, casting, "einsum"):
+            raise DTypeError(f"einsum: operand {k} is {n.dtype}, not cast to {wanted} by casting={casting!r}; use 'unsafe'")
+    return [cast(n, wanted) for n in found]
+
+
+def _parsed(args: tuple[Any, ...], dtype: Any = None, casting: str = "safe") -> tuple[list[str], str, list[Node]]:
     from opt_einsum.parser import parse_einsum_input
 
     if len(args) < 2:
         raise ShapeError("einsum: subscripts and at least one array are needed")
     if isinstance(args[0], str):
-        nodes = list(array_operands(*args[1:]))
+        nodes = _cast(args[1:], dtype, casting)
         given: list[Any] = [args[0], *(n.shape for n in nodes)]
     else:
         pairs = len(args) // 2
-        nodes = list(array_operands(*args[: 2 * pairs : 2]))
+        nodes = _cast(args[: 2 * pairs : 2], dtype, casting)
         given = [x for k, n in enumerate(nodes) for x in (n.shape, args[2 * k + 1])]
         given += args[2 * pairs :]
     try:

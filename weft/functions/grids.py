@@ -36,7 +36,7 @@ def indices(dimensions: Any, dtype: Any = None, sparse: bool = False) -> Any:
 
     Parameters
     ----------
-    dimensions : tuple of int
+    dimensions : int, or iterable of int
         The shape of the grid.
     dtype : dtype, optional
         int64 by default.
@@ -368,7 +368,7 @@ def _order(function: str, shape: Any, order: str) -> tuple[tuple[int, ...], list
 
 def _places(function: str, argument: str, given: Any, size: int, axis: int, mode: str) -> Any:
     """Indices from 0 to ``size - 1``; here negative ones do not count from the end."""
-    index = integer_node(given, function, argument)
+    index = integer_node(given, function, argument, bools=True)
     if mode != "raise":
         return wrap(cast(bounded(function, given, index, size, axis, mode), INT64))
     if isinstance(given, Array) and (index.value is None or LOCAL.trace is not None):  # its numbers are told when they are read

@@ -81,9 +81,16 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Array | None = None
 
 
 def _along(
-    function: str, value: Node, given: Any, index: Node, axis: int, mode: str,
-) -> tuple[list[Node], tuple[int, ...]]:
-    """One index array an axis: ``index`` along ``axis``, each place's own number along the others."""
+    function: str, value: Node, given: Any, axis: int | None, mode: str,
+) -> tuple[Node, list[Node], tuple[int, ...]]:
+    """The array, flat where ``axis`` is None; one index array an axis: ``given`` along ``axis``, each place's own number along
+    the others; and the shape that these have together."""
+    index = integer_node(given, function)
+    if axis is None:
+        if len(index.shape) != 1:
+            raise ShapeError(f"{function}: indices have shape {index.shape}; with axis=None they need one dimension")
+        value, axis = reshaped(value, (value.size,)), 0
+    axis = axis_index(axis, len(value.shape), function)
     if len(index.shape) != len(value.shape):
         raise ShapeError(f"{function}: indices {index.shape} must have as many dimensions as arr {value.shape}")
     others = (tuple(1 if a == axis else n for a, n in enumerate(x.shape)) for x in (value, index))
@@ -97,7 +104,7 @@ def _along(
             continue
         own = op("iota", shape=tuple(n if b == a else 1 for b, n in enumerate(value.shape)), dtype=INT64, axis=a)
         places.append(own)
-    return places, tuple(shape)
+    return value, places, tuple(shape)
 
 
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "raise") -> Array:
@@ -131,17 +138,11 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str = "
     >>> wf.take_along_axis(arr, wf.argsort(arr, axis=1), axis=1).tolist()
     [[1, 2, 3], [4, 5, 6]]
     """
-    value, index = node(arr, "take_along_axis", "arr"), integer_node(indices, "take_along_axis")
-    if axis is None:
-        if len(index.shape) != 1:
-            raise ShapeError(f"take_along_axis: indices have shape {index.shape}; with axis=None they need one dimension")
-        value, axis = reshaped(value, (value.size,)), 0
-    axis = axis_index(axis, len(value.shape), "take_along_axis")
-    places, _ = _along("take_along_axis", value, indices, index, axis, mode)
+    value, places, _ = _along("take_along_axis", node(arr, "take_along_axis", "arr"), indices, axis, mode)
     return wrap(op("gather", value, *places, axes=tuple(range(len(value.shape)))))
 
 
-def put_along_axis(arr: Array, indices: Any, values: Any, axis: int = -1, mode: str = "raise") -> None:
+def put_along_axis(arr: Array, indices: Any, values: Any, axis: int | None = -1, mode: str = "raise") -> None:
     """Write ``values`` into ``arr`` where :func:`take_along_axis` would read.
 
     Parameters
@@ -152,7 +153,8 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int = -1, mode: 
         As many dimensions as ``arr``; of repeated places the last counts.
     values : array or number
         Broadcasts to the shape of ``indices``.
-    axis : int
+    axis : int, optional
+        None: of the flattened array; the indices have one dimension then.
     mode : as in :func:`take`
 
     Raises
@@ -170,12 +172,11 @@ def put_along_axis(arr: Array, indices: Any, values: Any, axis: int = -1, mode: 
     """
     if not isinstance(arr, Array):
         raise DTypeError(f"put_along_axis: arr must be a weft Array, not {type(arr).__name__}: it is written to")
-    value, index = arr.node, integer_node(indices, "put_along_axis")
-    axis = axis_index(axis, len(value.shape), "put_along_axis")
-    places, shape = _along("put_along_axis", value, indices, index, axis, mode)
+    value, places, shape = _along("put_along_axis", arr.node, indices, axis, mode)
     given = broadcast(held(values, value.dtype, "put_along_axis", "values"), shape)
     refuse_at_once(places)
-    arr[...] = wrap(op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set"))
+    found = op("scatter", value, given, *places, axes=tuple(range(len(shape))), mode="set")
+    arr[...] = wrap(reshaped(found, arr.shape))
 
 
 def gather(x: Any, *indices: Any, axes: Any = None, mode: str = "raise") -> Array:

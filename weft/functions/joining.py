@@ -33,7 +33,11 @@ from weft.spelling import spelled, to_tuple
 MAX_PARTS = 1 << 20  # more parts than this, and than the axis has elements, are refused: most of them would be empty
 
 
-def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind") -> tuple[Node, ...]:
+def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_kind", out: Any = None) -> tuple[Node, ...]:
+    if out is not None:
+        if dtype is not None:
+            raise TypeError(f"{function}: out has a dtype of its own; give out or dtype, not both")
+        dtype = getattr(out, "dtype", None)
     if isinstance(arrays, Array):
         arrays = list(arrays)
     if not isinstance(arrays, (tuple, list, np.ndarray)):
@@ -64,7 +68,7 @@ def concat(
     out : Array, optional
     dtype : dtype, optional
     casting : str
-        What ``dtype`` may make of the arrays: "no", "equiv", "safe", "same_kind" or "unsafe".
+        What ``dtype``, or that of ``out``, may make of the arrays: "no", "equiv", "safe", "same_kind" or "unsafe".
 
     Returns
     -------
@@ -84,7 +88,7 @@ def concat(
     """
     if out is None and dtype is None and (found := by_numpy(np.concatenate, arrays, axis=axis)) is not None:
         return found
-    nodes = _nodes(arrays, "concat", dtype, casting)
+    nodes = _nodes(arrays, "concat", dtype, casting, out)
     if axis is None:
         nodes, axis = tuple(reshaped(n, (n.size,)) for n in nodes), 0
     axis = axis_index(axis, len(nodes[0].shape), "concat")
@@ -126,7 +130,7 @@ def stack(
     """
     if out is None and dtype is None and (found := by_numpy(np.stack, arrays, axis=axis)) is not None:
         return found
-    nodes = _nodes(arrays, "stack", dtype, casting)
+    nodes = _nodes(arrays, "stack", dtype, casting, out)
     shape = nodes[0].shape
     for k, n in enumerate(nodes):
         if n.shape != shape:
@@ -213,6 +217,8 @@ def _parts(function: str, x: Any, sections: Any, axis: int, even: bool) -> list[
         count = whole(sections, function, "indices_or_sections")
         if count < 1:
             raise ShapeError(f"{function}: sections={count} must be at least 1")
+        if count >= 1 << 31:
+            raise MemoryError(f"{function}: a list of {count:,} arrays does not fit into memory")
         if even and extent % count:
             raise ShapeError(f"{function}: {count} equal parts do not divide axis {axis} of {value.shape}; use wf.array_split")
         if count > max(extent, MAX_PARTS):
@@ -310,7 +316,7 @@ def tile(A: Any, reps: Any) -> Array:
     Parameters
     ----------
     A : array
-    reps : int or tuple of int
+    reps : int, or iterable of int
         How often along each axis, counted from the last; more of them than axes make new axes in front.
 
     Returns

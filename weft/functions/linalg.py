@@ -31,6 +31,7 @@ from weft.functions.diagonals import diag, line_of, sum_of
 from weft.functions.einsum import einsum
 from weft.functions.known import by_numpy
 from weft.functions.norms import matrix_norm, norm, vector_norm
+from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
 from weft.indexing import as_ints
 from weft.spelling import layout, to_tuple
@@ -394,3 +395,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
     [5]
     """
     return wrap(sum_of("trace", x, offset, -2, -1, dtype))
+
+
+for _function in (matmul, vecdot):
+    describe(_function, _function.__name__)

@@ -26,6 +26,7 @@ from weft.functions.common import (
 from weft.functions.joining import concat
 from weft.functions.known import at_hand
 from weft.functions.linalg import matmul
+from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
 from weft.spelling import layout
 
@@ -196,3 +197,7 @@ def _vecmat(a: Node, b: Node) -> Node:
         raise ShapeError(f"vecmat: shapes {a.shape} and {b.shape} do not fit: (..., M) and (..., M, N) are needed")
     found = matmul(wrap(op("reshape", conjugated(a), shape=(*a.shape[:-1], 1, a.shape[-1]))), wrap(b))
     return found.reshape((*found.shape[:-2], found.shape[-1])).node
+
+
+for _function in (matvec, vecmat):
+    describe(_function, _function.__name__)

@@ -2,27 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from weft.array import Array, wrap
+from weft.array import Array, own, wrap
 from weft.assigned import stored
 from weft.cell import LOCAL
 from weft.convert import number_node, numpy_node, warn_of_overflow
 from weft.errors import ShapeError
-from weft.formats import BOOL, FLOAT64, INEXACT, INTEGERS
+from weft.formats import BOOL, FLOAT64, INEXACT, INT64, INTEGERS
 from weft.functions.averages import mean
-from weft.functions.common import Node, broadcast, cast, held, node, op, permuted, reduced, reshaped, sliced, whole
+from weft.functions.common import (
+    Node,
+    axis_index,
+    broadcast,
+    cast,
+    held,
+    node,
+    op,
+    permuted,
+    reduced,
+    reshaped,
+    sliced,
+    whole,
+)
+from weft.functions.manipulation import moveaxis
 from weft.functions.quantiles import median
 
 _REPEATING = ("edge", "reflect", "symmetric", "wrap")
 _SUMMING = ("maximum", "mean", "median", "minimum")
 MODES = ("constant", "empty", "linear_ramp", *_REPEATING, *_SUMMING)
+_DEFAULTS = {"constant_values": 0, "end_values": 0, "stat_length": None, "reflect_type": "even"}
+_OPTIONS = {
+    "constant": ("constant_values",), "linear_ramp": ("end_values",), **dict.fromkeys(_SUMMING, ("stat_length",)),
+    "reflect": ("reflect_type",), "symmetric": ("reflect_type",),
+}
 
 
 def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
+    if isinstance(given, dict):
+        rows_of = {axis_index(axis, ndim, "pad", "pad_width"): width for axis, width in given.items()}
+        given = [rows_of.get(axis, (0, 0)) for axis in range(ndim)]
+        given = [row if isinstance(row, (tuple, list)) else (row, row) for row in given]
     if isinstance(given, (Array, np.ndarray, range)):
         given = given.tolist() if not isinstance(given, range) else list(given)
     rows: Sequence[Any]
@@ -40,21 +63,27 @@ def _widths(given: Any, ndim: int) -> list[tuple[int, int]]:
 
 
 def pad(
-    array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, *, end_values: Any = 0, stat_length: Any = None,
+    array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", constant_values: Any = 0, *, end_values: Any = 0,
+    stat_length: Any = None, reflect_type: str = "even", **kwargs: Any,
 ) -> Array:
     """More elements before and after, along each axis.
 
     Parameters
     ----------
     array : array
-    pad_width : int, (before, after), or one such pair an axis
-    mode : str
+    pad_width : int, (before, after), one such pair an axis, or a dict from axes to these
+    mode : str or function
         "constant"; what is there repeated: "edge", "reflect", "symmetric", "wrap"; what sums it up: "maximum", "mean", "median",
-        "minimum"; "linear_ramp", from the edge to ``end_values``; "empty": zeros.
+        "minimum"; "linear_ramp", from the edge to ``end_values``; "empty": zeros. A function is called as ``mode(vector,
+        (before, after), axis, kwargs)`` for each vector along each axis, padded with zeros, and writes into it.
     constant_values, end_values : number, (before, after), or one such pair an axis
-        An Array without dimensions may be a constant, too.
+        0 by default. An Array without dimensions may be a constant, too.
     stat_length : int, (before, after), or one such pair an axis, optional
         How many elements from the edge on are summed up; None: all of them.
+    reflect_type : "even" or "odd"
+        Of "reflect" and "symmetric"; "odd" takes what is reflected from twice the edge.
+    kwargs : any
+        For a function.
 
     Returns
     -------
@@ -63,7 +92,7 @@ def pad(
     Raises
     ------
     ShapeError, ValueError
-        Widths that do not fit, or nothing to repeat; another ``mode``.
+        Widths that do not fit; nothing to repeat; another ``mode`` or ``reflect_type``; an argument that is not for this mode.
 
     Examples
     --------
@@ -76,14 +105,23 @@ def pad(
     value = node(array, "pad", "array")
     ndim = len(value.shape)
     widths = _widths(pad_width, ndim)
+    options = (constant_values, end_values, stat_length, reflect_type)
+    given = {name: x for (name, default), x in zip(_DEFAULTS.items(), options, strict=True) if x is not default}
+    if callable(mode):
+        return _by_function(value, widths, mode, given | kwargs)
+    if mode not in MODES:
+        raise ValueError(f"pad: mode={mode!r} must be a function or one of {', '.join(map(repr, MODES))}")
+    for name in [*kwargs, *given]:
+        if name not in _OPTIONS.get(mode, ()):
+            raise ValueError(f"pad: mode={mode!r} takes no argument {name!r}")
+    if reflect_type not in ("even", "odd"):
+        raise ValueError(f"pad: reflect_type={reflect_type!r} must be 'even' or 'odd'")
     if mode == "empty":
         return wrap(_constant(value, widths, 0))
     if mode == "constant" and not isinstance(constant_values, tuple | list | np.ndarray):
         return wrap(_constant(value, widths, constant_values))
-    if mode not in MODES:
-        raise ValueError(f"pad: mode={mode!r} must be one of {', '.join(map(repr, MODES))}")
     if mode in _REPEATING:
-        return wrap(_repeated(value, widths, mode))
+        return wrap((_reflected_oddly if reflect_type == "odd" else _repeated)(value, widths, mode))
     if mode == "constant":
         for axis, (pair, fills) in enumerate(zip(widths, _pairs("constant_values", constant_values, ndim), strict=True)):
             for width, fill, first in zip(pair, fills, (True, False), strict=True):
@@ -126,6 +164,50 @@ def _repeated(value: Node, widths: list[tuple[int, int]], mode: str) -> Node:
         got = op("gather", value, numpy_node(place), axes=(axis,))
         value = permuted(got, (*range(1, axis + 1), 0, *range(axis + 1, len(got.shape))))
     return value
+
+
+def _reflected_oddly(value: Node, widths: list[tuple[int, int]], mode: str) -> Node:
+    """Reflect at the edges, and take what is reflected from twice the edge. Where a side is longer than the array, what has
+    been made is reflected again, in whole periods, as NumPy does."""
+    edge = int(mode == "symmetric")  # the edge itself is reflected, too
+    for axis, (low, high) in enumerate(widths):
+        extent = value.shape[axis]
+        if not (low or high):
+            continue
+        if extent < 2:
+            value = _repeated(value, [(low, high) if a == axis else (0, 0) for a in range(len(widths))], "edge")
+            continue
+        period = extent if edge else extent - 1
+        while low or high:
+            have = value.shape[axis] - (1 - edge)
+            whole_periods = have // period * period
+            for first, count in ((True, min(whole_periods, low)), (False, min(whole_periods, high))):
+                if count:
+                    value = _with_odd_reflection(value, axis, first, count, edge)
+            low, high = low - min(whole_periods, low), high - min(whole_periods, high)
+    return value
+
+
+def _with_odd_reflection(value: Node, axis: int, first: bool, count: int, edge: int) -> Node:
+    """``value`` with ``count`` elements more at one end: twice the edge minus what is reflected there."""
+    last = count - edge if first else value.shape[axis] - 2 + edge  # the element that comes first, read backwards
+    begin, step = ([x if a == axis else other for a in range(len(value.shape))] for x, other in ((last, 0), (-1, 1)))
+    shape = tuple([count if a == axis else n for a, n in enumerate(value.shape)])
+    part = op("slice", value, start=tuple(begin), step=tuple(step), shape=shape)
+    within = INT64 if value.dtype is BOOL else value.dtype
+    twice = op("multiply", cast(_edge(value, axis, first), within), number_node(2, within))
+    new = cast(op("subtract", twice, cast(part, within)), value.dtype)
+    return op("concat", *((new, value) if first else (value, new)), axis=axis)
+
+
+def _by_function(value: Node, widths: list[tuple[int, int]], write: Callable[..., Any], kwargs: dict[str, Any]) -> Array:
+    """Each vector along each axis, padded with zeros, as a function leaves it."""
+    padded = own(_constant(value, widths, 0))
+    for axis in range(padded.ndim):
+        lines = moveaxis(padded, axis, -1)
+        for place in np.ndindex(lines.shape[:-1]):
+            write(lines[(*place, ...)], widths[axis], axis, kwargs)
+    return padded
 
 
 def _edge(value: Node, axis: int, first: bool, count: int = 1) -> Node:

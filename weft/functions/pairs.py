@@ -12,6 +12,7 @@ from weft.formats import BOOL, COMPLEX, FLOATS, INT32, of_elements
 from weft.functions.choosing import where as choose
 from weft.functions.common import Node, cast, finish, into, may_cast, node, number, op
 from weft.functions.elementwise import copysign, floor_divide, isinf, logical_and, remainder, signbit, trunc
+from weft.functions.ufunc import describe
 from weft.functions.unbound import unbound
 from weft.spelling import layout, spelled
 
@@ -249,3 +250,7 @@ def isposinf(x: Any, out: Array | None = None) -> Array:
     [False, True]
     """
     return _infinite("isposinf", x, False, out)
+
+
+for _function in (divmod, modf, frexp):
+    describe(_function, _function.__name__)

@@ -113,13 +113,7 @@ class poly1d:  # noqa: N801  NumPy's name
     coef = coefficients = c
 
     def __call__(self, val: Any) -> Any:
-        return polyval(self.coeffs, val) if not isinstance(val, poly1d) else self._in(val)
-
-    def _in(self, inner: poly1d) -> poly1d:
-        found = poly1d(0)
-        for k in range(self.coeffs.size):
-            found = found * inner + poly1d(self.coeffs[k])
-        return found
+        return polyval(self.coeffs, val)
 
     def deriv(self, m: int = 1) -> poly1d:
         """The derivative, ``m`` times."""

@@ -34,10 +34,16 @@ MAX_INTEGRALS = 1000  # NumPy's polyint calls itself once for each, and its recu
 
 def _line(function: str, x: Any, argument: str = "p") -> Node:
     """Coefficients as a vector; one number is a constant polynomial."""
-    value = node(x, function, argument)
+    value = node(getattr(x, "coeffs", x), function, argument)
     if len(value.shape) > 1:
         raise ShapeError(f"{function}: {argument} has shape {value.shape}; a vector of coefficients is needed")
     return value if value.shape else reshaped(value, (1,))
+
+
+def _as_given(found: Array, *operands: Any) -> Any:
+    """Return coefficients as a ``poly1d`` if one of the operands is one, else as an array."""
+    kind = next((type(x) for x in operands if hasattr(x, "coeffs")), None)
+    return found if kind is None else kind(found)
 
 
 def _wide(x: np.ndarray) -> np.ndarray:
@@ -45,18 +51,18 @@ def _wide(x: np.ndarray) -> np.ndarray:
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
 
 
-def polyval(p: Any, x: Any) -> Array:
+def polyval(p: Any, x: Any) -> Any:
     """A polynomial at the places ``x``, by Horner's rule.
 
     Parameters
     ----------
-    p : (N,) array
+    p : (N,) array or poly1d
         The highest power first.
-    x : array
+    x : array or poly1d
 
     Returns
     -------
-    Array of the shape of ``x``
+    Array of the shape of ``x``; of a poly1d the polynomial of polynomials
 
     Raises
     ------
@@ -69,6 +75,11 @@ def polyval(p: Any, x: Any) -> Array:
     >>> wf.polyval([3, 0, 1], wf.array([2, 5])).tolist()
     [13, 76]
     """
+    if hasattr(x, "coeffs"):
+        found = x * 0
+        for k in range(_line("polyval", p).size):
+            found = found * x + wrap(_line("polyval", p))[k]
+        return found
     p, x = map(wrap, exact_operands(p, x))
     if not _line("polyval", p).size:
         return wrap(op("multiply", node(x, "polyval"), number(0, node(x, "polyval").dtype)))
@@ -88,16 +99,16 @@ def _sides(function: str, a: Any, b: Any) -> tuple[Node, Node]:
     return first, second
 
 
-def polyadd(a1: Any, a2: Any) -> Array:
+def polyadd(a1: Any, a2: Any) -> Any:
     """The sum of two polynomials.
 
     Parameters
     ----------
-    a1, a2 : (N,) array
+    a1, a2 : (N,) array or poly1d
 
     Returns
     -------
-    Array with one dimension
+    Array with one dimension, or poly1d where an operand is one
 
     Raises
     ------
@@ -110,19 +121,19 @@ def polyadd(a1: Any, a2: Any) -> Array:
     >>> wf.polyadd([1, 2], [9, 5, 4]).tolist()
     [9, 6, 6]
     """
-    return wrap(op("add", *_sides("polyadd", a1, a2)))
+    return _as_given(wrap(op("add", *_sides("polyadd", a1, a2))), a1, a2)
 
 
-def polysub(a1: Any, a2: Any) -> Array:
+def polysub(a1: Any, a2: Any) -> Any:
     """The difference of two polynomials.
 
     Parameters
     ----------
-    a1, a2 : (N,) array
+    a1, a2 : (N,) array or poly1d
 
     Returns
     -------
-    Array with one dimension
+    Array with one dimension, or poly1d where an operand is one
 
     Raises
     ------
@@ -135,19 +146,19 @@ def polysub(a1: Any, a2: Any) -> Array:
     >>> wf.polysub([2, 10, 2], [3, 10, 4]).tolist()
     [-1, 0, -2]
     """
-    return wrap(op("subtract", *_sides("polysub", a1, a2)))
+    return _as_given(wrap(op("subtract", *_sides("polysub", a1, a2))), a1, a2)
 
 
-def polymul(a1: Any, a2: Any) -> Array:
+def polymul(a1: Any, a2: Any) -> Any:
     """The product of two polynomials. Leading zeros are left out: they are looked at, and stay inside of traced functions.
 
     Parameters
     ----------
-    a1, a2 : (N,) array
+    a1, a2 : (N,) array or poly1d
 
     Returns
     -------
-    Array with one dimension
+    Array with one dimension, or poly1d where an operand is one
 
     Raises
     ------
@@ -160,8 +171,8 @@ def polymul(a1: Any, a2: Any) -> Array:
     >>> wf.polymul([1, 2, 3], [9, 5, 1]).tolist()
     [9, 23, 38, 17, 3]
     """
-    a1, a2 = exact_operands(a1, a2)
-    return convolve(_led("polymul", a1, "a1"), _led("polymul", a2, "a2"))
+    x, y = exact_operands(a1, a2)
+    return _as_given(convolve(_led("polymul", x, "a1"), _led("polymul", y, "a2")), a1, a2)
 
 
 def _led(function: str, x: Any, argument: str) -> Array:
@@ -176,16 +187,16 @@ def _led(function: str, x: Any, argument: str) -> Array:
     return line[int(first[0]) if first.size else known.size - 1:]
 
 
-def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
+def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     """The quotient and the rest of two polynomials; computes at once, since leading zeros of the rest are left out.
 
     Parameters
     ----------
-    u, v : (N,) array
+    u, v : (N,) array or poly1d
 
     Returns
     -------
-    two Arrays with one dimension
+    two Arrays with one dimension, or poly1d where an operand is one
 
     Raises
     ------
@@ -198,11 +209,12 @@ def polydiv(u: Any, v: Any) -> tuple[Array, Array]:
     >>> [x.tolist() for x in wf.polydiv([3.0, 5.0, 2.0], [2.0, 1.0])]
     [[1.5, 1.75], [0.25]]
     """
-    u, v = exact_operands(u, v)
-    over, under = operands(wrap(_line("polydiv", u, "u")), wrap(_line("polydiv", v, "v")))
+    above, below = exact_operands(u, v)
+    over, under = operands(wrap(_line("polydiv", above, "u")), wrap(_line("polydiv", below, "v")))
     dtype = floating(over).dtype
     found = np.polydiv(*(_wide(wrap(n).numpy()) for n in (over, under)))
-    return of_numpy(found[0], dtype), of_numpy(found[1], dtype)
+    quotient, rest = (_as_given(of_numpy(x, dtype), u, v) for x in found)
+    return quotient, rest
 
 
 def _times(function: str, m: Any) -> int:
@@ -212,17 +224,17 @@ def _times(function: str, m: Any) -> int:
     return count
 
 
-def polyder(p: Any, m: int = 1) -> Array:
+def polyder(p: Any, m: int = 1) -> Any:
     """The derivative of a polynomial, ``m`` times over.
 
     Parameters
     ----------
-    p : (N,) array
+    p : (N,) array or poly1d
     m : int
 
     Returns
     -------
-    Array with one dimension, ``m`` shorter
+    Array with one dimension, ``m`` shorter, or poly1d of a poly1d
 
     Raises
     ------
@@ -239,22 +251,22 @@ def polyder(p: Any, m: int = 1) -> Array:
     for _ in range(min(_times("polyder", m), line.size)):  # then nothing is left
         powers = np.arange(line.size - 1, 0, -1)
         line = line[:-1] * (powers if DEFAULT.wide or line.dtype.kind in "biu" else powers.astype(line.dtype))
-    return line
+    return _as_given(line, p)
 
 
-def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """The integral of a polynomial, ``m`` times over.
 
     Parameters
     ----------
-    p : (N,) array
+    p : (N,) array or poly1d
     m : int
     k : number or (m,) array, optional
         The constants, in the order in which they are used; zero by default.
 
     Returns
     -------
-    Array of floats with one dimension, ``m`` longer
+    Array of floats with one dimension, ``m`` longer, or poly1d of a poly1d
 
     Raises
     ------
@@ -282,7 +294,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
         line = line / (powers if DEFAULT.wide else powers.astype(line.dtype))
         kept = complexed(line.node.dtype) if isinstance(c, complex) else line.node.dtype
         line = concat([line, wrap(number(c, kept)).reshape(1)])
-    return line
+    return _as_given(line, p)
 
 
 def poly(seq_of_zeros: Any) -> Array:

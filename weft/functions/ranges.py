@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, wrap
-from weft.convert import common, number_node, operands
-from weft.errors import DTypeError, ShapeError
+from weft.convert import common, number_node
+from weft.errors import DTypeError, ShapeError, short
 from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, Format, complexed, promote, weak
 from weft.functions.common import (
     NUMBERS,
@@ -24,6 +24,7 @@ from weft.functions.common import (
     op,
     permuted,
     reshaped,
+    seen,
     whole,
 )
 from weft.functions.complexes import imag, iscomplexobj, real
@@ -34,8 +35,10 @@ from weft.spelling import liked, spelled
 
 
 @unbound
-def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None) -> Array:
-    """Numbers from ``start`` (0 where it is the only one given) up to and without ``stop``.
+def arange(
+    start: Any = None, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None,
+) -> Array:
+    """Numbers from ``start`` up to and without ``stop``. A single number is ``stop``, and ``start`` is 0.
 
     Parameters
     ----------
@@ -65,21 +68,29 @@ def arange(start: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *,
     if device is not None:
         return made_on("arange", device, arange, start, stop, step, dtype)
     if stop is None:
-        start, stop = 0, start
-    for x in (start, stop, step):
-        if isinstance(x, (Array, np.ndarray)) and x.size != 1:
-            raise DTypeError(f"arange: start, stop and step must be numbers, not an array of shape {x.shape}")
-    given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
-    if not all(type(x) in NUMBERS for x in given):
-        raise DTypeError(f"arange: start, stop and step must be numbers, not {start!r}, {stop!r}, {step!r}")
-    first, last, by = given
+        start, stop = None, start
+    start, step = 0 if start is None else start, 1 if step is None else step
+    first, last, by = start, stop, step
+    integers = type(first) is type(last) is type(by) is int
+    if not integers:
+        for x in (start, stop, step):
+            if isinstance(x, (Array, np.ndarray)) and x.size != 1:
+                raise DTypeError(f"arange: start, stop and step must be numbers, not an array of shape {x.shape}")
+        given = [x.item() if isinstance(x, (Array, np.generic, np.ndarray)) else asked(x) for x in (start, stop, step)]
+        if not all(type(x) in NUMBERS for x in given):
+            raise DTypeError(f"arange: start, stop and step must be numbers, not {start!r}, {stop!r}, {step!r}")
+        first, last, by = given
+        if not all(map(math.isfinite, given)):
+            raise ValueError(f"arange: start={first}, stop={last} and step={by} must be finite")
+        integers = all(type(x) is not float for x in given)
     if by == 0:
         raise ValueError("arange: step must not be 0")
-    if not all(map(math.isfinite, given)):
-        raise ValueError(f"arange: start={first}, stop={last} and step={by} must be finite")
-    integers = all(type(x) is not float for x in given)
     count = max(0, -((first - last) // by) if integers else math.ceil((last - first) / by))
     wanted = (INT64 if integers else DEFAULT.real) if dtype is None else spelled(dtype)
+    if not wanted.narrow and (integers or wanted in FLOATS):
+        found = made((count,), wanted, lambda line: np.copyto(line, np.arange(count) * by + first, casting="unsafe"))
+        if found is not None:
+            return wrap(found)
     if first == 0 and by == 1:
         return wrap(cast(op("iota", shape=(count,), dtype=INT64, axis=0), wanted))
     within = INT64 if integers else FLOAT64
@@ -135,15 +146,16 @@ def linspace(
     gaps = count - 1 if endpoint else count
     shapes = [np.shape(x) for x in (start, stop)]
     if shapes == [(), ()]:
+        axis_index(axis, 1, "linspace")
         wanted = _between(start, stop) if dtype is None else spelled(dtype)
         first, last = float(start), float(stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         values = _line(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
     else:
-        a, b = operands(*(float(x) if type(x) in (int, bool) else x for x in (start, stop)))  # int8 holds no 300
-        wanted = (a.dtype if a.dtype in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
-        a, b = cast(a, FLOAT64), cast(b, FLOAT64)
+        have = common((start, stop), promote, weak)[1]
+        wanted = (have if have in FLOATS else DEFAULT.real) if dtype is None else spelled(dtype)
+        a, b = (held(x, FLOAT64, "linspace", name) for x, name in ((start, "start"), (stop, "stop")))
         shape = broadcast_shapes("linspace", a.shape, b.shape)
         low, high = (reshaped(broadcast(n, shape), (1, *shape)) for n in (a, b))
         wide = op("divide", op("subtract", high, low), number_node(float(max(gaps, 1)), FLOAT64))
@@ -163,13 +175,14 @@ def linspace(
 def _line(first: float, last: float, by: float, count: int, closed: bool) -> Node:
     """Numbers at equal distances in float64; closed: ends at ``last``."""
 
-    def known() -> np.ndarray:
-        line = np.arange(count) * by + first
+    def fill(line: np.ndarray) -> None:
+        with np.errstate(all="ignore"):
+            np.multiply(np.arange(count), by, line)
+            line += first
         if closed:
             line[-1] = last
-        return line
 
-    found = made((count,), FLOAT64, known)
+    found = made((count,), FLOAT64, fill)
     if found is not None:
         return found
     place = op("iota", shape=(count,), dtype=FLOAT64, axis=0)
@@ -184,11 +197,11 @@ def _complex(*given: Any) -> bool:
     return any(isinstance(x, complex) or (type(x) not in NUMBERS and iscomplexobj(x)) for x in given)
 
 
-def _between(start: Any, stop: Any) -> Format:
-    """What lies between ends that are no arrays, or complex: the default; where that is float64, what both have together."""
+def _between(*given: Any) -> Format:
+    """What lies between ends that are no arrays, or complex: the default; where that is float64, what all have together."""
     if not DEFAULT.wide:
-        return FLOAT64 if _wide(start, stop) else DEFAULT.real
-    have = common((start, stop), promote, weak)[1]
+        return FLOAT64 if _wide(*given) else DEFAULT.real
+    have = common(given, promote, weak)[1]
     return have if have in INEXACT else DEFAULT.real
 
 
@@ -220,7 +233,8 @@ def logspace(
     start, stop : number or array
         The exponents.
     num, endpoint, dtype, axis : as in :func:`linspace`
-    base : number
+    base : number or array
+        An array broadcasts with ``start`` and ``stop``.
 
     Returns
     -------
@@ -238,9 +252,16 @@ def logspace(
     [1.0, 10.0, 100.0]
     """
     within = COMPLEX128 if _complex(start, stop, base) else FLOAT64
-    exponents = linspace(start, stop, num, endpoint, False, within, axis)
-    found = op("pow", cast(node(base, "logspace", "base"), within), exponents.node)
-    return _rounded(found, (start, stop), _between(start, stop).numpy if dtype is None and DEFAULT.wide else dtype)
+    first, last, root = start, stop, held(base, within, "logspace", "base")
+    if root.shape:  # its axes are those of start and stop, beside the one along which the numbers run
+        nodes = [held(x, within, "logspace", name) for x, name in ((start, "start"), (stop, "stop"))]
+        ndim = len(broadcast_shapes("logspace", *(n.shape for n in nodes), root.shape))
+        first, last, wide = (wrap(reshaped(n, (1,) * (ndim - len(n.shape)) + n.shape)) for n in (*nodes, root))
+        axis = axis_index(axis, ndim + 1, "logspace")
+        root = reshaped(wide.node, (*wide.shape[:axis], 1, *wide.shape[axis:]))
+    exponents = linspace(first, last, num, endpoint, False, within, axis)
+    found = op("pow", root, exponents.node)
+    return _rounded(found, (start, stop, base), _between(start, stop, base).numpy if dtype is None and DEFAULT.wide else dtype)
 
 
 def _rounded(found: Node, given: Any, dtype: Any) -> Array:
@@ -276,12 +297,13 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     """
     within = COMPLEX128 if _complex(start, stop) or (dtype is not None and spelled(dtype) in COMPLEX) else FLOAT64
     low, high = (held(x, within, "geomspace", name) for x, name in ((start, "start"), (stop, "stop")))
-    if any(type(x) in (*NUMBERS, complex) and x == 0 for x in (start, stop)):
-        raise ValueError(f"geomspace: start={start!r} and stop={stop!r} must not be zero")
+    for name, x in (("start", low), ("stop", high)):
+        known = seen(x, "geomspace", name)
+        if known is not None and not known.all():
+            raise ValueError(f"geomspace: {name} must not be zero, but is {short(start if x is low else stop)}")
     sign = op("sign", low)  # the logarithms of complex numbers are those of the angles from the first on
-    first, last = (wrap(op("log", op("divide", n, sign))) for n in (low, high))
-    even = linspace(first, last, num, endpoint, False, within, 0).node
-    found = op("multiply", op("exp", even), sign)
+    first, last = (wrap(op("log10", op("divide", n, sign))) for n in (low, high))
+    found = op("multiply", logspace(first, last, num, endpoint, 10.0, within).node, sign)
     count = found.shape[0]
     place = reshaped(op("iota", shape=(count,), dtype=INT64, axis=0), (count,) + (1,) * (len(found.shape) - 1))
     found = op("where", op("equal", place, number_node(0, INT64)), low, found)

@@ -12,7 +12,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import operands
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, INT64
+from weft.formats import BOOL
 from weft.functions.choosing import where
 from weft.functions.common import (
     arrays,
@@ -159,8 +159,7 @@ def choose(a: Any, choices: Any, out: Array | None = None, mode: str = "raise") 
     >>> wf.choose(wf.array([1, 0, 1]), [[1, 2, 3], [10, 20, 30]]).tolist()
     [10, 2, 30]
     """
-    index = node(a, "choose", "a")
-    index = cast(index, INT64) if index.dtype is BOOL else integer_node(a, "choose", "a")
+    index = integer_node(a, "choose", "a", bools=True)
     values = operands(*list(choices)) if len(choices) else ()
     if not values:
         raise ShapeError("choose: there is no choice")

@@ -120,22 +120,16 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
 # ---- windows
 
-def _window(name: str, M: float, shape: Formula) -> Array:  # noqa: N803  NumPy's name
-    count = float(one_number(M, name, "M"))
-    if count < 1:
-        return wrap(cast(node(np.zeros(0), "window"), DEFAULT.real))
-    if count == 1:
-        return wrap(cast(node(np.ones(1), "window"), DEFAULT.real))
-    with said_by(name):
-        return wrap(cast(node(shape(np.arange(1.0 - count, count, 2), count), "window"), DEFAULT.real))
+def _window(name: str, M: Any, *more: float) -> Array:  # noqa: N803  NumPy's name
+    """Return NumPy's window in the default dtype."""
+    size = float(one_number(M, name, "M"))
+    with said_by(name), np.errstate(all="ignore"):
+        return wrap(cast(node(getattr(np, name)(size, *more), name), DEFAULT.real))
 
 
-Formula = Callable[[np.ndarray, float], np.ndarray]
-
-
-def _makes(about: str, example: str, shows: str, formula: Formula, name: str) -> Callable[..., Array]:
+def _makes(about: str, example: str, shows: str, name: str) -> Callable[..., Array]:
     def function(M: float) -> Array:  # noqa: N803
-        return _window(name, M, formula)
+        return _window(name, M)
 
     named(function, name)
     function.__doc__ = f"""{about}
@@ -152,7 +146,7 @@ def _makes(about: str, example: str, shows: str, formula: Formula, name: str) ->
     Raises
     ------
     DTypeError, ValueError
-        ``M`` is no real number, or is NaN.
+        ``M`` is no real number, or is infinite or NaN.
 
     Examples
     --------
@@ -163,21 +157,11 @@ def _makes(about: str, example: str, shows: str, formula: Formula, name: str) ->
     return function
 
 
-bartlett = _makes(
-    "A triangular window, zero at its ends.", "wf.bartlett(5).tolist()", "[0.0, 0.5, 1.0, 0.5, 0.0]",
-    lambda n, m: np.where(n <= 0, 1 + n / (m - 1), 1 - n / (m - 1)), "bartlett",
-)
-hanning = _makes(
-    "A window of a raised cosine, zero at its ends.", "wf.hanning(3).tolist()", "[0.0, 1.0, 0.0]",
-    lambda n, m: 0.5 + 0.5 * np.cos(math.pi * n / (m - 1)), "hanning",
-)
-hamming = _makes(
-    "A window of a raised cosine, 0.08 at its ends.", "wf.hamming(3).tolist()[1]", "1.0",
-    lambda n, m: 0.54 + 0.46 * np.cos(math.pi * n / (m - 1)), "hamming",
-)
+bartlett = _makes("A triangular window, zero at its ends.", "wf.bartlett(5).tolist()", "[0.0, 0.5, 1.0, 0.5, 0.0]", "bartlett")
+hanning = _makes("A window of a raised cosine, zero at its ends.", "wf.hanning(3).tolist()", "[0.0, 1.0, 0.0]", "hanning")
+hamming = _makes("A window of a raised cosine, 0.08 at its ends.", "wf.hamming(3).tolist()[1]", "1.0", "hamming")
 blackman = _makes(
-    "A window of three cosines, nearly zero at its ends.", "round(wf.blackman(3).tolist()[1], 6)", "1.0",
-    lambda n, m: 0.42 + 0.5 * np.cos(math.pi * n / (m - 1)) + 0.08 * np.cos(2 * math.pi * n / (m - 1)), "blackman",
+    "A window of three cosines, nearly zero at its ends.", "round(wf.blackman(3).tolist()[1], 6)", "1.0", "blackman",
 )
 
 
@@ -198,7 +182,7 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     Raises
     ------
     DTypeError, ValueError
-        ``M`` is no real number, or is NaN.
+        ``M`` is no real number, or is infinite or NaN.
 
     Examples
     --------
@@ -206,8 +190,7 @@ def kaiser(M: float, beta: float) -> Array:  # noqa: N803
     >>> wf.kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    steep = float(one_number(beta, "kaiser", "beta"))
-    return _window("kaiser", M, lambda n, m: np.i0(steep * np.sqrt(np.maximum(1 - (n / (m - 1)) ** 2, 0))) / np.i0(steep))
+    return _window("kaiser", M, float(one_number(beta, "kaiser", "beta")))
 
 
 # ---- functions of signals

@@ -199,8 +199,8 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     a : (M, N)
     b : (M,) or (M, K)
     rcond : float, optional
-        Singular values below so many times the largest count as 0; by default max(M, N) times the distance of 1 to the next
-        number.
+        Singular values of at most so many times the largest count as 0; by default max(M, N) times the distance of 1 to the next
+        number. As in NumPy, half this distance stands for what is not between 0 and 1, such as -1.
 
     Returns
     -------
@@ -232,7 +232,9 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LstsqResult:
     columns = reshaped(right, (m, 1)) if len(right.shape) == 1 else right
     u, s, vh = unpacked(op("svd", left, full=False), *svd_parts(left.shape, False))
     real = op("real", s) if s.dtype is not s.dtype.part else s
-    least = number(_least(left) if rcond is None or rcond < 0 else rcond, real.dtype)
+    if rcond is not None and not 0 < rcond < 1:
+        rcond = 2.0 ** -(real.dtype.mantissa + 1)  # what LAPACK takes instead: half the distance of 1 to the next number
+    least = number(_least(left) if rcond is None else rcond, real.dtype)
     top = part(real, 0, 0, 1) if real.size else real
     counts = op("greater", real, op("multiply", top, least)) if real.size else op("greater", real, real)
     safe = op("where", counts, s, number(1, s.dtype))

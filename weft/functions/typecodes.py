@@ -13,7 +13,7 @@ from weft.errors import DTypeError, said_by
 from weft.formats import COMPLEX as PAIRS
 from weft.formats import DEFAULT, FLOATS, INEXACT, promote
 from weft.functions.common import node, several
-from weft.spelling import of_any_order, spelled
+from weft.spelling import format_of, spelled
 
 _LETTERS = "bBhHiIlLqQnNpPefdFD?"  # of the dtypes that weft has
 False_, True_ = np.False_, np.True_
@@ -91,7 +91,7 @@ def mintypecode(typechars: Any, typeset: Any = "GDFgdf", default: str = "d") -> 
 
 def _letter(given: Any) -> str:
     try:
-        return of_any_order(getattr(given, "dtype", given)).numpy.char
+        return format_of(given).numpy.char
     except DTypeError:
         raise DTypeError(f"mintypecode: typechars holds {given!r}, which is no letter, no dtype and no array") from None
 

@@ -7,7 +7,6 @@ matter how operands are grouped, other folds are done by halves and running ones
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from weft.array import Array, Scalar, wrap
 from weft.array.meaning import Operation
 from weft.convert import exact_operands, in_dtype
 from weft.errors import DTypeError, ShapeError
-from weft.formats import BOOL, FLOAT32, FLOAT64, INEXACT, summed, weak
+from weft.formats import BOOL, COMPLEX, FLOAT32, FLOAT64, INEXACT, summed, weak
 from weft.functions.common import (
     CASTINGS,
     NUMBERS,
@@ -29,6 +28,7 @@ from weft.functions.common import (
     cast,
     finish,
     held,
+    integer_node,
     into,
     looked,
     may_cast,
@@ -36,6 +36,7 @@ from weft.functions.common import (
     number,
     of_numpy,
     op,
+    refuse_promotion,
     reshaped,
     sliced,
     widened,
@@ -51,6 +52,7 @@ _MONOIDS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "min", "logical_or": "max",
 }
 _PYTHON = (bool, int, float, complex)
+_FOREIGN = frozenset("gGOMmqQ")  # letters of dtypes that weft has not, or that it has under another letter, as int64 is "l"
 _FLOATING = ("logaddexp", "logaddexp2", "hypot")
 _IDENTITY: dict[str, Any] = {
     "add": 0, "multiply": 1, "logical_and": True, "logical_or": False, "logical_xor": False, "bitwise_and": -1, "bitwise_or": 0,
@@ -63,7 +65,11 @@ class Ufunc(Protocol):
 
     nin: int
     nout: int
+    nargs: int
+    ntypes: int
+    types: list[str]
     identity: Any
+    signature: str | None
     reduce: Callable[..., Array]
     accumulate: Callable[..., Array]
     reduceat: Callable[..., Array]
@@ -76,10 +82,21 @@ class Ufunc(Protocol):
     ) -> Array: ...
 
 
+def describe(function: Any, name: str, arity: int = 0) -> None:
+    """Give a function the attributes of NumPy's ufunc ``name`` that say what it takes; of its types those that weft has."""
+    numpys: Any = getattr(np, name, None)
+    numpys = numpys if isinstance(numpys, np.ufunc) else None
+    function.nin, function.nout = (arity, 1) if numpys is None else (numpys.nin, numpys.nout)
+    function.nargs = function.nin + function.nout
+    function.types = [] if numpys is None else [types for types in numpys.types if _FOREIGN.isdisjoint(types)]
+    function.ntypes = len(function.types)
+    function.signature = None if numpys is None else numpys.signature
+    function.identity = None if numpys is None else numpys.identity
+
+
 def equip(function: Any, operation: Operation) -> None:
     """Give a function of elements what ufuncs have."""
-    function.nin, function.nout, function.nargs = operation.arity, 1, operation.arity + 1
-    function.identity = _IDENTITY.get(operation.name)
+    describe(function, operation.ufunc, operation.arity)
     function.at = partial(at, operation)
     if operation.arity == 2:
         function.outer = partial(outer, as_method(function))
@@ -100,6 +117,7 @@ def asked(ask: Callable[..., Array], xs: tuple[Any, ...], out: Any) -> Array:
 
 def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any, where: Any, dtype: Any, casting: str) -> Array:
     """A call with ``where=`` or ``dtype=``."""
+    refuse_promotion(name, casting, *xs)
     if where is not True and name == "pow" and isinstance(xs[1], Array | np.ndarray):  # negative powers that are left out pass
         power = node(xs[1], name)
         mask = cast(node(where, name, "where"), BOOL)
@@ -109,22 +127,21 @@ def special(ask: Callable[..., Array], name: str, xs: tuple[Any, ...], out: Any,
         given = [  # Python's numbers have no dtype of their own
             in_dtype(x, wanted) if type(x) in _PYTHON and weak(type(x), wanted) is wanted else node(x, name) for x in xs
         ]
-        known = wanted is not BOOL and all(may_cast(n.dtype, wanted, casting, name) for n in given)
-        found = ask(*(wrap(cast(n, wanted)) for n in given)) if known else ask(*xs)  # comparisons, and sizes of complex numbers
+        lost = [n for n in given if not may_cast(n.dtype, wanted, casting, name)]
+        sizes = wanted not in COMPLEX and all(n.dtype in COMPLEX for n in lost)  # of complex numbers
+        have = " and ".join(n.dtype.name for n in given)
+        if lost and not sizes and wanted is not BOOL:
+            raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {have}; cast them, or use casting='unsafe'")
+        found = ask(*xs) if lost or wanted is BOOL else ask(*(wrap(cast(n, wanted)) for n in given))  # BOOL: comparisons
         if found.node.dtype is not wanted:
-            have = " and ".join(n.dtype.name for n in given)
-            if not known and wanted is not BOOL:
-                raise DTypeError(f"{name}: dtype={wanted} cannot hold operands of {have}; cast them, or use casting='unsafe'")
             raise DTypeError(f"{name}: dtype={wanted} is not what it makes of {have}: {found.node.dtype}; cast the result")
     else:
         found = asked(ask, xs, out)
-    if casting == "unsafe" and isinstance(out, Array):
-        found = wrap(cast(found.node, out.node.dtype))
     if where is True:
-        return finish(found.node, out, name)
+        return finish(found.node, out, name, casting)
     mask = cast(node(where, name, "where"), BOOL)
     old = number(0, found.node.dtype) if out is None else node(out, name, "out")
-    chosen = op("where", mask, into(found.node, old.dtype, name) if out is not None else found.node, old)
+    chosen = op("where", mask, into(found.node, old.dtype, name, casting) if out is not None else found.node, old)
     return finish(chosen, out, name)
 
 
@@ -253,7 +270,7 @@ def reduceat(operation: Operation, array: Any, indices: Any, /, axis: int = 0, d
     name = f"{operation.name}.reduceat"
     value = _with_axes(_line(operation, array, dtype, out), name)
     axis = axis_index(axis, len(value.shape), name)
-    starts = [operator.index(i) for i in np.asarray(wrap(node(indices, name, "indices")).numpy()).reshape(-1)]
+    starts = wrap(integer_node(indices, name, "indices", bools=True)).numpy().reshape(-1).tolist()
     extent = value.shape[axis]
     for i in starts:
         if not 0 <= i < extent:

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array
+from weft.dtypes import result_type
+from weft.errors import DTypeError
 from weft.functions.broadcasting import broadcast_to
 from weft.functions.common import arrays, broadcast_shapes, of_numpy, shape_tuple
+from weft.functions.creation import zeros
+from weft.spelling import spelled
 
 _FLAGS = ("multi_index", "c_index", "refs_ok", "zerosize_ok", "external_loop", "buffered", "copy_if_overlap", "common_dtype")
 
@@ -24,17 +28,20 @@ class nditer:  # noqa: N801  NumPy's name
     Parameters
     ----------
     op : array, or sequence of arrays
+        For each None an array of the common shape and dtype is made; ``operands`` has it.
     flags : sequence of str
         "multi_index" and "c_index" keep the place; "external_loop" is not offered, the others change nothing.
     op_flags : any
         Does nothing: arrays of weft may be written to.
+    op_dtypes : dtype, or sequence of dtypes and None, optional
+        Of the arrays that are made. Arrays that are given have their own: nothing is cast.
     order : "C" or "K"
         Row by row.
 
     Raises
     ------
-    ValueError, ShapeError
-        Another flag or order; shapes that do not broadcast.
+    ValueError, ShapeError, DTypeError
+        Another flag or order; only None; shapes that do not broadcast; another dtype for an array that is given.
 
     Examples
     --------
@@ -46,14 +53,14 @@ class nditer:  # noqa: N801  NumPy's name
     [[0, 2], [4, 6]]
     """
 
-    def __init__(self, op: Any, flags: Any = (), op_flags: Any = None, order: str = "K") -> None:
+    def __init__(self, op: Any, flags: Any = (), op_flags: Any = None, op_dtypes: Any = None, order: str = "K") -> None:
         unknown = [f for f in flags or () if f not in _FLAGS or f == "external_loop"]
         if unknown:
             raise ValueError(f"nditer: the flag {unknown[0]!r} is not offered; known are {', '.join(map(repr, _FLAGS))}")
         if order not in ("C", "K"):
             raise ValueError(f"nditer: order={order!r} must be 'C' or 'K': arrays of weft lie row by row")
         given = list(op) if isinstance(op, tuple | list) else [op]
-        found = [arrays("nditer", op=x)[0] for x in given]
+        found = _operands(given, op_dtypes)
         self.shape = broadcast_shapes("nditer", *(x.shape for x in found))
         self.operands = tuple(found)
         self._lines = [x if x.shape == self.shape else broadcast_to(x, self.shape) for x in found]
@@ -123,6 +130,24 @@ class nditer:  # noqa: N801  NumPy's name
 
     def __exit__(self, *error: Any) -> None:
         self.close()
+
+
+def _operands(given: list[Any], op_dtypes: Any) -> list[Array]:
+    """The arrays to walk over; those for None are made."""
+    there = {k: arrays("nditer", op=x)[0] for k, x in enumerate(given) if x is not None}
+    if not there:
+        raise DTypeError("nditer: op[0] is None; an array beside it is needed, whose shape the new one gets")
+    wanted = list(op_dtypes) if isinstance(op_dtypes, tuple | list) else [op_dtypes] * len(given)
+    if len(wanted) != len(given):
+        raise ValueError(f"nditer: op_dtypes has {len(wanted)} dtypes for {len(given)} arrays")
+    for k, x in there.items():
+        if wanted[k] is not None and spelled(wanted[k]) is not x.node.dtype:
+            raise DTypeError(f"nditer: op_dtypes[{k}] is {wanted[k]}, op[{k}] has dtype {x.dtype}: cast it with .astype first")
+    if len(there) == len(given):
+        return [*there.values()]
+    shape = broadcast_shapes("nditer", *(x.shape for x in there.values()))
+    common = result_type(*there.values())
+    return [there[k] if k in there else zeros(shape, wanted[k] or common) for k in range(len(given))]
 
 
 def _element(x: Array, place: tuple[int, ...]) -> Array:
