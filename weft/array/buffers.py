@@ -1,11 +1,16 @@
-"""The buffer protocol of Arrays before Python 3.12, which has ``__buffer__`` for it: a function in the slots of the classes.
+"""The buffer protocol of Arrays before Python 3.12, which has ``__buffer__`` for it: C functions in the slots of the classes.
 
-A function that Python code answers cannot leave an exception behind: where ``_exported`` refuses, Python says SystemError.
+The function that exports is Python code behind ctypes, which cannot leave an exception behind. So the slot gets a few machine
+instructions that call it, and raise what it has kept. Where a system or a processor does not run them the slot gets the
+function itself: what ``_exported`` refuses is a SystemError there.
 """
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import platform
+import struct
 import sys
 from typing import Any
 
@@ -14,6 +19,14 @@ _get_buffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p,
     ("PyObject_GetBuffer", ctypes.pythonapi)
 )
 _GetBuffer = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
+_ReleaseBuffer = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_kept = (ctypes.c_void_p * 3)()  # type, value and traceback of the exception to be raised; each is owned
+# export(x, view, flags); where that is not 0: PyErr_Restore(*_kept), and -1. {}: the addresses of export, _kept, PyErr_Restore
+_CODE = {
+    "x86_64": "4883ec08 48b8{} ffd0 85c0 7426 48b8{} 488b38 488b7008 488b5010 48b8{} ffd0 b8ffffffff 4883c408 c3",
+    "aarch64": "fd7bbfa9 69010058 20013fd6 e0000034 49010058 200540a9 220940f9 29010058 20013fd6 00008012 fd7bc1a8 c0035fd6"
+               "{}{}{}",
+}
 
 
 @_GetBuffer
@@ -21,13 +34,48 @@ def _export(x: Any, view: int, flags: int) -> int:
     """``bf_getbuffer``: what the content's NumPy array answers. Python calls it, so nothing may be raised here."""
     try:
         return _get_buffer(x._exported(flags), view, flags)
-    except BaseException:
+    except BaseException as error:
         ctypes.c_void_p.from_address(view + ctypes.sizeof(ctypes.c_void_p)).value = None  # Py_buffer.obj: nothing was exported
+        for k, part in enumerate((type(error), error, error.__traceback__) if _RAISES else ()):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
+            _kept[k] = id(part)
         return -1
+
+
+@_ReleaseBuffer
+def _release(x: int, view: int) -> None:
+    """``bf_releasebuffer``: never called, since a view belongs to NumPy's array. ``numpy.frombuffer`` asks through a memoryview
+    where a class has one, and else for bytes in the way that ``_exported`` refuses."""
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def _raising() -> int | None:
+    """The address of the instructions; None where they cannot run."""
+    text = _CODE.get(platform.machine(), "") if sys.platform == "linux" else ""
+    addresses = _address(_export), ctypes.addressof(_kept), _address(ctypes.pythonapi.PyErr_Restore)
+    code = bytes.fromhex(text.format(*[struct.pack("<Q", address).hex() for address in addresses]))
+    try:
+        memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.write(code)
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        executable = ctypes.CDLL(None).mprotect(
+            ctypes.c_void_p(start), ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ | mmap.PROT_EXEC,
+        ) == 0
+    except (OSError, AttributeError, ValueError):
+        return None
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # never unmapped
+    return start if code and executable else None
 
 
 def install(*classes: type) -> None:
     """Classes that have ``_exported`` export buffers; classes made from them later inherit that."""
     for kind in classes if sys.version_info < (3, 12) else ():
         slots = ctypes.c_size_t.from_address(id(kind) + _AS_BUFFER).value
-        ctypes.c_void_p.from_address(slots).value = ctypes.cast(_export, ctypes.c_void_p).value
+        ctypes.c_void_p.from_address(slots).value = _RAISES or _address(_export)
+        ctypes.c_void_p.from_address(slots + ctypes.sizeof(ctypes.c_void_p)).value = _address(_release)
+
+
+_RAISES = _raising() if sys.version_info < (3, 12) else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-_SHORT = {
-    "C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned", "contiguous": "c_contiguous",
-    "fortran": "f_contiguous",
+_SHORT = {  # NumPy's other names, in brackets alone
+    "C": "c_contiguous", "F": "f_contiguous", "O": "owndata", "W": "writeable", "A": "aligned", "B": "behaved", "CA": "carray",
+    "FA": "farray", "X": "writebackifcopy",
 }
 
 
@@ -24,12 +24,15 @@ class Flags:
     def __init__(self, array: Any, rows: bool, columns: bool, owns: bool) -> None:
         object.__setattr__(self, "_array", array)
         object.__setattr__(self, "_told", {
-            "aligned": True, "c_contiguous": rows, "f_contiguous": columns, "fnc": columns and not rows, "owndata": owns,
+            "aligned": True, "c_contiguous": rows, "contiguous": rows, "f_contiguous": columns, "fortran": columns,
+            "fnc": columns and not rows, "forc": rows or columns, "owndata": owns, "writebackifcopy": False,
         })
 
     def __getattr__(self, name: str) -> bool:
         if name == "writeable":
             return not (self._array.is_value or self._array.read_only)
+        if name in ("behaved", "carray", "farray"):
+            return self.writeable and (name == "behaved" or self._told["c_contiguous" if name == "carray" else "fnc"])
         try:
             return self._told[name]
         except KeyError:

@@ -42,6 +42,10 @@ class Looks(Cell):
         """
         return looking.look(self.node)
 
+    def to_numpy(self, dtype: Any = None, copy: bool = False) -> np.ndarray:
+        """As :meth:`numpy`, by the name that matplotlib and pandas ask for; in ``dtype``, and a copy, where that is asked for."""
+        return self.__array__(dtype, copy or None)
+
     def item(self, *index: int) -> Any:
         """The one element (or the one at ``index``) as a Python number."""
         if not index:
@@ -109,6 +113,10 @@ class Looks(Cell):
         """What ``memoryview(x)`` sees, read-only."""
         found: Any = self._exported(flags)
         return memoryview(found)
+
+    def __release_buffer__(self, view: memoryview) -> None:
+        """End an export. ``numpy.frombuffer`` asks through a memoryview where a class has this."""
+        view.release()
 
     def _exported(self, flags: int) -> np.ndarray:
         """What others see of the memory; ml_dtypes' formats, which the buffer protocol lacks, are seen as bytes alone.
