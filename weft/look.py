@@ -21,6 +21,7 @@ from weft.graph.loops import SCAN, every
 from weft.graph.node import Graph, Node, topological
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.common import zero_vjp
+from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import MAY_FAIL, SCALAR, is_placeholder
 
 
@@ -87,14 +88,22 @@ def _compute(order: Sequence[Node], wanted: Sequence[Node]) -> None:
     """Run a graph and give its ``wanted`` nodes, and those that are held, their values."""
     asked = set(wanted)
     leaves, outputs = [], []
+    sources: dict[Node, None] = {}
     for node in order:
         if node.value is not None:
             leaves.append(node)
         elif is_placeholder(node):
             _awaited(node)
             leaves.append(node)
-        elif node in asked or held.holds(node):
+        elif node in asked:
             outputs.append(node)
+        elif held.holds(node):
+            source = repeated(node)  # a broadcast costs nothing to read again, and may be larger than memory
+            if source is None:
+                outputs.append(node)
+            else:
+                sources[source] = None
+    outputs += [n for n in sources if n.value is None and n.op.kind != "leaf" and n not in outputs]
     buffers = unseen.run(Graph(leaves, outputs, order), [n.value for n in leaves])
     for node, value in zip(outputs, buffers, strict=True):
         node.value = value

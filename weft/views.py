@@ -22,6 +22,7 @@ from weft.formats import COMPLEX, INT64, Format
 from weft.given import Given, Slot
 from weft.graph.node import Node, Shape
 from weft.graph.origin import user_frame
+from weft.graph.primitives.shape import repeated
 from weft.graph.primitives.table import SCALAR, TABLE, constant, input_leaf
 from weft.look import look, materialise
 
@@ -32,6 +33,7 @@ IMAG: Path = (("imag", {}),)
 NONE: Path = (("none", {}),)  # the imaginary part of real numbers: zeros, which cannot be written to
 _RUN_TIME = frozenset((Given, Slot))  # what a slice may begin at beside ints
 _OTHER = frozenset(("real", "imag", "none", "view"))  # steps to another dtype, or to what is not there
+_REPEATED = 256 << 20  # bytes: a larger broadcast is not stored because a part of it is read
 
 
 def follow(node: Node, path: Path) -> Node:
@@ -95,7 +97,7 @@ def dtype_behind(dtype: Format, path: Path) -> Format:
 def _part(node: Node, path: Path) -> bool:
     """Whether a little of a large pending array is shown: loops read it part by part, and what is small should not wait."""
     name, params = path[-1]
-    if any([step in _OTHER for step, _ in path]):
+    if any([step in _OTHER for step, _ in path]) or (node.nbytes > _REPEATED and repeated(node) is not None):
         return False
     size = node.size if name == "permute" else prod(params["shape"])
     return 8 * size <= node.size and size * node.dtype.bytes <= LOCAL.at_once < node.nbytes
@@ -371,10 +373,12 @@ def shown(memory: np.ndarray, path: Path) -> np.ndarray | None:
             if "bool" in (params["have"].kind, params["dtype"].kind):
                 return None  # the byte of a bool is 0 or 1, whoever writes it
             memory = memory.view(params["dtype"].numpy)
-        elif not memory.flags.c_contiguous and strides_for(memory.strides, memory.shape, params["shape"]) is None:
-            return None
         else:
-            memory = memory.reshape(params["shape"])
+            shape = params["shape"]
+            if not memory.flags.c_contiguous and [n for n in shape if n != 1] != [n for n in memory.shape if n != 1]:
+                if strides_for(memory.strides, memory.shape, shape) is None:
+                    return None
+            memory = memory.reshape(shape)
     return memory
 
 

@@ -291,3 +291,11 @@ CONCAT = _entry("concat", _concat_rule, lambda *xs, axis: np.concatenate(xs, axi
 IOTA = _entry("iota", _iota_rule, _iota, zero_vjp, _iota_batch, draw.iota, draw.iota_errors, at=read.iota)
 _entry("slice_set", _slice_set_rule, _slice_set, _slice_set_vjp, _slice_set_batch, draw.slice_set, draw.slice_set_errors, "write",
        at=read.slice_set)
+_PARTS = frozenset(("slice", "permute"))  # of a view, to be read in its place
+
+
+def repeated(node: Node) -> Node | None:
+    """Return the operand of a pending broadcast that ``node`` is, or is a slice or a permutation of; None of another node."""
+    while node.value is None and node.op.name in _PARTS:
+        (node,) = node.inputs
+    return node.inputs[0] if node.value is None and node.op is BROADCAST else None
