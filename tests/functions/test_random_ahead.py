@@ -15,7 +15,7 @@ from weft.cell import LOCAL
 from weft.formats import DEFAULT
 from weft.functions import random_distributions as distributions
 from weft.functions.random_state import _STATE
-from weft.functions.random_stream import AHEAD
+from weft.functions.random_stream import AHEAD, FEW
 
 ROWS = np.arange(12).reshape(4, 3)
 MANY = {"a": 2.0, "shape": 2.0, "left": 0.0, "mode": 0.5, "right": 1.0, "p": 0.3, "mean": 1.5, "scale": 2.0}
@@ -30,7 +30,11 @@ DRAWS: list[Callable[[Any], Any]] = [  # of a generator, or of wf.random
     lambda r: r.integers(2**40, size=3), lambda r: r.random(2, dtype=wf.float64), lambda r: r.random(5000),
     lambda r: r.choice(3, p=[0.2, 0.3, 0.5]), lambda r: r.choice(30), lambda r: r.choice(ROWS, axis=1),
     lambda r: r.choice(ROWS, 2, axis=0), lambda r: r.choice(5, (2, 2), p=np.ones(5)), lambda r: r.choice(9, 4, replace=False),
-    lambda r: r.permutation(10), lambda r: r.permutation(ROWS), lambda r: r.normal(np.zeros(3), 2), lambda r: r.bytes(5),
+    lambda r: r.random((3, 4)), lambda r: r.normal(size=(3, 4)), lambda r: r.normal(2.0, 3.0, size=5),
+    lambda r: r.gamma(2.0, 1, 6), lambda r: r.normal(size=FEW), lambda r: r.normal(size=FEW + 1), lambda r: r.random((2, 0, 3)),
+    lambda r: r.exponential(size=9), lambda r: r.normal(size=(1, 33), dtype=wf.float64),
+    lambda r: r.normal(size=17, dtype=wf.bfloat16), lambda r: r.permutation(10), lambda r: r.permutation(ROWS),
+    lambda r: r.normal(np.zeros(3), 2), lambda r: r.bytes(5),
 ]
 
 
@@ -98,6 +102,34 @@ def test_longer_than_what_is_ahead() -> None:
     got = [float(wf.random.random()) for _ in range(2 * AHEAD + 50)]
     wf.random.seed(3)
     assert got == [float(wf.random.random(size=1)[0]) for _ in got]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (FEW,), (1,), (5, 7)])
+def test_small_arrays_longer_than_what_is_ahead(shape: tuple[int, ...]) -> None:
+    """Drawn one after the other, with other draws between them, as one after the other by compiled programs."""
+    def some() -> list[Any]:
+        wf.random.seed(4)
+        return [bits(f()) for k in range(60) for f in (
+            lambda: wf.random.normal(size=shape), lambda: wf.random.random(),
+            lambda k=k: wf.random.random(shape if k % 5 else (2, 2)))]
+
+    got = some()
+    with compiled():
+        assert some() == got
+
+
+def test_small_arrays_take_few_operations() -> None:
+    """And have memory of their own."""
+    wf.random.seed(4)
+    first = [wf.random.normal(size=(3, 4)) for _ in range(3)]
+    before = wf.devices.counters()
+    drawn = [wf.random.normal(size=(3, 4)) for _ in range(100)]
+    after = wf.devices.counters()
+    calls = [after[k] - before[k] for k in ("sized_calls", "numpy_calls", "kernels", "compiles")]
+    assert calls[0] <= 100 + 60 and calls[1] <= 60 and calls[2:] == [0, 0]  # each adds to the position
+    first[2][...] = 0
+    drawn[0] += 1
+    assert float(abs(drawn[1]).sum()) > 0 and first[2].tolist() != drawn[0].tolist()
 
 
 def of_numbers(name: str) -> bool:

@@ -57,8 +57,8 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
-    if (size is None or type(size) is tuple and not size) and all([type(p) in _NUMBERS for p in parameters]):
-        return ()
+    if all([type(p) in _NUMBERS for p in parameters]):
+        return () if size is None else shape_tuple(size, function, "size")
     shapes = [shape_of(p, function) for p in parameters]
     shape = broadcast_shapes(function, *shapes)
     if size is None:

@@ -56,7 +56,9 @@ def plain_seed(seed: Any, function: str) -> Any:
     """The integer of what NumPy takes for a seed: None (another one each time), several integers, a SeedSequence."""
     if seed is None:
         return secrets.randbits(63)
-    if isinstance(seed, list | tuple | np.ndarray):
+    if isinstance(seed, Array) and seed.ndim:
+        seed = seed.numpy()
+    if isinstance(seed, list | tuple | range | np.ndarray):
         try:
             seed = np.random.SeedSequence(seed)
         except TypeError:
@@ -255,10 +257,10 @@ def drawn(formula: Formula, key: Any, function: str, shape: Shape, dtype: Format
     kind : by what a formula with parameters is known; None: by nothing
     """
     stream = _STATE if key is None else key
-    if not shape and kind is not None and isinstance(stream, Stream):
-        one = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype))
-        if one is not None:
-            return one
+    if kind is not None and isinstance(stream, Stream):
+        few = stream.next((kind or formula, dtype), lambda words, shape: formula(words, shape, dtype), shape)
+        if few is not None:
+            return few
     return wrap(formula(words_of(key, function), shape, dtype))
 
 

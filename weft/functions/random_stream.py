@@ -1,12 +1,13 @@
-"""A sequence of random words that goes on, and draws of one number, which are made ahead for the next positions of it.
+"""A sequence of random words that goes on, and draws of few numbers, which are made ahead for the next positions of it.
 
-A draw of one number reads the first word of each block that it takes. So the same draw at the next positions is the same formula
-over the first words of the next blocks, one array for each word that it takes: a few operations make hundreds of draws, with the
-bits that each has alone, and a draw is an element of what is there.
+A draw takes blocks of four words, as many as its numbers need, once or several times. So the numbers of draws of one kind and
+length, at whatever position they begin, are one formula over all words of the next blocks: a few operations make hundreds of
+draws, with the bits that each has alone, and a draw is a stretch of what is there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
@@ -18,9 +19,11 @@ from weft.array import Array, wrap
 from weft.cell import WRITING
 from weft.convert import numpy_node
 from weft.functions.common import Node, Shape, op
+from weft.functions.known import leaf
 
-AHEAD = 256  # positions
-MOST = 8  # words that a draw of one number takes
+AHEAD = 1024  # positions
+FEW = 128  # numbers in a draw that is made ahead
+MOST = 8 * FEW // 4  # blocks that such a draw takes: of a formula that takes words eight times
 
 Formula = Callable[[Any, Shape], Node]  # what gives words, and a shape
 
@@ -28,15 +31,16 @@ Formula = Callable[[Any, Shape], Node]  # what gives words, and a shape
 class Stream:
     """Key and base: a draw moves ``base``. What is known ahead holds while these have the nodes that it was made of."""
 
-    __slots__ = ("_base", "_key", "_made", "_place", "_words", "base", "key")
+    __slots__ = ("_base", "_key", "_made", "_met", "_place", "_words", "base", "key")
 
     def __init__(self, key: Array, base: Array) -> None:
         self.key, self.base = key, base
         self._key: Node | None = None
         self._base: Node | None = None
         self._place = AHEAD
-        self._words: Node | None = None  # the first of each block
-        self._made: dict[Hashable, tuple[Any, int]] = {}  # numbers by position, and how many blocks one takes
+        self._words: Node | None = None
+        self._made: dict[Hashable, tuple[Any, int]] = {}  # numbers, four a position, and how many blocks a draw takes
+        self._met: set[Hashable] = set()  # kinds that were drawn since the sequence began
 
     def move(self, blocks: int) -> None:
         """Go on by so many blocks, outside of traces: to be called under ``WRITING``."""
@@ -49,64 +53,79 @@ class Stream:
             self._base = self.base._node
             self._place += blocks
 
-    def next(self, kind: Hashable, formula: Formula) -> Array | None:
-        """The next draw of one number; None where it is to be drawn alone: inside of traces and the like, and where somebody
-        else has moved or begun the sequence, for he may do so each time."""
-        return self._next(kind, lambda words: _known(formula(words, (AHEAD,))))
+    def next(self, kind: Hashable, formula: Formula, shape: Shape) -> Array | None:
+        """The next draw of few numbers; None where it is to be drawn alone: inside of traces and the like, and the first time
+        since somebody else has moved or begun the sequence, for he may do so each time."""
+        count = math.prod(shape)
+        if not 0 < count <= FEW:
+            return None
+        blocks = (count + 3) // 4
+        found = self._next((kind, blocks), blocks, lambda words: _known(formula(words, (4 * AHEAD,))))
+        if found is None:
+            return None
+        (numbers, memory), place = found
+        if not shape:
+            return numbers[4 * place]
+        return wrap(leaf(memory[4 * place : 4 * place + count].reshape(shape), numbers.node.dtype))
 
     def next_word(self, formula: Formula) -> int | None:
-        """The same of an integer, as Python's."""
-        found: int | None = self._next(formula, lambda words: _listed(formula(words, (AHEAD,))))
-        return found
+        """The next draw of one integer, as Python's; None as above."""
+        found = self._next(formula, 1, lambda words: _listed(formula(words, (4 * AHEAD,))))
+        return None if found is None else found[0][found[1]]
 
-    def _next(self, kind: Hashable, make: Callable[[_First], Any]) -> Any:
+    def _next(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
+        """What was made ahead, and the position in it, from which the sequence goes on behind the draw."""
         if not small.wanted():
             return None
         with WRITING:  # no other thread gets the same words
             if self.base._node is not self._base or self.key._node is not self._key:
                 self._base, self._key, self._place = self.base._node, self.key._node, AHEAD
-                return None
+                self._met.clear()
             made = self._made.get(kind)
             if made is None or self._place + made[1] > AHEAD:
-                made = self._fill(kind, make)
+                if kind not in self._met:
+                    self._met.add(kind)
+                    return None
+                made = self._fill(kind, blocks, make)
                 if made is None:
                     return None
-            numbers, blocks = made
-            found = numbers[self._place]
-            self.move(blocks)
-            return found
+            place = self._place
+            self.move(made[1])
+            return made[0], place
 
-    def _fill(self, kind: Hashable, make: Callable[[_First], Any]) -> tuple[Any, int] | None:
+    def _fill(self, kind: Hashable, blocks: int, make: Callable[[_Ahead], Any]) -> tuple[Any, int] | None:
         if self._words is None or self._place + MOST > AHEAD:
             self._made.clear()
-            blocks = AHEAD + MOST
-            words = op("random_bits", self.key._node, self.base._node, shape=(4 * blocks,))
-            self._words, self._place = op("slice", words, start=(0,), step=(4,), shape=(blocks,)), 0
-        first = _First(self._words)
-        numbers = make(first)
+            self._words = op("random_bits", self.key._node, self.base._node, shape=(4 * (AHEAD + MOST),))
+            self._place = 0
+        words = _Ahead(self._words, blocks)
+        numbers = make(words)
         if numbers is None:
             return None
-        made = self._made[kind] = numbers, first.taken
+        made = self._made[kind] = numbers, blocks * words.taken
         return made
 
 
-class _First:
-    """The words of a draw of one number, at all positions."""
+class _Ahead:
+    """The words of draws at all positions, each of so many blocks every time that words are taken."""
 
-    def __init__(self, words: Node) -> None:
-        self.words, self.taken = words, 0
+    def __init__(self, words: Node, blocks: int) -> None:
+        self.words, self.blocks, self.taken = words, blocks, 0
 
     def take(self, shape: Shape) -> Node:
-        start, self.taken = self.taken, self.taken + 1
+        start, self.taken = 4 * self.blocks * self.taken, self.taken + 1
         return op("slice", self.words, start=(start,), step=(1,), shape=shape)
 
 
-def _known(node: Node) -> Array | None:
-    return None if node.value is None else wrap(node)
+def _known(node: Node) -> tuple[Array, np.ndarray] | None:
+    if node.value is None:
+        return None
+    found = wrap(node)
+    return found, found.numpy()
 
 
 def _listed(node: Node) -> list[int] | None:
-    return None if node.value is None else wrap(node).tolist()
+    return None if node.value is None else wrap(node).numpy()[::4].tolist()
 
 
 @lru_cache(maxsize=256)
