@@ -22,11 +22,11 @@ from weft.convert import (
     refuse_subclasses,
 )
 from weft.errors import told
-from weft.formats import BOOL, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, converted, holds
+from weft.formats import BOOL, COMPLEX, FLOAT64, FLOATS, FROM_NUMPY, INEXACT, INT64, INTEGERS, UINT64, Format, converted, holds
 from weft.given import Given, asked, fits
 from weft.graph.node import Node
 from weft.graph.primitives.table import constant
-from weft.look import one
+from weft.look import look, one
 
 
 def assigned(value: Any, dtype: Format) -> Node:
@@ -105,10 +105,22 @@ def _list_assigned(value: Any, dtype: Format) -> Node:
     if all([isinstance(x, Cell) and not getattr(x, "weak", False) for x in found]):
         nodes = [x.node for x in found]
         if all([n.dtype is nodes[0].dtype for n in nodes]):  # cast as one
-            for x in found:
-                _refuse(x, dtype)
-            return cast(joined(value, nodes, nodes[0].dtype), dtype)
+            whole = joined(value, nodes, nodes[0].dtype)
+            if not _surely_held(whole, dtype):
+                for x in found:
+                    _refuse(x, dtype)
+            return cast(whole, dtype)
     return joined(value, [stored(x, dtype) for x in found], dtype)
+
+
+def _surely_held(node: Node, dtype: Format) -> bool:
+    """Whether no number of an array is refused, by its dtype or, where they are computed, by the least and the largest."""
+    if dtype not in INTEGERS or holds(dtype, node.dtype):
+        return True
+    if node.value is None or not node.size or node.dtype in COMPLEX or LOCAL.trace is not None:
+        return False
+    content, exactly = look(node, free=True), float if node.dtype in FLOATS else int  # as NumPy's, bounds would be rounded
+    return exactly(content.min()) >= dtype.least and exactly(content.max()) <= dtype.greatest
 
 
 def _as_numpy(value: Any, dtype: Format) -> np.ndarray:

@@ -329,6 +329,11 @@ def writable(buffer: Any, shape: Shape, dtype: Format) -> np.ndarray | None:
     return None if found is None else found.writable(buffer, shape, dtype)
 
 
+def together(buffers: Sequence[Any]) -> bytes | None:
+    """The bytes of many buffers, one after the other; None where one of them is a part of another buffer."""
+    return device().together(buffers)  # type: ignore[attr-defined]
+
+
 def allocate(nbytes: int) -> Any:
     """A buffer of so many bytes, not initialised."""
     return device().allocate(nbytes)

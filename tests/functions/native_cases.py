@@ -94,15 +94,16 @@ def work_and_count() -> None:
     """AssertionError where 60,000 turns of small work hold what they do not give back."""
     small.OFTEN = 0
     x, y, out = (wf.array(content(np.random.default_rng(), (5,), "float32")) for _ in range(3))
-    s = x[1]
+    s, place = x[1], wf.int64(2)
 
     def work(n: int) -> None:
         nonlocal out
         for k in range(n):
-            _ = (x + y, x * 2.0, 1 - x, x < y, -x, x**2, x[2], float(x[1]), s + s, x + "a" if k < 0 else None)
+            _ = (x + y, x * 2.0, 1 - x, x < y, -x, x**2, x[2], float(x[1]), s + s, x[place], x + "a" if k < 0 else None)
             out += x
             out[1] = 2.5
             out[2] = s
+            out[place] = s
 
     work(2000)
     get_device().settle()  # what is compiled again loads modules

@@ -11,6 +11,7 @@ import pytest
 
 import weft as wf
 from tests.functions.cases import INTEGERS
+from weft.cell import LOCAL
 
 DTYPES = (*INTEGERS, "bool", "float16", "float32", "float64")
 LARGE = (2**31, 70_000, -300, 16_777_217, 2**53 + 1, 2**63)
@@ -155,3 +156,53 @@ def test_derivatives_go_through_lists() -> None:
         assert float(wf.grad(f)(x)) == slope
         assert float(wf.jit(wf.grad(f))(x)) == slope
     assert math.isclose(float(wf.grad(lambda s: wf.array([s, 2]) @ wf.array([s, 1.0]))(x)), 4.0)
+
+
+def of_one_dtype(rng: np.random.Generator, base: np.ndarray, ours: wf.Array) -> tuple[Any, Any]:
+    """A list of parts of an array, views and not, nested or not, sometimes with one that does not fit: NumPy's and weft's."""
+    makes = [
+        lambda a, k: a[k], lambda a, k: a[k, 1], lambda a, k: a[:, k], lambda a, k: a[k] + a[0], lambda a, k: a[k : k + 1],
+        lambda a, k: a.T[k], lambda a, k: a[0].copy(), lambda a, k: a[k].reshape(2, -1), lambda a, k: a[k, :0],
+    ]
+    make, count = makes[rng.integers(len(makes))], int(rng.integers(1, 7))
+    places = [int(rng.integers(base.shape[0])) for _ in range(count)]
+    parts = [[make(a, k) for k in places] for a in (base, ours)]
+    if rng.random() < 0.3:
+        parts = [[[p, p] for p in given] for given in parts]
+    if rng.random() < 0.1:
+        odd = base[0, :2].astype("float64") if base.dtype.kind != "c" else base[0, :2]
+        parts[0].append(odd)
+        parts[1].append(wf.array(odd))
+    return parts[0], parts[1]
+
+
+@pytest.mark.parametrize("limit", [0, 16, 128 << 10])
+def test_lists_of_parts_of_an_array(limit: int, rng: np.random.Generator, wide: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copied at once where all is small and has a value, else stacked; what is written later is not seen in them."""
+    monkeypatch.setattr(LOCAL, "at_once", limit)
+    for _ in range(60):
+        base = rng.integers(-9, 9, (4, 4)).astype(rng.choice(["int64", "float32", "bool", "complex64", "uint8"]))
+        ours = wf.array(base)
+        theirs, mine = of_one_dtype(rng, base, ours)
+        try:
+            want = np.array(theirs)
+        except ValueError:  # they do not fit
+            with pytest.raises(wf.errors.ShapeError):
+                wf.array(mine)
+            continue
+        made = wf.array(mine)
+        same(made, want, str(theirs))
+        ours[...] = 0
+        same(made, want, str(theirs))
+
+
+def test_long_lists_compile_nothing(rng: np.random.Generator) -> None:
+    base = rng.standard_normal((3000, 4)).astype("float32")
+    x = wf.array(base)
+    before = wf.devices.counters()
+    for shape, make in (((3000, 4), lambda: [x[k] for k in range(3000)]), ((3000, 2), lambda: [[r[0], r[1]] for r in x]),
+                        ((3000, 4), lambda: wf.stack([x[k] for k in range(3000)])), ((3000, 4), lambda: wf.vstack([*x])),
+                        ((12000,), lambda: wf.concatenate([*x])), ((3000, 2), lambda: [[r[0], 1.5] for r in x])):
+        assert wf.array(make()).shape == shape
+    after = wf.devices.counters()
+    assert (after["compiles"], after["cache_hits"]) == (before["compiles"], before["cache_hits"])

@@ -28,6 +28,12 @@ def test_reading_elements(dtype: str, rng) -> None:
     indices = [
         0, 4, -1, -5, 5, -6, 2**70, True, (1,), (-1,), (), (1, 2), (-3, -4), (3, 0), (1, True), 1.0, None, slice(1, 3), ..., "a",
     ]
+    for form in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool", "float32", "complex64"):
+        values = wf.array([1, 0, 3]).astype(form)
+        values.numpy()
+        indices += [values[0], values[2], (values[0], -2), (values[1], values[0]), (values[1] + values[0], 1), (1, values[:1])]
+    for wide in (wf.int8(-1), wf.uint8(255), wf.uint64(2**64 - 1), wf.int64(-5), wf.int64(-(2**63))):
+        indices += [wide, (wide,), (1, wide), (wide, wide)]
     for array in (x, grid, zero, zero[()], part):
         for index in indices:
             same(lambda a, i: a[i], array, index)

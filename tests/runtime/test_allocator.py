@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from handmade import device
 
+import weft as wf
 from weft.devices.cpu.device import CPUDevice
-from weft.devices.cpu.native.allocator import Borrowed, size_class
+from weft.devices.cpu.native.allocator import SLAB, Borrowed, size_class
 from weft.formats import FROM_NUMPY, INT32, UINT8
 from weft.spelling import spelled
 
@@ -97,6 +98,39 @@ def test_trim_gives_memory_back(be: CPUDevice) -> None:
     assert be.allocator.trim(2 << 20) == 3 << 20
     assert be.allocator.trim() == 2 << 20
     assert be.allocator.idle_bytes() == 0 == be.allocator.system_bytes
+
+
+@pytest.mark.parametrize("nbytes", [4, 64, 100, 1000, 1024])
+def test_small_blocks_are_parts_of_slabs(be: CPUDevice, nbytes: int, rng: np.random.Generator) -> None:
+    """Few requests to the system, no two in one place; a slab goes back when none of its blocks is held."""
+    allocator, size = be.allocator, size_class(nbytes)
+    a_slab = SLAB // size
+    held = [be.allocate(nbytes) for _ in range(3 * a_slab + 1)]
+    addresses = np.array([buffer.address for buffer in held])
+    assert allocator.misses == 4 and allocator.system_bytes == 4 * SLAB
+    assert (np.diff(np.sort(addresses)) >= size).all() and (addresses % 64 == 0).all()
+    for k, buffer in enumerate(held):
+        be.download(buffer, (nbytes,), UINT8, writable=True)[:] = k % 251
+    kept = [held[k] for k in rng.permutation(len(held))[:5]]
+    marks = [be.download(buffer, (nbytes,), UINT8)[0] for buffer in kept]
+    del held, buffer
+    slabs = len({buffer.address // SLAB for buffer in kept})
+    allocator.trim()
+    assert allocator.system_bytes == slabs * SLAB
+    assert allocator.idle_bytes() == (slabs * a_slab - len(kept)) * size
+    assert [be.download(buffer, (nbytes,), UINT8)[0] for buffer in kept] == marks
+    del kept
+    allocator.trim(1)
+    assert allocator.idle_bytes() == 0 == allocator.system_bytes
+
+
+def test_many_numbers_are_held_for_few_requests() -> None:
+    """Each element that a program keeps is memory of its own, and no work for the system."""
+    x = wf.arange(20_000)
+    before = wf.devices.counters()["allocator_misses"]
+    kept = [x[k] for k in range(20_000)]
+    assert wf.devices.counters()["allocator_misses"] - before <= 20_000 * 64 // SLAB + 2
+    assert kept[19_999] == 19_999 and [int(k) for k in kept[:3]] == [0, 1, 2]
 
 
 def test_idle_memory_stays_below_the_limit(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -263,6 +263,10 @@ class AnySize(Protocol):
         """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
         ...
 
+    def together(self, buffers: Sequence[Any]) -> bytes | None:
+        """The bytes of many buffers, one after the other; None where one of them is a part of another buffer."""
+        ...
+
 
 @runtime_checkable
 class Limited(Protocol):

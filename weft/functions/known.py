@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import execute, small
+from weft import execute
 from weft.array import Array, ndarray, own, wrap
 from weft.cell import LOCAL
 from weft.devices.base import ELSEWHERE
@@ -16,8 +16,8 @@ from weft.formats import FROM_NUMPY, Format
 from weft.graph.node import Node, Shape
 from weft.graph.primitives.table import CONSTANT, SCALAR, input_leaf
 from weft.node_by_node import content
-from weft.views import shown
 
+_MANY = 64  # arrays in a list
 LEAST_RISKY = 1 << 30  # integers from here on are not given to NumPy's C code
 
 
@@ -40,7 +40,8 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
     """What a function of NumPy's gives that moves elements, or rounds once: of small arrays that are there, and integers. None of
     others, and of what it refuses.
 
-    most : how many elements the result may have; by default no more than were given
+    most : how many elements the result may have; by default no more than were given. Of a list of many arrays it may have more:
+        a graph of as many operands takes longer than their copies
 
     NumPy's C code negates and adds integers without a check (``diag(x, -2**31)`` of NumPy 2.4 ends the process), so an integer
     that is large as an argument or as ``axis`` is left to the caller.
@@ -64,7 +65,8 @@ def by_numpy(numpys: Callable[..., Any], *args: Any, most: float | None = None, 
             parts = [_seen(part) for part in x]
             if any([part is None for part in parts]) or len({part.dtype for part in parts}) > 1:
                 return None
-            size += sum([part.size for part in parts])
+            sizes = [part.size for part in parts]
+            size += sum(sizes) if len(sizes) < _MANY else max(sizes)
             given.append(parts)
         else:
             return None
@@ -84,13 +86,15 @@ def _seen(x: Any) -> Any:
     node = x.cell._node
     if node.value is None or node.op is SCALAR or (ELSEWHERE and not execute.fetched(node)):
         return None
-    memory = execute.memory(node.value, node.shape, node.dtype)
-    return memory if x._base is None else shown(memory, x._path)
+    return x._shown(execute.memory(node.value, node.shape, node.dtype))
 
 
-def made(shape: Shape, dtype: Format, make: Callable[[], np.ndarray]) -> Node | None:
-    """What NumPy makes of nothing, if it is small and anything is computed at once; nothing empty, whose extents may be large."""
-    if not 0 < math.prod(shape) * dtype.bytes <= LOCAL.at_once or not small.able():
+def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node | None:
+    """Return a leaf of memory that ``fill`` has written, if it is small and anything is computed at once; None for empty ones,
+    too, whose extents may be large."""
+    nbytes = math.prod(shape) * dtype.bytes
+    if not 0 < nbytes <= LOCAL.small or not execute.computes_at_once():
         return None
-    with np.errstate(all="ignore"):
-        return leaf(make(), dtype)
+    buffer = execute.allocate(nbytes)
+    fill(execute.memory(buffer, shape, dtype))
+    return input_leaf(shape, dtype, buffer)

@@ -261,6 +261,10 @@ class CPUDevice:
         """A buffer's memory, to be written to for a moment; None where a view or another library may be reading it."""
         return None if buffer.exported else self.memory(buffer, shape, dtype)
 
+    def together(self, buffers: Sequence[Any]) -> bytes | None:
+        """The bytes of many buffers, one after the other; None where one of them is a part of another buffer."""
+        return None if Borrowed in set(map(type, buffers)) else b"".join(buffers)
+
     def synchronise(self) -> None:
         """Calls on the CPU have finished when they return."""
 

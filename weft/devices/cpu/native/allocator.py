@@ -1,7 +1,8 @@
 """The caching allocator: freed memory goes to a list of its size class and is used again.
 
 Fresh pages cost three times the work done on them, so memory is kept until ``trim`` or until more than ``limit``
-bytes lie idle. All of it is 64-byte aligned; blocks from 4 MB on are aligned to 2 MB and ask for huge pages.
+bytes lie idle. All of it is 64-byte aligned; blocks from 4 MB on are aligned to 2 MB and ask for huge pages; small ones are
+parts of slabs, so that programs may hold many numbers: a block from the system takes 20 us.
 The lists are native (``memory_ir.py``) and change under the interpreter lock only.
 
 A ``Buffer`` has ``address``, ``nbytes`` and ``exported``: how many NumPy views or other libraries see it, during
@@ -15,6 +16,8 @@ import math
 import mmap
 import os
 import sys
+from collections import Counter
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ from weft.errors import gib
 
 _HUGE = 2 << 20
 LARGE = 4 << 20
+SMALL, SLAB = 1 << 10, 64 << 10  # blocks of at most so many bytes are cut from slabs, which lie at multiples of their size
 
 
 class Borrowed:
@@ -106,6 +110,14 @@ class Allocator:
         """New memory from the system; counts as a miss."""
         size = size_class(nbytes)
         self.misses += 1
+        if size > SMALL:
+            return self._from_system(size)
+        start, home = self._from_system(SLAB), self.home(size)
+        for address in range(start + size, start + SLAB - size + 1, size):
+            self._push(home, address)
+        return start
+
+    def _from_system(self, size: int) -> int:
         idle = self.idle_bytes()
         if idle and idle + size > self.limit:
             self.trim(max(0, self.limit - size) // 2)
@@ -125,13 +137,33 @@ class Allocator:
         idle = self.idle_bytes()
         freed = 0
         for size in sorted(self._homes, reverse=True):
+            if size <= SMALL:
+                freed += self._trim_slabs(size, idle - freed - keep)
+                continue
             while idle - freed > keep:
                 address = self._pop(self._homes[size])
                 if not address:
                     break
                 _system_free(address)
                 freed += size
-        self.system_bytes -= freed
+                self.system_bytes -= size
+        return freed
+
+    def _trim_slabs(self, size: int, wanted: int) -> int:
+        """Give back slabs all of whose blocks are idle, until ``wanted`` idle bytes are gone; returns how many are."""
+        home, blocks, freed = self._homes[size], [], 0
+        while wanted > 0 and (address := self._pop(home)):
+            blocks.append(address)
+        count = SLAB // size
+        whole = [slab for slab, found in Counter([address & -SLAB for address in blocks]).items() if found == count]
+        given = set(whole[: max(0, -(-wanted // (count * size)))])
+        for address in reversed(blocks):
+            if address & -SLAB not in given:
+                self._push(home, address)
+        for slab in given:
+            _system_free(slab)
+            self.system_bytes -= SLAB
+            freed += count * size
         return freed
 
 
@@ -219,6 +251,7 @@ def _physical() -> int:
         return 8 << 30
 
 
+@cache
 def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None)
     libc.posix_memalign.argtypes = (ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_size_t)
@@ -231,7 +264,8 @@ def _libc() -> ctypes.CDLL:
 def _system_allocate(size: int) -> int:
     libc = _libc()
     address = ctypes.c_void_p()
-    if libc.posix_memalign(ctypes.byref(address), _HUGE if size >= LARGE else 64, size) or not address.value:
+    aligned = _HUGE if size >= LARGE else SLAB if size == SLAB else 64
+    if libc.posix_memalign(ctypes.byref(address), aligned, size) or not address.value:
         raise MemoryError(f"weft: no memory for an array of {gib(size)} ({size:,} bytes)")
     if size >= LARGE and sys.platform == "linux":
         libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))

@@ -27,28 +27,54 @@ from weft.devices.cpu.native.small_ir import (
 )
 
 
+@routine("i1 weft_small_index(ptr object, ptr room)")
+def index(f: Body, object_: Value, room: Value) -> None:
+    """Write down the integer that is given, Python's or a scalar that is computed. Return whether it is one that 64 bits hold."""
+    state, out = state_of(f), f.array(room, "i64")
+    its_type = f.record(object_, OBJECT)["type"]
+    with f.when(its_type == f.symbol("PyLong_Type")):
+        overflow = f.fixed_room("i64")
+        out[0] = f.call("PyLong_AsLongLongAndOverflow", object_, overflow)
+        f.ret(f.array(overflow, "i32")[0] == 0)
+    with f.unless(its_type == state["scalar_type"]):
+        f.ret(False)
+    x = f.call(content, object_)
+    with f.when(x.null):
+        f.ret(False)
+    form_ = f.call(format_, slot(f, x, "dtype")[0])
+    with f.when(form_.null):
+        f.ret(False)
+    form, at = f.record(form_, FORMAT), address(f, x).to("ptr")
+    kind, nbytes = form["kind"], form["bytes"]
+    for width, type_ in INTEGERS.items():
+        with f.when((kind == INTEGER) & (nbytes == width)):
+            out[0] = f.array(at, type_)[0].signed()
+            f.ret(True)
+        if width < 8:
+            with f.when((kind == UNSIGNED) & (nbytes == width)):
+                out[0] = f.array(at, type_)[0].to("i64")
+                f.ret(True)
+    f.ret(False)
+
+
 @routine("i64 weft_small_place(ptr shape, ptr index)")
-def place(f: Body, shape: Value, index: Value) -> None:
+def place(f: Body, shape: Value, index_: Value) -> None:
     """The number of the element that integers choose; -1 where they choose none, or something else is given."""
-    integers, overflow = f.symbol("PyLong_Type"), f.fixed_room("i64")
-    given = f.variable("i64", 1)
-    alone = f.record(index, OBJECT)["type"] == integers
+    given, room = f.variable("i64", 1), f.fixed_room("i64")
+    alone = f.record(index_, OBJECT)["type"] != f.symbol("PyTuple_Type")
     with f.unless(alone):
-        with f.unless(f.record(index, OBJECT)["type"] == f.symbol("PyTuple_Type")):
-            f.ret(-1)
-        given.now = length(f, index)
+        given.now = length(f, index_)
     dims = length(f, shape)
     with f.unless(given.now == dims):
         f.ret(-1)
-    out, item = f.variable("i64", 0), f.variable("ptr", index)
+    out, item = f.variable("i64", 0), f.variable("ptr", index_)
     with f.each(dims) as k:
         with f.unless(alone):
-            item.now = items(f, index)[k]
-        with f.unless(f.record(item.now, OBJECT)["type"] == integers):
+            item.now = items(f, index_)[k]
+        with f.unless(f.call(index, item.now, room)):
             f.ret(-1)
-        n = integer(f, items(f, shape)[k])
-        at = f.call("PyLong_AsLongLongAndOverflow", item.now, overflow)
-        with f.unless((f.array(overflow, "i32")[0] == 0) & (at < n) & (at + n >= 0)):
+        n, at = integer(f, items(f, shape)[k]), f.array(room, "i64")[0]
+        with f.unless((at < n) & (at + n >= 0)):
             f.ret(-1)
         out.now = out.now * n + at + (at < 0).pick(n, 0)
     f.ret(out.now)
@@ -129,4 +155,4 @@ def told(f: Body, self: Value, args: Value, nargs: Value) -> None:
     return_none(f)
 
 
-ROUTINES = (place, element, store, told)
+ROUTINES = (index, place, element, store, told)
