@@ -237,6 +237,51 @@ def test_missing_mnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         wf.data.load_mnist()
 
 
+def test_damaged_mnist_is_downloaded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hashlib
+    import sys
+    import types
+
+    head = bytes([0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 28, 0, 0, 0, 28])
+    files = {
+        name: (head + bytes(784) if "images" in name else bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])) for name in wf.data.sets.MNIST_FILES
+    }
+    asked, cache = [], tmp_path / "cache" / "mnist"
+    good = True
+
+    def retrieve(url: str, known_hash: None, fname: str, path: Path) -> str:  # leaves a file alone that is there, as pooch does
+        asked.append(fname)
+        path.mkdir(parents=True, exist_ok=True)
+        if not (path / fname).exists():
+            (path / fname).write_bytes(files[fname.removesuffix(".gz")] if good else b"<html>")
+        return str(path / fname)
+
+    monkeypatch.delenv("WEFT_DATA", raising=False)
+    monkeypatch.setattr(wf.data.sets, "user_cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(wf.data.sets, "MNIST_FILES", {
+        name: hashlib.md5(content, usedforsecurity=False).hexdigest() for name, content in files.items()})
+    monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
+    good = False
+    with pytest.raises(DataError, match="it does not begin as one"):
+        wf.data.load_mnist()
+    good = True
+    assert wf.data.load_mnist().y_test == [7]
+    asked.clear()
+    wf.data.load_mnist()
+    assert not asked
+    for junk in (b"", b"<html>", files["t10k-labels-idx1-ubyte"][:-1] + b"\x08"):
+        (cache / "t10k-labels-idx1-ubyte.gz").write_bytes(junk)
+        assert wf.data.load_mnist().y_test == [7] and asked == ["t10k-labels-idx1-ubyte.gz"]
+        asked.clear()
+    own = tmp_path / "mnist" / "t10k-labels-idx1-ubyte"
+    own.parent.mkdir()
+    own.write_bytes(b"<html>")
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="it does not begin as one"):  # a user's file is left to the user
+        wf.data.load_mnist()
+    assert own.exists() and not asked
+
+
 H = wf.ones(3, dtype="float16")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -164,6 +165,29 @@ def test_on_the_command_line(tmp_path: Path, capsys) -> None:
     status, out = run(2, "--checkpoint", path, "--resume", "--save", weights[1])
     assert status == 0 and "epoch 2/2" in out and "epoch 1/2" not in out
     assert Path(weights[0]).read_bytes() == Path(weights[1]).read_bytes()
+    before = Path(path).read_bytes()
+    for one, other in itertools.combinations(["save", "checkpoint", "plot"], 2):
+        assert main(["train", "digits", f"--{one}", path, f"--{other}", str(tmp_path / "." / "run.ckpt")]) == 1
+        assert f"train: --{one} and --{other} would both write" in capsys.readouterr().err
+    assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize("first, second", [("val_loss", "loss"), ("val_loss", None), ("loss", None), ("loss", "val_loss")])
+def test_the_best_weights_watch_the_same_figure(tmp_path: Path, first: str, second: str | None) -> None:
+    x, y = data()
+
+    def run(epochs: int, monitor: str | None):
+        keep = BestWeights(monitor)
+        return wf.train.fit(
+            net(), x, y, epochs=epochs, validation=0.2, callbacks=[keep], checkpoint=tmp_path / "run", resume=True, show=False)
+
+    run(2, first)
+    if first == (second or "val_loss"):
+        assert len(run(3, second).epochs) == 3
+    else:
+        here = second or "val_loss"
+        with pytest.raises(DataError, match=f"watches is the smallest {first} there, and the smallest {here} here"):
+            run(3, second)
 
 
 def test_an_early_stop_stays(tmp_path: Path) -> None:
@@ -212,6 +236,8 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     path.write_bytes(before[: len(before) // 2])
     with pytest.raises(DataError, match="damaged|cut off"):
         fit()
+    with pytest.raises(ValueError, match="checkpoint= and BestWeights would both write"):
+        fit(callbacks=[BestWeights(path=tmp_path / "x" / ".." / "run")])
     wf.io.save(path, net())
     with pytest.raises(DataError, match="no checkpoint of fit"):
         fit()

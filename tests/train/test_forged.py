@@ -50,6 +50,12 @@ def move(old: str, new: str) -> Change:
     return change
 
 
+def widen(name: str) -> Change:
+    def change(state: Any, arrays: Any) -> None:
+        arrays[name] = arrays[name].astype(np.float64)
+    return change
+
+
 def without(part: str) -> Change:
     """The first array of a part is gone."""
     return lambda state, arrays: arrays.pop(next(name for name in arrays if name.startswith(part))) is None
@@ -92,6 +98,9 @@ CASES: list[tuple[str, Change]] = [
     ("BestWeights's arrays are others", move("callback0/best/0.bias", "callback0/best/x")),
     ("BestWeights cannot take back what it kept: KeyError", put("callbacks", 0, 1, {})),
     ("BestWeights cannot take back what it kept: TypeError", put("callbacks", 0, 1, "number", [])),
+    (r"BestWeights array '0.bias' is float64\[\d+\] there, and float32", widen("callback0/best/0.bias")),
+    ("what BestWeights watches is the largest loss there, and the smallest loss here", put(
+        "callbacks", 0, 1, "watched", "the largest loss")),
     ("callbacks is", put("callbacks", 0, 0, "Other")),
     ("optimizer is", put("run", "optimizer", None)),
     ("optimizer Adam: extra is None there", put("run", "optimizer", "extra", None)),
@@ -99,7 +108,7 @@ CASES: list[tuple[str, Change]] = [
 ]
 
 
-def fit(path: Path, crash: int) -> Any:
+def fit(path: Path, crash: int, model: Any = None, optimizer: Any = None, callbacks: Any = ()) -> Any:
     class Crash:
         def on_batch(self, state: Any) -> None:
             if state.step == crash:
@@ -107,8 +116,8 @@ def fit(path: Path, crash: int) -> Any:
 
     x, y = data()
     return wf.train.fit(
-        net(), x, y, epochs=2, batch_size=30, checkpoint=path, checkpoint_every=1, resume=True, show=False, callbacks=[Crash()],
-        optimizer=wf.optim.Adam(lr=0.01),
+        model or net(), x, y, epochs=2, batch_size=30, checkpoint=path, checkpoint_every=1, resume=True, show=False,
+        optimizer=optimizer or wf.optim.Adam(lr=0.01), callbacks=[Crash(), *callbacks],
     )
 
 
@@ -125,9 +134,33 @@ def test_it_is_refused_in_words(tmp_path: Path, content: bytes, why: str, change
     path = tmp_path / "run.ckpt"
     path.write_bytes(forged(content, change))
     before = path.read_bytes()
+    model, optimizer = net(), wf.optim.Adam(lr=0.01)
+    optimizer.init(model)
+    state = everything(model, optimizer)
     with pytest.raises(DataError, match=why) as caught:
-        fit(path, 0)
+        fit(path, 0, model, optimizer)
     assert "run.ckpt" in str(caught.value) and len(str(caught.value)) < 2000 and path.read_bytes() == before
+    assert everything(model, optimizer) == state
+
+
+def everything(model: Any, optimizer: Any) -> Any:
+    arrays = {**model.arrays(), **{f"optimizer/{name}": a for name, a in optimizer.arrays().items()}}
+    return {name: a.numpy().tobytes() for name, a in arrays.items()}, optimizer.lr, wf.random.get_state()
+
+
+def test_a_callback_that_cannot_begin_leaves_the_model(tmp_path: Path, content: bytes) -> None:
+    class Breaks:
+        def on_begin(self, state: Any) -> None:
+            raise Broken
+
+    path = tmp_path / "run.ckpt"
+    path.write_bytes(content)
+    model, optimizer = net(), wf.optim.Adam(lr=0.01)
+    optimizer.init(model)
+    state = everything(model, optimizer)
+    with pytest.raises(Broken):
+        fit(path, 0, model, optimizer, [Breaks()])
+    assert everything(model, optimizer) == state
 
 
 def test_without_a_change_it_goes_on(tmp_path: Path, content: bytes) -> None:

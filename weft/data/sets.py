@@ -66,7 +66,7 @@ def load_mnist() -> Split:
     """60,000 training and 10,000 test images of 28x28, pixels scaled by 1/255.
 
     Read from ``$WEFT_DATA/mnist``, else from the user's cache folder, else downloaded there (needs pooch:
-    ``pip install weft[data]``). The unpacked bytes are checked.
+    ``pip install weft[data]``). The unpacked bytes are checked; damaged files in the cache folder are downloaded again.
 
     Returns
     -------
@@ -77,10 +77,24 @@ def load_mnist() -> Split:
     DataError
         The files are damaged, or missing and cannot be downloaded.
     """
-    arrays = [read_idx(_mnist_file(name), md5) for name, md5 in MNIST_FILES.items()]
+    arrays = [_mnist_array(name, md5) for name, md5 in MNIST_FILES.items()]
     images = [(a.reshape(-1, 1, 28, 28) * np.float32(1 / 255)) for a in (arrays[0], arrays[2])]
     labels = [a.astype(np.int32) for a in (arrays[1], arrays[3])]
     return Split(images[0], labels[0], images[1], labels[1])
+
+
+def _mnist_array(name: str, md5: str) -> np.ndarray:
+    path = _mnist_file(name)
+    try:
+        return read_idx(path, md5)
+    except DataError as error:
+        if path.parent != user_cache_folder() / "mnist":  # a file of the user's
+            raise
+        path.unlink(missing_ok=True)
+        try:
+            return read_idx(_mnist_file(name), md5)
+        except DataError as again:
+            raise again from error
 
 
 def _mnist_file(name: str) -> Path:

@@ -119,9 +119,14 @@ def _check_files(arguments: argparse.Namespace) -> None:
     pictures = [f for f in (arguments.plot, arguments.profile) if f and (f == arguments.plot or f.endswith(".png"))]
     if pictures and importlib.util.find_spec("matplotlib") is None:
         raise ImportError(f"train: {pictures[0]} needs matplotlib: pip install weft[plot]")
-    for file in (arguments.save, arguments.checkpoint, arguments.plot, arguments.profile):
+    given: dict[str, str] = {}
+    for option in ("save", "checkpoint", "plot", "profile"):
+        file = getattr(arguments, option)
         if file:
             path = Path(file)
+            other = given.setdefault(os.path.realpath(path), option)
+            if other != option:
+                raise ValueError(f"train: --{other} and --{option} would both write {path}: give two files")
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.is_dir():
                 raise OSError(f"train: {path} is a folder, not a file")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -88,6 +89,21 @@ def watching(callbacks: Sequence[Any], validated: bool) -> None:
                 f"fit: {type(c).__name__} watches {name!r}, but there are no validation data: give validation=0.1, say, or "
                 f"monitor={name.removeprefix('val_')!r}"
             )
+
+
+def apart(callbacks: Sequence[Any], checkpoint: str | os.PathLike) -> None:
+    """Refuse callbacks that write the file of the checkpoint.
+
+    Raises
+    ------
+    ValueError
+        naming the callback and the file.
+    """
+    for c in callbacks:
+        path = getattr(c, "path", None)
+        if isinstance(path, str | os.PathLike) and os.path.realpath(path) == os.path.realpath(checkpoint):
+            name = type(c).__name__
+            raise ValueError(f"fit: checkpoint= and {name} would both write {os.fspath(checkpoint)!r}: give two files")
 
 
 def _shown(value: Any) -> str:

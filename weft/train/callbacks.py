@@ -176,6 +176,7 @@ class BestWeights:
         self.best: dict[str, np.ndarray] | None = None
         self.last: dict[str, np.ndarray] | None = None
         self.number, self.score = 0, float("nan")
+        self.validated = False  # whether the last epoch had validation data
 
     def on_begin(self, state: State) -> None:
         if self.path is not None:
@@ -184,7 +185,8 @@ class BestWeights:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
 
     def on_epoch(self, state: State) -> None:
-        name = self.monitor or ("val_loss" if state.row.validation_loss is not None else "loss")
+        self.validated = state.row.validation_loss is not None
+        name = self._name(self.validated)
         value, by = state[name], sign(name, self.mode)
         if self.best is None or by * value < by * self.score or self.score != self.score:
             self.best, self.number, self.score = copied(state.model), state.epoch, value
@@ -209,9 +211,18 @@ class BestWeights:
                 array[...] = asarray(kept[name])
         return model
 
+    def _name(self, validated: bool) -> str:
+        return self.monitor or ("val_loss" if validated else "loss")
+
+    def watched(self, validated: bool) -> str:
+        """What decides which epoch is the best, in words. validated : whether there are validation data"""
+        name = self._name(validated)
+        return f"the {'smallest' if sign(name, self.mode) > 0 else 'largest'} {name}"
+
     def state_dict(self) -> dict[str, Any]:
         weights = {f"best/{name}": a for name, a in (self.best or {}).items()}
-        return {"number": self.number, "score": self.score, **weights}
+        watched = {"watched": self.watched(self.validated)} if self.best is not None else {}
+        return {"number": self.number, "score": self.score, **watched, **weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.number, self.score = operator.index(state["number"]), float(state["score"])

@@ -123,6 +123,7 @@ def fit(
         raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
     if checkpoint is not None:
         target(checkpoint, "fit: checkpoint")  # what cannot be written is refused before the data are read
+        arguments.apart(called.all, checkpoint)
     rng = default_rng(seed)
     if epochs > 1:
         arguments.repeatable(x, validation, steps_per_epoch)

@@ -21,7 +21,7 @@ from weft.train.history import Epoch
 from weft.train.interrupts import Asked, noted
 from weft.train.pace import MANY, Pace
 from weft.train.shown import progress
-from weft.train.snapshot import Log, put, take
+from weft.train.snapshot import Log, Snapshot, put, take
 from weft.train.state import Hooks, State
 from weft.train.step import Stepper
 from weft.train.validate import Validation
@@ -50,6 +50,7 @@ class Run:
         self.pace = Pace(stepper, feed, bool(hooks.batch))
         self.told = False  # of gradients that float16 cannot hold
         self.kept: list[dict[str, Any]] | None = None  # what callbacks get back when the run goes on
+        self.before: Snapshot | None = None  # what the checkpoint was written over, until callbacks have taken theirs back
 
     # ---- checkpoints
 
@@ -74,10 +75,16 @@ class Run:
         parts = {"model": self.model.arrays(), "optimizer": self.optimizer.arrays(), "step": self.stepper.arrays}
         here = {**self.run, "callbacks": [type(c).__name__ for c in self.keeping]}
         there = {**found.run, "callbacks": [kind for kind, _ in found.callbacks]}
+        pairs = [(c, s) for c, (_, s) in zip(self.keeping, found.callbacks, strict=False) if isinstance(c, BestWeights)]
+        watched = [c.watched(self.validation is not None) for c, _ in pairs]
+        here["what BestWeights watches"] = ", ".join(watched)
+        was = [str(state.get("watched", now)) for (_, state), now in zip(pairs, watched, strict=True)]
+        there["what BestWeights watches"] = ", ".join(was)
         held = checkpoint.Checkpoint(there, found.snapshot, found.callbacks, found.epochs, found.place)
         checkpoint.check(self.path, held, here, parts, self.model)
         if not self.feed.fits(found.place["feed"]) or len(found.place["totals"]) != len(self.totals):
             raise DataError(f"fit: {self.path} is damaged: it does not say where in its data the run stands")
+        self.before = take(self.model, self.optimizer, self.stepper)
         put(found.snapshot, self.model, self.optimizer, self.stepper)
         state, place = self.state, found.place
         state.history.epochs[:] = found.epochs
@@ -95,14 +102,8 @@ class Run:
     def train(self) -> None:
         """From where the run stands to its end."""
         state, history = self.state, self.state.history
-        if self.own_keeper:
-            self.keeper.on_begin(state)
-        for begin in self.hooks.begin:
-            begin(state)
-        if self.kept is not None:
-            for c, held in zip(self.keeping, self.kept, strict=True):
-                checkpoint.taken_back(self.path, c, held, self.model)
-        else:
+        self._begin()
+        if self.kept is None:
             self.save()
         done = False
         self.model.train()
@@ -129,6 +130,22 @@ class Run:
         if done:
             for end in self.hooks.end:
                 end(state)
+
+    def _begin(self) -> None:
+        """Begin the callbacks, and give them what they kept. Where that fails, a resumed run leaves everything as it was."""
+        try:
+            if self.own_keeper:
+                self.keeper.on_begin(self.state)
+            for begin in self.hooks.begin:
+                begin(self.state)
+            for c, held in zip(self.keeping, self.kept or (), strict=False):
+                checkpoint.taken_back(self.path, c, held, self.model)
+        except BaseException:
+            if self.before is not None:
+                put(self.before, self.model, self.optimizer, self.stepper)
+                self.optimizer.lr = self.lr
+            raise
+        self.before = None
 
     def _progress(self) -> Any:
         per = self.feed.steps
