@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from sys import getrefcount
 from typing import Any
 
@@ -114,50 +113,54 @@ def joined(op: Primitive, x: Node, y: Node, like: Node, dtype: Format) -> Any:
     return out
 
 
-def element(cell: Any, index: Any) -> Node | None:
-    """The element at integers, as a leaf; None where the content is not there."""
-    node = cell._node
-    if node.value is None or LOCAL.trace is not None or node.op is SCALAR or not small.able():
+def element(array: Any, index: Any) -> Node | None:
+    """The element of an array at integers, as a leaf; None where the content is not there."""
+    node = array.cell._node
+    if node.value is None or node.op is SCALAR or LOCAL.trace is not None or not small.able():
         return None
     if ELSEWHERE and not execute.fetched(node):
         return None
-    return input_leaf((), node.dtype, execute.to_buffer(execute.memory(node.value, node.shape, node.dtype)[index]))
+    seen = array._shown(execute.memory(node.value, node.shape, node.dtype))
+    return None if seen is None else input_leaf((), shown_dtype(array), execute.to_buffer(seen[index]))
 
 
 # ---- writes
 
 
 def in_own_memory(cell: Any, write: Callable[[np.ndarray], bool]) -> bool:
-    """``write(memory)``, given what a cell holds (computed, if it was pending), where nobody else holds that; whether it wrote.
+    """Call ``write(memory)`` on what a cell holds (computed, if it was pending), where nobody else holds that, or on a small copy
+    of it. Return whether it wrote.
 
     So only what is written is touched, however large the array is. Who reads meanwhile in another thread finds a leaf that gets
-    its content when the write is done: to be called under ``WRITING``, and looks wait for that. Nobody can get at the memory
-    once it is known that nobody has it, and whoever followed a view of it before follows it again.
+    its content when the write is done, and looks wait for that: to be called under ``WRITING``, where anything is computed at
+    once. Nobody can get at the memory once it is known that nobody has it, and whoever followed a view of it before follows it
+    again.
     """
-    if LOCAL.trace is not None or not small.able():
+    if LOCAL.trace is not None:
         return False
-    if cell._node.value is None:
-        materialise((cell._node,))
-    if ELSEWHERE and not execute.fetched(cell._node):
-        return False
-    shape, dtype, params = cell._node.shape, cell._node.dtype, cell._node.params
-    if cell._node.op is SCALAR:
-        return False
-    after, done = input_leaf(shape, dtype), False
-    after.params = params
-    BEING_WRITTEN.add(after)
     before = cell._node
+    if before.value is None:
+        materialise((before,))
+    if before.op is SCALAR or (ELSEWHERE and not execute.fetched(before)):
+        return False
+    shape, dtype = before.shape, before.dtype
+    after, buffer, done = Node(INPUT, (), before.params, shape, dtype), before.value, False
+    BEING_WRITTEN.add(after)
     cell._node = after
     try:
-        if _holders(before) == _alone():
-            memory = execute.writable(before.value, shape, dtype)
-            done = memory is not None and write(memory)
+        memory = None
+        if _holders(before, buffer) == _ALONE:
+            memory = execute.writable(buffer, shape, dtype)
+        if memory is None and before.nbytes <= LOCAL.at_once:
+            buffer = execute.to_buffer(execute.memory(buffer, shape, dtype))
+            memory = execute.writable(buffer, shape, dtype)
+        done = memory is not None and write(memory)
     finally:
         if done:
-            after.value = before.value
+            after.value = buffer
         else:  # which others hold
             cell._node = before
-            if _held(after) != _unheld():  # a node has a buffer of its own
+            if _held(after) != _UNHELD:  # a node has a buffer of its own
                 after.value = execute.to_buffer(execute.memory(before.value, shape, dtype))
         BEING_WRITTEN.discard(after)
     return done
@@ -168,7 +171,6 @@ def _held(leaf: Node) -> int:
     return count
 
 
-@cache
 def _unheld() -> int:
     """What :func:`_held` tells of a leaf that only a variable and a set hold."""
     leaf = input_leaf((), FLOAT32)
@@ -176,18 +178,19 @@ def _unheld() -> int:
     return _held(leaf) if held else 0
 
 
-def _holders(node: Node) -> tuple[int, int]:
+def _holders(node: Node, buffer: Any) -> tuple[int, ...]:
     """What getrefcount tells, over map, of a node and of its buffer."""
-    (own,) = map(getrefcount, [node])
-    (buffer,) = map(getrefcount, [node.value])
-    return own, buffer
+    return tuple(map(getrefcount, (node, buffer)))
 
 
-@cache
-def _alone() -> tuple[int, int]:
-    """The same of a node that only a variable holds, and a buffer that only its node holds; Pythons differ."""
+def _alone() -> tuple[int, ...]:
+    """The same of a node that only a variable holds, and a buffer that only its node and a variable hold; Pythons differ."""
     node = input_leaf((), FLOAT32, object())
-    return _holders(node)
+    buffer = node.value
+    return _holders(node, buffer)
+
+
+_UNHELD, _ALONE = _unheld(), _alone()
 
 
 def written(cell: Any, path: Path, value: Node) -> bool:
@@ -196,21 +199,36 @@ def written(cell: Any, path: Path, value: Node) -> bool:
         return False
     if value.value is None and value.op is not CONSTANT and not computed(value):
         return False
-    return _put(cell, path, node_by_node.content(value))
+    content = node_by_node.content(value)
+
+    def write(memory: np.ndarray) -> bool:
+        target = shown(memory, path)
+        if target is None:
+            return False
+        target[...] = content
+        return True
+
+    return in_own_memory(cell, write)
 
 
-def part_written(array: Any, path: Path, value: Any) -> bool:
-    """The same through a handle, of what users assign: a number, or an array of this dtype; NumPy knows how it is repeated.
-
-    To be called under ``WRITING``.
-    """
+def part_written(array: Any, index: Any, value: Any) -> bool:
+    """The same of what users assign through a handle, a number or an array of this dtype, where an index of integers and slices
+    leads; NumPy knows how it is repeated. To be called under ``WRITING``."""
     if not small.able():
         return False
     content = plain_content(value, shown_dtype(array))
     if content is None:
         return False
+
+    def write(memory: np.ndarray) -> bool:
+        seen = array._shown(memory)
+        if seen is None:
+            return False
+        seen[index] = content
+        return True
+
     try:
-        return _put(array.cell, path, content)
+        return in_own_memory(array.cell, write)
     except ValueError:  # it does not fit: told by others, who know the line
         return False
 
@@ -235,20 +253,9 @@ def plain_content(value: Any, dtype: Format) -> Any:
     return node_by_node.content(node)
 
 
-def _put(cell: Any, path: Path, content: Any) -> bool:
-    def write(memory: np.ndarray) -> bool:
-        target = shown(memory, path)
-        if target is None:
-            return False
-        target[...] = content
-        return True
-
-    return in_own_memory(cell, write)
-
-
 def number_written(cell: Any, index: Any, value: Any) -> bool:
     """The same for a Python number and an index of integers: what they mean NumPy knows."""
-    if not number_fits(value, cell._node.dtype):
+    if not number_fits(value, cell._node.dtype) or not small.able():
         return False
 
     def write(memory: np.ndarray) -> bool:

@@ -39,24 +39,31 @@ _LATELY = Recent(4096)  # (primitive, params, shapes and formats of operands) ->
 
 def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     """One operation: checks shapes and formats now, and computes it now if it is small work (see ``at_once.py``)."""
+    limit = LOCAL.small
+    if not limit or (ELSEWHERE and not _fetched(inputs)):
+        return _left(table.bind(op, *inputs, **params))
+    key: list[Any] = [op]
+    values = []
     for i in inputs:
-        if i.value is None and i.op is not CONSTANT:
-            return _left(table.bind(op, *inputs, **params))
-    if not small.wanted():
-        return _left(table.bind(op, *inputs, **params))
-    if ELSEWHERE and not execute.fetched(*inputs):
-        return _left(table.bind(op, *inputs, **params))
-    key: tuple = (op, *[part for i in inputs for part in (i.shape, i.dtype)])
+        value = i.value
+        if value is None or i.op is SCALAR:
+            if value is None and i.op is not CONSTANT:
+                return _left(table.bind(op, *inputs, **params))
+            value = small.number(i.params["value"] if value is None else value, i.dtype)
+        values.append(value)
+        key.append(i.shape)
+        key.append(i.dtype)
     if params:
-        key += frozen(params)
-    way = _LATELY.get(key)
+        key.append(frozen(params))
+    known = tuple(key)
+    way = _LATELY.get(known)
     if way is None or way.device is not execute.device():
         node = table.bind(op, *inputs, **params)
         if not _is_small(node) or not execute.computes_at_once():
             return _left(node)
         way = _way(node)
-        _LATELY.put(key, way)
-    elif way.nbytes > LOCAL.at_once:
+        _LATELY.put(known, way)
+    elif way.nbytes > limit:
         return _left(table.bind(op, *inputs, **params))
     node = _new(Node)
     node.op, node.inputs, node.shape, node.dtype = INPUT, (), way.shape, way.dtype
@@ -65,12 +72,12 @@ def bind(op: Primitive, *inputs: Node, **params: Any) -> Node:
     for i in inputs:
         if i.params and i.shape == way.shape and "reduced" in i.params and op.kind == "elementwise":
             node.params = i.params
-    node.value = way.run([
-        i.value if i.value is not None and i.op is not SCALAR else
-        small.number(i.params["value"] if i.value is None else i.value, i.dtype)
-        for i in inputs
-    ])
+    node.value = way.run(values)
     return node
+
+
+def _fetched(inputs: tuple[Node, ...]) -> bool:
+    return not any([i.value is None and i.op is not CONSTANT for i in inputs]) and execute.fetched(*inputs)
 
 
 def _left(node: Node) -> Node:

@@ -6,6 +6,8 @@ turn of a loop, nothing would be won by compiling. Whatever is not plain is left
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -14,13 +16,13 @@ import numpy as np
 from weft import at_once, execute, node_by_node, small
 from weft.cell import LOCAL, Cell
 from weft.devices.base import ELSEWHERE
-from weft.formats import BOOL
+from weft.formats import BOOL, FROM_NUMPY, INTEGERS, UINT64
 from weft.graph.node import Node
 from weft.graph.primitives.table import SCALAR, input_leaf
 from weft.look import materialise
-from weft.views import shown
 
 _PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+_CHOOSING = frozenset((BOOL, *(form for form in INTEGERS if form is not UINT64)))  # whose largest NumPy takes for -1
 _FEW = 16  # times what is read or written may be as large as what runs at once, if its shape depends on what masks hold
 
 
@@ -34,7 +36,7 @@ def read(array: Any, index: Any) -> Node | None:
         return None
     if ELSEWHERE and not execute.fetched(source):
         return None
-    seen = _seen(execute.memory(source.value, source.shape, source.dtype), array)
+    seen = array._shown(execute.memory(source.value, source.shape, source.dtype))
     try:
         if seen is None or _moved(key, seen) > LOCAL.at_once:
             return None
@@ -44,10 +46,10 @@ def read(array: Any, index: Any) -> Node | None:
     return input_leaf(found.shape, at_once.shown_dtype(array), execute.to_buffer(found))
 
 
-def written(array: Any, index: Any, value: Any) -> bool:
-    """Write where an index with arrays chooses; whether it is done. Nothing is written where it is not.
+def written(array: Any, index: Any, value: Any, put: Callable[..., None] = operator.setitem) -> bool:
+    """Write where an index with arrays chooses, or add there; whether it is done. Nothing is written where it is not.
 
-    To be called under ``WRITING``.
+    To be called under ``WRITING``. put : called with NumPy's array, index and value
     """
     key = _key(index, looks=False)
     if key is None:
@@ -58,10 +60,10 @@ def written(array: Any, index: Any, value: Any) -> bool:
         return False
 
     def write(memory: np.ndarray) -> bool:
-        seen = _seen(memory, array)
+        seen = array._shown(memory)
         if seen is None or _moved(key, seen) > LOCAL.at_once:
             return False
-        seen[key] = content
+        put(seen, key, content)
         return True
 
     try:
@@ -75,34 +77,32 @@ def _key(index: Any, looks: bool) -> tuple | None:
 
     looks : pending masks are computed, as whoever reads through them must
     """
-    parts = index if type(index) is tuple else (index,)
-    if _PLAIN.issuperset(map(type, parts)) or LOCAL.trace is not None or not small.able():
+    if LOCAL.trace is not None or not small.able():
         return None
-    key = []
-    for part in parts:
-        if type(part) in _PLAIN:
+    key, arrays = [], False
+    for part in index if type(index) is tuple else (index,):
+        kind = type(part)
+        if kind in _PLAIN:
             key.append(part)
             continue
         if isinstance(part, Cell):
             node = part.node  # type: ignore[attr-defined]
-            found = node_by_node.content(node) if _is_there(node, looks) else None
+            found = node_by_node.content(node) if node.dtype in _CHOOSING and _is_there(node, looks) else None
         else:
-            found = np.asarray(part) if type(part) in (list, np.ndarray) else None
-        if found is None or found.dtype.kind not in "iub" or found.dtype == np.uint64:  # NumPy takes its largest for -1
+            found = np.asarray(part) if kind in (list, np.ndarray) else None
+            if found is not None and FROM_NUMPY.get(found.dtype) not in _CHOOSING:
+                return None
+        if found is None:
             return None
+        arrays = True
         key.append(found)
-    return tuple(key)
+    return tuple(key) if arrays else None
 
 
 def _is_there(node: Node, looks: bool) -> bool:
     if node.value is None and not at_once.computed(node) and looks and node.dtype is BOOL:
         materialise((node,))
     return node.value is not None and node.op is not SCALAR
-
-
-def _seen(memory: np.ndarray, array: Any) -> np.ndarray | None:
-    """What a handle shows of its cell's memory."""
-    return memory if array._base is None else shown(memory, array._path)
 
 
 def _moved(key: tuple, seen: np.ndarray) -> int:
@@ -113,11 +113,18 @@ def _moved(key: tuple, seen: np.ndarray) -> int:
     ValueError
         The index arrays do not broadcast.
     """
-    arrays = [part for part in key if isinstance(part, np.ndarray)]
-    if any([part.dtype == np.bool_ for part in arrays]):
-        return seen.nbytes // _FEW
-    first, *others = [part.shape for part in arrays]
-    kept, dim = prod(np.broadcast_shapes(first, *others) if others else first), 0
+    shape: tuple[int, ...] | None = None
+    for part in key:
+        if type(part) is np.ndarray:
+            if part.dtype == np.bool_:
+                return seen.nbytes // _FEW
+            if shape is None or shape == part.shape:
+                shape = part.shape
+            else:
+                shape = np.broadcast_shapes(shape, part.shape)
+    kept, dim = prod(shape or ()), 0
+    if kept * seen.nbytes <= LOCAL.at_once:  # whatever is chosen
+        return 0
     for part in key:
         if part is Ellipsis:
             dims = seen.ndim - sum([p is not None and p is not Ellipsis for p in key])

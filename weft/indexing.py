@@ -21,10 +21,11 @@ from weft.graph.primitives.shape import BROADCAST
 from weft.graph.primitives.table import CONSTANT, TABLE, constant
 from weft.look import look, materialise, one
 from weft.natively import ELEMENTS
-from weft.views import Path, follow, inverse, put, reshape_step
+from weft.views import Path, ViewStep, follow, inverse, put, reshape_step
 
 SMALLER = 4  # times smaller than the array, at least, is what is written into it by itself and not with its slice
 _PLAIN = frozenset((int, type(None)))
+_MANY = 256  # rows: paths to fewer are remembered
 _BASIC = frozenset((int, bool, slice, type(None), type(Ellipsis)))
 
 
@@ -158,14 +159,20 @@ def as_ints(index: Any) -> Any:
         if not isinstance(index, tuple):
             return _as_int(index)
         index = tuple(index)  # a namedtuple
-    if _BASIC.issuperset(map(type, index)):
+    for part in index:
+        if type(part) not in _BASIC and getattr(part, "is_value", None) is not False:
+            break
+    else:
         return index
     parts = tuple([_as_int(part) for part in index])
     return index if all([a is b for a, b in zip(parts, index, strict=True)]) else parts
 
 
 def _as_int(part: Any) -> Any:
-    if not getattr(part, "is_value", False):
+    value = getattr(part, "is_value", None)
+    if value is False:  # an array
+        return part
+    if value is None:
         if LOCAL.trace is not None and type(part) in (list, tuple) and any(isinstance(leaf, Cell) for leaf in leaves(part)):
             found = as_node(part)
             return part if found.dtype is BOOL else found  # what masks choose has to be known
@@ -190,6 +197,10 @@ def _known(node: Node) -> Any:
 
 def plain(index: Any, shape: Shape) -> Selection | None:
     """As :func:`select`, of an index of integers and slices, which is read once for each shape; None of another one."""
+    if type(index) is int and shape and shape[0] > _MANY and -shape[0] <= index < shape[0]:  # loops read all of them
+        behind, steps, extents, rest = _rows(shape)
+        step = ("slice", {"start": (index % shape[0], *behind), "step": steps, "shape": extents})
+        return Selection((step, rest), element=len(shape) == 1)
     parts = _parts(index)
     if parts is not None:
         return _at(parts, shape)
@@ -202,6 +213,12 @@ def plain(index: Any, shape: Shape) -> Selection | None:
 def _has_run_time_numbers(index: Any) -> bool:
     items = index if type(index) is tuple else (index,)
     return any([Given in map(type, (x.start, x.stop) if type(x) is slice else (x,)) for x in items])
+
+
+@memoised
+def _rows(shape: Shape) -> tuple[Shape, Shape, Shape, ViewStep]:
+    """What the paths to all rows, or elements, have in common: beginnings along other axes, steps, extents and the last step."""
+    return (0,) * (len(shape) - 1), (1,) * len(shape), (1, *shape[1:]), reshape_step(shape[1:])
 
 
 def _parts(index: Any) -> tuple | None:

@@ -128,12 +128,14 @@ def _extreme(node: Node, join: np.ufunc) -> Run | None:
 
 
 def _place(node: Node) -> Run | None:
-    """Where an extreme stands, if it runs along one axis."""
+    """Where an extreme stands, if it runs along one axis, or along all of them, one after the other."""
     (x,), axes = node.inputs, node.params["axes"]
     long = [n for n in axes if x.shape[n] != 1]
-    if not x.size or x.dtype.narrow or len(long) != 1:
+    if not x.size or x.dtype.narrow or (len(long) != 1 and len(axes) != len(x.shape)):
         return None
     shape, dtype, nbytes, allocate = x.shape, x.dtype, node.nbytes, execute.allocator()
+    if len(axes) == len(shape):
+        shape, long, axes = (x.size,), [0], (0,)
     axis, rest = long[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
     short, kind, first = rest[:axis] + rest[axis + 1 :], node.dtype, node.op.monoid == "argmax"
 

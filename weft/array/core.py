@@ -30,7 +30,7 @@ from weft.graph.primitives.table import INPUT, MAY_FAIL, TABLE, input_leaf
 from weft.held import cut, enlist
 from weft.indexing import Selection, as_ints, fitted, gathered, mask_of, plain, refuse_at_once, refuse_rows, scattered, select
 from weft.natively import ELEMENTS, introduce, start
-from weft.views import IMAG, NONE, REAL, Path, follow, onward, put
+from weft.views import IMAG, NONE, REAL, Path, follow, onward, put, shown
 
 _new = object.__new__
 _NOTHING: dict[str, Any] = {}
@@ -262,7 +262,7 @@ class Array(Habits):
         return _maker(index)(found)
 
     def _element(self, index: Any, chosen: Selection) -> Array:
-        found = at_once.element(self, as_ints(index)) if self._base is None else None
+        found = at_once.element(self, as_ints(index))
         if found is None:
             return wrap(follow(self.node, chosen.path))
         start()
@@ -285,6 +285,10 @@ class Array(Habits):
             if chosen is not None or not index_arrays.written(self, index, value):
                 self._write(index, chosen, value)
 
+    def _shown(self, memory: np.ndarray) -> np.ndarray | None:
+        """What this shows of its cell's memory; None where no view of NumPy's does."""
+        return memory if self._base is None else shown(memory, self._path)
+
     def _onward(self, path: Path) -> Path:
         """A path from here, as one from the cell."""
         return path if self._base is None else onward(self._path, path)
@@ -292,7 +296,7 @@ class Array(Habits):
     def _fill(self, value: Any) -> None:
         if type(value) is ndarray and value._base is self.cell and value._path == self._onward(()):
             return  # the second half of a[...] += b
-        if type(value) in (float, int) and LOCAL.trace is None and at_once.part_written(self, self._onward(()), value):
+        if type(value) in (float, int) and LOCAL.trace is None and at_once.part_written(self, ..., value):
             return
         node = self.node
         self._set(fitted(stored(value, node.dtype), node.shape))
@@ -301,10 +305,9 @@ class Array(Habits):
         if chosen is not None:
             if chosen.element:
                 refuse_rows(value)
-            path = self._onward(chosen.path)
-            if type(value) is ndarray and value._base is self.cell and value._path == path:
+            if type(value) is ndarray and value._base is self.cell and value._path == self._onward(chosen.path):
                 return  # the second half of a[i] += b: the view has been written
-            if LOCAL.trace is None and at_once.part_written(self, path, value):
+            if LOCAL.trace is None and at_once.part_written(self, index, value):
                 return
         node = self.node
         mask = mask_of(index, node.shape) if chosen is None else None
@@ -331,7 +334,13 @@ class Array(Habits):
     def __iter__(self) -> Iterator[Array]:
         if not self.node.shape:
             raise TypeError("an array without dimensions cannot be iterated over")
-        return (self[i] for i in range(self.node.shape[0]))
+        return self._items()
+
+    def _items(self) -> Iterator[Array]:
+        for i in range(self.node.shape[0]):
+            native = ELEMENTS.element
+            value = native(self, i)
+            yield self[i] if value is None else value
 
     # ---- copies
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from weft import index_arrays
 from weft.array.core import Array, wrap
 from weft.array.meaning import UFUNCS
 from weft.assigned import assigned
 from weft.bind import bind
+from weft.cell import WRITING
 from weft.convert import as_node, cast, numpy_node, refuse_subclass
 from weft.errors import DTypeError
 from weft.formats import BOOL, DEFAULT, FLOAT64, FROM_NUMPY, INT32, Format, same_kind
@@ -158,6 +160,10 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     given = assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
     refused = node.dtype is BOOL and ufunc.__name__ == "subtract"  # by NumPy
     if given is not None and not refused and _held_exactly(values[0], node.dtype):
+        if not node.dtype.narrow and node.dtype is not BOOL:
+            with WRITING, np.errstate(all="ignore"):
+                if index_arrays.written(target, index, values[0], ufunc.at):
+                    return
         if ufunc.__name__ == "subtract":
             given = bind(TABLE["negative"], given)
         chosen = select(index, node.shape)

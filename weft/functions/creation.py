@@ -218,11 +218,11 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> Array:
     if device is not None:
         return made_on(function, device, _filled, value, shape, dtype, function, None)
-    if isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
+    if dtype is not None and isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     wanted = DEFAULT.real if dtype is None else spelled(dtype)
     extents = shape_tuple(shape, function)
-    found = made(extents, wanted, lambda: np.full(extents, value, wanted.numpy))
+    found = made(extents, wanted, lambda memory: memory.fill(value))
     return own(broadcast(number_node(value, wanted), extents) if found is None else found)
 
 

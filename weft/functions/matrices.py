@@ -61,7 +61,7 @@ def eye(
         return made_on("eye", device, eye, N, M, k, dtype)
     rows, columns = shape_tuple((N, N if M is None else M), "eye", "N, M")
     wanted, at = DEFAULT.real if dtype is None else spelled(dtype), _within(rows, columns, k)
-    found = made((rows, columns), wanted, lambda: np.eye(rows, columns, at, wanted.numpy))
+    found = made((rows, columns), wanted, lambda memory: np.copyto(memory, np.eye(rows, columns, at, wanted.numpy)))
     if found is None:
         found = cast(op("equal", diagonal_number(rows, columns), number_node(at, INT64)), wanted)
     return wrap(found)

@@ -271,10 +271,16 @@ def frozen(params: dict[str, Any]) -> tuple:
     """Parameters as a key; numbers by their bits, since 0.0 == -0.0 and NaN != NaN."""
     if not params:
         return ()
-    return tuple([
-        (k, v.dtype, v.tobytes()) if isinstance(v, np.generic) else (k, type(v), repr(v) if isinstance(v, float | complex) else v)
-        for k, v in params.items()
-    ])
+    return tuple([(k, type(v), v) if type(v) in _PLAIN else _frozen(k, v) for k, v in params.items()])
+
+
+def _frozen(k: str, v: Any) -> tuple:
+    if isinstance(v, np.generic):
+        return k, v.dtype, v.tobytes()
+    return k, type(v), repr(v) if isinstance(v, float | complex) else v
+
+
+_PLAIN = frozenset((int, bool, str, tuple, Format, type(None)))
 
 
 def topological(outputs: Iterable[Node], stop: Set[Node] = frozenset()) -> tuple[Node, ...]:
