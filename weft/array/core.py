@@ -7,7 +7,7 @@ through which it reads and writes. A Scalar is an Array without dimensions whose
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -330,17 +330,6 @@ class Array(Habits):
             return
         node = self.node
         self._set(put(node, chosen.path, fresh) if chosen.path else fresh)
-
-    def __iter__(self) -> Iterator[Array]:
-        if not self.node.shape:
-            raise TypeError("an array without dimensions cannot be iterated over")
-        return self._items()
-
-    def _items(self) -> Iterator[Array]:
-        for i in range(self.node.shape[0]):
-            native = ELEMENTS.element
-            value = native(self, i)
-            yield self[i] if value is None else value
 
     # ---- copies
 

@@ -18,6 +18,7 @@ from weft.array.methods import Methods
 from weft.assigned import stored
 from weft.cell import LOCAL
 from weft.errors import ShapeError
+from weft.natively import ELEMENTS
 from weft.spelling import spelled
 from weft.views import view_step
 
@@ -49,8 +50,7 @@ class Flat:
         return self._array.size
 
     def __iter__(self) -> Iterator[Any]:
-        line = self._array.flatten()
-        return (line[i] for i in range(len(line)))
+        return iter(self._array.flatten())
 
     def __next__(self) -> Any:
         if self._next >= self._array.size:
@@ -113,6 +113,7 @@ class Habits(Methods):
         @property
         def itemsize(self) -> int: ...
         def to_device(self, device: str, /) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
@@ -128,6 +129,17 @@ class Habits(Methods):
         if shape:
             raise ShapeError(f"fill: value has shape {tuple(shape)}; one number is needed")
         self[...] = value
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("an array without dimensions cannot be iterated over")
+        return self._items()
+
+    def _items(self) -> Iterator[Any]:
+        for i in range(self.shape[0]):
+            native = ELEMENTS.element  # first, which saves the call of a Python function
+            value = native(self, i)
+            yield self[i] if value is None else value
 
     def __contains__(self, value: Any) -> bool:
         found: Any = self == value

@@ -160,7 +160,7 @@ def _at(ufunc: Any, target: Array, index: Any, *values: Any) -> None:
     given = assigned(values[0], node.dtype) if ufunc.__name__ in ("add", "subtract") and len(values) == 1 else None
     refused = node.dtype is BOOL and ufunc.__name__ == "subtract"  # by NumPy
     if given is not None and not refused and _held_exactly(values[0], node.dtype):
-        if not node.dtype.narrow and node.dtype is not BOOL:
+        if not node.dtype.narrow and node.dtype is not BOOL and not target.read_only:
             with WRITING, np.errstate(all="ignore"):
                 if index_arrays.written(target, index, values[0], ufunc.at):
                     return
