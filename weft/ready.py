@@ -33,17 +33,17 @@ def ready(node: Node) -> Run:
 
 def _by_arrays(node: Node) -> Run:
     seen = [(i.shape, i.dtype) for i in node.inputs]
-    shape, dtype, nbytes, allocate = node.shape, node.dtype, node.nbytes or 1, execute.allocator()
+    shape, dtype, nbytes, device = node.shape, node.dtype, node.nbytes or 1, execute.any_size()
     quiet = node.op.kind in small.MOVING
 
     def run(buffers: Sequence[Any]) -> Any:
-        operands = [execute.memory(b, *s) for b, s in zip(buffers, seen, strict=True)]
-        out = allocate(nbytes)
+        operands = [device.memory(b, *s) for b, s in zip(buffers, seen, strict=True)]
+        out = device.allocate(nbytes)
         if quiet:
-            small.one(node, operands, execute.memory(out, shape, dtype))
+            small.one(node, operands, device.memory(out, shape, dtype))
         else:
             with np.errstate(all="ignore"):
-                small.one(node, operands, execute.memory(out, shape, dtype))
+                small.one(node, operands, device.memory(out, shape, dtype))
         return out
 
     return run
@@ -54,16 +54,16 @@ def _moved(node: Node) -> Run | None:
     if not node.size or node.op is BROADCAST:  # which assignment does, in one pass
         return None
     seen, params, reference = [(i.shape, i.dtype) for i in node.inputs], node.params, small.reference(node)
-    shape, wanted, otherwise = node.shape, node.dtype.numpy, _by_arrays(node)
+    shape, wanted, otherwise, device = node.shape, node.dtype.numpy, _by_arrays(node), execute.any_size()
     kept = None if node.inputs or node.nbytes > _FEW else np.asarray(reference(**params))
 
     def run(buffers: Sequence[Any]) -> Any:
         found = kept
         if found is None:
-            found = reference(*[execute.memory(b, *s) for b, s in zip(buffers, seen, strict=True)], **params)
+            found = reference(*[device.memory(b, *s) for b, s in zip(buffers, seen, strict=True)], **params)
         if type(found) is not np.ndarray or found.shape != shape or found.dtype != wanted:
             return otherwise(buffers)
-        execute.count_numpy()
+        device.numpy_calls += 1
         return execute.to_buffer(found)
 
     return run
@@ -76,7 +76,7 @@ def _elementwise(node: Node) -> Run | None:
         return None
     dtypes, params, nbytes = tuple([i.dtype for i in inputs]), node.params, node.nbytes
     steps = [int(i.size != 1 or size == 1) for i in inputs]
-    otherwise, allocate = _by_arrays(node), execute.allocator()
+    otherwise, device = _by_arrays(node), execute.any_size()
     function = small.function(op, dtypes, params)
 
     def run(buffers: Sequence[Any]) -> Any:
@@ -85,7 +85,7 @@ def _elementwise(node: Node) -> Run | None:
             function = small.function(op, dtypes, params)
             if function is None:
                 return otherwise(buffers)
-        out = allocate(nbytes)
+        out = device.allocate(nbytes)
         if len(steps) == 1:
             function(size, out.address, buffers[0].address, steps[0])
         elif len(steps) == 2:
@@ -113,15 +113,15 @@ def _extreme(node: Node, join: np.ufunc) -> Run | None:
     if not x.size or node.dtype.narrow:
         return None
     shape, dtype, out_shape, nbytes = x.shape, x.dtype, node.shape, node.nbytes
-    signed, keep, allocate, otherwise = dtype in FLOATS, len(out_shape) == len(shape), execute.allocator(), _by_arrays(node)
+    signed, keep, device, otherwise = dtype in FLOATS, len(out_shape) == len(shape), execute.any_size(), _by_arrays(node)
 
     def run(buffers: Sequence[Any]) -> Any:
-        out = allocate(nbytes)
-        found = execute.memory(out, out_shape, dtype)
-        join.reduce(execute.memory(buffers[0], shape, dtype), axis=axes, keepdims=keep, out=found)
+        out = device.allocate(nbytes)
+        found = device.memory(out, out_shape, dtype)
+        join.reduce(device.memory(buffers[0], shape, dtype), axis=axes, keepdims=keep, out=found)
         if signed and np.count_nonzero(found) != found.size:
             return otherwise(buffers)
-        execute.count_numpy()
+        device.numpy_calls += 1
         return out
 
     return run
@@ -133,17 +133,17 @@ def _place(node: Node) -> Run | None:
     long = [n for n in axes if x.shape[n] != 1]
     if not x.size or x.dtype.narrow or (len(long) != 1 and len(axes) != len(x.shape)):
         return None
-    shape, dtype, nbytes, allocate = x.shape, x.dtype, node.nbytes, execute.allocator()
+    shape, dtype, nbytes, device = x.shape, x.dtype, node.nbytes, execute.any_size()
     if len(axes) == len(shape):
         shape, long, axes = (x.size,), [0], (0,)
     axis, rest = long[0], tuple([1 if k in axes else n for k, n in enumerate(shape)])
     short, kind, first = rest[:axis] + rest[axis + 1 :], node.dtype, node.op.monoid == "argmax"
 
     def run(buffers: Sequence[Any]) -> Any:
-        seen, out = execute.memory(buffers[0], shape, dtype), allocate(nbytes)
-        found = execute.memory(out, short, kind)
+        seen, out = device.memory(buffers[0], shape, dtype), device.allocate(nbytes)
+        found = device.memory(out, short, kind)
         seen.argmax(axis, found) if first else seen.argmin(axis, found)
-        execute.count_numpy()
+        device.numpy_calls += 1
         return out
 
     return run
@@ -155,16 +155,16 @@ def _running(node: Node) -> Run | None:
     if not node.size or dtype.narrow:
         return None
     accumulate, number, shape, nbytes = _JOINS[monoid].accumulate, dtype.numpy, node.shape, node.nbytes
-    signed, allocate, otherwise = dtype in FLOATS and monoid in _EXTREMES, execute.allocator(), _by_arrays(node)
+    signed, device, otherwise = dtype in FLOATS and monoid in _EXTREMES, execute.any_size(), _by_arrays(node)
 
     def run(buffers: Sequence[Any]) -> Any:
-        out = allocate(nbytes)
-        found = execute.memory(out, shape, dtype)
+        out = device.allocate(nbytes)
+        found = device.memory(out, shape, dtype)
         with np.errstate(all="ignore"):
-            accumulate(execute.memory(buffers[0], shape, dtype), axis, number, found)
+            accumulate(device.memory(buffers[0], shape, dtype), axis, number, found)
         if signed and np.count_nonzero(found) != found.size:
             return otherwise(buffers)
-        execute.count_numpy()
+        device.numpy_calls += 1
         return out
 
     return run
@@ -172,10 +172,10 @@ def _running(node: Node) -> Run | None:
 
 def _sized(node: Node, function: Callable[..., None], sizes: tuple[int, ...], order: Any) -> Run:
     """A function of the device that is told dtype, addresses, sizes and the order of the sum."""
-    allocate, nbytes, dtype = execute.allocator(), node.nbytes, node.dtype
+    device, nbytes, dtype = execute.any_size(), node.nbytes, node.dtype
 
     def run(buffers: Sequence[Any]) -> Any:
-        out = allocate(nbytes)
+        out = device.allocate(nbytes)
         function(dtype, *[b.address for b in buffers], out.address, *sizes, order)
         return out
 
@@ -212,10 +212,11 @@ def _product_words(node: Node) -> tuple[tuple[int, ...], Order | None] | None:
 
 
 def _words(node: Node) -> Run:
-    allocate, nbytes, count, words = execute.allocator(), node.nbytes or 1, node.size, execute.sized().words
+    device, nbytes, count = execute.any_size(), node.nbytes or 1, node.size
+    words = device.sized.words
 
     def run(buffers: Sequence[Any]) -> Any:
-        out, (key, base) = allocate(nbytes), buffers
+        out, (key, base) = device.allocate(nbytes), buffers
         words(count, out.address, key.address, base.address)
         return out
 

@@ -236,7 +236,7 @@ class Sized(Protocol):
 
 
 @runtime_checkable
-class AnySize(Protocol):
+class AnySize(Device, Protocol):
     """A device that computes small things at once, without compiling for their size.
 
     numpy_calls : how many operations NumPy has computed on its memory

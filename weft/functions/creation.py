@@ -215,9 +215,13 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return own(shared_node(shared(x)) if copy is False else node(taken(x), "from_dlpack"))
 
 
-def _filled(value: Any, shape: Any, dtype: Any, function: str, device: Any) -> Array:
+def _filled(value: Any, shape: Any, dtype: Any, order: Any, function: str, device: Any, like: Any) -> Array:
+    if like is not None:
+        liked(like, function)
+    if order is not None:
+        layout(order, function, "CF")
     if device is not None:
-        return made_on(function, device, _filled, value, shape, dtype, function, None)
+        return made_on(function, device, _filled, value, shape, dtype, order, function, None, like)
     if dtype is not None and isinstance(dtype, int | np.integer) and isinstance(shape, int | np.integer):
         raise DTypeError(f"{function}: {dtype} is no dtype; the shape is one argument, wf.{function}(({shape}, {dtype}))")
     wanted = DEFAULT.real if dtype is None else spelled(dtype)
@@ -257,9 +261,7 @@ def zeros(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     >>> wf.zeros((2, 2)).tolist()
     [[0.0, 0.0], [0.0, 0.0]]
     """
-    liked(like, "zeros")
-    layout(order, "zeros", "CF")
-    return _filled(0, shape, dtype, "zeros", device)
+    return _filled(0, shape, dtype, order, "zeros", device, like)
 
 
 def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:
@@ -284,9 +286,7 @@ def ones(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None
     >>> wf.ones(2, dtype=wf.int32).tolist()
     [1, 1]
     """
-    liked(like, "ones")
-    layout(order, "ones", "CF")
-    return _filled(1, shape, dtype, "ones", device)
+    return _filled(1, shape, dtype, order, "ones", device, like)
 
 
 @unbound
@@ -312,9 +312,7 @@ def empty(shape: Any, dtype: Any = None, order: Any = None, *, device: Any = Non
     >>> wf.empty((2, 3)).shape
     (2, 3)
     """
-    liked(like, "empty")
-    layout(order, "empty", "CF")
-    return _filled(0, shape, dtype, "empty", device)
+    return _filled(0, shape, dtype, order, "empty", device, like)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *, device: Any = None, like: Any = None) -> Array:

@@ -95,6 +95,7 @@ def made(shape: Shape, dtype: Format, fill: Callable[[np.ndarray], Any]) -> Node
     nbytes = math.prod(shape) * dtype.bytes
     if not 0 < nbytes <= LOCAL.small or not execute.computes_at_once():
         return None
-    buffer = execute.allocate(nbytes)
-    fill(execute.memory(buffer, shape, dtype))
+    device = execute.any_size()
+    buffer = device.allocate(nbytes)
+    fill(device.memory(buffer, shape, dtype))
     return input_leaf(shape, dtype, buffer)

@@ -20,7 +20,6 @@ from weft.functions.common import (
     broadcast,
     cast,
     finish,
-    flag,
     held,
     node,
     number,
@@ -372,7 +371,7 @@ def _place(function: str, x: Any, axis: int | None, keepdims: bool, out: Array |
         raise DTypeError(f"{function}: out has dtype {widened(INT64, out)}; places are int64")
     if not axes:
         return finish(number(0, INT64), out, function)
-    return finish(op(function, value, axes=axes, keepdims=flag(keepdims, function)), out, function)
+    return finish(reduced(function, value, axes, keepdims), out, function)
 
 
 def argmax(a: Any, axis: int | None = None, out: Array | None = None, keepdims: bool = False) -> Array:
