@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from eager_libraries import ALL
 
 TRAINED = ("weft", "torch")
+PLAIN = ("numpy", "weft")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,14 @@ def _pace(program: str, called: str, asked: str, steps: int, settled: int) -> Ca
     ))
 
 
+def _line(program: str, called: str) -> Case:
+    """A line that a step runs a thousand times: in the first step, and in those after it."""
+    return Case(f"eager_lines.{program}", 6, (
+        Row(f"{called}: each of the first 1,000", 0, 1, "mean", parts=1000),
+        Row(f"{called}: each then", 1, 6, asked="4x", parts=1000),
+    ), PLAIN)
+
+
 CASES = {
     "add": Case("eager_small.add_ten", None, (Row("add of 10 floats and a look", 0, 3, asked="3 us"),)),
     "sum": Case("eager_small.sum_ten", None, (Row("float((a + 1).sum()) of 10", 0, 3, asked="12 us"),)),
@@ -69,6 +78,15 @@ CASES = {
         Row("reading 1,000 elements: each", 0, 1, "mean", parts=1000),
         Row("reading them once more: each", 1, 2, "mean", parts=1000),
     )),
+    "randn": _line("randn", "random.randn(3, 4)"),
+    "copy": _line("copy_and_subtract", "d = y.copy(); d[rows, labels] -= 1"),
+    "empty": _line("empty", "empty((10, 5, 100))"),
+    "write slice": _line("write_slice", "hs[:, 2, :] = hh"),
+    "argmax": _line("argmax", "t.argmax()"),
+    "pairs": _line("read_pairs", "y[rows, labels]"),
+    "mask": _line("write_mask", "o[mask] = 0"),
+    "add at": _line("add_at", "add.at(table, rows, values)"),
+    "kept": _line("kept_scalars", "kept.append(corpus[i])"),
     "character RNN": Case("eager_nets.character_rnn", 20, (
         Row("character RNN: step 1", asked="8x"), Row("character RNN: step 10", 9, 10, asked="8x"),
         Row("character RNN: steady", 10, 20, asked="8x"),
