@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -278,3 +280,37 @@ def test_a_loop_over_parts_of_a_pending_array_computes_it_once() -> None:
     assert x.node.value is not None and following.node.value is not None
     whole, half = normal(*LARGE) * 2, (normal(*LARGE) * 2)[:200]
     assert whole.node.value is None and half.node.value is None
+
+
+_BROADCASTS = (
+    lambda np: np.ones(50_000, np.float32), lambda np: np.full(50_000, 7)[::2], lambda np: np.ones((200, 300), np.float32).T,
+    lambda np: np.broadcast_to(np.arange(9, dtype=np.float32), (20_000, 9)),
+    lambda np: np.broadcast_to(np.arange(50_000, dtype=np.float32)[:, None], (50_000, 3))[:, 1],
+    lambda np: np.broadcast_to(np.arange(9, dtype=np.float32) * 2, (20_000, 9))[3:-3, ::-1],
+)
+
+
+@pytest.mark.parametrize("make", _BROADCASTS)
+@pytest.mark.parametrize("loop", [iter, lambda x: (x[i] for i in range(len(x)))])
+def test_a_loop_over_a_broadcast_runs_one_graph(
+    make: Callable[[Any], Any], loop: Callable[[Any], Iterator[Any]], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many parts are read: a graph for each took 30 times as long as the loop."""
+    want, x, runs = make(np), make(wf), []
+    for module, name in ((node_by_node, "computed"), (execute, "run")):
+        way = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given, way=way: (runs.append(1), way(*given))[1])
+    read = [part.tolist() for part in loop(x)]
+    assert read == want.tolist()
+    assert len(runs) <= 2, len(runs)
+
+
+def test_a_broadcast_larger_than_memory_is_read_in_parts() -> None:
+    """No part of it stores the whole: 1.6 GB, and 64 GB."""
+    for n in (20_000, 126_000):
+        x = wf.ones((n, n))
+        wf.eval(wf.ones(3) + 1)
+        before = counters()["allocator_bytes"]
+        assert x[3, 4] == 1 and x.T[n - 1, 0] == 1 and x[5, :7].tolist() == [1] * 7 and float(x[-1].sum()) == n
+        assert next(iter(x)).shape == (n,) and x[::1000, 2].tolist() == [1] * len(range(0, n, 1000))
+        assert x.node.value is None and counters()["allocator_bytes"] - before < 64 << 20
