@@ -118,6 +118,8 @@ def iterables(rng: Rng) -> Any:
     made = {"tuple": tuple, "list": list, "range": lambda e: range(len(e)), "array": lambda e: array.array("i", e), "iter": iter,
             "numpy": lambda e: np.array(e, int), "keys": lambda e: dict.fromkeys(e).keys()}
     kind, name = pick(rng, [*made]), pick(rng, ("zeros", "full", "broadcast_to", "tile", "indices"))
+    if kind in ("iter", "keys") and name in ("zeros", "full"):  # NumPy takes sequences there, and nothing else that is iterated
+        kind = "list"
 
     def call(xp: Any) -> Any:
         shape = made[kind](extents)
