@@ -36,6 +36,7 @@ OTHERWISE = (
     ("out-of-bounds in|too small to calculate|AxisError: axis .* is out of bounds", TypeError),
     ("cannot replace elements of an empty|Invalid number of FFT|index -2 is out of bounds for axis", TypeError),
     ("cannot do a non-empty take", wf.errors.ShapeError),
+    (r"int\(\) argument must be|float\(\) argument must be", IndexError),  # of two faults weft names the index
     (r"requires a 0 or 1-dimensional input|unsupported operand type\(s\) for @", wf.errors.ShapeError),
 )
 

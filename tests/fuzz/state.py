@@ -45,7 +45,7 @@ CHANGES = (
     "o.h = wf.full(3, 0.25)", "o.d['w'] += 1", "o.d['r'] = 2.0", "o.l[0] = 3", "o.t = (4, 0.5)", "o.name = 'abc'", "o = Holder()",
     "q = wf.optim.SGD(0.1).init(m)", "o.n = 2.5", "o.h = o.d['w']", "t0 = wf.ones((3, 3))", "o.s = None",
 )
-OUTPUTS = ("x", "m", "o", "o.m", "g", "v", "s", "o.h", "o.n", "o.t", "q", "{'m': m, 'x': x}", "(o.n, x[k % 3])")
+OUTPUTS = ("x", "m", "o", "o.m", "g", "v", "s", "o.h", "o.n", "o.t", "q", "{'m':m,'x':x}", "(o.n,x[k%3])")
 MADE_BY = {"g": "g = ", "v": "v, g = ", "s": " s = State"}
 
 

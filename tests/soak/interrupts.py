@@ -51,7 +51,8 @@ print("ends", caught, flush=True)
 """
 
 _WARM = """
-import random, signal, sys, time
+import random, signal, sys, time, warnings
+warnings.simplefilter("ignore")  # every call has another shape: weft says that it is traced again
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 import weft as wf
