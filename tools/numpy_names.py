@@ -95,8 +95,6 @@ REASONS: dict[str, dict[str, str]] = {
             ctypes""",
         "fields of records": """
             getfield setfield""",
-        "an array keeps its size, for there may be views of it: `wf.resize` makes another": """
-            resize""",
         "NumPy has it no more: `wf.ptp`": """
             ptp""",
         "`wf.scatter_set`, `wf.scatter_add`, and `np.add.at`, `np.maximum.at`": """

@@ -176,17 +176,18 @@ class BestWeights:
         self.best: dict[str, np.ndarray] | None = None
         self.last: dict[str, np.ndarray] | None = None
         self.number, self.score = 0, float("nan")
-        self.validated = False  # whether the last epoch had validation data
+        self.decided = ""  # what decided which epoch is the best, in words
 
     def on_begin(self, state: State) -> None:
         if self.path is not None:
             target(self.path, "BestWeights")  # a file that cannot be written is refused before anything is trained
         if not state.history.epochs:
             self.best, self.last, self.number, self.score = None, None, 0, float("nan")
+            self.decided = ""
 
     def on_epoch(self, state: State) -> None:
-        self.validated = state.row.validation_loss is not None
-        name = self._name(self.validated)
+        validated = state.row.validation_loss is not None
+        name, self.decided = self._name(validated), self.watched(validated)
         value, by = state[name], sign(name, self.mode)
         if self.best is None or by * value < by * self.score or self.score != self.score:
             self.best, self.number, self.score = copied(state.model), state.epoch, value
@@ -221,11 +222,12 @@ class BestWeights:
 
     def state_dict(self) -> dict[str, Any]:
         weights = {f"best/{name}": a for name, a in (self.best or {}).items()}
-        watched = {"watched": self.watched(self.validated)} if self.best is not None else {}
+        watched = {"watched": self.decided} if self.decided else {}
         return {"number": self.number, "score": self.score, **watched, **weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.number, self.score = operator.index(state["number"]), float(state["score"])
+        self.decided = str(state.get("watched", ""))
         self.best = {n.removeprefix("best/"): a for n, a in state.items() if n.startswith("best/")} or None
 
 
