@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft as wf
+from weft.graph.node import topological
 
 WAYS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "isin": lambda xp, a, v: xp.isin(a, v), "not isin": lambda xp, a, v: xp.isin(a, v, invert=True),
@@ -102,3 +103,63 @@ def test_traced() -> None:
         assert wf.jit(lambda a: wf.isin(a, k))(x).tolist() == np.isin(x.numpy(), k).tolist()  # noqa: B023  called at once
     line = wf.array([0.0, 1.0], dtype="float16")
     assert wf.jit(lambda a, t: wf.searchsorted(a, t))(line, 1e-30) == 1
+
+
+SEARCHES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "left": lambda xp, a, v: xp.searchsorted(a, v), "right": lambda xp, a, v: xp.searchsorted(a, v, side="right"),
+    "isin": lambda xp, a, v: xp.isin(v, a), "not isin": lambda xp, a, v: xp.isin(v, a, invert=True),
+}
+LENGTHS = (0, 1, 2, 3, 31, 32, 33, 34, 63, 64, 65, 127, 257, 1000)  # beside the length from which on is searched, and powers of 2
+
+
+@pytest.mark.parametrize("dtype", "bool float16 float32 float64 int8 uint8 int32 int64 uint64 complex64".split())
+def test_lines_of_all_lengths(dtype: str, rng: np.random.Generator) -> None:
+    """At once, compiled, and several lines at a time, with equal elements, infinities and NaN."""
+    for length in LENGTHS:
+        span = int(rng.choice([3, 100]))
+        line, values = (rng.integers(0, 2 if dtype == "bool" else span, n).astype(dtype) for n in (length, 41))
+        if line.dtype.kind in "fc":
+            for x in (line, values):
+                x[rng.random(x.size) < 0.1] = rng.choice([np.nan, np.inf, -np.inf])
+        line = np.sort(line)
+        for way, f in SEARCHES.items():
+            if dtype == "complex64" and "isin" not in way and np.isnan(line).any():
+                continue  # NaN beside a number in one of both parts has an order of NumPy's own
+            want = f(np, line, values).tolist()
+            a, v = wf.asarray(line), wf.asarray(values)
+            step = wf.jit(lambda a, v: f(wf, a, v))  # noqa: B023  called at once
+            assert f(wf, a, v).tolist() == step(a, v).tolist() == want, (way, line, values)
+            assert f(wf, a, v[0]).tolist() == want[0], (way, line, values)
+            if dtype != "complex64":
+                rows = wf.vmap(lambda a, v: f(wf, a, v))(wf.stack([a, a]), wf.stack([v, v]))  # noqa: B023
+                assert rows.tolist() == [want, want], (way, line, values)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("uint64", "int64"), ("int64", "uint64"), ("int64", "float32"), ("float16", "int32")],
+)
+def test_lines_of_another_dtype(first: str, second: str, rng: np.random.Generator) -> None:
+    """Numbers are compared by value: beside 2**53 NumPy, which makes floats of them, finds neighbours equal."""
+    for length in LENGTHS[1:]:
+        line, values = np.sort(rng.integers(0, 50, length)).astype(first), rng.integers(0, 50, 20).astype(second)
+        for way, f in SEARCHES.items():
+            assert f(wf, wf.asarray(line), wf.asarray(values)).tolist() == f(np, line, values).tolist(), (way, line, values)
+    if {first, second} == {"int64", "uint64"}:
+        far = np.arange(2**60, 2**60 + 100)
+        assert wf.searchsorted(wf.asarray(far.astype(first)), wf.asarray(far.astype(second))).tolist() == list(range(100))
+
+
+@pytest.mark.usefixtures("lazy")
+def test_nothing_is_as_large_as_all_with_all() -> None:
+    """No node of a search has more elements than its operands have together."""
+    a, v = wf.arange(1000.0), wf.arange(700.0)
+    ways: dict[str, Callable[[Any, Any, Any], Any]] = {
+        **SEARCHES, "interp": lambda xp, a, v: xp.interp(v, a, a), "periodic": lambda xp, a, v: xp.interp(v, a, a, period=3.0),
+        "choice": lambda xp, a, v: xp.random.choice(a, size=700, p=a / a.sum(), key=xp.random.key(1)),
+        "digitize": lambda xp, a, v: xp.digitize(v, np.arange(1000.0)),
+        "histogram": lambda xp, a, v: xp.histogram(v, np.arange(1000.0)),
+    }
+    for way, f in ways.items():
+        found = f(wf, a, v)
+        node = (found[0] if isinstance(found, tuple) else found).node
+        assert max(n.size for n in topological([node])) <= 1700, way

@@ -9,7 +9,6 @@ import numpy as np
 
 from weft.array import Array, wrap
 from weft.array.meaning import no_complex
-from weft.cell import LOCAL
 from weft.convert import array_operands, exact_operands, operands
 from weft.errors import AxisError, DTypeError, ShapeError
 from weft.formats import BOOL, COMPLEX, DEFAULT, FLOAT64, FLOATS, INT32, INT64, UINT32, UINT64
@@ -327,13 +326,13 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         points, values = points[order], values[order]
         points = concat([points[-1:] - whole, points, points[:1] + whole])
         values = concat([values[-1:], values, values[:1]])
-    plain = left is right is None and not dtype.narrow and height.dtype is dtype and q.size * points.size <= LOCAL.small
+    plain = left is right is None and not dtype.narrow and height.dtype is dtype
     known = at_hand(q.node, points.node, values.node) if plain else None
     if known is None:
         behind = searchsorted(points, q, side="right")
         return _between(_LATER, behind, q, points, values, left, right).astype(dtype.name)
     with np.errstate(all="ignore"):
-        lines = _between(_NOW, (known[1] <= known[0][..., None]).sum(-1), *known)
+        lines = _between(_NOW, known[1].searchsorted(known[0], "right"), *known)
     return wrap(leaf(np.asarray(lines), dtype))
 
 

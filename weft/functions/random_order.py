@@ -13,6 +13,7 @@ from weft.array import Array, wrap
 from weft.cell import LOCAL
 from weft.errors import DTypeError, ShapeError, as_called
 from weft.formats import FLOAT64, INT64
+from weft.functions.binary_search import count_leading
 from weft.functions.common import (
     Node,
     Shape,
@@ -258,6 +259,6 @@ def _by_chance(unit: Node, weights: Node, count: int) -> Node:
         return leaf(found, INT64) if unit.shape else integer(int(found), INT64)
     sums = op("cumulative_sum", cast(weights, FLOAT64), axis=0)
     last = op("slice", sums, start=(count - 1,), step=(1,), shape=(1,))
-    place = op("multiply", op("reshape", unit, shape=(*unit.shape, 1)), last)
-    passed = op("reduce_sum", cast(op("greater_equal", place, sums), INT64), axes=(len(unit.shape),), keepdims=False)
+    place = op("multiply", unit, op("reshape", last, shape=()))
+    passed = count_leading(count, lambda at: op("less_equal", op("gather", sums, at, axes=(0,)), place))
     return op("minimum", passed, number(count - 1, INT64))

@@ -11,10 +11,12 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import numpy_node
 from weft.errors import ShapeError
-from weft.formats import INEXACT, INT64
+from weft.formats import BOOL, INEXACT, INT64
+from weft.functions.binary_search import MAX_COMPARED, count_leading
 from weft.functions.by_value import by_value
 from weft.functions.common import Node, axis_index, cast, integer_node, node, number, op, reshaped
 from weft.functions.elementwise import equal, isnan, less, less_equal
+from weft.functions.known import at_hand, leaf
 from weft.indexing import bounded
 
 
@@ -102,7 +104,7 @@ def sort(
 
 
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
-    """Where elements of ``v`` would stand in the sorted vector ``a``: int64, counted by comparing with all of ``a``.
+    """Return where elements of ``v`` would stand in the sorted vector ``a``, by binary search: int64.
 
     Parameters
     ----------
@@ -140,13 +142,29 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Arra
             raise ShapeError(f"searchsorted: sorter has shape {order.shape}, a {line.shape}; a place for each element is needed")
         places = bounded("searchsorted", sorter, order, line.shape[0], 0, from_end=False)
         line = op("gather", line, places, axes=(0,))
-    at: Any = _column(value)
-    passed: Any = (less if side == "left" else less_equal)(wrap(line), at)
-    if type(value) is Node and value.dtype in INEXACT:  # NaN stands behind all numbers
+    known = _at_hand(line, value)
+    if known is not None:
+        return wrap(leaf(np.asarray(known[0].searchsorted(known[1], side)), INT64))
+    if line.size <= MAX_COMPARED:
+        passed = _is_passed(line, _column(value), side)
+        return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
+    at = wrap(value) if type(value) is Node else value
+    return wrap(count_leading(line.size, lambda place: _is_passed(op("gather", line, place, axes=(0,)), at, side)))
+
+
+def _at_hand(x: Any, y: Any) -> list[np.ndarray] | None:
+    """Return the contents of two small arrays that NumPy compares as kernels do: of other pairs of dtypes it makes floats."""
+    fits = type(x) is Node and type(y) is Node and x.dtype is y.dtype and x.dtype.numpy.kind in "biuf"
+    return at_hand(x, y) if fits else None
+
+
+def _is_passed(elements: Node, at: Any, side: str) -> Node:
+    """Return whether each element stands in front of ``at``; NaN stands behind all numbers."""
+    passed: Any = (less if side == "left" else less_equal)(wrap(elements), at)
+    if isinstance(at, Array) and at.node.dtype in INEXACT:
         last = isnan(at)
-        passed = passed | (last & ~isnan(wrap(line)) if side == "left" else last)
-    passed = passed.node
-    return wrap(op("reduce_sum", cast(passed, INT64), axes=(len(passed.shape) - 1,), keepdims=False))
+        passed = passed | (last & ~isnan(wrap(elements)) if side == "left" else last)
+    return passed.node
 
 
 def _column(x: Any) -> Any:
@@ -156,7 +174,7 @@ def _column(x: Any) -> Any:
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None,
 ) -> Array:
-    """Whether each element of ``element`` is one of ``test_elements``, found by comparing all with all.
+    """Return whether each element of ``element`` is one of ``test_elements``, which are sorted unless they are few.
 
     Parameters
     ----------
@@ -182,9 +200,24 @@ def isin(
     """
     a, b = by_value(element, test_elements)
     a = a if type(a) is Node or type(b) is Node else node(a, "isin", "element")
+    known = _at_hand(a, b)
+    if known is not None:
+        return wrap(leaf(np.isin(known[0], known[1], invert=invert), BOOL))
+    if type(b) is Node and b.size > MAX_COMPARED:
+        hits = _is_in_sorted(wrap(a) if type(a) is Node else a, op("sort", reshaped(b, (b.size,)), axis=0))
+        return wrap(op("logical_not", hits) if invert else hits)
     hits = equal(_column(a), wrap(reshaped(b, (b.size,))) if type(b) is Node else b).node
     count = op("reduce_sum", cast(hits, INT64), axes=(len(hits.shape) - 1,), keepdims=False)
     return wrap(op("equal" if invert else "not_equal", count, number(0, INT64)))
+
+
+def _is_in_sorted(at: Any, line: Node) -> Node:
+    """Return whether each number stands in the sorted vector ``line``."""
+    def read(place: Node) -> Array:
+        return wrap(op("gather", line, place, axes=(0,)))
+
+    place = count_leading(line.size, lambda place: less(read(place), at).node)
+    return equal(read(op("minimum", place, number(line.size - 1, INT64))), at).node
 
 
 UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
