@@ -113,10 +113,12 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         ShapeError, r"window .*\(4, 1, 5, 5\).* is larger than x \(1, 1, 3, 3\)",
     ),
     "pool": (lambda: wf.nn.max_pool2d(wf.ones((1, 1, 2, 2)), 3), ShapeError, r"window \(3, 3\) is larger than"),
+    "generator": (lambda: wf.array(x for x in [1]), wf.errors.DTypeError, "lists of numbers can be: use list"),
+    "set": (lambda: wf.array({1, 2}), wf.errors.DTypeError, "lists of numbers can be: use list"),
     "no features": (lambda: linear(0, 3), ShapeError, "Linear: in_features must be a positive int, not 0"),
     "no channels": (lambda: wf.nn.Conv2d(1, 0, 3), ShapeError, "Conv2d: out_channels must be a positive int, not 0"),
     "probability": (lambda: wf.nn.Dropout(2.0), ValueError, "Dropout: p must lie between 0 and 1, not 2.0"),
-    "rate": (lambda: wf.optim.Adam(lr=-1), ValueError, "Adam: lr must be positive, not -1"),
+    "rate": (lambda: wf.optim.Adam(lr=-1), ValueError, "Adam: lr must not be negative, not -1"),
     # labels and data
     "label": (
         lambda: wf.losses.cross_entropy(wf.ones((2, 3)), np.array([0, 3])),

@@ -161,6 +161,8 @@ def as_node(x: Any, like: Format | None = None) -> Node:
     if x is None and argument:
         raise DTypeError(f"{function}: {argument} is None; an array or a number is needed")
     what = f"an array of {short(x)} (a {kind.__name__}); arrays, numbers and lists of numbers can be"
+    if hasattr(kind, "__iter__") and not isinstance(x, str | bytes | dict):
+        what += ": use list(...)"
     raise DTypeError(f"{told(x)}cannot make {what}")
 
 

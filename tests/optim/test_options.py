@@ -107,6 +107,84 @@ def test_options_that_are_set_are_seen_by_groups_and_jitted_steps() -> None:
     assert optimizer.momentum == 0.9
     with pytest.raises(ValueError, match="groups are fixed"):
         optimizer.groups = {}
+    for write in (lambda: optimizer.groups.__setitem__("w", {}), lambda: optimizer.groups.__delitem__("b")):
+        with pytest.raises(ValueError, match="groups are fixed .*groups\\['pattern'\\]\\['lr'\\] = 0.1"):
+            write()
+
+
+@pytest.mark.filterwarnings("ignore:.*is traced again each time")
+@pytest.mark.parametrize("jitted", [False, True])
+def test_options_written_into_groups_hold_from_the_next_step(jitted: bool) -> None:
+    """In any order: set, set anew, deleted, of patterns that overlap; new rates are not traced again."""
+    patterns = {"*": ("lr", "weight_decay"), "b": ("lr", "momentum"), "?": ("weight_decay",)}
+    groups = {"*": {"lr": 0.3}, "b": {"lr": 0.1}, "?": {}}
+    start = arrays()
+    p, q = as_weft(start), {name: x.astype(float) for name, x in start.items()}
+    velocity = {name: np.zeros_like(x) for name, x in q.items()}
+    optimizer = optim.SGD(0.2, momentum=0.5, groups=groups).init(p)
+    step = wf.jit(lambda g: optimizer.update(p, g)) if jitted else lambda g: optimizer.update(p, g)
+    of_all = {"lr": 0.2, "weight_decay": 0.0, "momentum": 0.5}
+    for k in range(24):
+        pattern = str(rng.choice(list(patterns)))
+        option = str(rng.choice(patterns[pattern]))
+        if k % 4 == 3 and option in groups[pattern]:
+            del groups[pattern][option], optimizer.groups[pattern][option]
+        else:
+            value = float(rng.uniform(0.1, 0.9)) * (rng.random() < 0.8 or option == "momentum")
+            groups[pattern][option] = optimizer.groups[pattern][option] = value
+        assert optimizer.groups == groups
+        g = arrays()
+        step(as_weft(g))
+        for name in p:
+            own = {k: v for pattern, options in groups.items() if pattern in ("*", "?", name) for k, v in options.items()}
+            lr, decay, momentum = ({**of_all, **own}[option] for option in ("lr", "weight_decay", "momentum"))
+            if lr or "lr" not in own:
+                velocity[name] = momentum * velocity[name] + g[name] + decay * q[name]
+                q[name] = q[name] - lr * velocity[name]
+            np.testing.assert_allclose(p[name].numpy(), q[name], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="lr must not be negative"):
+        optimizer.groups["b"]["lr"] = -1.0
+    with pytest.raises(ValueError, match="group 'b': no option 'rate'"):
+        optimizer.groups["b"].update(rate=1.0)
+    assert optimizer.groups == groups
+    if jitted:
+        traces = []
+        for rate in (0.1, 0.3, 0.2):
+            for options in optimizer.groups.values():
+                options["lr"] = rate
+            step(as_weft(arrays()))
+            traces.append(step.traces)
+        assert len(set(traces)) == 1
+
+
+def test_a_rate_may_begin_at_zero() -> None:
+    """Where nothing is in proportion to it."""
+    for make in (optim.SGD, optim.Adam, optim.RMSprop, lambda lr: optim.Adam(0.1, groups={"*": {"lr": lr}})):
+        start, g = arrays(), as_weft(arrays())
+        p, optimizer = as_weft(start), make(0.0)
+        step = wf.jit(lambda g: optimizer.update(p, g))  # noqa: B023  called at once
+        step(g)
+        assert all((p[name].numpy() == x).all() for name, x in start.items())
+        for options in optimizer.groups.values():
+            options["lr"] = 0.1
+        optimizer.lr = 0.1
+        step(g)
+        assert all((p[name].numpy() != x).any() for name, x in start.items())
+
+
+def test_what_is_no_rate_or_gradient_is_refused_by_name() -> None:
+    net = wf.nn.Sequential(wf.nn.Linear(4, 8), wf.nn.Linear(8, 1))
+    g = wf.grad(lambda net: (net(wf.ones((3, 4))) ** 2).mean())(net)
+    optimizer = optim.SGD(0.1)
+    with pytest.raises(wf.errors.DTypeError, match=r"update: lr must be a number, not 'a' \(str\)"):
+        optimizer.update(net, g, "a")
+    with pytest.raises(wf.errors.ShapeError, match=r"update: lr has shape \(2,\), but must be one number"):
+        optimizer.update(net, g, wf.ones(2))
+    for tree in (wf.tree_map(np.asarray, g), {name: x.numpy() for name, x in g.parameters().items()}):
+        with pytest.raises(TypeError, match=r"parameter '0.weight' is array.* \(ndarray\), .* \(8, 4\): wf.asarray"):
+            optimizer.update(net, tree)
+    with pytest.raises(wf.errors.ShapeError, match=r"'0.weight' has shape \(8, 4\), the gradients have other"):
+        optimizer.update(net, {"other": wf.ones(1)})
 
 
 def test_state_is_made_for_parameters_that_come_later() -> None:
@@ -119,7 +197,9 @@ def test_state_is_made_for_parameters_that_come_later() -> None:
 
 
 @pytest.mark.parametrize("make,message", [
-    (lambda: optim.Adam(lr=0.0), "lr must be positive"),
+    (lambda: optim.AdaBound(lr=0.0), "lr must be positive"),
+    (lambda: optim.SantaE(lr=0.0), "lr must be positive"),
+    (lambda: optim.Adam(lr=-1.0), "lr must not be negative"),
     (lambda: optim.Adam(betas=(0.9, 1.0)), "betas"),
     (lambda: optim.Eve(betas=(0.9, 0.9)), "3 numbers"),
     (lambda: optim.Eve(c=1.0), "c must be above 1"),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def sort(
     return wrap(_turned(up, axis) if descending else up)
 
 
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Array:
+def searchsorted(a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None) -> Array:
     """Return where elements of ``v`` would stand in the sorted vector ``a``, by binary search: int64.
 
     Parameters

@@ -40,6 +40,8 @@ class AdaBound(Adam):
     [0.5, 2.5]
     """
 
+    needs_rate = True
+
     def __init__(
         self, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, final_lr: float = 0.1,
         gamma: float = 1e-3, **options: Any,

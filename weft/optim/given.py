@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from weft.array import Array, Scalar
 from weft.errors import DTypeError, ShapeError, short
@@ -34,21 +37,42 @@ def fitting(model: Any, gradients: Any) -> tuple[dict[str, Array], dict[str, Arr
     for name, p in parameters.items():
         if isinstance(p, Scalar):
             raise TypeError(f"update: parameter {name!r} is a Scalar, a value that cannot change: make it wf.array({name})")
-        slope = slopes.get(name)
-        if not isinstance(slope, Array) and name in slopes:
+        slope = slopes[name] if name in slopes else _at_path(gradients, name)
+        if not isinstance(slope, Array) and (name in slopes or slope is not None):
             raise TypeError(
                 f"update: the gradient of parameter {name!r} is {short(slope)} ({type(slope).__name__}), but must be a float "
-                f"Array of shape {p.shape}"
+                f"Array of shape {p.shape}" + (": wf.asarray makes one" if isinstance(slope, np.ndarray) else "")
             )
         if slope is None or slope.shape != p.shape:
-            found = "none" if slope is None else slope.shape
-            raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, its gradient {found}")
+            found = f"the gradients have {', '.join(slopes) or 'nothing'}" if slope is None else f"its gradient {slope.shape}"
+            raise ShapeError(f"update: parameter {name!r} has shape {p.shape}, {found}")
         if slope.dtype.kind in "iub":
             raise DTypeError(
                 f"update: the gradient of parameter {name!r} is {slope.dtype.name}, but must be float: cast it with "
                 f".astype('{p.dtype.name}')"
             )
     return parameters, slopes
+
+
+def check_rate(lr: Any) -> None:
+    """Refuse what is no learning rate of a step."""
+    if not (lr is None or isinstance(lr, Real | Array | np.ndarray)):
+        raise DTypeError(f"update: lr must be a number, not {short(lr)} ({type(lr).__name__})")
+    if isinstance(lr, Array | np.ndarray) and lr.shape != ():
+        raise ShapeError(
+            f"update: lr has shape {lr.shape}, but must be one number for all parameters; groups= gives some of them another"
+        )
+
+
+def _at_path(tree: Any, name: str) -> Any:
+    """Return what a Module holds under a parameter's name where that is no Array; None if there is nothing."""
+    found: Any = tree if isinstance(tree, Module) else None
+    for part in name.split("."):
+        try:
+            found = getattr(found, part) if hasattr(found, part) else found[int(part) if part.isdigit() else part]
+        except (TypeError, LookupError):
+            return None
+    return found
 
 
 def _leaves(tree: Any) -> dict[str, Any]:

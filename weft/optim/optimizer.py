@@ -20,7 +20,8 @@ from weft.given import computed
 from weft.graph.node import Node, Shape
 from weft.look import known
 from weft.optim.clipping import clip_by_norm, clip_by_value
-from weft.optim.given import fitting, named_arrays
+from weft.optim.given import check_rate, fitting, named_arrays
+from weft.optim.groups import DELETED, GroupOptions, Groups
 from weft.optim.rows import sparse_names, touched_rows, update_rows, update_where_touched
 from weft.optim.together import Writes, ready, write_together
 from weft.spelling import spelled
@@ -36,8 +37,9 @@ class Optimizer:
     """Base of the optimizers: subclasses give ``slots`` (names of the state) and ``rule``.
 
     ``update(model, gradients)`` writes the parameters; the first call, or ``init(model)``, makes the state. Options may be
-    set between steps (``optimizer.weight_decay = 0``), inside ``wf.jit`` too. A jitted step reads ``lr``, ``update``'s ``lr`` and
-    a schedule when it runs; another option is a constant until it changes for the first time, and then read, too.
+    set between steps (``optimizer.weight_decay = 0``, ``optimizer.groups["*.bias"]["lr"] = 0.1``), inside ``wf.jit`` too. A
+    jitted step reads ``lr``, that of a group, ``update``'s ``lr`` and a schedule when it runs; another option is a constant until
+    it changes for the first time, and then read, too.
 
     Parameters
     ----------
@@ -83,6 +85,7 @@ class Optimizer:
     shared_start: dict[str, float] = {}  # numbers kept once for all parameters of a group: name and first value
     decoupled = False  # whether weight decay shrinks the parameter itself
     needs_loss = False
+    needs_rate = False  # whether the first learning rate must not be 0
     __run_time__ = ("lr",)  # numbers that a jitted step reads when it runs, from the first one on
     by_element = True  # whether ``rule`` treats each element by itself, so that rows can be updated alone
 
@@ -95,7 +98,7 @@ class Optimizer:
         self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
         self.clip_value, self.clip_norm = clip_value, clip_norm
         self.sparse = False
-        self.groups = {pattern: dict(options) for pattern, options in (groups or {}).items()}
+        self.groups = Groups({})
         self.state: dict[str, dict[str, Array]] = {}
         self.shared: dict[str, Array] = {}
         self.step_count: Array | None = None
@@ -105,20 +108,23 @@ class Optimizer:
         self._first_lr = lr
         self._keys: dict[str, tuple[str, ...]] = {}
         self._members: dict[tuple[str, ...], Optimizer] = {}
-        self._need(lr > 0, "lr must be positive, not {}", lr)
+        self._need(lr > 0 or not self.needs_rate, "lr must be positive, not {}: other numbers are set in proportion to it", lr)
         for name, limit in (("clip_value", clip_value), ("clip_norm", clip_norm)):
             self._need(limit is None or limit > 0, "{} must be positive, not {}", name, limit)
         self._checked()
-        for pattern in self.groups:
-            self._member((pattern,))
+        for pattern, options in (groups or {}).items():
+            for option in options:
+                self._need_option(pattern, option)
+            member = self._members[pattern,] = self._varied(options)
+            self.groups.options[pattern] = GroupOptions(member, tuple(options), self._change_group)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """An option that is set later counts for groups without one of their own, and jitted functions look again."""
         made = "_members" in vars(self)
         if made and name == "groups":
             raise ValueError(f"{type(self).__name__}: groups are fixed when the optimizer is made; make another one")
-        if name == "lr" and (type(value) is int or isinstance(value, np.integer | np.floating)):
-            value = float(value)  # one kind of number, so that a jitted step is traced once
+        if name == "lr":
+            value = _as_rate(value)
         before = vars(self).get(name)
         object.__setattr__(self, name, value)
         if name[0] == "_" or name in _STATE:
@@ -135,7 +141,7 @@ class Optimizer:
         structure_changed()
 
     def __structure__(self) -> tuple[str, ...]:
-        """The attributes that a jitted step depends on: the options, and which state it is. Groups are fixed."""
+        """Name the attributes that a jitted step depends on: options, and which state it is. Groups are parts of their own."""
         return tuple([n for n in vars(self) if n == "_renewed" or (n[0] != "_" and n not in (*_STATE, "groups"))])
 
     def __parts__(self) -> tuple[Optimizer, ...]:
@@ -183,6 +189,7 @@ class Optimizer:
             Array; when a gradient is not float.
         """
         parameters, slopes = fitting(model, gradients)
+        check_rate(lr)
         self._need(loss is not None or not self.needs_loss, "update needs loss=, the value of the loss at this step")
         if self.step_count is None or any(name not in self._keys or self._lacks(name) for name in parameters):
             with seen_from(place_of(self._home._trace)):
@@ -279,21 +286,37 @@ class Optimizer:
         if not key:
             return self
         if key not in self._members:
-            member = copy.copy(self)
-            own: dict[str, Any] = {
-                "groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None,
-            }
-            allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE]
-            for pattern in key:
-                for option, value in self.groups[pattern].items():
-                    self._need(option in allowed, "group {!r}: no option {!r}; there are {}", pattern, option, ', '.join(allowed))
-                    own[option] = value
-            own["_first_lr"] = own.get("lr", self._first_lr)
-            vars(member).update(own)
-            member._checked()
-            self._members[key] = member
-            structure_changed()
+            self._members[key] = self._varied({k: v for pattern in key for k, v in self.groups[pattern].items()})
         return self._members[key]
+
+    def _varied(self, options: Mapping[str, Any]) -> Optimizer:
+        """Return this optimizer with other options and without groups."""
+        member = copy.copy(self)
+        own = {"groups": {}, "_members": {}, "_keys": {}, "state": {}, "shared": {}, "step_count": None, **options}
+        own["lr"] = _as_rate(own.get("lr", self.lr))
+        own["_first_lr"] = (own["lr"] if "lr" in options else 0) or self._first_lr
+        vars(member).update(own)
+        member._checked()
+        structure_changed()
+        return member
+
+    def _need_option(self, pattern: str, option: str) -> None:
+        allowed = [n for n in vars(self) if n[0] != "_" and n not in _OF_THE_WHOLE]
+        self._need(option in allowed, "group {!r}: no option {!r}; there are {}", pattern, option, ", ".join(allowed))
+
+    def _change_group(self, options: GroupOptions, name: str, value: Any) -> None:
+        """Set an option of a group, or delete it, and with it that of all optimizers that the group belongs to."""
+        pattern, names = next(p for p, o in self.groups.items() if o is options), options.names
+        self._need_option(pattern, name)
+        if value is not DELETED:
+            setattr(options.holder, name, value)  # which raises if the value does not fit
+        if (name in names) != (value is not DELETED):  # a traced step has read which rates are a group's own
+            options.names = tuple(n for n in names if n != name) + (() if value is DELETED else (name,))
+            self._renewed = object()
+        for key, member in self._members.items():
+            if pattern in key:
+                own = [self.groups[p][name] for p in key if name in self.groups[p]]
+                setattr(member, name, own[-1] if own else getattr(self, name))
 
     def _own_rate(self, key: tuple[str, ...]) -> bool:
         """Whether a group has a learning rate of its own."""
@@ -405,6 +428,11 @@ class _Step:
 
     def __init__(self, rate: Any, t: Array, numbers: dict[str, Array]) -> None:
         self.rate, self.t, self.numbers = rate, t, numbers
+
+
+def _as_rate(value: Any) -> Any:
+    """Return a number as a float: numbers of one kind need no second trace."""
+    return float(value) if type(value) is int or isinstance(value, np.integer | np.floating) else value
 
 
 def matches(name: str, pattern: str) -> bool:

@@ -53,6 +53,7 @@ class SantaE(Optimizer):
     """
 
     slots = ("momentum", "friction", "square", "scale")
+    needs_rate = True
 
     def __init__(
         self, lr: float = 0.01, sigma: float = 0.95, eps: float = 1e-8, anneal: float = 0.5, burnin: int = 100, c: float = 5.0,

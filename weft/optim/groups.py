@@ -1,0 +1,73 @@
+"""The options of an optimizer's groups as dicts: what is written into them holds from the next step on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+
+class GroupOptions(MutableMapping):
+    """The options that one group has of its own; ``groups["*.bias"]["lr"] = 0.1`` sets one.
+
+    ``holder`` is the group's optimizer, whose attributes are the values. ``change`` is called with an option's name and its new
+    value, or ``DELETED``.
+    """
+
+    def __init__(self, holder: Any, names: tuple[str, ...], change: Callable[[GroupOptions, str, Any], None]) -> None:
+        self.holder, self.names, self.change = holder, names, change
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.names:
+            raise KeyError(name)
+        return getattr(self.holder, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.change(self, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self.names:
+            raise KeyError(name)
+        self.change(self, name, DELETED)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Groups(Mapping):
+    """The groups of an optimizer by pattern. The patterns are fixed when the optimizer is made, the options are not."""
+
+    def __init__(self, options: dict[str, GroupOptions]) -> None:
+        self.options = options
+
+    def __getitem__(self, pattern: str) -> GroupOptions:
+        return self.options[pattern]
+
+    def __setitem__(self, pattern: str, options: Any) -> None:
+        raise self._fixed(pattern)
+
+    def __delitem__(self, pattern: str) -> None:
+        raise self._fixed(pattern)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.options)
+
+    def __len__(self) -> int:
+        return len(self.options)
+
+    def __repr__(self) -> str:
+        return repr(self.options)
+
+    def _fixed(self, pattern: str) -> ValueError:
+        return ValueError(
+            f"groups are fixed when the optimizer is made, but their options are not: write groups['pattern']['lr'] = 0.1, "
+            f"or make another optimizer with a group {pattern!r}"
+        )
+
+
+DELETED = object()
