@@ -61,12 +61,18 @@ def test_operands_that_are_spread(name: str, dtype: str, rng) -> None:
         same(lambda a, b: f(wf.array(b), wf.array(a)), x, y)
 
 
-@pytest.mark.parametrize("name", ["add", "mul", "lt", "pow", "mod"])
+@pytest.mark.parametrize("name", ["add", "mul", "truediv", "floordiv", "lt", "pow", "mod"])
 def test_operators_of_two_dtypes_and_of_other_classes(name: str, rng) -> None:
     arrays = {dtype: wf.array(content(rng, (4,), dtype)) for dtype in FORMATS}
     for x in arrays.values():
         for y in (arrays["float32"], arrays["int8"], arrays["float64"], arrays["bool"]):
             same(BINARY[name], x, y)
+    for first in FORMATS:
+        for second in FORMATS:
+            x, y = (wf.array(content(rng, (9,), dtype)) for dtype in (first, second))
+            for k in range(9):
+                same(BINARY[name], x[k], y[k])
+                same(lambda a, b: BINARY[name](wf.log1p(a), b), x[k], y[k])
     for other in (np.arange(4), np.ones(4, np.float32), np.float32(2), np.array(2.0), [1, 2, 3, 4], range(4)):
         same(BINARY[name], arrays["float32"], other)
         same(BINARY[name], other, arrays["float32"])

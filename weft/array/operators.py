@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from weft import at_once
+from weft import at_once, small
 from weft.array.composed import OPERATIONS
 from weft.array.giving_way import equality, foreign, foreign_in_place
 from weft.array.meaning import Operation, floating
@@ -19,15 +19,17 @@ from weft.bind import bind
 from weft.cell import LOCAL
 from weft.convert import number_node, operands
 from weft.errors import PACKAGE, DTypeError
-from weft.formats import BOOL, FLOATS, FORMATS, INTEGERS, Format
+from weft.formats import BOOL, FLOAT32, FLOAT64, FLOATS, FORMATS, INTEGERS, Format, weak
 from weft.given import Given
 from weft.graph.node import Node, Primitive
 from weft.graph.origin import user_frame
-from weft.graph.primitives.table import CONSTANT, TABLE, constant, scalar_leaf
-from weft.natively import Shaped, Short, asked_again, never
+from weft.graph.primitives.table import CONSTANT, TABLE, constant, input_leaf, scalar_leaf
+from weft.natively import ELEMENTS, Shaped, Short, asked_again, never
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _NUMBERS = frozenset((float, int, bool, Given))
+_PLAIN = frozenset((float, int))
+_LIMITS = {dtype: (dtype.least, dtype.greatest) for dtype in INTEGERS}
 _ASKING = PACKAGE  # operators written in files that begin with this ask user_frame where they stand
 _frame = sys._getframe
 _new = object.__new__
@@ -237,7 +239,27 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         if not asked:
             asked.append(True)
             plain.update(_plain(operation))
+        if shared and LOCAL.small and (type(x1) is scalar or type(x2) is scalar):
+            found = cast_natively(x1, x2)
+            if found is not None:
+                return found
         return wrap(operation.node(x1, x2))
+
+    def cast_natively(x1: Any, x2: Any) -> Any:
+        """Cast two known numbers, as the rule says, and join them natively; None if one is no number or not cast exactly."""
+        a = ELEMENTS.number(x1) if type(x1) is scalar else x1 if type(x1) in _PLAIN else None
+        b = ELEMENTS.number(x2) if type(x2) is scalar else x2 if type(x2) in _PLAIN else None
+        if a is None or b is None:
+            return None
+        if type(x1) is not scalar:
+            have = weak(type(x1), x2.node.dtype)
+        else:
+            have = operation.both(x1.node.dtype, x2.node.dtype) if type(x2) is scalar else weak(type(x2), x1.node.dtype)
+        primitive, dtype = operation.ways[have]
+        if primitive is not op or not (_is_exact(a, dtype) and _is_exact(b, dtype)):
+            return None
+        kind = int if dtype in _LIMITS else float
+        return short.call(wrap(input_leaf((), dtype, small.number(kind(a), dtype))), kind(b))
 
     def joined(x: Node, y: Node, like: Node, dtype: Format, trace: Any) -> Any:
         """The short way: the result has the shape of ``like``."""
@@ -351,6 +373,16 @@ def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operat
         return slow(x1, x2)
 
     return forward, reflected, in_place, function
+
+
+def _is_exact(value: Any, dtype: Format) -> bool:
+    """Whether a number becomes one of ``dtype`` with one rounding, and without a warning."""
+    if dtype in _LIMITS:
+        least, greatest = _LIMITS[dtype]
+        return type(value) is not float and least <= value <= greatest
+    if dtype is not FLOAT32 and dtype is not FLOAT64:
+        return False
+    return value != value or abs(value) <= dtype.reach if type(value) is float else abs(value) <= 1 << 53
 
 
 def _alone(operation: Operation, op: Primitive, dtype: Format) -> Format | None:
