@@ -119,3 +119,28 @@ def test_functions_of_two_operands_stay_within_their_bounds(name, rng):
     with np.errstate(all="ignore"):
         exact = reference(name, *(a.astype(np.float64) for a in operands))
     assert ulps(run(name, *operands), exact) <= BOUND.get(name, 2.0)
+
+
+@pytest.mark.parametrize("exponent", [2.0, 3.0, -1.0, 0.5, -0.5, 2, 3, -1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_with_short_forms(dtype, exponent: float, rng) -> None:
+    """Within the bound of ``pow``, with NumPy's special cases, and of one bit pattern however the exponent is given."""
+    x = arguments(rng, dtype, 100.0)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.longdouble), np.longdouble(exponent))
+        want = exact.astype(dtype)
+    got = (wf.asarray(x) ** exponent).numpy()
+    usual = np.isfinite(want) & np.isfinite(got) & (np.abs(want) > np.finfo(dtype).tiny)
+    assert (np.abs(got[usual] - exact[usual]) <= BOUND["pow"] * np.spacing(np.abs(want[usual]))).all()
+    odd = ~np.isfinite(want) | (want == 0)
+    np.testing.assert_array_equal(got[odd], want[odd])
+    assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
+    a = wf.asarray(x)
+    for other in (
+        wf.jit(lambda a, t: a**t)(a, float(exponent)), wf.jit(lambda a: a**exponent)(a), a ** wf.full(a.shape, exponent, dtype=dtype),
+        wf.concat([part**exponent for part in (a[:9], a[9:])]),
+    ):
+        np.testing.assert_array_equal(other.numpy().view(f"i{x.itemsize}")[~np.isnan(got)], got.view(f"i{x.itemsize}")[~np.isnan(got)])
+    slope = wf.grad(lambda a: (a**exponent).sum())(a[wf.isfinite(a) & (a > 1e-3) & (a < 1e3)])
+    base = x[np.isfinite(x) & (x > 1e-3) & (x < 1e3)].astype(float)
+    np.testing.assert_allclose(slope.numpy(), exponent * base ** (exponent - 1), rtol=1e-5)

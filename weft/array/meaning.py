@@ -207,12 +207,15 @@ def _signbit(operation: Operation, x: Any) -> Node:
     return bind(TABLE["less"], node, constant(0, node.dtype))
 
 
+SHORT_POWERS = (-1.0, -0.5, 0.5, 3.0)  # exponents that are constants of a program, since devices compute them in a few operations
+
+
 def _power(operation: Operation, x: Any, y: Any) -> Node:
     """``x ** 2`` is ``x * x``, as in NumPy: cheaper and more exact. Integers have no negative powers."""
     if type(y) is Given:
         y = y.told()
     a, b = operands(x, y)
-    if type(y) is int:
+    if type(y) is int or (type(y) is float and y in SHORT_POWERS):
         b = constant(y, b.dtype)  # what a power and its derivative are computed by depends on it
     if b.dtype not in FLOATS and 0 not in a.shape:
         _refuse_negative(b)

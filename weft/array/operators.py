@@ -13,7 +13,7 @@ from typing import Any
 from weft import at_once, small
 from weft.array.composed import OPERATIONS
 from weft.array.giving_way import equality, foreign, foreign_in_place
-from weft.array.meaning import Operation, floating
+from weft.array.meaning import SHORT_POWERS, Operation, floating
 from weft.array.products import matmul
 from weft.bind import bind
 from weft.cell import LOCAL
@@ -65,6 +65,11 @@ def _text(value: Any, dtype: Format) -> Node | None:
             node = _SMALL[value, dtype] = constant(value, dtype)
         return node
     return number_node(value, dtype) if type(value) is float and dtype in FLOATS else None
+
+
+def _exponent(value: Any, dtype: Format) -> Node | None:
+    """An exponent beside an array of ``dtype``: one that a program is compiled for, or a run-time number."""
+    return constant(value, dtype) if type(value) is float and value in SHORT_POWERS and dtype in FLOATS else _text(value, dtype)
 
 
 def install(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any]) -> None:
@@ -226,7 +231,7 @@ def _power(wrap: Callable[..., Any], power: Callable[..., Any]) -> Callable[...,
 def _binary(base: Any, array: Any, scalar: Any, wrap: Callable[..., Any], operation: Operation) -> tuple[Callable, ...]:
     """``__op__``, ``__rop__`` and ``__iop__`` of arrays (the first two of scalars, too), and the function."""
     name, op = operation.name, TABLE[operation.name]
-    number = _text if name == "pow" else _number
+    number = _exponent if name == "pow" else _number
     plain: dict[Format, Format] = {}  # dtype of both operands -> of the result, where the primitive applies as it stands
     asked: list[bool] = []
     short = Short(2, lambda op_, dtype: _plain(operation).get(dtype) if op_ is op else None)

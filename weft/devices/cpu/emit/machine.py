@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from weft.devices.cpu.emit.casts import bitcast, cast, round_half
 from weft.devices.cpu.emit.libm import libm
 from weft.devices.cpu.emit.math import function
@@ -69,11 +72,54 @@ def _float_op(o: Ops, op: str, t: str, args: list[str], v: Value) -> str:
 
 
 def _pow(o: Ops, t: str, power: Value, args: list[str]) -> str:
-    """A square has the bits of a product, whether its exponent is known here or comes with the call."""
+    """Some exponents have short forms. A power has the same bits whether its exponent is known here or comes with the call."""
+    x, y = args
     if power.op == "const":
-        return o.op("fmul", t, args[0], args[0]) if float(power.attr) == 2.0 else function(o, "pow", t, args)
-    square = o.cmp("oeq", t, args[1], o.c(t, 2.0))
-    return o.select(square, t, o.op("fmul", t, args[0], args[0]), function(o, "pow", t, args))
+        short = _POWERS.get(float(power.attr))
+        return function(o, "pow", t, args) if short is None else short(o, t, x)
+    out = function(o, "pow", t, args)
+    for exponent, short in _POWERS.items():
+        out = o.select(o.cmp("oeq", t, y, o.c(t, exponent)), t, short(o, t, x), out)
+    return out
+
+
+def _square(o: Ops, t: str, x: str) -> str:
+    return o.op("fmul", t, x, x)
+
+
+def _cube(o: Ops, t: str, x: str) -> str:
+    """x * x * x and what both products lost: two roundings would be 1.5 ulp."""
+    square = _square(o, t, x)
+    out = o.op("fmul", t, square, x)
+    lost = o.intrinsic("fma", t, x, x, o.op("fneg", t, square))
+    rest = o.intrinsic("fma", t, lost, x, o.intrinsic("fma", t, square, x, o.op("fneg", t, out)))
+    finite = o.cmp("olt", t, o.intrinsic("fabs", t, out), o.c(t, math.inf))
+    return o.intrinsic("copysign", t, o.select(finite, t, o.op("fadd", t, out, rest), out), x)
+
+
+def _inverse(o: Ops, t: str, x: str) -> str:
+    return o.divided(t, o.c(t, 1.0), x)
+
+
+def _root(o: Ops, t: str, x: str) -> str:
+    """The square root, but of -0 and -inf, of which powers are positive."""
+    root = o.op("fadd", t, o.intrinsic("sqrt", t, x), o.c(t, 0.0))
+    return o.select(o.cmp("oeq", t, x, o.c(t, -math.inf)), t, o.c(t, math.inf), root)
+
+
+def _inverse_root(o: Ops, t: str, x: str) -> str:
+    """1 / sqrt(x), and what the root and the quotient lost: two roundings would be 1.5 ulp."""
+    root = _root(o, t, x)
+    out, minus = _inverse(o, t, root), o.op("fneg", t, root)
+    of_quotient = o.intrinsic("fma", t, minus, out, o.c(t, 1.0))
+    of_root = o.op("fmul", t, o.op("fmul", t, o.intrinsic("fma", t, minus, root, x), out), o.op("fmul", t, out, o.c(t, -0.5)))
+    better = o.intrinsic("fma", t, out, o.op("fadd", t, of_quotient, of_root), out)
+    return o.select(o.cmp("ord", t, better, better), t, better, out)
+
+
+_POWERS: dict[float, Callable[[Ops, str, str], str]] = {
+    2.0: _square, 3.0: _cube, -1.0: _inverse, 0.5: _root, -0.5: _inverse_root,
+}
 
 
 def _float_divmod(o: Ops, op: str, t: str, a: str, b: str) -> str:
