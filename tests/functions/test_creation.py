@@ -99,6 +99,18 @@ def test_arange_of_floats(args: tuple) -> None:
     check(wf.arange(*args, dtype=wf.float64), np.arange(*args), rtol=1e-14, atol=1e-15, dtype=np.dtype(np.float64))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "float32"])
+def test_arange_of_floats_in_another_dtype(dtype: str, rng: np.random.Generator) -> None:
+    """NumPy casts the first two numbers and repeats their difference."""
+    for _ in range(40):
+        start, step = (float(x) for x in rng.choice([-2.5, -1.0, -0.75, -0.5, 0.5, 0.25, 1.0, 1.5, 3.0], 2))
+        stop = start + step * float(rng.uniform(-1, 9))
+        want = np.arange(start, stop, step, dtype=dtype)
+        check(wf.arange(start, stop, step, dtype=dtype), want, dtype=want.dtype)
+        late = wf.jit(lambda x: x + wf.arange(start, stop, step, dtype=dtype))(wf.zeros((), dtype=dtype))  # noqa: B023
+        check(late, want, dtype=want.dtype)
+
+
 @pytest.mark.parametrize("num", [0, 1, 2, 7, 50])
 @pytest.mark.parametrize("endpoint", [True, False])
 def test_linspace(num: int, endpoint: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from weft.array import Array, wrap
 from weft.convert import common, number_node
 from weft.errors import DTypeError, ShapeError, short
-from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, Format, complexed, promote, weak
+from weft.formats import COMPLEX, COMPLEX128, DEFAULT, FLOAT64, FLOATS, INEXACT, INT64, INTEGERS, Format, complexed, promote, weak
 from weft.functions.common import (
     NUMBERS,
     Node,
@@ -87,6 +87,9 @@ def arange(
         raise ValueError("arange: step must not be 0")
     count = max(0, -((first - last) // by) if integers else math.ceil((last - first) / by))
     wanted = (INT64 if integers else DEFAULT.real) if dtype is None else spelled(dtype)
+    if wanted in INTEGERS and not integers and max(map(abs, (first, first + by, first + count * by))) < 2**62:
+        start = int(first)  # as NumPy, which casts the first two numbers and repeats their difference
+        first, by, integers = start, int(first + by) - start, True
     if not wanted.narrow and (integers or wanted in FLOATS):
         found = made((count,), wanted, lambda line: np.copyto(line, np.arange(count) * by + first, casting="unsafe"))
         if found is not None:
