@@ -28,7 +28,7 @@ from weft.formats import (
     promote,
     weak,
 )
-from weft.given import Given, asked, fits, is_int
+from weft.given import GIVEN, Given, GivenScalar, asked, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.nested import join_arrays, join_nodes
@@ -138,6 +138,8 @@ def as_node(x: Any, like: Format | None = None) -> Node:
         if like is None and _alone(x.value) is UINT64:
             return as_node(x.here())
         return given_node(x, weak(type(x.value), like) if like is not None else spelled(type(x.value)))
+    if kind is GivenScalar:
+        return x.own
     if isinstance(x, np.ndarray | np.generic):
         refuse_subclass(x)
         return numpy_node(np.asarray(x))
@@ -250,7 +252,7 @@ def _listed(x: Any) -> Any:
     """Nested lists as a node; Python's floats as the float64 that they are, for whoever knows the dtype they are to have
     (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
     given, kinds = x, kinds_in(x)
-    if Given in kinds:
+    if not kinds.isdisjoint(GIVEN):
         x = asked(x)
         kinds = kinds_in(x)
     foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])

@@ -14,12 +14,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from weft.cell import Cell, traces
-from weft.formats import FLOATS, Format
+from weft.formats import FLOATS, FROM_NUMPY, Format
 from weft.graph.node import Node
 from weft.graph.origin import user_frame, user_line
 from weft.graph.primitives.table import constant, scalar_leaf
 
+SCALARS = frozenset([form.numpy.type for form in FROM_NUMPY.values() if form.kind in ("bool", "signed", "unsigned", "float")])
+RUN_TIME = frozenset((int, float)) | SCALARS - {np.bool_}  # types of numbers that may change from call to call
 MOST = 4096  # steps: what computes more than so many numbers in Python is static
 _ANY = object()
 Step = tuple[Callable[..., Any], tuple[int, ...], type, Any]  # what computes it, of which slots, its type, what it must be
@@ -53,14 +57,14 @@ class Tape:
         return not self.over and any([trace.tape is self for trace in traces()])
 
     def number(self, value: Any, slot: int) -> Given:
-        out = object.__new__(Given)
+        out = object.__new__(GivenScalar if type(value) in SCALARS else Given)
         out.value, out.slot, out.tape = value, slot, self
         self._made.append(weakref.ref(out))
         return out
 
     def apply(self, function: Callable[..., Any], operands: Sequence[Any], result: Any, wanted: Any = _ANY) -> int:
         """Note a step; the slot of its result."""
-        mine = [k for k, x in enumerate(operands) if type(x) is Given and x.tape is self]
+        mine = [k for k, x in enumerate(operands) if type(x) in GIVEN and x.tape is self]
         slots = tuple([operands[k].slot for k in mine])
         key = (function, slots, wanted is _ANY, *[None if k in mine else _described(x) for k, x in enumerate(operands)])
         known = self._steps.get(key)
@@ -87,7 +91,7 @@ class Tape:
         """The run-time number in ``dtype``, which holds it."""
         key = number.slot, dtype
         if key not in self._nodes:
-            held = _held(dtype)
+            held = _HELD[_python_kind(dtype)] if type(number) is GivenScalar else _held(dtype)
             node = self._nodes[key] = scalar_leaf(None, dtype)
             self.nodes.append((self.apply(held, (number,), held(number.value)), node))
         return self._nodes[key]
@@ -140,7 +144,7 @@ def _with(function: Callable[..., Any], operands: list[Any], places: list[int]) 
 def _described(x: Any) -> Any:
     """A number or a setting, so that equal ones give equal results."""
     x = _plain(x)
-    return type(x), repr(x) if type(x) is float else x
+    return type(x), repr(x) if type(x) is float or type(x) in SCALARS else x
 
 
 def _itself(x: Any) -> Any:
@@ -148,7 +152,7 @@ def _itself(x: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    return repr(a) == repr(b) if type(a) is float else a == b  # there are NaN and two zeros
+    return repr(a) == repr(b) if type(a) is float or type(a) in SCALARS else a == b  # there are NaN and two zeros
 
 
 def fits(value: Any, dtype: Format) -> bool:
@@ -166,7 +170,7 @@ def is_int(x: Any) -> bool:
 
 
 def _held(dtype: Format) -> Callable[[Any], Any]:
-    kind = float if dtype in FLOATS else bool if dtype.kind == "bool" else int
+    kind = _python_kind(dtype)
     small = 127 if kind is int else dtype.reach
 
     def held(value: Any) -> Any:
@@ -177,19 +181,26 @@ def _held(dtype: Format) -> Callable[[Any], Any]:
     return held
 
 
+def _python_kind(dtype: Format) -> type:
+    return float if dtype in FLOATS else bool if dtype.kind == "bool" else int
+
+
+_HELD: dict[type, Callable[[Any], Any]] = {kind: lambda value, kind=kind: kind(value) for kind in (int, float, bool)}
+
+
 def _plain(x: Any) -> Any:
-    return x.value if type(x) is Given else x
+    return x.value if type(x) in GIVEN else x
 
 
 def computed(function: Callable[..., Any], *operands: Any) -> Any:
     """Return ``function(*operands)``, as a number that each call computes again where an operand is one."""
     result = function(*map(_plain, operands))
-    tape = next((x.tape for x in operands if type(x) is Given and x.tape.open), None)
+    tape = next((x.tape for x in operands if type(x) in GIVEN and x.tape.open), None)
     if tape is None:
         return result
-    if type(result) in (int, float, bool) and len(tape.steps) < MOST:
+    if type(result) in _RESULTS and len(tape.steps) < MOST:
         return tape.number(result, tape.apply(function, operands, result))
-    return function(*[x.told() if type(x) is Given else x for x in operands])
+    return function(*[x.told() if type(x) in GIVEN else x for x in operands])
 
 
 class Given:
@@ -223,7 +234,7 @@ class Given:
 
     def __bool__(self) -> bool:
         truth: Any = self if type(self.value) is bool else computed(operator.truth, self)
-        return truth.here() if type(truth) is Given else truth
+        return truth.here() if type(truth) in GIVEN else truth
 
     def __getattr__(self, name: str) -> Any:
         getattr(self.value, name)  # raises as a number does
@@ -280,14 +291,32 @@ class Given:
         return computed(round, self) if digits is None else computed(round, self, asked(digits))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        import numpy as np
-
         return np.asarray(self.told(), dtype)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if any(isinstance(x, Cell) for x in (*inputs, *options.get("out", ()))):
             return NotImplemented  # weft's arrays answer
+        if method == "__call__" and not options and ufunc.nout == 1 and all([type(x) in _NUMBERS for x in inputs]):
+            return computed(ufunc, *inputs)
         return getattr(ufunc, method)(*map(asked, inputs), **{k: asked(v) for k, v in options.items()})
+
+
+class GivenScalar(Given):
+    """The same of a NumPy scalar: beside arrays it keeps its own dtype."""
+
+    __slots__ = ()
+
+    @property
+    def own(self) -> Node:
+        """The number as a node of its own dtype."""
+        return self.node(FROM_NUMPY[self.value.dtype])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.value, name) if name in _OF_THE_DTYPE else super().__getattr__(name)
+
+
+_OF_THE_DTYPE = frozenset(("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides"))
+GIVEN = frozenset((Given, GivenScalar))
 
 
 class Slot(NamedTuple):
@@ -300,10 +329,11 @@ def asked(x: Any) -> Any:
     """``x``, or a list or tuple, with numbers themselves where it is one of which only the call tells the value."""
     if type(x) is list or type(x) is tuple:
         return type(x)(map(asked, x))
-    return x.told() if type(x) is Given else x
+    return x.told() if type(x) in GIVEN else x
 
 
-_NUMBERS = (int, float, bool, Given)
+_RESULTS = frozenset((int, float, bool)) | SCALARS
+_NUMBERS = _RESULTS | GIVEN
 
 
 def _joined(function: Callable[..., Any], x: Any, y: Any, own: Given, other: Any) -> Any:

@@ -13,7 +13,7 @@ from weft.cell import LOCAL, Cell
 from weft.convert import as_node, cast, foreign, is_foreign, leaves, numpy_node, refuse_subclass
 from weft.errors import ShapeError, as_called, out_of_bounds, told
 from weft.formats import BOOL, INT64, INTEGERS
-from weft.given import Given, asked, computed, is_int
+from weft.given import GIVEN, Given, GivenScalar, asked, computed, is_int
 from weft.graph.node import Node, Shape, topological
 from weft.graph.primitives.index import IN_BOUNDS
 from weft.graph.primitives.rules import broadcast, memoised
@@ -176,6 +176,8 @@ def _as_int(part: Any) -> Any:
         if LOCAL.trace is not None and type(part) in (list, tuple) and any(isinstance(leaf, Cell) for leaf in leaves(part)):
             found = as_node(part)
             return part if found.dtype is BOOL else found  # what masks choose has to be known
+        if type(part) is GivenScalar:
+            return computed(operator.index, part) if isinstance(part, np.integer) else part
         return int(part) if isinstance(part, np.integer) else part
     found = ELEMENTS.number(part)
     if found is None:
@@ -212,7 +214,7 @@ def plain(index: Any, shape: Shape) -> Selection | None:
 
 def _has_run_time_numbers(index: Any) -> bool:
     items = index if type(index) is tuple else (index,)
-    return any([Given in map(type, (x.start, x.stop) if type(x) is slice else (x,)) for x in items])
+    return any([not GIVEN.isdisjoint(map(type, (x.start, x.stop) if type(x) is slice else (x,))) for x in items])
 
 
 @memoised
@@ -349,7 +351,7 @@ def _item(item: Any) -> Any:
             found = found.astype(np.int64)
         return found
     try:
-        return operator.index(item)
+        return computed(operator.index, item)
     except TypeError:
         if is_foreign(item):
             return _item(foreign(item))
@@ -362,7 +364,7 @@ def _bound(part: Any) -> int:
     if is_int(part):
         return part
     try:
-        return operator.index(part)
+        return computed(operator.index, part)
     except TypeError:
         raise TypeError(f"the bounds of a slice must be integers or None, not {part!r}") from None
 

@@ -12,6 +12,7 @@ from weft.array.shapes import lies
 from weft.cell import LOCAL
 from weft.errors import DTypeError, short
 from weft.formats import DEFAULT
+from weft.given import RUN_TIME
 from weft.graph.primitives.meeting import DETERMINISM
 from weft.graph.primitives.precision import MATMUL
 from weft.transforms.aliases import path_key
@@ -21,8 +22,8 @@ from weft.transforms.traced import concrete, is_static
 from weft.transforms.tree import Structure, has_structure
 from weft.transforms.values import cells_of, key_of_values
 
-PLAIN = frozenset((int, bool, str, bytes, type(None)))
-_ARRAYS = (Array, np.ndarray, np.generic)
+INTEGERS = frozenset([kind for kind in RUN_TIME if issubclass(kind, int | np.integer)])
+PLAIN = frozenset((int, bool, str, bytes, type(None))) | INTEGERS
 
 
 class Objects(NamedTuple):
@@ -56,7 +57,7 @@ class Call:
         objects, leaves = bool(fixed) and any([type(x) not in PLAIN for x in fixed]), []
         for leaf in self.given:
             static = None
-            if isinstance(leaf, _ARRAYS):
+            if not is_static(leaf) and type(leaf) is not float:
                 leaf = concrete(leaf)
             elif type(leaf) is not float:
                 static = (type(leaf), leaf)
@@ -82,7 +83,7 @@ class Call:
             self.cells = cells_of(self.values)
             self.moving = reached.moving | {len(reached.values) + k for k in content.moving}
             held = content.key
-        statics = tuple([None if key is None or key[0] is int else key for key in self.statics])
+        statics = tuple([None if key is None or key[0] in INTEGERS else key for key in self.statics])
         plain = tuple([(type(x), x) for x in fixed if type(x) in PLAIN]) if fixed else ()
         self.kind = (reached.key, self.structure, statics, plain, held)
 

@@ -15,6 +15,7 @@ from weft.errors import short
 from weft.graph.origin import file_name, user_line
 from weft.transforms.records import CellsRecord, ClassRecord, DictRecord, ListRecord, Record, VariablesRecord
 from weft.transforms.traced import Traced, numbered
+from weft.transforms.values import EXACT
 
 OFTEN = 3  # times that a function is traced again for one cause before the user is told
 MOST = 100  # of what was there before is kept
@@ -164,7 +165,7 @@ def _line(line: str) -> str:
 def _constant(key: Any) -> str:
     """The text of the key of a constant; empty of another key."""
     if isinstance(key, tuple) and len(key) == 2 and isinstance(key[0], type):
-        return str(key[1]) if key[0] in (float, complex) else short(key[1])
+        return str(key[1]) if key[0] in EXACT else short(key[1])
     return key.__name__ if isinstance(key, type) else ""
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.devices.warm import Watched
+from weft.given import RUN_TIME
 from weft.transforms.reach import ANY, attributes_named, contents_of, is_library, is_third_party, methods_named, names_in
 from weft.transforms.records import (
     MISSING,
@@ -40,7 +41,7 @@ from weft.transforms.records import (
     ways_into,
 )
 from weft.transforms.tree import Structure, is_module, is_only_attributes, slots_of
-from weft.transforms.values import CONSTANTS, Hashed, cells_of, key_of_values
+from weft.transforms.values import CONSTANTS, EXACT, Hashed, cells_of, key_of_values
 
 LARGE = 1 << 20  # bytes: NumPy arrays beyond are compared by identity, for to read them at each call would take long
 MANY = 1000  # items: the constants in longer containers are compared as a whole
@@ -99,7 +100,7 @@ class Content:
         """
         kind = type(x)
         if kind in CONSTANTS:
-            return (kind, repr(x) if kind is float or kind is complex else x)  # -0.0 is not 0.0
+            return (kind, repr(x) if kind in EXACT else x)  # -0.0 is not 0.0
         if isinstance(x, tuple | frozenset):
             return (kind, *[self.of(item, deep) for item in x])
         if isinstance(x, Array):
@@ -279,7 +280,7 @@ class Content:
         self._cells_of_values, self._keys_of_values = None, {}
         self.values = tuple([x for record in self.records for x in record.leaves()])
         kinds = set(map(type, self.values))
-        self.numbers = int in kinds or float in kinds
+        self.numbers = not RUN_TIME.isdisjoint(kinds)
         self._untold = [record for record in self.records if not record.told]
 
     def cells(self) -> dict[int, int]:

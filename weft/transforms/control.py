@@ -13,7 +13,7 @@ from weft.array import Array, Scalar, own, wrap
 from weft.convert import as_node
 from weft.errors import DTypeError, ShapeError
 from weft.formats import INT64, promote, weak
-from weft.given import Given
+from weft.given import GIVEN
 from weft.graph.loops import SCAN, Body, item
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.shape import IOTA
@@ -231,7 +231,7 @@ def _named(structure: Any) -> str:
 
 def _widened(start: Any, before: Node, after: Node) -> Node:
     """A first carry that is a Python number takes the dtype that a step gives it, if that can hold it."""
-    kind = type(start.value if type(start) is Given else start)
+    kind = type(start.value if type(start) in GIVEN else start)
     if kind not in (float, int, bool, complex) or after.shape != before.shape or after.dtype == before.dtype:
         return before
     fits = weak(kind, after.dtype) == after.dtype

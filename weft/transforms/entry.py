@@ -186,7 +186,7 @@ class Entry:
         }
         given: list[Any] = []
         for k, leaf in enumerate(leaves):
-            number = (_FLOAT, None) if type(leaf) is float else (_INT, None) if k in moving and type(leaf) is int else None
+            number = (_FLOAT, None) if type(leaf) is float else (_INT, type(leaf)) if k in moving and is_static(leaf) else None
             given.append(number or ((_SAME, leaf) if is_static(leaf) else specs.get(k)))
         self._specs = tuple(given)
 
@@ -278,7 +278,7 @@ class Entry:
             given = type(arg)
             if given is not ndarray and given is not Scalar:
                 kind = spec[0]
-                if (kind is _FLOAT and given is float) or (kind is _INT and given is int) or (kind is _SAME and arg is spec[1]):
+                if (kind is _FLOAT and given is float) or (kind is _INT and given is spec[1]) or (kind is _SAME and arg is spec[1]):
                     continue
                 if given is np.ndarray and arg.shape == kind and not self.lands:
                     return self.fast([concrete(x) if type(x) is np.ndarray else x for x in args])

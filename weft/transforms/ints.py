@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft.given import RUN_TIME
 from weft.recent import Recent
-from weft.transforms.call import Call
+from weft.transforms.call import INTEGERS, Call
 from weft.transforms.records import same_constant
-
-_NUMBERS = (int, float)
 
 
 class Numbers:
@@ -36,13 +35,13 @@ class Numbers:
 
     def see(self, leaves: Sequence[Any], values: Sequence[Any]) -> None:
         for k, new in enumerate(leaves):
-            if type(new) is int:
+            if type(new) in INTEGERS:
                 self._see(k, new)
         if values is not self._last:
             self._last = values
             known = self.values
             for k, new in enumerate(values, self.first):
-                if (type(new) is int or type(new) is float) and known.get(k) is not new:
+                if type(new) in RUN_TIME and known.get(k) is not new:
                     self._see(k, new)
 
     def _see(self, k: int, new: Any) -> None:
@@ -67,13 +66,13 @@ _NONE = Numbers(0, frozenset())
 def numbers_of(known: Recent, call: Call) -> Numbers:
     """What ``known`` says of the numbers of a call, now that they have been seen. It depends on no shape."""
     leaves, values = call.leaves, call.values
-    if int not in map(type, leaves) and not any([content.numbers for content in call.contents]):
+    if INTEGERS.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
         return _NONE
     kind = (call.kind, *map(type, leaves))
     first = len(leaves)
     found = known.get(kind)
     if found is None:
-        found = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in _NUMBERS]))
+        found = Numbers(first, frozenset([first + k for k in call.moving if type(values[k]) in RUN_TIME]))
         known.put(kind, found)
     found.see(leaves, values)
     return found

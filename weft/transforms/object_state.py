@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.array import Array
-from weft.given import Given, Tape
+from weft.given import GIVEN, Tape
 from weft.transforms import warm
 from weft.transforms.content import Content
 from weft.transforms.records import MISSING, Record, at, form_of, is_plain, replaced, same_constant, tuple_of
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
     """A constant, or a tuple of constants, without run-time numbers; those that it held are static."""
     if isinstance(value, tuple):
         return tuple_of(type(value), [_plain(part) for part in value])
-    return value.told() if type(value) is Given else value
+    return value.told() if type(value) in GIVEN else value
 
 
 @contextmanager

@@ -20,10 +20,10 @@ import numpy as np
 
 from weft.array import Array
 from weft.devices.warm import Watched
-from weft.given import Given
+from weft.given import GIVEN
 from weft.transforms.reach import ANY
 from weft.transforms.tree import attributes_of, slots_of
-from weft.transforms.values import CONSTANTS
+from weft.transforms.values import CONSTANTS, EXACT
 
 MISSING: Any = object()  # the value of a variable that is not bound
 LONGEST = 16  # leaves in a tuple; a longer tuple is compared as a whole
@@ -36,7 +36,7 @@ Path = tuple[int, tuple[int, ...]]  # number of the value, and the way into its 
 def form_of(value: Any) -> Form | None:
     """Return the form of a leaf or of a tuple of leaves, None of anything else."""
     kind = type(value)
-    if kind in CONSTANTS or kind is Given or isinstance(value, Array):
+    if kind in CONSTANTS or kind in GIVEN or isinstance(value, Array):
         return True
     if not issubclass(kind, tuple) or not 0 < len(value) <= LONGEST:
         return None
@@ -66,12 +66,12 @@ def same_constant(a: Any, b: Any) -> bool:
     if a is b:
         return True
     kind = type(a)
-    return kind is type(b) and kind in CONSTANTS and (repr(a) == repr(b) if kind is float or kind is complex else a == b)
+    return kind is type(b) and kind in CONSTANTS and (repr(a) == repr(b) if kind in EXACT else a == b)
 
 
 def is_plain(value: Any) -> bool:
     """Whether there are no run-time numbers in a leaf or a tuple of leaves."""
-    return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) is not Given
+    return all(map(is_plain, value)) if isinstance(value, tuple) else type(value) not in GIVEN
 
 
 def replaced(value: Any, changes: dict[tuple[int, ...], Any], way: tuple[int, ...] = ()) -> Any:
@@ -130,7 +130,7 @@ class Record:
         """Return the leaves; another thread may be tracing with run-time numbers in their places."""
         values = self.values
         found = [at(values[k], way) if way else values[k] for k, way in self.paths]
-        return [x.value if type(x) is Given else x for x in found] if Given in map(type, found) else found
+        return [x.value if type(x) in GIVEN else x for x in found] if not GIVEN.isdisjoint(map(type, found)) else found
 
     def renewed(self) -> Record | None:
         """Return a record of what the owner holds now, None if more than leaves has changed."""
@@ -298,7 +298,7 @@ def _is_constant(value: Any) -> bool:
     elif isinstance(value, list | tuple | set | frozenset | deque):
         value = list(itertools.islice(value, _FIRST))
     else:
-        return type(value) in CONSTANTS or type(value) is Given
+        return type(value) in CONSTANTS or type(value) in GIVEN
     return all(map(_is_constant, value))
 
 

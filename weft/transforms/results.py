@@ -20,7 +20,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.convert import as_node
-from weft.given import Given, Slot
+from weft.given import GIVEN, Slot
 from weft.graph.node import Node
 from weft.transforms.content import has_content
 from weft.transforms.trace import Trace
@@ -81,7 +81,7 @@ def is_made_in(trace: Trace, known: Collection[int] = (), new: Callable[[], set[
     def holds(x: Any, seen: set[int]) -> bool:
         if isinstance(x, Array):
             return trace.owns(x.cell)
-        if type(x) is Given:
+        if type(x) in GIVEN:
             return x.tape.open
         if id(x) in seen or id(x) in known:
             return False
@@ -126,7 +126,7 @@ def _end(
         if isinstance(result, np.ndarray):
             node = as_node(result)
             return ("node", node), node
-        if type(result) is Given and result.tape.open:
+        if type(result) in GIVEN and result.tape.open:
             return ("leaf", result.slot), result.value  # computed by Python at each call
         return ("leaf", handles[id(result)]) if id(result) in handles else ("static", result), result
     if id(result) in handles and not result.weak:

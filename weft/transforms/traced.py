@@ -18,7 +18,7 @@ from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.errors import TraceError
 from weft.formats import FLOAT64
-from weft.given import Given, Tape
+from weft.given import GIVEN, Tape
 from weft.graph.node import Graph, Node, topological
 from weft.graph.primitives.table import INPUT, SCALAR, input_leaf, is_placeholder, scalar_leaf
 from weft.look import materialise
@@ -82,12 +82,12 @@ def _kind(result: Any) -> type:
 
 def _has_identity(x: Any) -> bool:
     """Whether an argument that is returned is this very object, and not just an equal number or text."""
-    return not x.weak if isinstance(x, Array) else type(x) not in CONSTANTS and type(x) is not Given
+    return not x.weak if isinstance(x, Array) else type(x) not in CONSTANTS and type(x) not in GIVEN
 
 
 def is_static(leaf: Any) -> bool:
     """Whether a leaf belongs to the key of a traced function, not to its inputs."""
-    return not isinstance(leaf, Array | float | np.ndarray | np.generic)
+    return isinstance(leaf, np.integer) or not isinstance(leaf, Array | float | np.ndarray | np.generic)
 
 
 def trace(

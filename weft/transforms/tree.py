@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.array import Array
 from weft.formats import INEXACT
-from weft.given import Given
+from weft.given import GIVEN
 from weft.loading import needed
 from weft.signals import uninterrupted
 
@@ -268,7 +268,7 @@ def flatten_results(tree: Any, is_made: Callable[[Any], bool], modules: bool = F
         if is_container(x) and (modules or not is_module(x)):
             found, structure = flatten(x, modules=False) if not is_module(x) else flatten(x)
             return structure, [part_of(item, inside) for item in found]
-        if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) is not Given):
+        if inside and not isinstance(x, Array | np.ndarray) and (modules or type(x) not in GIVEN):
             return _Constant(x)
         leaves.append(x)
         return _LEAF

@@ -7,9 +7,13 @@ from typing import Any
 
 from weft.array import Array
 from weft.array.shapes import lies
+from weft.formats import EVERY
+from weft.given import RUN_TIME
 from weft.transforms.aliases import path_key
 
-CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None)))
+_SCALARS = frozenset([form.numpy.type for form in EVERY.values()])
+CONSTANTS = frozenset((int, float, bool, complex, str, bytes, type(None))) | _SCALARS
+EXACT = frozenset((float, complex)) | _SCALARS  # compared by their text: there are two zeros, and NaN
 
 
 class Hashed:
@@ -58,10 +62,8 @@ def key_of_values(values: Sequence[Any], cells: Mapping[int, int], moving: Colle
     same: dict[int, int] = {}
     for k, x in enumerate(values):
         kind = type(x)
-        if kind is float or kind is complex:
-            keys.append(kind if k in moving else (kind, repr(x)))
-        elif kind in CONSTANTS:
-            keys.append(kind if k in moving and kind is int else (kind, x))
+        if kind in CONSTANTS:
+            keys.append(kind if k in moving and kind in RUN_TIME else (kind, repr(x) if kind in EXACT else x))
         else:
             first, cell = same.setdefault(id(x), k), cells[id(x.cell)]
             keys.append(first if first < k else (key_of(x), cell if cell < k else None))
