@@ -28,7 +28,7 @@ from weft.formats import (
     promote,
     weak,
 )
-from weft.given import GIVEN, Given, GivenScalar, asked, fits, is_int
+from weft.given import GIVEN, SCALARS, Given, GivenScalar, asked, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.nested import join_arrays, join_nodes
@@ -44,11 +44,13 @@ def is_argument(value: Any, dtype: Format) -> bool:
     return kind is float or (kind is int and dtype in FLOATS and -65504 <= value <= 65504 and not -1 <= value <= 2)
 
 
-def number_node(value: float | int | bool, dtype: Format) -> Node:
+def number_node(value: Any, dtype: Format) -> Node:
     """A Python number in ``dtype``: floats, and integers beside floats, are arguments of the Program, so that new ones compile
     nothing. The rest belongs to its text: bools, -1 to 2, where rules look for them, integers beside integers, since a
     division by what is known takes a quarter of the time, and (inside a traced function) all numbers."""
     kind = type(value)
+    if kind is Given:
+        return given_node(value, dtype)
     if kind is complex or dtype in COMPLEX:
         return _complex_node(value, dtype)
     small = -65504 <= value <= 65504
@@ -253,6 +255,9 @@ def _listed(x: Any) -> Any:
     (:func:`in_dtype`), and so lists in which run-time numbers are among them."""
     given, kinds = x, kinds_in(x)
     if not kinds.isdisjoint(GIVEN):
+        found = _of_run_time(x, kinds)
+        if found is not None:
+            return found
         x = asked(x)
         kinds = kinds_in(x)
     foreign = any([issubclass(kind, np.generic | np.ndarray) for kind in kinds])
@@ -271,6 +276,25 @@ def _listed(x: Any) -> Any:
     if not weak_floats or array.size and all([issubclass(kind, int) for kind in kinds]):
         return numpy_node(array)  # integers that only uint64 and int64 together hold are float64, as where such arrays meet
     return array
+
+
+def _of_run_time(x: Any, kinds: set[type]) -> Any:
+    """Nested lists of numbers some of which are run-time numbers; None where their value is needed."""
+    if GivenScalar in kinds and all([kind in (int, Given, GivenScalar) or kind in SCALARS for kind in kinds]):
+        if not any([type(leaf) is Given and type(leaf.value) is not int for leaf in leaves(x)]):
+            nodes = _of_list(*leaves(x))
+            return joined(x, nodes, nodes[0].dtype)
+    if not all([kind in (int, float, Given) or getattr(kind, "weak", False) for kind in kinds]):
+        return None
+    given = list(leaves(x))
+    types = {type(leaf.value) if type(leaf) is Given else type(leaf) for leaf in given}
+    if bool in types:
+        return None
+    if types != {int}:
+        return _Varying(x)
+    if any([not fits(leaf.value if type(leaf) is Given else leaf, INT64) for leaf in given]):
+        return None
+    return _rows(x, (as_node(leaf) for leaf in given), INT64)
 
 
 def _default(found: Any) -> Format:

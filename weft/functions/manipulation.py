@@ -5,19 +5,23 @@ What can be a view is one, as in NumPy: writing to ``wf.reshape(x, ...)`` writes
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.array import Array, like, own, wrap
+from weft.convert import number_node
 from weft.errors import AxisError, DTypeError, ShapeError
+from weft.formats import INT64
 from weft.functions.common import (
     Axis,
     Node,
     axis_index,
     axis_tuple,
     node,
+    number,
     op,
     reshaped,
     several,
@@ -25,6 +29,7 @@ from weft.functions.common import (
     whole,
 )
 from weft.functions.known import by_numpy
+from weft.given import GIVEN, Given, computed
 from weft.spelling import to_tuple
 
 
@@ -417,7 +422,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     value = node(a, "roll", "a")
     shifts = to_tuple(shift)
     if axis is None:
-        by = sum([whole(n, "roll", "shift") for n in shifts])
+        by = sum([_shift(n) for n in shifts])
         return wrap(reshaped(_rolled(reshaped(value, (value.size,)), by, 0), value.shape))
     axes = to_tuple(axis)
     shifts = shifts * len(axes) if len(shifts) == 1 else shifts
@@ -425,13 +430,23 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Array:
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
     for by, a in zip(shifts, axes, strict=True):
-        value = _rolled(value, whole(by, "roll", "shift"), axis_index(a, len(value.shape), "roll"))
+        value = _rolled(value, _shift(by), axis_index(a, len(value.shape), "roll"))
     return wrap(value)
 
 
-def _rolled(value: Node, shift: int, axis: int) -> Node:
+def _shift(n: Any) -> Any:
+    """A shift as an int, a run-time number of one that is such."""
+    return computed(operator.index, n) if type(n) in GIVEN else whole(n, "roll", "shift")
+
+
+def _rolled(value: Node, shift: Any, axis: int) -> Node:
     extent = value.shape[axis]
-    cut = (-shift) % extent if extent else 0
+    cut: Any = (-shift) % extent if extent else 0
+    if type(cut) is Given:
+        place = op("add", op("iota", shape=(extent,), dtype=INT64, axis=0), number_node(cut, INT64))
+        beyond = op("greater_equal", place, number(extent, INT64))
+        place = op("where", beyond, op("subtract", place, number(extent, INT64)), place)
+        return op("gather", value, place, axes=(axis,))
     if cut == 0:
         return value
     return op("concat", sliced(value, axis, cut, extent), sliced(value, axis, 0, cut), axis=axis)

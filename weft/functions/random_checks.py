@@ -10,6 +10,7 @@ import numpy as np
 from weft.array import Array
 from weft.errors import as_called
 from weft.functions.known import at_hand
+from weft.given import GIVEN
 
 Rule = tuple[str, Callable[[Any], Any]]  # how it is said, and whether numbers break it
 
@@ -29,7 +30,7 @@ def refuse(function: str, parameter: str, value: Any, rule: Rule) -> None:
     """ValueError for numbers that break a rule; what is not computed yet, or not known in a trace, is not looked at."""
     known = value if type(value) in (int, float) else _known(value)
     broken = known is not None and rule[1](known)
-    if broken is not False and np.any(broken):
+    if bool(broken) if type(broken) in GIVEN else broken is not False and np.any(broken):
         said = f"{parameter}={value}" if known is value else parameter
         raise ValueError(as_called(f"{function}: {said} {rule[0]}"))
 

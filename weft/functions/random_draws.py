@@ -40,6 +40,7 @@ from weft.functions.random_state import (
     wide,
     words_of,
 )
+from weft.given import Given, computed
 from weft.spelling import spelled
 
 __all__ = [
@@ -57,7 +58,7 @@ def _float_dtype(dtype: Any, function: str) -> Format:
 
 
 def _size(size: Any, function: str, *parameters: Any) -> Shape:
-    if all([type(p) in _NUMBERS for p in parameters]):
+    if all([type(p) in _NUMBERS or type(p) is Given for p in parameters]):
         return () if size is None else shape_tuple(size, function, "size")
     shapes = [shape_of(p, function) for p in parameters]
     shape = broadcast_shapes(function, *shapes)
@@ -86,7 +87,7 @@ def _joined(unit: Array, operation: Any, name: str, x: Any) -> Array:
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
-    return number_node(float(x), dtype) if isinstance(x, (int, float)) else held(x, dtype, "random", "parameter")
+    return number_node(computed(float, x), dtype) if isinstance(x, (int, float)) else held(x, dtype, "random", "parameter")
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:

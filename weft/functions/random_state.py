@@ -19,6 +19,7 @@ from weft.formats import FLOAT64, UINT64, Format
 from weft.functions.common import Node, Shape, cast, node, number, op, shape_tuple
 from weft.functions.known import at_hand, leaf
 from weft.functions.random_stream import Stream
+from weft.given import GIVEN, computed
 
 _MASK = 2**64 - 1
 _SPLIT = 1 << 63  # where the words that keys are split into begin: no draw comes so far
@@ -36,7 +37,11 @@ def _outside(value: int) -> Array:
 
 
 def _mixed(seed: Any, function: str) -> int:
-    """64 bits that differ much for seeds that differ little (splitmix64)."""
+    """64 bits that differ much for seeds that differ little (splitmix64); a run-time number of one that is such."""
+    return computed(_mixed_now, seed, function) if type(seed) in GIVEN else _mixed_now(seed, function)
+
+
+def _mixed_now(seed: Any, function: str) -> int:
     try:
         number = operator.index(seed)
     except TypeError:
@@ -92,8 +97,12 @@ def seed(seed: Any = None) -> None:
     True
     """
     mixed = _mixed(plain_seed(seed, "seed"), "seed")
-    _STATE.key[...] = wrap(numpy_node(np.asarray(mixed, np.uint64)))
+    _STATE.key[...] = wrap(_key_of(mixed))
     _STATE.base[...] = wrap(numpy_node(np.asarray(0, np.uint64)))
+
+
+def _key_of(mixed: Any) -> Node:
+    return mixed.node(UINT64) if type(mixed) in GIVEN else numpy_node(np.asarray(mixed, np.uint64))
 
 
 def get_state() -> tuple[int, int]:
@@ -170,7 +179,7 @@ def key(seed: int, /) -> Array:
     >>> wf.random.key(1).dtype
     dtype('uint64')
     """
-    return wrap(numpy_node(np.asarray(_mixed(seed, "key"), np.uint64)))
+    return wrap(_key_of(_mixed(seed, "key")))
 
 
 def split(key: Any, num: int = 2, /) -> Array:

@@ -30,7 +30,7 @@ from weft.functions.common import (
 from weft.functions.complexes import imag, iscomplexobj, real
 from weft.functions.known import made
 from weft.functions.unbound import unbound
-from weft.given import asked
+from weft.given import asked, computed
 from weft.spelling import liked, spelled
 
 
@@ -147,11 +147,11 @@ def linspace(
         kept = complexed(_between(start, stop)) if dtype is None else spelled(dtype)
         return _complex_line(start, stop, count, endpoint, kept, retstep, axis)
     gaps = count - 1 if endpoint else count
-    shapes = [np.shape(x) for x in (start, stop)]
+    shapes = [() if isinstance(x, NUMBERS) else np.shape(x) for x in (start, stop)]
     if shapes == [(), ()]:
         axis_index(axis, 1, "linspace")
         wanted = _between(start, stop) if dtype is None else spelled(dtype)
-        first, last = float(start), float(stop)
+        first, last = computed(float, start), computed(float, stop)
         by = (last - first) / gaps if gaps > 0 else 0.0
         values = _line(first, last, by, count, endpoint and count > 1)
         step: Any = by if gaps > 0 else math.nan
@@ -197,7 +197,7 @@ def _line(first: float, last: float, by: float, count: int, closed: bool) -> Nod
 
 def _complex(*given: Any) -> bool:
     """Whether one of them is complex, a number or an array."""
-    return any(isinstance(x, complex) or (type(x) not in NUMBERS and iscomplexobj(x)) for x in given)
+    return any(isinstance(x, complex) or (not isinstance(x, NUMBERS) and iscomplexobj(x)) for x in given)
 
 
 def _between(*given: Any) -> Format:
