@@ -28,7 +28,7 @@ from weft.formats import (
     promote,
     weak,
 )
-from weft.given import GIVEN, SCALARS, Given, GivenScalar, asked, fits, is_int
+from weft.given import GIVEN, SCALARS, Given, GivenScalar, asked, computed, fits, is_int
 from weft.graph.node import Node
 from weft.graph.primitives.table import TABLE, constant, input_leaf, scalar_leaf
 from weft.nested import join_arrays, join_nodes
@@ -278,6 +278,10 @@ def _listed(x: Any) -> Any:
     return array
 
 
+def _is_narrow(number: int) -> bool:
+    return INT64.least <= number <= INT64.greatest
+
+
 def _of_run_time(x: Any, kinds: set[type]) -> Any:
     """Nested lists of numbers some of which are run-time numbers; None where their value is needed."""
     if GivenScalar in kinds and all([kind in (int, Given, GivenScalar) or kind in SCALARS for kind in kinds]):
@@ -290,10 +294,10 @@ def _of_run_time(x: Any, kinds: set[type]) -> Any:
     types = {type(leaf.value) if type(leaf) is Given else type(leaf) for leaf in given}
     if bool in types:
         return None
+    if not all([computed(_is_narrow, leaf) for leaf in given if is_int(leaf)]):
+        return None  # NumPy makes objects of wider ones
     if types != {int}:
         return _Varying(x)
-    if any([not fits(leaf.value if type(leaf) is Given else leaf, INT64) for leaf in given]):
-        return None
     return _rows(x, (as_node(leaf) for leaf in given), INT64)
 
 

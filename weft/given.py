@@ -185,7 +185,19 @@ def _python_kind(dtype: Format) -> type:
     return float if dtype in FLOATS else bool if dtype.kind == "bool" else int
 
 
-_HELD: dict[type, Callable[[Any], Any]] = {kind: lambda value, kind=kind: kind(value) for kind in (int, float, bool)}
+def _int(value: Any) -> int:
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    return float(value)
+
+
+def _bool(value: Any) -> bool:
+    return bool(value)
+
+
+_HELD: dict[type, Callable[[Any], Any]] = {int: _int, float: _float, bool: _bool}  # functions, for a tape tells them apart
 
 
 def _plain(x: Any) -> Any:

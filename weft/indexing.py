@@ -173,7 +173,8 @@ def _as_int(part: Any) -> Any:
     if value is False:  # an array
         return part
     if value is None:
-        if LOCAL.trace is not None and type(part) in (list, tuple) and any(isinstance(leaf, Cell) or type(leaf) in GIVEN for leaf in leaves(part)):
+        varies = LOCAL.trace is not None and type(part) in (list, tuple)
+        if varies and any(isinstance(leaf, Cell) or type(leaf) in GIVEN for leaf in leaves(part)):
             found = as_node(part)
             return part if found.dtype is BOOL else found  # what masks choose has to be known
         if type(part) is GivenScalar:

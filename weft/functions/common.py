@@ -125,6 +125,11 @@ def whole(value: Any, function: str, argument: str) -> int:
         raise DTypeError(f"{function}: {argument} must be an integer, not {value!r}") from None
 
 
+def is_number(x: Any) -> bool:
+    """Whether this is an int or a float of Python's, and not an array that stands for one."""
+    return isinstance(x, int | float) and not isinstance(x, Array)
+
+
 def real_number(value: Any, function: str, argument: str) -> Any:
     """An argument that must be a real number, or an array of them."""
     kind = getattr(getattr(value, "dtype", None), "kind", "")

@@ -17,6 +17,7 @@ from weft.functions.common import (
     cast,
     finish,
     integer_node,
+    is_number,
     looked,
     may_cast,
     node,
@@ -46,7 +47,7 @@ def _nodes(arrays: Any, function: str, dtype: Any = None, casting: str = "same_k
         raise ShapeError(f"{function}: there is nothing to join; give at least one array")
     if dtype is None and casting == "same_kind":
         return array_operands(*arrays)
-    own = [x if isinstance(x, int | float | complex) else node(x, function, "arrays") for x in arrays]
+    own = [x if is_number(x) or type(x) is complex else node(x, function, "arrays") for x in arrays]
     wanted = array_operands(*own)[0].dtype if dtype is None else spelled(dtype)
     for k, n in enumerate(own):
         if isinstance(n, Node) and not may_cast(n.dtype, wanted, casting, function):

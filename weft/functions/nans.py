@@ -20,6 +20,7 @@ from weft.functions.common import (
     floating,
     freedom_lost,
     held,
+    is_number,
     magnitude,
     node,
     norm_root,
@@ -161,7 +162,7 @@ def _extreme(function: str, a: Any, axis: Axis, out: Any, keepdims: bool, initia
     (value,) = arrays(function, a=a)
     fold, none = (max, -np.inf) if function == "nanmax" else (min, np.inf)
     floats = value.node.dtype in INEXACT
-    unknown = initial is not None and floats and (not isinstance(initial, int | float) or initial != initial)
+    unknown = initial is not None and floats and (not is_number(initial) or initial != initial)
     begun = wrap(held(initial, value.node.dtype, function, "initial")) if unknown else None
     first = initial if begun is None else _without(function, begun, none)  # a NaN there counts no more than among the elements
     found = fold(_without(function, value, none), axis, keepdims=keepdims, initial=first, where=where)

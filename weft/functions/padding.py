@@ -20,6 +20,7 @@ from weft.functions.common import (
     broadcast,
     cast,
     held,
+    is_number,
     node,
     op,
     permuted,
@@ -250,7 +251,7 @@ def _constant(value: Node, widths: list[tuple[int, int]], fill: Any) -> Node:
         known = LOCAL.trace is None and isinstance(fill, Array) and not fill.shape
         stored(fill[()] if known else fill, value.dtype)  # what does not fit is refused, as where elements are assigned to
     low, high = (tuple(w[side] for w in widths) for side in (0, 1))
-    if isinstance(fill, (bool, int, float, np.generic)):
+    if is_number(fill) or isinstance(fill, np.generic):
         warn_of_overflow(fill, value.dtype)
         with np.errstate(over="ignore"):
             known = np.asarray(fill).astype(value.dtype.numpy).item()

@@ -21,6 +21,7 @@ from weft.functions.common import (
     cast,
     finish,
     floating,
+    is_number,
     node,
     op,
     permuted,
@@ -85,7 +86,7 @@ def _rows(function: str, x: Any, axis: Axis, whole: bool = False) -> tuple[Array
 def _fractions(function: str, q: Any, scale: float) -> Array:
     (given,) = arrays(function, q=q)
     found = wrap(cast(given.node, FLOAT64))
-    if isinstance(q, np.ndarray | float | int | list | tuple):  # of those that are computed only the place is bounded
+    if is_number(q) or isinstance(q, np.ndarray | list | tuple):  # of those that are computed only the place is bounded
         known = np.asarray(q)
         if not ((known >= 0) & (known <= scale)).all():
             raise ValueError(f"{function}: q={q!r} must be from 0 to {scale:g}")

@@ -24,6 +24,7 @@ from weft.functions.common import (
     Shape,
     broadcast_shapes,
     cast,
+    is_number,
     looked,
     named,
     node,
@@ -37,6 +38,7 @@ from weft.functions.common import (
 from weft.functions.elementwise import ceil, exp, expm1, log, maximum, sqrt, tan
 from weft.functions.random_checks import refuse_all
 from weft.functions.random_state import Words, drawn, drawn_word, gauss, unit_interval, wide, words_of
+from weft.given import computed
 from weft.graph.origin import user_frame, user_line
 from weft.spelling import spelled
 
@@ -72,7 +74,7 @@ Formula = Callable[..., Any]
 
 
 def _parameter(x: Any, dtype: Format) -> Any:
-    return wrap(number_node(float(x), dtype)) if isinstance(x, int | float) else wrap(cast(node(x, "random"), dtype))
+    return wrap(number_node(computed(float, x), dtype)) if is_number(x) else wrap(cast(node(x, "random"), dtype))
 
 
 def _drawn(

@@ -22,6 +22,7 @@ from weft.functions.common import (
     broadcast_shapes,
     cast,
     held,
+    is_number,
     number,
     op,
     shape_of,
@@ -72,22 +73,22 @@ def _size(size: Any, function: str, *parameters: Any) -> Shape:
 
 def _scaled(unit: Array, offset: Any, scale: Any) -> Array:
     """``offset + scale * unit`` in the dtype of the draw."""
-    if not (isinstance(scale, (int, float)) and scale == 1):
+    if not (is_number(scale) and scale == 1):
         unit = _joined(unit, mul, "multiply", scale)
-    if not (isinstance(offset, (int, float)) and offset == 0):
+    if not (is_number(offset) and offset == 0):
         unit = _joined(unit, add, "add", offset)
     return unit
 
 
 def _joined(unit: Array, operation: Any, name: str, x: Any) -> Array:
     have = unit.node
-    if isinstance(x, (int, float)) and have.value is not None and not have.dtype.narrow:  # the quick way of small work
+    if is_number(x) and have.value is not None and not have.dtype.narrow:  # the quick way of small work
         return operation(unit, float(x))
     return wrap(op(name, have, _parameter(x, have.dtype)))
 
 
 def _parameter(x: Any, dtype: Format) -> Node:
-    return number_node(computed(float, x), dtype) if isinstance(x, (int, float)) else held(x, dtype, "random", "parameter")
+    return number_node(computed(float, x), dtype) if is_number(x) else held(x, dtype, "random", "parameter")
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = None, dtype: Any = None) -> Array:
@@ -122,7 +123,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, *, key: Any = Non
     wanted = _float_dtype(dtype, "uniform")
     shape = _size(size, "uniform", low, high)
     unit = drawn(unit_interval, key, "uniform", shape, wanted)
-    plain = isinstance(low, (int, float)) and isinstance(high, (int, float))
+    plain = is_number(low) and is_number(high)
     width = high - low if plain else wrap(op("subtract", _parameter(high, wanted), _parameter(low, wanted)))
     return _scaled(unit, low, width)
 
@@ -317,7 +318,7 @@ def bernoulli(p: Any = 0.5, size: Any = None, *, key: Any = None) -> Array:
     """
     shape = _size(size, "bernoulli", p)
     unit = drawn(unit_interval, key, "bernoulli", shape, FLOAT32)
-    if isinstance(p, (int, float)) and not 0 <= p <= 1:
+    if is_number(p) and not 0 <= p <= 1:
         raise ValueError(f"bernoulli: p={p} must be from 0 to 1")
     return wrap(op("less", unit.node, _parameter(p, FLOAT32)))
 

@@ -148,7 +148,7 @@ def linspace(
         return _complex_line(start, stop, count, endpoint, kept, retstep, axis)
     gaps = count - 1 if endpoint else count
     shapes = [() if isinstance(x, NUMBERS) else np.shape(x) for x in (start, stop)]
-    if shapes == [(), ()]:
+    if shapes == [(), ()] and not any([getattr(x, "weak", False) for x in (start, stop)]):
         axis_index(axis, 1, "linspace")
         wanted = _between(start, stop) if dtype is None else spelled(dtype)
         first, last = computed(float, start), computed(float, stop)

@@ -120,7 +120,7 @@ class Call:
         for k, leaf in enumerate(self.leaves):
             if not isinstance(leaf, Array):
                 static = self.statics[k]
-                keys.append(type(leaf) if static is None or k in moving else static)
+                keys.append(type(leaf) if k in moving else (float, repr(leaf)) if static is None else static)
                 continue
             cell = id(leaf.cell) if known else None
             if known and (cell in self.cells or cell in states):
@@ -134,7 +134,8 @@ class Call:
     def like(self, states: Collection[int]) -> Any:
         """What calls have in common whose objects differ."""
         keys = zip(self.leaves, self._leaf_keys(states, ()), strict=True)
-        return (self.structure, *[type(x) if is_static(x) and type(x) not in PLAIN else key for x, key in keys])
+        by_type = [type(x) is float or (is_static(x) and type(x) not in PLAIN) for x in self.leaves]
+        return (self.structure, *[type(x) if only else key for (x, key), only in zip(keys, by_type, strict=True)])
 
     def records(self) -> list[Record]:
         return [record for content in self.contents for record in content.records]

@@ -33,7 +33,7 @@ from weft.transforms.traced import Traced, concrete, is_static
 from weft.transforms.tree import structure_changed, unflatten
 
 MISS = object()
-_FLOAT, _INT, _SAME = "float", "int", "same"  # kinds of arguments that are no Arrays
+_NUMBER, _SAME = "number", "same"  # kinds of arguments that are no Arrays
 _NONE: Mapping[int, Array] = {}
 _node_of = attrgetter("_node")
 _MAKE: dict[type, Callable[[Node], Any]] = {ndarray: own, Scalar: wrap, float: lambda node: wrap(node).item()}
@@ -93,7 +93,8 @@ class Entry:
         self.count = -1
         self._tape = traced.tape
         self._sets = traced.sets
-        self._ints = any([k < len(leaves) for k in moving])
+        floats = self._tape is None  # without a tape nothing is computed of them
+        self._ints = any([k < len(leaves) and not (floats and type(leaves[k]) is float) for k in moving])
         self._more = self._tape is not None or needs_numbers(traced.results, len(leaves))
         self._played: tuple[Any, Any] = (None, None)  # numbers of objects, and what the tape makes of them
         self.held = Held(contents, traced.moving, {k - len(leaves) for k in moving})
@@ -186,8 +187,8 @@ class Entry:
         }
         given: list[Any] = []
         for k, leaf in enumerate(leaves):
-            number = (_FLOAT, None) if type(leaf) is float else (_INT, type(leaf)) if k in moving and is_static(leaf) else None
-            given.append(number or ((_SAME, leaf) if is_static(leaf) else specs.get(k)))
+            fixed = type(leaf) is float or is_static(leaf)
+            given.append(specs.get(k) if not fixed else (_NUMBER, type(leaf)) if k in moving else (_SAME, leaf))
         self._specs = tuple(given)
 
     def _prepare_state(self, traced: Traced) -> None:
@@ -257,7 +258,7 @@ class Entry:
         known, records = self._warm, [c.records for c in self.held.contents]
         if known is None or not known.serves(program, structures, self._nodes) or not all(map(is_, records, self._watched)):
             watch = [row for rows in found for row in rows or ()]
-            specs = [None if s[0] is _FLOAT else (s[1],) if s[0] is _SAME else s for s in self._specs]
+            specs = [None if s[0] is _NUMBER else (s[1],) if s[0] is _SAME else s for s in self._specs]
             cells = list(zip(self._cells, self._nodes, strict=True))
             places = (self._arrays, self._scalars)
             result = (*self._results[0][2:], self._kinds[0])
@@ -278,7 +279,7 @@ class Entry:
             given = type(arg)
             if given is not ndarray and given is not Scalar:
                 kind = spec[0]
-                if (kind is _FLOAT and given is float) or (kind is _INT and given is spec[1]) or (kind is _SAME and arg is spec[1]):
+                if given is spec[1] if kind is _NUMBER else kind is _SAME and arg is spec[1]:
                     continue
                 if given is np.ndarray and arg.shape == kind and not self.lands:
                     return self.fast([concrete(x) if type(x) is np.ndarray else x for x in args])

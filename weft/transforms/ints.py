@@ -37,6 +37,8 @@ class Numbers:
         for k, new in enumerate(leaves):
             if type(new) in INTEGERS:
                 self._see(k, new)
+            elif type(new) is float and k not in self.pinned:
+                self.moving |= {k}
         if values is not self._last:
             self._last = values
             known = self.values
@@ -66,7 +68,7 @@ _NONE = Numbers(0, frozenset())
 def numbers_of(known: Recent, call: Call) -> Numbers:
     """What ``known`` says of the numbers of a call, now that they have been seen. It depends on no shape."""
     leaves, values = call.leaves, call.values
-    if INTEGERS.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
+    if RUN_TIME.isdisjoint(map(type, leaves)) and not any([content.numbers for content in call.contents]):
         return _NONE
     kind = (call.kind, *map(type, leaves))
     first = len(leaves)

@@ -227,7 +227,9 @@ class Jitted:
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """The traced call (graph and where its ends lie) without compiling or running it; ``wf.explain`` uses it."""
         leaves, rebuild, _, _ = self.flat(args, kwargs)
-        return trace(self.f, [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves], rebuild)
+        floats = [k for k, x in enumerate(leaves) if type(x) is float]
+        given = [x if is_static(x) or type(x) is float else _as_array(x) for x in leaves]
+        return trace(self.f, given, rebuild, moving=floats)
 
     def leaves(self, *args: Any, **kwargs: Any) -> list[Any]:
         """What the traced call numbers as its leaves: the arguments, and what is in their trees."""

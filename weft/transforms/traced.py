@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft.array import Array, Scalar, ndarray, own, standing_for, wrap
-from weft.array.number import number
+from weft.array.number import told_number
 from weft.array.shapes import lies
 from weft.convert import as_node
 from weft.errors import TraceError
@@ -100,8 +100,8 @@ def trace(
     rebuild : makes (args, kwargs) of leaves
     states : cells (by id) that stay what they are, so that leaves which show them are not placeholders
     together : numbers of leaves that show one cell; it is one placeholder, and they are views of it
-    moving : numbers of int leaves of which each call tells the value, see ``weft/given.py``; other ints are static. Behind the
-        numbers of leaves come those of the values in ``contents``
+    moving : numbers of int and float leaves of which each call tells the value, see ``weft/given.py``; others are static. Behind
+        the numbers of leaves come those of the values in ``contents``
     collect : whether cycles that nobody can reach are looked for before arrays count as left behind
     contents : what the function and its arguments hold
     """
@@ -172,13 +172,13 @@ def _traced(
             places[k] = input_leaf(node.shape, node.dtype)
             cells[k] = own(places[k])
         for k, leaf in enumerate(leaves):
-            if k in moving:
-                handles.append(inner.tape.number(leaf, k))
-            elif is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
-                handles.append(leaf)
-            elif type(leaf) is float:
+            if type(leaf) is float and k in moving:
                 places[k] = scalar_leaf(None, FLOAT64)
-                handles.append(number(places[k]))
+                handles.append(told_number(places[k], leaf, inner.tape, k))
+            elif k in moving:
+                handles.append(inner.tape.number(leaf, k))
+            elif type(leaf) is float or is_static(leaf) or (isinstance(leaf, Array) and id(leaf.cell) in states):
+                handles.append(leaf)
             elif id(leaf) in seen:
                 handles.append(seen[id(leaf)])
             elif k in group:
